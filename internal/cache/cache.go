@@ -1,0 +1,213 @@
+// Package cache holds the state and the recent history of one resource, as upstream reported them.
+//
+// Invariant: one snapshot and one log describe the same past. A reader that takes a Snapshot and then reads the Log from
+// Snapshot.Next on misses nothing and sees nothing twice; so history and live are the same read, and there is no moment
+// between state and stream. The cache does not know who reads it.
+package cache
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/tidwall/btree"
+
+	"spillway/internal/object"
+	"spillway/internal/ring"
+)
+
+// Resource is the state and recent history of one resource. One goroutine applies changes; any number read, without locks.
+//
+// Every resourceVersion in it is upstream's (design D3). What the resource promises is Through: that everything upstream
+// did to it up to that resourceVersion is in the log. A relist upstream does not empty it: see Replace.
+type Resource struct {
+	// Static after construction.
+	Info   *object.Resource
+	limits Limits
+	now    func() time.Time
+
+	// Published by the applier, read by all.
+	log      *Log
+	snapshot atomic.Pointer[Snapshot]
+	bookmark atomic.Pointer[object.Bookmark]
+	changed  ring.Signal
+	recent   exactSnapshots
+
+	mu struct {
+		// Held by whoever applies: the reflector's goroutine, or a proof that moves progress.
+		sync.Mutex
+		tree       *btree.BTreeG[*object.Object]
+		bytes      int64
+		generation uint64 // how often history was void
+		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
+	}
+}
+
+// Limits bound the history of one resource.
+type Limits struct {
+	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
+	HistoryBytes int64
+	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each minute exactly so
+	// that a client's resourceVersion stays inside 75 s (W-230).
+	HistoryMinAge time.Duration
+}
+
+// New makes an empty resource, which is not ready until its first Replace. now is the clock that dates events.
+func New(info *object.Resource, limits Limits, now func() time.Time) *Resource {
+	r := &Resource{Info: info, limits: limits, now: now, log: newLog()}
+	r.bookmark.Store(object.NewBookmark(info))
+	r.mu.tree = newTree()
+	return r
+}
+
+// newTree makes a tree of objects in upstream's order (W-61). Its readers hold copies, hence no locks.
+func newTree() *btree.BTreeG[*object.Object] {
+	less := func(a, b *object.Object) bool { return a.Key < b.Key }
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
+}
+
+// Ready reports whether the first complete state has arrived.
+func (r *Resource) Ready() bool { return r.snapshot.Load() != nil }
+
+// Snapshot is the current state, nil until Ready.
+func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
+
+// Log is the recent history.
+func (r *Resource) Log() *Log { return r.log }
+
+// Changed returns a channel that closes at the next change, progress included. Take it before looking.
+func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
+
+// Template is what this resource's bookmarks are made from.
+func (r *Resource) Template() *object.Bookmark { return r.bookmark.Load() }
+
+// Through is the resourceVersion up to which everything upstream did is in the log and the snapshot; 0 until Ready.
+func (r *Resource) Through() uint64 {
+	if s := r.snapshot.Load(); s != nil {
+		return s.RV
+	}
+	return 0
+}
+
+// Generation counts how often history was void. Progress that was observed in another generation means nothing.
+func (r *Resource) Generation() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.mu.generation
+}
+
+// Add applies a creation. What upstream has delivered before is ignored.
+func (r *Resource) Add(o *object.Object) error { return r.set(o) }
+
+// Update applies a change. What upstream has delivered before is ignored.
+func (r *Resource) Update(o *object.Object) error { return r.set(o) }
+
+func (r *Resource) set(o *object.Object) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if o.RV <= r.Through() || !r.Ready() {
+		return nil
+	}
+	old, _ := r.mu.tree.Set(o)
+	r.account(old, o)
+	r.append(Entry{Event: object.Event{New: o, Old: old, RV: o.RV, At: r.now()}, Through: o.RV})
+	r.publish(o.RV)
+	return nil
+}
+
+// Delete applies a deletion. last is the object's last state, at the resourceVersion of the deletion (W-104).
+func (r *Resource) Delete(last *object.Object) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last.RV <= r.Through() || !r.Ready() {
+		return nil
+	}
+	rv := last.RV
+	if old, ok := r.mu.tree.Delete(last); ok {
+		r.account(old, nil)
+		r.append(Entry{Event: object.Event{Old: old, RV: rv, At: r.now()}, Through: rv})
+	} else {
+		r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, Through: rv})
+	}
+	r.publish(rv)
+	return nil
+}
+
+// Bookmark records a bookmark that came on the stream that applies the changes, and keeps its template.
+func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
+	r.bookmark.Store(b)
+	r.Progress(rv, r.Generation())
+	return nil
+}
+
+// Progress records that upstream did nothing more to the resource up to rv (W-111), as a proof found in the given
+// generation. Progress that was observed in another generation is ignored.
+func (r *Resource) Progress(rv, generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rv <= r.Through() || !r.Ready() || generation != r.mu.generation {
+		return
+	}
+	r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, Through: rv})
+	r.publish(rv)
+}
+
+// Replace applies a complete state at rv. The first one starts history; a later one closes the gap in it by a seam (see
+// seam), or, if upstream's own history was rewritten, voids it.
+func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *object.Object) int { return cmp.Compare(a.Key, b.Key) })
+	if !r.Ready() {
+		r.load(sorted)
+		r.log.reset(rv, rv)
+		r.publish(rv)
+		return nil
+	}
+	s := r.diff(sorted, rv)
+	r.load(sorted)
+	if s.rewritten {
+		r.mu.generation++
+		r.log.reset(rv, r.mu.greatest)
+		r.recent.drop()
+	} else {
+		r.append(s.entries()...)
+	}
+	r.publish(s.through())
+	return nil
+}
+
+// load makes objects, which are sorted, the state.
+func (r *Resource) load(objects []*object.Object) {
+	r.mu.tree = newTree()
+	r.mu.bytes = 0
+	for _, o := range objects {
+		r.mu.tree.Load(o)
+		r.mu.bytes += int64(o.Size())
+	}
+}
+
+func (r *Resource) account(old, new *object.Object) {
+	if old != nil {
+		r.mu.bytes -= int64(old.Size())
+	}
+	if new != nil {
+		r.mu.bytes += int64(new.Size())
+	}
+}
+
+func (r *Resource) append(entries ...Entry) {
+	r.log.append(entries)
+	r.log.trim(r.limits, r.now())
+}
+
+// publish makes the state visible, after the log: a snapshot's Next is never beyond the log's head.
+func (r *Resource) publish(through uint64) {
+	r.mu.greatest = max(r.mu.greatest, through)
+	r.snapshot.Store(&Snapshot{
+		RV: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation, tree: r.mu.tree.Copy(),
+	})
+	r.changed.Wake()
+}

@@ -1,0 +1,208 @@
+package cache
+
+import (
+	"fmt"
+	"sort"
+	"sync/atomic"
+	"time"
+
+	"spillway/internal/object"
+	"spillway/internal/ring"
+)
+
+// Log is the recent history of one resource: immutable entries in upstream's order, found by position or by
+// resourceVersion. One goroutine appends; any number read, without locks.
+//
+// A position is a process-local number that never leaves the process. A resourceVersion does not name a position by
+// itself: the deletions of a seam repeat the one before the gap (see Find).
+type Log struct {
+	entries *ring.Ring[Entry]
+	bytes   int64 // of the entries kept; the appender's
+	bounds  atomic.Pointer[bounds]
+}
+
+// bounds are the resourceVersions that a reader may start from.
+type bounds struct {
+	floor    uint64 // every event above it is in the log
+	through  uint64 // every event up to it is
+	greatest uint64 // promised by an earlier generation: above through, if history was void
+	position uint64 // of the first entry that follows floor
+}
+
+// Entry is an event in the log, or, if the event has no object, progress: nothing happened up to Through.
+type Entry struct {
+	object.Event
+	// Through is what a reader is complete through once it has taken this entry. Inside a seam that is the
+	// resourceVersion before the gap, until the seam's last entry.
+	Through uint64
+	// Seam marks an entry of a seam. A reader between two of them must not be told a bookmark nor be ended.
+	Seam Seam
+}
+
+// Seam is an entry's part in a seam.
+type Seam uint8
+
+// The parts of a seam.
+const (
+	NoSeam       Seam = iota
+	SeamDeletion      // stamped with the resourceVersion before the gap
+	SeamChange
+	SeamEnd // progress to the new list's resourceVersion, to be told to every stream that takes bookmarks
+)
+
+// Open reports that a reader which has taken an entry with this part is inside the seam.
+func (s Seam) Open() bool { return s == SeamDeletion || s == SeamChange }
+
+// size is what the entry counts against the budget: the version it brought, or the one it took away.
+func (e *Entry) size() int64 {
+	const overhead = 160
+	if o := e.Object(); o != nil {
+		return int64(o.Size()) + overhead
+	}
+	return overhead
+}
+
+// ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's (W-107).
+type ExpiredError struct{ Asked, Oldest uint64 }
+
+func (e *ExpiredError) Error() string {
+	return fmt.Sprintf("too old resource version: %d (%d)", e.Asked, e.Oldest)
+}
+
+func newLog() *Log {
+	l := &Log{entries: ring.New[Entry](1)}
+	l.bounds.Store(&bounds{})
+	return l
+}
+
+// Head is the position that the next entry will have.
+func (l *Log) Head() uint64 { return l.entries.Head() }
+
+// At is the entry at a position below Head, or false if the log has moved past it.
+func (l *Log) At(pos uint64) (*Entry, bool) { return l.entries.At(pos) }
+
+// Floor is the oldest resourceVersion that a reader may start from.
+func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
+
+// Span is how many entries the log keeps, and since when.
+func (l *Log) Span() (entries uint64, since time.Time) {
+	first, head := l.entries.First(), l.entries.Head()
+	if e, ok := l.entries.At(first); ok && first < head {
+		since = e.At
+	}
+	return head - first, since
+}
+
+// Find is the position from which a reader that is complete through rv must read on.
+//
+//   - Exactly at the resourceVersion before a gap, that is before the gap's seam: the deletions in it are stamped with that
+//     same resourceVersion, and a reader that had them already can bear them twice, but not miss them for ever.
+//   - Strictly inside a gap the history is unknown: an object may have come and gone. Expired.
+//   - Above everything known, it is the head: such a reader waits (W-106). But after history was void, a resourceVersion
+//     that was promised before, and is ahead now, belongs to a past that no longer exists. Expired.
+func (l *Log) Find(rv uint64) (pos uint64, err error) {
+	for {
+		b := l.bounds.Load()
+		switch {
+		case rv < b.floor:
+			return 0, &ExpiredError{Asked: rv, Oldest: b.floor}
+		case rv > b.through && b.greatest > b.through:
+			return 0, &ExpiredError{Asked: rv, Oldest: b.through}
+		}
+		if pos, ok := l.search(b.position, rv); ok {
+			return l.seamStart(b.position, pos, rv)
+		}
+	}
+}
+
+// search is the first position at or after from whose entry is newer than rv, or false if the log moved past from.
+func (l *Log) search(from, rv uint64) (uint64, bool) {
+	lapped := false
+	n := sort.Search(int(l.Head()-from), func(i int) bool {
+		e, ok := l.entries.At(from + uint64(i))
+		lapped = lapped || !ok
+		return !ok || e.RV > rv
+	})
+	return from + uint64(n), !lapped
+}
+
+// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and refuses one that lies
+// strictly inside a seam.
+func (l *Log) seamStart(first, pos, rv uint64) (uint64, error) {
+	for ; pos > first; pos-- {
+		e, ok := l.entries.At(pos - 1)
+		if !ok {
+			return 0, &ExpiredError{Asked: rv, Oldest: l.Floor()}
+		}
+		if e.Seam == SeamDeletion && e.RV == rv {
+			continue
+		}
+		if e.Seam.Open() {
+			return 0, &ExpiredError{Asked: rv, Oldest: l.seamEnd(pos)}
+		}
+		break
+	}
+	return pos, nil
+}
+
+// seamEnd is the resourceVersion at which the seam that pos lies in is closed.
+func (l *Log) seamEnd(pos uint64) uint64 {
+	for ; pos < l.Head(); pos++ {
+		if e, ok := l.entries.At(pos); ok && !e.Seam.Open() {
+			return e.Through
+		}
+	}
+	return l.bounds.Load().through
+}
+
+// append publishes entries so that readers see all of them or none.
+func (l *Log) append(entries []Entry) {
+	if len(entries) == 0 {
+		return
+	}
+	for i := range entries {
+		l.bytes += entries[i].size()
+	}
+	b := *l.bounds.Load()
+	b.through = entries[len(entries)-1].Through
+	if b.greatest <= b.through {
+		b.greatest = 0
+	}
+	l.entries.AppendAll(entries)
+	l.bounds.Store(&b)
+}
+
+// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even at the head.
+func (l *Log) reset(rv, greatest uint64) {
+	l.bytes = 0
+	l.entries.Append(Entry{Event: object.Event{RV: rv}, Through: rv})
+	head := l.entries.Head()
+	l.bounds.Store(&bounds{floor: rv, through: rv, greatest: greatest, position: head})
+	l.entries.Trim(head)
+}
+
+// trim drops the oldest entries: whatever exceeds the budget, and beyond half of it what is older than the minimum age,
+// so that a burst does not cost young history. A seam goes whole, since without its first half the rest is a lie.
+func (l *Log) trim(limits Limits, now time.Time) {
+	first, head := l.entries.First(), l.entries.Head()
+	pos, floor := first, uint64(0)
+	for pos < head {
+		e, ok := l.entries.At(pos)
+		young := ok && now.Sub(e.At) < limits.HistoryMinAge
+		if !ok || l.bytes <= limits.HistoryBytes/2 || young && l.bytes <= limits.HistoryBytes {
+			break
+		}
+		for open := true; open && pos < head; pos++ {
+			e, _ := l.entries.At(pos)
+			l.bytes -= e.size()
+			open, floor = e.Seam.Open(), e.Through
+		}
+	}
+	if pos == first {
+		return
+	}
+	b := *l.bounds.Load()
+	b.floor, b.position = floor, pos
+	l.bounds.Store(&b)
+	l.entries.Trim(pos)
+}

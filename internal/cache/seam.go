@@ -1,0 +1,123 @@
+package cache
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+	"time"
+
+	"spillway/internal/object"
+)
+
+// seam closes a gap in history by the difference of two states (design D5). Let P be the greatest resourceVersion that the
+// log has promised and L that of the new list.
+//
+// Order inside: deletions, stamped P; then additions and changes, ascending by their own resourceVersion; last, if the
+// object whose own resourceVersion is P was deleted and no change carries L, its deletion, stamped L, so that a DELETED is
+// newer than the object it shows; then progress to L. No resourceVersion is minted. The alternative, ending every stream as
+// kube-apiserver does, makes each client list again at the worst moment.
+type seam struct {
+	p, l      uint64
+	at        time.Time
+	deletions []object.Event
+	changes   []object.Event
+	last      []object.Event
+	// rewritten: upstream's own history is another one than ours (a restored etcd). No seam can be made.
+	rewritten bool
+}
+
+// diff compares the state with a new one, which is sorted by key, at rv. Objects that did not change are replaced in fresh
+// by the ones already held.
+func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
+	s := &seam{p: r.Through(), l: rv, at: r.now()}
+	before := r.mu.tree.Items()
+	for len(before) > 0 || len(fresh) > 0 {
+		switch {
+		case len(fresh) == 0 || len(before) > 0 && before[0].Key < fresh[0].Key:
+			s.deleted(before[0])
+			before = before[1:]
+		case len(before) == 0 || fresh[0].Key < before[0].Key:
+			s.changed(nil, fresh[0])
+			fresh = fresh[1:]
+		default:
+			fresh[0] = s.both(before[0], fresh[0])
+			before, fresh = before[1:], fresh[1:]
+		}
+	}
+	s.finish()
+	return s
+}
+
+// both compares two versions of one key and returns the one to keep. Equal resourceVersions with other bytes are another
+// representation of the same version: replaced without an event, as upstream does (design D2).
+func (s *seam) both(old, new *object.Object) *object.Object {
+	switch {
+	case old.UID != new.UID:
+		s.deleted(old)
+		s.changed(nil, new)
+	case old.RV != new.RV:
+		s.changed(old, new)
+	case bytes.Equal(old.JSON(), new.JSON()):
+		return old
+	}
+	return new
+}
+
+func (s *seam) deleted(old *object.Object) {
+	s.deletions = append(s.deletions, object.Event{Old: old, RV: s.p, At: s.at})
+}
+
+// changed notes a version that the log does not hold. One at or below P was promised already: history was rewritten.
+func (s *seam) changed(old, new *object.Object) {
+	if new.RV <= s.p {
+		s.rewritten = true
+	}
+	s.changes = append(s.changes, object.Event{New: new, Old: old, RV: new.RV, At: s.at})
+}
+
+func (s *seam) finish() {
+	if s.l < s.p || s.l == s.p && len(s.deletions) > 0 {
+		s.rewritten = true
+	}
+	slices.SortFunc(s.changes, func(a, b object.Event) int { return cmp.Compare(a.RV, b.RV) })
+	if n := len(s.changes); n > 0 && s.changes[n-1].RV >= s.l {
+		return
+	}
+	for i, e := range s.deletions {
+		if e.Old.RV == s.p {
+			s.deletions = slices.Delete(s.deletions, i, i+1)
+			e.RV = s.l
+			s.last = append(s.last, e)
+			return
+		}
+	}
+}
+
+// through is what the log promises after the seam.
+func (s *seam) through() uint64 {
+	if s.rewritten {
+		return s.l
+	}
+	return max(s.p, s.l)
+}
+
+// entries are the seam as it goes into the log; none if nothing was missed and nothing new is known.
+func (s *seam) entries() []Entry {
+	var out []Entry
+	add := func(events []object.Event, part Seam) {
+		for _, e := range events {
+			out = append(out, Entry{Event: e, Through: s.p, Seam: part})
+		}
+	}
+	add(s.deletions, SeamDeletion)
+	add(s.changes, SeamChange)
+	add(s.last, SeamChange)
+	if len(out) == 0 && s.l <= s.p {
+		return nil
+	}
+	end := NoSeam
+	if len(out) > 0 {
+		end = SeamEnd
+	}
+	return append(out, Entry{Event: object.Event{RV: s.l, At: s.at}, Through: s.l, Seam: end})
+}

@@ -1,0 +1,137 @@
+package cache
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"spillway/internal/object"
+)
+
+// Snapshot is the state at one resourceVersion and the log position that follows it. Immutable.
+type Snapshot struct {
+	RV, Next uint64
+	Bytes    int64 // of JSON
+
+	generation uint64
+	copying    sync.Mutex // taking a copy marks the copied tree
+	tree       *btree.BTreeG[*object.Object]
+}
+
+// Len is the number of objects.
+func (s *Snapshot) Len() int { return s.tree.Len() }
+
+// Get is the object with a key.
+func (s *Snapshot) Get(key string) (*object.Object, bool) {
+	return s.tree.Get(&object.Object{Key: key})
+}
+
+// Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61), beginning with the
+// first whose key is not below from, until f says false.
+func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object) bool) {
+	prefix := ""
+	if sel.Namespace != "" {
+		prefix = sel.Namespace + "/"
+	}
+	if sel.Name != "" && prefix != "" {
+		if o, ok := s.Get(prefix + sel.Name); ok && o.Key >= from && sel.Matches(o) {
+			f(o)
+		}
+		return
+	}
+	if sel.Name != "" && s.clusterScoped() {
+		if o, ok := s.Get(sel.Name); ok && o.Key >= from && sel.Matches(o) {
+			f(o)
+		}
+		return
+	}
+	s.tree.Ascend(&object.Object{Key: max(from, prefix)}, func(o *object.Object) bool {
+		if !strings.HasPrefix(o.Key, prefix) {
+			return false
+		}
+		return !sel.Matches(o) || f(o)
+	})
+}
+
+// clusterScoped reports that keys are names alone.
+func (s *Snapshot) clusterScoped() bool {
+	o, ok := s.tree.Min()
+	return ok && o.Namespace() == ""
+}
+
+// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an old one, and none is
+// known above Through.
+//
+// Old states are not kept. The log holds both versions of every change, so it is undone from the present back to rv: that
+// costs nothing while nobody asks, and those who page through a list ask for one that was made before.
+func (r *Resource) At(rv uint64) (*Snapshot, error) {
+	now := r.snapshot.Load()
+	if now == nil || rv > now.RV {
+		return nil, ErrNotReached
+	}
+	if s := r.recent.get(rv, now.generation); s != nil {
+		return s, nil
+	}
+	pos, err := r.log.Find(rv)
+	if err != nil {
+		return nil, err
+	}
+	tree := now.copyTree()
+	for p := now.Next; p > pos; p-- {
+		e, ok := r.log.At(p - 1)
+		if !ok {
+			return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
+		}
+		undo(tree, &e.Event)
+	}
+	s := &Snapshot{RV: rv, Next: pos, generation: now.generation, tree: tree}
+	r.recent.put(s)
+	return s, nil
+}
+
+func (s *Snapshot) copyTree() *btree.BTreeG[*object.Object] {
+	s.copying.Lock()
+	defer s.copying.Unlock()
+	return s.tree.Copy()
+}
+
+func undo(tree *btree.BTreeG[*object.Object], e *object.Event) {
+	switch {
+	case e.Old != nil:
+		tree.Set(e.Old)
+	case e.New != nil:
+		tree.Delete(e.New)
+	}
+}
+
+// exactSnapshots are the few exact states that were asked for last: the pages of one list share one.
+type exactSnapshots struct {
+	mu   sync.Mutex
+	ring [8]*Snapshot
+	next int
+}
+
+func (x *exactSnapshots) get(rv, generation uint64) *Snapshot {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, s := range x.ring {
+		if s != nil && s.RV == rv && s.generation == generation {
+			return s
+		}
+	}
+	return nil
+}
+
+func (x *exactSnapshots) put(s *Snapshot) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ring[x.next] = s
+	x.next = (x.next + 1) % len(x.ring)
+}
+
+func (x *exactSnapshots) drop() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.ring = [8]*Snapshot{}
+}

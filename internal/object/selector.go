@@ -1,0 +1,73 @@
+package object
+
+import (
+	"strconv"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Selector says which objects a client sees: scope, labels and fields. Equal selectors have equal Keys.
+// The zero value sees everything.
+type Selector struct {
+	Namespace, Name string // the scope; "" is all
+	labels          labels.Selector
+	fields          fields.Selector
+	key             string
+}
+
+// NewSelector makes a selector. Nil selectors see everything.
+func NewSelector(namespace, name string, l labels.Selector, f fields.Selector) Selector {
+	s := Selector{Namespace: namespace, Name: name}
+	if l != nil && !l.Empty() {
+		s.labels = l
+	}
+	if f != nil && !f.Empty() {
+		s.fields = f
+	}
+	s.key = strconv.Quote(namespace) + strconv.Quote(name)
+	if s.labels != nil {
+		s.key += "l" + strconv.Quote(s.labels.String())
+	}
+	if s.fields != nil {
+		s.key += "f" + strconv.Quote(s.fields.String())
+	}
+	return s
+}
+
+// Key identifies the selector among those of one resource.
+func (s Selector) Key() string { return s.key }
+
+// ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen never changes.
+func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }
+
+// Matches reports whether the selector sees the object.
+func (s Selector) Matches(o *Object) bool {
+	if s.Namespace != "" && s.Namespace != o.Namespace() {
+		return false
+	}
+	if s.Name != "" && s.Name != o.Name() {
+		return false
+	}
+	if s.labels != nil && !s.labels.Matches(o.Labels) {
+		return false
+	}
+	return s.fields == nil || s.fields.Matches(o.Fields())
+}
+
+// Seen reports what a client with this selector is told about e: that an object appeared, changed, or went away, and
+// which version it is shown; false if nothing (W-103). A deletion shows the version that last matched, at e.RV.
+func (s Selector) Seen(e *Event) (Type, *Object, bool) {
+	now := e.New != nil && s.Matches(e.New)
+	before := e.Old != nil && s.Matches(e.Old)
+	switch {
+	case now && before:
+		return Modified, e.New, true
+	case now:
+		return Added, e.New, true
+	case before:
+		return Deleted, e.Old, true
+	default:
+		return 0, nil, false
+	}
+}

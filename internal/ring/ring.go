@@ -1,0 +1,100 @@
+// Package ring keeps the most recent items appended by one goroutine, for any number of readers that each go at their own
+// pace.
+//
+// Invariant: the writer never waits for a reader, and a reader never sees an item that is not complete.
+package ring
+
+import (
+	"sync/atomic"
+)
+
+// chunkSize is how many items are allocated together: a power of two, small enough that a trimmed ring of large items
+// holds few of them in vain, large enough that publishing a new chunk list is rare.
+const chunkSize = 64
+
+// Ring keeps the most recent items appended by one goroutine. Any number of others read it by position, without locks. A
+// reader that falls behind the oldest item kept gets false; it can never slow the writer.
+//
+// Items live in chunks that are never written again once full and never recycled: a reader that still holds one keeps it
+// alive by itself, so no reader has to be registered or waited for. A circular array would reuse slots, and then every
+// read needs a check that it was not overtaken. The price is one small allocation per chunkSize items. How much is kept is
+// the owner's decision (Trim), since only it knows what an item weighs.
+type Ring[T any] struct {
+	// Written by the appending goroutine, read by all. Readers load head first: the view loaded after it then holds every
+	// item below head that has not been trimmed.
+	head atomic.Uint64
+	view atomic.Pointer[view[T]]
+}
+
+// view is an immutable list of chunks; positions first ≤ p < head are readable. Chunk i starts at base + i·chunkSize.
+type view[T any] struct {
+	first  uint64
+	base   uint64
+	chunks []*[chunkSize]T
+}
+
+// New makes a ring whose first item will have the given position.
+func New[T any](position uint64) *Ring[T] {
+	r := &Ring[T]{}
+	r.head.Store(position)
+	r.view.Store(&view[T]{first: position, base: position})
+	return r
+}
+
+// Append adds an item and returns its position. Only one goroutine may append at a time.
+func (r *Ring[T]) Append(item T) uint64 {
+	pos := r.head.Load()
+	r.put(pos, item)
+	r.head.Store(pos + 1)
+	return pos
+}
+
+// AppendAll adds items so that readers see all of them or none, and returns the position of the first.
+func (r *Ring[T]) AppendAll(items []T) uint64 {
+	pos := r.head.Load()
+	for i := range items {
+		r.put(pos+uint64(i), items[i])
+	}
+	r.head.Store(pos + uint64(len(items)))
+	return pos
+}
+
+func (r *Ring[T]) put(pos uint64, item T) {
+	v := r.view.Load()
+	i := pos - v.base
+	if i/chunkSize == uint64(len(v.chunks)) {
+		chunks := make([]*[chunkSize]T, len(v.chunks)+1)
+		copy(chunks, v.chunks)
+		chunks[len(v.chunks)] = new([chunkSize]T)
+		v = &view[T]{first: v.first, base: v.base, chunks: chunks}
+		r.view.Store(v)
+	}
+	v.chunks[i/chunkSize][i%chunkSize] = item
+}
+
+// Head is the position that the next item will have.
+func (r *Ring[T]) Head() uint64 { return r.head.Load() }
+
+// First is the position of the oldest item kept; equal to Head when the ring is empty.
+func (r *Ring[T]) First() uint64 { return r.view.Load().first }
+
+// At is the item at a position below Head, or false if it has been trimmed. The item must not be changed.
+func (r *Ring[T]) At(pos uint64) (*T, bool) {
+	v := r.view.Load()
+	if pos < v.first {
+		return nil, false
+	}
+	i := pos - v.base
+	return &v.chunks[i/chunkSize][i%chunkSize], true
+}
+
+// Trim forgets the items before pos. Only the appending goroutine may trim.
+func (r *Ring[T]) Trim(pos uint64) {
+	v := r.view.Load()
+	pos = min(pos, r.head.Load())
+	if pos <= v.first {
+		return
+	}
+	drop := (pos - v.base) / chunkSize
+	r.view.Store(&view[T]{first: pos, base: v.base + drop*chunkSize, chunks: v.chunks[drop:]})
+}
