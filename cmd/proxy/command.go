@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+)
+
+// startFunc does the work of the process with options that have been checked. It blocks until the process is to end.
+type startFunc func(ctx context.Context, o *options, log *zap.Logger) error
+
+const helpColumns = 110
+
+const longHelp = `spillway mirrors resources of a Kubernetes API server once and serves any number of LIST and WATCH clients
+from memory. Clients use it as they use the API server. What it cannot answer faithfully it passes through.`
+
+const sourcesHelp = `Every flag can also be given as an environment variable or in the file named by --config. The variable of
+--history-bytes is SPILLWAY_HISTORY_BYTES (lists are separated by commas); its key in the file is history-bytes
+(YAML; lists are YAML lists). A flag wins over the environment, the environment over the file, the file over the
+default. A variable SPILLWAY_* or a key that is not known stops the start.`
+
+const examples = `  # On a laptop, with the rights of the current kubeconfig:
+  spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --plain-identity self
+  kubectl --server http://127.0.0.1:8001 get pods --watch`
+
+// newCommand returns the root command. It reads settings from args, then environ ("NAME=value" each), then the file they name.
+func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Command {
+	o := newOptions()
+	groups := o.flagGroups()
+	cmd := &cobra.Command{
+		Use:               "spillway [flags]",
+		Short:             "A watch fan-out proxy for Kubernetes",
+		Long:              longHelp,
+		Version:           versionText(),
+		Args:              noArguments,
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return startWith(cmd, o, environ, stderr, start)
+		},
+	}
+	for _, g := range groups {
+		cmd.Flags().AddFlagSet(g.flags)
+	}
+	cmd.Flags().SortFlags = false
+	cmd.SetVersionTemplate("spillway {{.Version}}\n")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return explainFlagError(cmd.Flags(), err) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
+	return cmd
+}
+
+// startWith completes the options from the environment and the file, checks them, and starts.
+func startWith(cmd *cobra.Command, o *options, environ []string, stderr io.Writer, start startFunc) error {
+	if err := o.complete(cmd.Flags(), environ); err != nil {
+		return err
+	}
+	if err := o.validate(environ); err != nil {
+		return err
+	}
+	log := newLogger(o.logLevel, o.logFormat, stderr)
+	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
+	for _, w := range o.warnings() {
+		log.Warn(w)
+	}
+	return start(cmd.Context(), o, log)
+}
+
+func noArguments(_ *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return fmt.Errorf("unexpected argument %q: spillway takes flags only; spillway --help lists them", args[0])
+}
+
+// helpText is --help: what spillway is, then its flags by what they concern, then where else they can be set.
+func helpText(cmd *cobra.Command, groups []flagGroup) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), examples)
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n%s:\n%s", g.name, g.flags.FlagUsagesWrapped(helpColumns))
+	}
+	fmt.Fprintf(&b, "\n%s\n", sourcesHelp)
+	return b.String()
+}
+
+// explainFlagError says in our words what pflag found wrong with the command line.
+func explainFlagError(flags *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		name := unknown.GetSpecifiedName()
+		if near := nearest(name, flagNames(flags)); near != "" {
+			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
+		}
+		return fmt.Errorf("--%s: no such flag; spillway --help lists them", name)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("--%s=%s: %s", invalid.GetFlag().Name, invalid.GetValue(), expected(invalid))
+	case errors.As(err, &missing):
+		return fmt.Errorf("--%s: needs a value", missing.GetSpecifiedName())
+	}
+	return fmt.Errorf("%w; spillway --help lists the flags", err)
+}
+
+// expected says what the value of a flag should have looked like. Types of our own say it themselves.
+func expected(err *pflag.InvalidValueError) string {
+	switch err.GetFlag().Value.Type() {
+	case "bool":
+		return "must be true or false"
+	case "int":
+		return "must be a whole number"
+	case "duration":
+		return "must be a number with a unit, such as 30s or 2m"
+	}
+	return err.Unwrap().Error()
+}

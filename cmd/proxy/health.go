@@ -1,0 +1,94 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// readiness is one reason to send requests here or not. detail says how it stands, for people; err why it is not ready. It is called
+// on every probe, by several goroutines at once, and must not block.
+type readiness func() (detail string, err error)
+
+// health collects readiness checks by name and answers probes in the words of kube-apiserver. Ready means that all checks pass and
+// that drain has not been called; alive means only that probes are answered, since a restart helps no other trouble.
+type health struct {
+	mu       sync.Mutex
+	checks   []namedCheck // as registered
+	draining bool
+}
+
+type namedCheck struct {
+	name  string
+	ready readiness
+}
+
+var errDraining = errors.New("draining before the process ends")
+
+// require adds a check. It must be added before probes are served, or the process looks ready too early.
+func (h *health) require(name string, ready readiness) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.checks = append(h.checks, namedCheck{name, ready})
+}
+
+// drain turns readiness off for good, so that no new clients are sent here.
+func (h *health) drain() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.draining = true
+}
+
+func (h *health) snapshot() []namedCheck {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	draining := h.draining
+	shutdown := func() (string, error) {
+		if draining {
+			return "", errDraining
+		}
+		return "", nil
+	}
+	return append([]namedCheck{{"shutdown", shutdown}}, h.checks...)
+}
+
+func (h *health) serveLive(w http.ResponseWriter, r *http.Request) {
+	ping := func() (string, error) { return "", nil }
+	report(w, r, "livez", []namedCheck{{"ping", ping}})
+}
+
+func (h *health) serveReady(w http.ResponseWriter, r *http.Request) {
+	report(w, r, "readyz", h.snapshot())
+}
+
+// report answers 200 and "ok", or 500 and the list of checks; ?verbose asks for the list in any case.
+func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck) {
+	var list strings.Builder
+	failed := false
+	for _, c := range checks {
+		detail, err := c.ready()
+		switch {
+		case err != nil:
+			failed = true
+			fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
+		case detail != "":
+			fmt.Fprintf(&list, "[+]%s ok: %s\n", c.name, oneLine(detail))
+		default:
+			fmt.Fprintf(&list, "[+]%s ok\n", c.name)
+		}
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	switch {
+	case failed:
+		w.WriteHeader(http.StatusInternalServerError)
+		fmt.Fprintf(w, "%s%s check failed\n", list.String(), endpoint)
+	case r.URL.Query().Has("verbose"):
+		fmt.Fprintf(w, "%s%s check passed\n", list.String(), endpoint)
+	default:
+		fmt.Fprint(w, "ok")
+	}
+}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"flag"
+	"io"
+	"strconv"
+
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/klog/v2"
+)
+
+var (
+	logLevels  = []string{"debug", "info", "warn", "error"}
+	logFormats = []string{"json", "console"}
+)
+
+// klogVerbosity is how much of client-go's own log comes along with --log-level=debug: what its reflectors do, not every request.
+const klogVerbosity = 2
+
+// newLogger returns a logger that writes one line per entry to w: level is one of logLevels, format one of logFormats. Entries never
+// carry stack traces; what the caller is told must be in the message. The logs of client-go (klog) and of the standard library go the
+// same way from then on, which is process-wide.
+func newLogger(level, format string, w io.Writer) *zap.Logger {
+	var threshold zapcore.Level
+	_ = threshold.Set(level) // one of logLevels; else info
+	encoder := newEncoder(format)
+	sink := zapcore.Lock(zapcore.AddSync(w))
+	log := zap.New(zapcore.NewCore(encoder, sink, threshold))
+
+	klogThreshold := threshold
+	if threshold == zapcore.DebugLevel {
+		klogThreshold = -klogVerbosity // zapr writes V(n) at level -n
+	}
+	clientGo := zap.New(zapcore.NewCore(encoder.Clone(), sink, klogThreshold)).Named("client-go")
+	setKlogVerbosity(level)
+	klog.SetLoggerWithOptions(zapr.NewLogger(clientGo), klog.ContextualLogger(true))
+	zap.RedirectStdLog(log.Named("stdlib"))
+	return log
+}
+
+// setKlogVerbosity lets klog.V(n) through up to n; klog keeps that number behind a flag only.
+func setKlogVerbosity(level string) {
+	verbosity := 0
+	if level == "debug" {
+		verbosity = klogVerbosity
+	}
+	var flags flag.FlagSet
+	klog.InitFlags(&flags)
+	_ = flags.Set("v", strconv.Itoa(verbosity)) // the flag exists and takes any number
+}
+
+func newEncoder(format string) zapcore.Encoder {
+	config := zap.NewProductionEncoderConfig()
+	config.TimeKey = "time"
+	config.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	config.EncodeDuration = zapcore.StringDurationEncoder
+	config.EncodeLevel = encodeLevel
+	if format == "console" {
+		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		return zapcore.NewConsoleEncoder(config)
+	}
+	return zapcore.NewJSONEncoder(config)
+}
+
+// encodeLevel calls all verbosities of klog debug; zap has no names for them.
+func encodeLevel(level zapcore.Level, enc zapcore.PrimitiveArrayEncoder) {
+	zapcore.LowercaseLevelEncoder(max(level, zapcore.DebugLevel), enc)
+}

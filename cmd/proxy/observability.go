@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// lingerPeriod is how long scrapes and probes under way may take to end.
+const lingerPeriod = 2 * time.Second
+
+// observability serves what operators ask: is it alive, is it ready, what are its numbers. It has a listener of its own so that
+// probes do not queue behind clients. On anything but loopback it answers /livez and /readyz only: nobody there has been
+// authenticated, and metrics tell what a cluster holds.
+type observability struct {
+	health   *health
+	registry *prometheus.Registry
+	debug    bool
+	log      *zap.Logger
+}
+
+func newObservability(h *health, registry *prometheus.Registry, debug bool, log *zap.Logger) *observability {
+	return &observability{health: h, registry: registry, debug: debug, log: log}
+}
+
+// newRegistry returns a registry that knows the process and the Go runtime.
+func newRegistry() *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collectors.NewBuildInfoCollector(),
+	)
+	return registry
+}
+
+// run serves listener until ctx is done, then lets requests under way end for lingerPeriod. It closes the listener.
+func (o *observability) run(ctx context.Context, listener net.Listener) error {
+	server := &http.Server{
+		Handler:           o.handler(isLoopbackAddr(listener.Addr())),
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		ErrorLog:          zap.NewStdLog(o.log),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return fmt.Errorf("metrics listener %s: %w", listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	linger, cancel := context.WithTimeout(context.WithoutCancel(ctx), lingerPeriod)
+	defer cancel()
+	if err := server.Shutdown(linger); err != nil {
+		_ = server.Close() // a profile that takes longer than we are willing to wait
+	}
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("metrics listener %s: %w", listener.Addr(), err)
+	}
+	return nil
+}
+
+// isLoopbackAddr looks at what was bound, not at what was asked for: a name may resolve to anything.
+func isLoopbackAddr(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+func (o *observability) handler(trusted bool) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", o.health.serveLive)
+	mux.HandleFunc("GET /readyz", o.health.serveReady)
+	if !trusted {
+		mux.HandleFunc("/", refuseStranger)
+		return mux
+	}
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.log)}))
+	mux.HandleFunc("GET /{$}", o.serveIndex)
+	if o.debug {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol) // go tool pprof sends addresses in the body
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
+	return mux
+}
+
+func refuseStranger(w http.ResponseWriter, _ *http.Request) {
+	http.Error(w, "forbidden: this listener is not on loopback and spillway cannot yet check who is asking, so only /livez and /readyz "+
+		"are served here; set --metrics-listen to a loopback address, such as 127.0.0.1:9464, for the rest", http.StatusForbidden)
+}
+
+func (o *observability) serveIndex(w http.ResponseWriter, _ *http.Request) {
+	fmt.Fprint(w, "/livez\n/readyz?verbose\n/metrics\n")
+	if o.debug {
+		fmt.Fprint(w, "/debug/pprof/\n")
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Values of --plain-identity: whose rights a request on the plain listener has.
+const (
+	identityClient = "client" // the client's own credentials, forwarded
+	identitySelf   = "self"   // the proxy's, for requests without Authorization
+)
+
+// options is everything that can be configured, one field per flag. After complete and validate it is read-only, and its parts are
+// known to fit together; what only the cluster can tell (does a resource exist) is found out later.
+type options struct {
+	kubeconfig string // path; in-cluster configuration when empty
+
+	resources     []string // resource[.version][.group], or "*"; each once
+	maxResources  int      // most resources cached on demand by "*"
+	historyBytes  byteSize // per resource
+	historyMinAge time.Duration
+
+	listen           string // host:port on loopback, or unix:///path; off when empty
+	plainIdentity    string // identityClient or identitySelf
+	plainSelfConnect bool
+	acceptHosts      []string // names without port
+	acceptOrigins    []string // scheme://host[:port]
+
+	listenTLS         string // host:port; off when empty
+	tlsCertFile       string // with tlsPrivateKeyFile, or both empty
+	tlsPrivateKeyFile string
+	insecureAllowAll  bool
+
+	stallTimeout time.Duration
+	drainPeriod  time.Duration
+
+	metricsListen string // host:port; off when empty
+	debug         bool
+	logLevel      string
+	logFormat     string
+
+	configFile string
+
+	origins map[string]origin // flag name -> where its value came from, if not from the default
+}
+
+func newOptions() *options {
+	return &options{
+		maxResources:  256,
+		historyBytes:  64 << 20,
+		historyMinAge: 75 * time.Second,
+		listen:        "127.0.0.1:8001",
+		plainIdentity: identityClient,
+		stallTimeout:  30 * time.Second,
+		drainPeriod:   10 * time.Second,
+		metricsListen: "127.0.0.1:9464",
+		logLevel:      "info",
+		logFormat:     "json",
+		origins:       map[string]origin{},
+	}
+}
+
+// plainAnswersFromCache reports whether the plain listener may answer from the cache: only while nobody's rights are bypassed by
+// it without having been switched on. Otherwise it passes every request through.
+func (o *options) plainAnswersFromCache() bool {
+	return o.insecureAllowAll || o.plainIdentity == identitySelf
+}
+
+// flagGroup is a heading of --help and the flags under it.
+type flagGroup struct {
+	name  string
+	flags *pflag.FlagSet
+}
+
+// flagGroups declares all flags, bound to o's fields, whose present values are the defaults.
+func (o *options) flagGroups() []flagGroup {
+	return []flagGroup{
+		o.group("Upstream", o.upstreamFlags),
+		o.group("Cache", o.cacheFlags),
+		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
+		o.group("TLS listener", o.tlsFlags),
+		o.group("Streams", o.streamFlags),
+		o.group("Observability", o.observabilityFlags),
+		o.group("Configuration", o.configurationFlags),
+	}
+}
+
+func (o *options) group(name string, declare func(*pflag.FlagSet)) flagGroup {
+	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+	fs.SortFlags = false
+	declare(fs)
+	return flagGroup{name: name, flags: fs}
+}
+
+func (o *options) upstreamFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
+		"Reach the API server as the current context of this `file` says. When empty, use the service account of the pod spillway runs in.")
+}
+
+func (o *options) cacheFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.resources, "resources", o.resources,
+		"Mirror these resources and serve them from memory: a comma-separated `list` of resource[.version][.group], as kubectl "+
+			"takes them, such as pods,deployments.apps,widgets.v1.example.com. * stands for everything that can be listed and "+
+			"watched, mirrored when it is first asked for; Secrets only if they are named too. All else is passed through.")
+	fs.IntVar(&o.maxResources, "max-resources", o.maxResources,
+		"Mirror at most this `number` of resources on demand (--resources '*'); those beyond it are passed through.")
+	fs.Var(&o.historyBytes, "history-bytes",
+		"Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a unit such as 64Mi or 1Gi.")
+	fs.DurationVar(&o.historyMinAge, "history-min-age", o.historyMinAge,
+		"Keep events at least this long while --history-bytes allows, a `duration` such as 75s or 5m.")
+}
+
+func (o *options) plainFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.listen, "listen", o.listen,
+		"Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no plain listener.")
+	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf), "plain-identity",
+		"Whose rights requests on the plain listener have. client: the credentials that the client sends are forwarded, and "+
+			"every request is passed through (unless --insecure-allow-all). self: requests without credentials act as spillway itself, with "+
+			"all that its kubeconfig may do.")
+	fs.BoolVar(&o.plainSelfConnect, "plain-self-connect", o.plainSelfConnect,
+		"With --plain-identity=self, also allow exec, attach, port-forward and proxy, which are refused otherwise.")
+	fs.StringSliceVar(&o.acceptHosts, "accept-hosts", o.acceptHosts,
+		"Accept these host names in the Host header of the plain listener, besides localhost, 127.0.0.1 and [::1]: a comma-separated "+
+			"`list`. Requests with any other are refused, which keeps web pages out.")
+	fs.StringSliceVar(&o.acceptOrigins, "accept-origins", o.acceptOrigins,
+		"Accept requests that web pages from these origins send to the plain listener: a comma-separated `list` of scheme://host[:port].")
+}
+
+func (o *options) tlsFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.listenTLS, "listen-tls", o.listenTLS,
+		"Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener. Needs --insecure-allow-all, since "+
+			"spillway does not yet check who its clients are.")
+	fs.StringVar(&o.tlsCertFile, "tls-cert-file", o.tlsCertFile,
+		"Present the certificate chain in this PEM `file`, reloaded when it changes. When empty, a self-signed one is made in memory.")
+	fs.StringVar(&o.tlsPrivateKeyFile, "tls-private-key-file", o.tlsPrivateKeyFile,
+		"The private key of --tls-cert-file, a PEM `file`.")
+	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
+		"INSECURE: answer from memory without asking who the client is or what it may read. Anyone who reaches a listener reads "+
+			"every mirrored object.")
+}
+
+func (o *options) streamFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.stallTimeout, "stall-timeout", o.stallTimeout,
+		"End a watch whose client has not taken a byte for this `duration` while events were waiting.")
+	fs.DurationVar(&o.drainPeriod, "drain-period", o.drainPeriod,
+		"On the first SIGTERM or SIGINT, end watches one after another over this `duration`. A second signal stops at once.")
+}
+
+func (o *options) observabilityFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.metricsListen, "metrics-listen", o.metricsListen,
+		"Serve /livez, /readyz and /metrics as plain HTTP on this `address`. On anything but loopback, only /livez and /readyz. "+
+			"When empty, none of them.")
+	fs.BoolVar(&o.debug, "debug", o.debug,
+		"Serve Go profiles under /debug/pprof on --metrics-listen, if that is on loopback.")
+	fs.Var(newChoice(&o.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
+	fs.Var(newChoice(&o.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
+}
+
+func (o *options) configurationFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.configFile, "config", o.configFile, "Read settings from this YAML `file`; see below.")
+	fs.Bool("version", false, "Print the version and exit.")
+	fs.BoolP("help", "h", false, "Print this help and exit.")
+}

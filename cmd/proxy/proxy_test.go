@@ -1,0 +1,92 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// result is what one command line led to.
+type result struct {
+	code           int
+	stdout, stderr string
+	options        *options // nil if it did not start
+}
+
+// start runs args with environ, in a pod, as far as the wiring.
+func start(environ []string, args ...string) result {
+	var stdout, stderr bytes.Buffer
+	var started *options
+	wire := func(_ context.Context, o *options, _ *zap.Logger) error {
+		started = o
+		return nil
+	}
+	environ = append([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1", "PATH=/bin"}, environ...)
+	code := execute(args, environ, &stdout, &stderr, wire)
+	return result{code, stdout.String(), stderr.String(), started}
+}
+
+func writeFile(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestHelpIsReadable(t *testing.T) {
+	got := start(nil, "--help")
+	if got.code != 0 || got.stderr != "" || got.options != nil {
+		t.Fatalf("--help: code %d, stderr %q, started %v", got.code, got.stderr, got.options != nil)
+	}
+	golden := filepath.Join("testdata", "help.txt")
+	if *update {
+		if err := os.WriteFile(golden, []byte(got.stdout), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.stdout != string(want) {
+		t.Errorf("--help differs from %s; if it is meant to, run go test ./cmd/proxy -update. Got:\n%s", golden, got.stdout)
+	}
+	for i, line := range strings.Split(got.stdout, "\n") {
+		if len(line) > 116 {
+			t.Errorf("line %d has %d columns: %s", i+1, len(line), line)
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	got := start(nil, "--version")
+	if got.code != 0 || !strings.HasPrefix(got.stdout, "spillway ") || strings.Count(got.stdout, "\n") != 1 || got.options != nil {
+		t.Errorf("--version: %+v", got)
+	}
+}
+
+func TestErrorOfTheWiringIsOneLine(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	wire := func(context.Context, *options, *zap.Logger) error {
+		return errors.New("the API server is gone:\n\tconnection refused\r\n")
+	}
+	code := execute([]string{"--resources=pods", "--plain-identity=self"}, []string{"KUBERNETES_SERVICE_HOST=x"}, &stdout, &stderr, wire)
+	want := "spillway: the API server is gone: connection refused\n"
+	if code != 1 || stderr.String() != want || stdout.Len() != 0 {
+		t.Errorf("code %d, stdout %q, stderr %q; want 1, nothing, %q", code, stdout.String(), stderr.String(), want)
+	}
+}

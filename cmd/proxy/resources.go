@@ -1,0 +1,51 @@
+package main
+
+import (
+	"errors"
+	"regexp"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// allResources in --resources stands for whatever can be listed and watched.
+const allResources = "*"
+
+// checkResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether the cluster has such a resource,
+// and which of the two readings of a.b.c is meant, only discovery can tell.
+func checkResource(arg string) error {
+	if arg == allResources {
+		return nil
+	}
+	if strings.Contains(arg, "/") {
+		return errors.New("subresources cannot be mirrored; name the resource alone")
+	}
+	if arg != strings.ToLower(arg) {
+		return errors.New("must be in lower case, as in the NAME and APIVERSION columns of kubectl api-resources")
+	}
+	versioned, plain := schema.ParseResourceArg(arg)
+	if len(validation.IsDNS1123Label(plain.Resource)) != 0 {
+		return errNotAResource
+	}
+	if bareVersion.MatchString(plain.Group) {
+		return errors.New("a version without a group is written with a dot at the end, such as pods.v1.")
+	}
+	if versioned != nil && versioned.Group == "" {
+		return errorUnless(len(validation.IsDNS1123Label(versioned.Version)) == 0)
+	}
+	hasGroup := strings.Contains(arg, ".")
+	return errorUnless(!hasGroup || len(validation.IsDNS1123Subdomain(plain.Group)) == 0)
+}
+
+var (
+	errNotAResource = errors.New("must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com")
+	bareVersion     = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+)
+
+func errorUnless(good bool) error {
+	if good {
+		return nil
+	}
+	return errNotAResource
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+func TestDefaults(t *testing.T) {
+	got := start(nil)
+	if got.code != 0 {
+		t.Fatalf("bare start: %+v", got)
+	}
+	o := got.options
+	have := fmt.Sprint(o.listen, o.plainIdentity, o.listenTLS, o.metricsListen, o.historyBytes.String(), o.historyMinAge, o.stallTimeout, o.drainPeriod)
+	want := fmt.Sprint("127.0.0.1:8001", "client", "", "127.0.0.1:9464", "64Mi", 75*time.Second, 30*time.Second, 10*time.Second)
+	if have != want {
+		t.Errorf("defaults are %s, want %s", have, want)
+	}
+}
+
+// A setting is taken from the first place that has it: flag, environment, file, default.
+func TestPrecedence(t *testing.T) {
+	const file = "stall-timeout: 3s\nhistory-bytes: 3Mi\nresources: [pods, nodes]\ndebug: true\nmetrics-listen: \"127.0.0.1:3\"\n"
+	tests := []struct {
+		name   string
+		env    []string
+		args   []string
+		noFile bool
+
+		stall     time.Duration
+		bytes     string
+		resources string
+		debug     bool
+	}{
+		{name: "default", noFile: true, stall: 30 * time.Second, bytes: "64Mi"},
+		{name: "file", stall: 3 * time.Second, bytes: "3Mi", resources: "pods nodes", debug: true},
+		{name: "environment over file",
+			env:   []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_RESOURCES=services, secrets", "SPILLWAY_DEBUG=false"},
+			stall: 2 * time.Second, bytes: "3Mi", resources: "services secrets"},
+		{name: "flag over all",
+			env:   []string{"SPILLWAY_STALL_TIMEOUT=2s", "SPILLWAY_HISTORY_BYTES=2Mi"},
+			args:  []string{"--stall-timeout=1s", "--resources=configmaps", "--resources", "leases,configmaps", "--debug=false"},
+			stall: time.Second, bytes: "2Mi", resources: "configmaps leases"},
+		{name: "flag over a bad variable", noFile: true,
+			env: []string{"SPILLWAY_STALL_TIMEOUT=soon"}, args: []string{"--stall-timeout=1s"},
+			stall: time.Second, bytes: "64Mi"},
+		{name: "an empty variable empties a list", env: []string{"SPILLWAY_RESOURCES="}, stall: 3 * time.Second, bytes: "3Mi", debug: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			args := tt.args
+			if !tt.noFile {
+				args = append(args, "--config", writeFile(t, "c.yaml", file))
+			}
+			got := start(tt.env, args...)
+			if got.code != 0 {
+				t.Fatalf("did not start: %s", got.stderr)
+			}
+			o := got.options
+			if o.stallTimeout != tt.stall || o.historyBytes.String() != tt.bytes || strings.Join(o.resources, " ") != tt.resources || o.debug != tt.debug {
+				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.stallTimeout, o.historyBytes.String(), o.resources, o.debug,
+					tt.stall, tt.bytes, tt.resources, tt.debug)
+			}
+		})
+	}
+}
+
+func TestConfigFileNamedByEnvironment(t *testing.T) {
+	path := writeFile(t, "c.yaml", "# empty but for this\nlisten-tls: &a \":7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
+	got := start([]string{"SPILLWAY_CONFIG=" + path})
+	if got.code != 0 || got.options.listenTLS != ":7443" || got.options.metricsListen != ":7443" {
+		t.Errorf("got %+v", got)
+	}
+}
+
+func TestEmptyConfigFiles(t *testing.T) {
+	for _, text := range []string{"", "\n", "# nothing\n", "---\n"} {
+		if got := start(nil, "--config", writeFile(t, "c.yaml", text)); got.code != 0 {
+			t.Errorf("%q: %s", text, got.stderr)
+		}
+	}
+}
+
+// Every flag that configures a run can be set from all three places.
+func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
+	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x", "stringSlice": "x"}
+	newFlags := func() (*options, *pflag.FlagSet) {
+		o := newOptions()
+		all := pflag.NewFlagSet("all", pflag.ContinueOnError)
+		for _, g := range o.flagGroups() {
+			all.AddFlagSet(g.flags)
+		}
+		return o, all
+	}
+	_, flags := newFlags()
+	for _, name := range settableNames(flags) {
+		value, ok := probe[flags.Lookup(name).Value.Type()]
+		if !ok {
+			value = flags.Lookup(name).DefValue // a choice
+		}
+		o, fromEnv := newFlags()
+		if err := o.readEnvironment(fromEnv, []string{variableOf(name) + "=" + value}, nil); err != nil || !fromEnv.Lookup(name).Changed {
+			t.Errorf("%s=%s: %v, set: %v", variableOf(name), value, err, fromEnv.Lookup(name).Changed)
+		}
+		if name == "config" {
+			continue
+		}
+		o, fromFile := newFlags()
+		if err := o.readEntries(fromFile, []configEntry{{key: name, value: value}}); err != nil || !fromFile.Lookup(name).Changed {
+			t.Errorf("%s: %s: %v, set: %v", name, value, err, fromFile.Lookup(name).Changed)
+		}
+	}
+}
+
+// A Service called spillway puts these into every pod beside it.
+func TestVariablesOfServicesAreIgnored(t *testing.T) {
+	env := []string{
+		"SPILLWAY_SERVICE_HOST=10.1.2.3", "SPILLWAY_SERVICE_PORT=6443", "SPILLWAY_SERVICE_PORT_HTTPS=6443", "SPILLWAY_PORT=tcp://10.1.2.3:6443",
+		"SPILLWAY_PORT_6443_TCP=tcp://10.1.2.3:6443", "SPILLWAY_PORT_6443_TCP_PROTO=tcp", "SPILLWAY_PORT_6443_TCP_PORT=6443",
+		"SPILLWAY_PORT_6443_TCP_ADDR=10.1.2.3", "SPILLWAY_METRICS_SERVICE_HOST=10.1.2.3", "SPILLWAY_METRICS_PORT=tcp://10.1.2.3:9464",
+	}
+	if got := start(env); got.code != 0 {
+		t.Errorf("did not start: %s", got.stderr)
+	}
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"accept-hosts", "history-bytes", "history-min-age", "listen", "listen-tls", "resources"}
+	f := func(given, want string) {
+		t.Helper()
+		if got := nearest(given, names); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", given, got, want)
+		}
+	}
+	f("resorces", "resources")
+	f("historyBytes", "history-bytes")
+	f("history_min_age", "history-min-age")
+	f("lsiten", "listen")
+	f("tls-listen", "listen-tls")
+	f("x", "")
+	f("", "")
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// minHistoryBytes catches a size that lost its unit: --history-bytes=64.
+const minHistoryBytes = 4 << 10
+
+// validate refuses what cannot work, or what would let in who does not belong, with one line: the setting, its value, the remedy.
+// It brings resources into the form that options promises.
+func (o *options) validate(environ []string) error {
+	checks := []func() error{
+		func() error { return o.validateKubeconfig(environ) },
+		o.validateResources,
+		o.validateNumbers,
+		o.validatePlain,
+		o.validateTLS,
+		o.validateListeners,
+	}
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// refuse names a setting where the user made it, its value and the remedy.
+func (o *options) refuse(flag, value, remedy string) error {
+	return o.originOf(flag).refuse(value, remedy)
+}
+
+func (o *options) validateKubeconfig(environ []string) error {
+	if o.kubeconfig == "" {
+		inPod := func(variable string) bool { return strings.HasPrefix(variable, "KUBERNETES_SERVICE_HOST=") }
+		if slices.ContainsFunc(environ, inPod) {
+			return nil
+		}
+		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a kubeconfig file")
+	}
+	if _, err := os.ReadFile(o.kubeconfig); err != nil {
+		return o.refuse("kubeconfig", o.kubeconfig, "cannot be read: "+cause(err))
+	}
+	return nil
+}
+
+func (o *options) validateResources() error {
+	for i, arg := range o.resources {
+		o.resources[i] = strings.TrimSpace(arg)
+		if err := checkResource(o.resources[i]); err != nil {
+			return o.refuse("resources", o.resources[i], err.Error())
+		}
+	}
+	o.resources = unique(o.resources)
+	return nil
+}
+
+func (o *options) validateNumbers() error {
+	if o.maxResources < 1 {
+		return o.refuse("max-resources", fmt.Sprint(o.maxResources), "must be at least 1; to mirror nothing on demand, leave * out of --resources")
+	}
+	if o.historyBytes < minHistoryBytes {
+		return o.refuse("history-bytes", o.historyBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
+	}
+	if o.historyMinAge < 0 {
+		return o.refuse("history-min-age", o.historyMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")
+	}
+	if o.stallTimeout <= 0 {
+		return o.refuse("stall-timeout", o.stallTimeout.String(), "must be longer than 0s")
+	}
+	if o.drainPeriod < 0 {
+		return o.refuse("drain-period", o.drainPeriod.String(), "must not be negative; 0s ends all watches at once")
+	}
+	return nil
+}
+
+func (o *options) validatePlain() error {
+	if o.listen != "" {
+		if err := checkPlainAddress(o.listen); err != nil {
+			return o.refuse("listen", o.listen, err.Error())
+		}
+	}
+	if o.plainSelfConnect && o.plainIdentity != identitySelf {
+		return o.refuse("plain-self-connect", "true", "has a meaning only with --plain-identity=self")
+	}
+	for _, host := range o.acceptHosts {
+		if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) != 0 && !isIP(host) {
+			return o.refuse("accept-hosts", host, "must be a host name or IP address, without scheme, port or wildcard")
+		}
+	}
+	for _, text := range o.acceptOrigins {
+		if !isOrigin(text) {
+			return o.refuse("accept-origins", text, "must be scheme://host or scheme://host:port, as a browser sends it in Origin")
+		}
+	}
+	return nil
+}
+
+func isOrigin(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Scheme != "" && u.Hostname() != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
+}
+
+func (o *options) validateTLS() error {
+	if o.tlsCertFile != "" && o.tlsPrivateKeyFile == "" {
+		return o.refuse("tls-cert-file", o.tlsCertFile, "needs --tls-private-key-file as well")
+	}
+	if o.tlsPrivateKeyFile != "" && o.tlsCertFile == "" {
+		return o.refuse("tls-private-key-file", o.tlsPrivateKeyFile, "needs --tls-cert-file as well")
+	}
+	if o.listenTLS == "" {
+		if o.tlsCertFile != "" {
+			return o.refuse("tls-cert-file", o.tlsCertFile, "has a meaning only with --listen-tls")
+		}
+		return nil
+	}
+	if _, err := splitAddress(o.listenTLS); err != nil {
+		return o.refuse("listen-tls", o.listenTLS, err.Error())
+	}
+	if !o.insecureAllowAll {
+		return o.refuse("listen-tls", o.listenTLS, "spillway cannot yet check who its clients are and what they may read, so it would show "+
+			"everything to anyone who connects; serve this machine only with --listen, or accept that with --insecure-allow-all")
+	}
+	return o.validateKeyPair()
+}
+
+func (o *options) validateKeyPair() error {
+	if o.tlsCertFile == "" {
+		return nil
+	}
+	chain, err := os.ReadFile(o.tlsCertFile)
+	if err != nil {
+		return o.refuse("tls-cert-file", o.tlsCertFile, "cannot be read: "+cause(err))
+	}
+	key, err := os.ReadFile(o.tlsPrivateKeyFile)
+	if err != nil {
+		return o.refuse("tls-private-key-file", o.tlsPrivateKeyFile, "cannot be read: "+cause(err))
+	}
+	if _, err := tls.X509KeyPair(chain, key); err != nil {
+		reason := strings.TrimPrefix(err.Error(), "tls: ")
+		return o.refuse("tls-cert-file", o.tlsCertFile, "is not a certificate with its key in "+o.tlsPrivateKeyFile+": "+reason)
+	}
+	return nil
+}
+
+func (o *options) validateListeners() error {
+	if o.listen == "" && o.listenTLS == "" {
+		return errors.New("no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001")
+	}
+	if o.metricsListen == "" {
+		if o.debug {
+			return o.refuse("debug", "true", "needs --metrics-listen, where profiles are served")
+		}
+		return nil
+	}
+	address, err := splitAddress(o.metricsListen)
+	if err != nil {
+		return o.refuse("metrics-listen", o.metricsListen, err.Error())
+	}
+	if o.debug && !isLoopback(address.host) {
+		return o.refuse("debug", "true", "serves profiles on loopback only, but --metrics-listen is "+o.metricsListen)
+	}
+	return nil
+}
+
+// warnings are what works but is dangerous or surely not meant, each a sentence for the log.
+func (o *options) warnings() []string {
+	var all []string
+	if o.insecureAllowAll {
+		all = append(all, "INSECURE: --insecure-allow-all is set. Anyone who reaches a listener reads every mirrored object, whatever RBAC says.")
+	}
+	if len(o.resources) == 0 {
+		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")
+	} else if !o.plainAnswersFromCache() {
+		all = append(all, "Every request is passed through: answers from memory need --plain-identity=self or --insecure-allow-all, "+
+			"since spillway cannot yet check what a client may read.")
+	}
+	if o.historyMinAge > 0 && o.historyMinAge < 75*time.Second {
+		all = append(all, "--history-min-age is below 75s: a quiet client may be behind the kept history when it reconnects, and has to list again.")
+	}
+	return all
+}
+
+// unique drops repetitions and keeps the order.
+func unique(list []string) []string {
+	var kept []string
+	for _, s := range list {
+		if !slices.Contains(kept, s) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Each bad setting stops the start with exactly this line. DIR stands for a directory of the test's own.
+func TestBadSettings(t *testing.T) {
+	tests := []struct {
+		name string
+		env  []string
+		args string // separated by spaces
+		want string
+	}{
+		// the command line itself
+		{"unknown flag", nil, "--resorces=pods", "--resorces: no such flag; did you mean --resources?"},
+		{"unknown flag, nothing near", nil, "--frobnicate", "--frobnicate: no such flag; spillway --help lists them"},
+		{"unknown shorthand", nil, "-v", "unknown shorthand flag: 'v' in -v; spillway --help lists the flags"},
+		{"bad syntax", nil, "--=x", "bad flag syntax: --=x; spillway --help lists the flags"},
+		{"argument", nil, "pods", `unexpected argument "pods": spillway takes flags only; spillway --help lists them`},
+		{"no value", nil, "--listen", "--listen: needs a value"},
+		{"not a duration", nil, "--stall-timeout=30", "--stall-timeout=30: must be a number with a unit, such as 30s or 2m"},
+		{"not a number", nil, "--max-resources=many", "--max-resources=many: must be a whole number"},
+		{"not a bool", nil, "--debug=maybe", "--debug=maybe: must be true or false"},
+		{"not bytes", nil, "--history-bytes=64MB", "--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
+		{"parts of a byte", nil, "--history-bytes=100m", "--history-bytes=100m: must be a number of bytes, such as 64Mi or 67108864"},
+		{"not a choice", nil, "--plain-identity=root", "--plain-identity=root: must be client or self"},
+		{"not a level", nil, "--log-level=trace", "--log-level=trace: must be debug, info, warn or error"},
+		{"not a format", nil, "--log-format=xml", "--log-format=xml: must be json or console"},
+		// the environment
+		{"unknown variable", []string{"SPILLWAY_LISTN=x"}, "", "SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?"},
+		{"unknown variable, nothing near", []string{"SPILLWAY_FOO=x"}, "",
+			"SPILLWAY_FOO: no such setting; unset it, or see spillway --help for the names of all"},
+		{"variable of what is not a setting", []string{"SPILLWAY_VERSION=1"}, "",
+			"SPILLWAY_VERSION: no such setting; unset it, or see spillway --help for the names of all"},
+		{"bad value in a variable", []string{"SPILLWAY_DRAIN_PERIOD=x"}, "", "SPILLWAY_DRAIN_PERIOD=x: must be a number with a unit, such as 30s or 2m"},
+		{"refused value in a variable", []string{"SPILLWAY_LISTEN=:8001"}, "", "SPILLWAY_LISTEN=:8001: plain HTTP is served on loopback only: " +
+			"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
+		// upstream and cache
+		{"no kubeconfig", nil, "--kubeconfig=DIR/none", "--kubeconfig=DIR/none: cannot be read: no such file or directory"},
+		{"kubeconfig is a directory", nil, "--kubeconfig=DIR", "--kubeconfig=DIR: cannot be read: is a directory"},
+		{"uppercase resource", nil, "--resources=pods,Nodes",
+			"--resources=Nodes: must be in lower case, as in the NAME and APIVERSION columns of kubectl api-resources"},
+		{"no resource", nil, "--resources=pods,,nodes",
+			"--resources=: must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com"},
+		{"no on-demand resources", nil, "--max-resources=0",
+			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
+		{"unit forgotten", nil, "--history-bytes=64", "--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative bytes", nil, "--history-bytes=-64Mi", "--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
+		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
+		{"negative drain period", nil, "--drain-period=-1s", "--drain-period=-1s: must not be negative; 0s ends all watches at once"},
+		// listeners
+		{"open plain listener", nil, "--listen=0.0.0.0:8001", "--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
+			"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
+		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+		{"bad port", nil, "--listen=localhost:http", "--listen=localhost:http: the port must be a number from 0 to 65535"},
+		{"port too high", nil, "--listen=localhost:65536", "--listen=localhost:65536: the port must be a number from 0 to 65535"},
+		{"relative socket", nil, "--listen=unix://spillway.sock",
+			"--listen=unix://spillway.sock: must be unix:// and an absolute path, such as unix:///run/spillway.sock"},
+		{"no listener", nil, "--listen=", "no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
+		{"connect without self", nil, "--plain-self-connect", "--plain-self-connect=true: has a meaning only with --plain-identity=self"},
+		{"host with port", nil, "--accept-hosts=dev.local:8001",
+			"--accept-hosts=dev.local:8001: must be a host name or IP address, without scheme, port or wildcard"},
+		{"any host", nil, "--accept-hosts=*", "--accept-hosts=*: must be a host name or IP address, without scheme, port or wildcard"},
+		{"origin with path", nil, "--accept-origins=https://a.example/x",
+			"--accept-origins=https://a.example/x: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
+		{"any origin", nil, "--accept-origins=*", "--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
+		{"TLS open to all", nil, "--listen-tls=:6443", "--listen-tls=:6443: spillway cannot yet check who its clients are and what they may read, so " +
+			"it would show everything to anyone who connects; serve this machine only with --listen, or accept that with --insecure-allow-all"},
+		{"TLS without port", nil, "--listen-tls=example.com --insecure-allow-all", "--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
+		{"certificate without key", nil, "--tls-cert-file=DIR/a", "--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
+		{"key without certificate", nil, "--tls-private-key-file=DIR/a", "--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
+		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b", "--tls-cert-file=a: has a meaning only with --listen-tls"},
+		{"no certificate file", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
+			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
+		{"no key file", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
+			"--tls-private-key-file=DIR/b: cannot be read: no such file or directory"},
+		{"not a certificate", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
+			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in certificate input"},
+		{"metrics without port", nil, "--metrics-listen=localhost", "--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+		{"profiles nowhere", nil, "--debug --metrics-listen=", "--debug=true: needs --metrics-listen, where profiles are served"},
+		{"profiles for all", nil, "--debug --metrics-listen=:9464",
+			"--debug=true: serves profiles on loopback only, but --metrics-listen is :9464"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filepath.Dir(writeFile(t, "bad.yaml", "listen: ["))
+			got := start(tt.env, strings.Fields(strings.ReplaceAll(tt.args, "DIR", dir))...)
+			expectLine(t, got, strings.ReplaceAll(tt.want, "DIR", dir))
+		})
+	}
+}
+
+// Each bad configuration file stops the start with exactly this line; FILE stands for its path.
+func TestBadConfigFiles(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		path := writeFile(t, "conf.yaml", text)
+		expectLine(t, start(nil, "--config="+path), strings.ReplaceAll(want, "FILE", path))
+	}
+	f("debug: true\nresorces: [pods]\n", "FILE:2: resorces: no such setting; did you mean resources?")
+	f("historyBytes: 1Mi\n", "FILE:1: historyBytes: no such setting; did you mean history-bytes?")
+	f("cache:\n  size: 3\n", "FILE:1: cache: must be a value or a list, not a mapping")
+	f("zzz: 1\n", "FILE:1: zzz: no such setting; keys are the names of the flags in spillway --help")
+	f("listen: a:1\n\nlisten: b:1\n", "FILE:3: listen: given twice, first in line 1; keep one")
+	f("version: true\n", "FILE:1: version: no such setting; keys are the names of the flags in spillway --help")
+	f("config: other.yaml\n", "FILE:1: config: a configuration file cannot name another")
+	f("listen: [a, b]\n", "FILE:1: listen: takes one value, not a list")
+	f("listen:\n", `FILE:1: listen: has no value; give one, or write "" to empty it`)
+	f("resources:\n- pods\n- [nodes]\n", "FILE:1: resources: the items of a list must be plain values")
+	f("stall-timeout: 30\n", "FILE:1: stall-timeout: 30: must be a number with a unit, such as 30s or 2m")
+	f("debug: yes\n", "FILE:1: debug: yes: must be true or false")
+	f("\nlisten: \":1\"\n", "FILE:2: listen: :1: plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost or unix:///path here, "+
+		"and --listen-tls for other machines")
+	f("- pods\n", "FILE:1: must be lines of the form `flag-name: value`")
+	f("listen: [\n", "FILE: not valid YAML: line 1: did not find expected node content")
+	f("debug: true\n---\ndebug: false\n", "FILE: holds more than one YAML document; keep one")
+
+	missing := filepath.Join(t.TempDir(), "none.yaml")
+	expectLine(t, start(nil, "--config", missing), "--config="+missing+": cannot be read: no such file or directory")
+	expectLine(t, start([]string{"SPILLWAY_CONFIG=" + missing}), "SPILLWAY_CONFIG="+missing+": cannot be read: no such file or directory")
+}
+
+func expectLine(t *testing.T, got result, want string) {
+	t.Helper()
+	if got.options != nil {
+		t.Error("started all the same")
+	}
+	if got.code != 1 || got.stdout != "" || got.stderr != "spillway: "+want+"\n" {
+		t.Errorf("exit code %d, stdout %q, stderr\n%swant 1 and\nspillway: %s\n", got.code, got.stdout, got.stderr, want)
+	}
+}
+
+func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
+	o := newOptions()
+	err := o.validate([]string{"HOME=/root"})
+	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a kubeconfig file"
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestGoodSettings(t *testing.T) {
+	f := func(args ...string) {
+		t.Helper()
+		if got := start(nil, args...); got.code != 0 || got.options == nil {
+			t.Errorf("%q: %s", args, got.stderr)
+		}
+	}
+	f("--listen=[::1]:0")
+	f("--listen=localhost:8001", "--accept-hosts=dev.local,10.0.0.7,::1", "--accept-origins=http://localhost:3000,https://a.example")
+	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
+	f("--listen=", "--listen-tls=:6443", "--insecure-allow-all", "--metrics-listen=:9464")
+	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
+	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi")
+}
+
+// What is dangerous or surely not meant is said loudly, and does not stop the start.
+func TestWarnings(t *testing.T) {
+	f := func(want string, args ...string) {
+		t.Helper()
+		got := start(nil, args...)
+		warned := strings.Contains(got.stderr, `"level":"warn"`)
+		if got.code != 0 || warned != (want != "") || !strings.Contains(got.stderr, want) {
+			t.Errorf("%q: code %d, stderr %q; want a warning with %q", args, got.code, got.stderr, want)
+		}
+	}
+	f("", "--resources=pods", "--plain-identity=self")
+	f("INSECURE: --insecure-allow-all", "--resources=pods", "--insecure-allow-all")
+	f("nothing is mirrored")
+	f("Every request is passed through", "--resources=pods")
+	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
+}
+
+func TestCheckResource(t *testing.T) {
+	f := func(arg string, good bool) {
+		t.Helper()
+		if err := checkResource(arg); (err == nil) != good {
+			t.Errorf("checkResource(%q) = %v, want good: %v", arg, err, good)
+		}
+	}
+	f("*", true)
+	f("pods", true)
+	f("pods.v1.", true)
+	f("deployments.apps", true)
+	f("deployments.v1.apps", true)
+	f("widgets.v1.example.com", true)
+	f("leases.coordination.k8s.io", true)
+	f("network-attachments.k8s.cni.cncf.io", true)
+	f("", false)
+	f("pods.", false)
+	f("pods..", false)
+	f(".apps", false)
+	f("pods.v1", false)
+	f("widgets.v1beta2", false)
+	f("pods/log", false)
+	f("Pods", false)
+	f("po ds", false)
+	f("pods.*", false)
+	f("pods.v1_.", false)
+	f("-x", false)
+}

@@ -1,0 +1,181 @@
+package internal_test
+
+import (
+	"errors"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "spillway"
+
+// mayImport is, for each package below internal/, the packages below internal/ that it may import: dependencies go one way, so that
+// each can be understood, tested and replaced without what is above it. Folders inside a package follow its rule, and may import
+// each other.
+var mayImport = map[string][]string{
+	"object":   {},
+	"ring":     {},
+	"cache":    {"object", "ring"},
+	"fanout":   {"cache", "object", "ring"},
+	"upstream": {"object"},
+	"auth":     {"object"},
+	"serve":    {"auth", "fanout", "cache", "object"},
+	"kubetest": {"object"},
+}
+
+// keptTo are libraries that only some packages below internal/ may import, and why. They bind internal/ and cmd/; tests and load
+// programs may use what they like.
+var keptTo = []struct {
+	library  string
+	packages []string
+	reason   string
+}{
+	{"github.com/valyala/fasthttp", []string{"serve"},
+		"fasthttp reuses what it hands out; only serve knows when that happens"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "kubetest"},
+		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types"},
+}
+
+// forbidden returns why the package in folder (relative to the module, with slashes) must not import what it does, or "".
+func forbidden(folder, imported string) string {
+	top, inner, _ := strings.Cut(folder, "/")
+	if top != "internal" && top != "cmd" {
+		return ""
+	}
+	self, _, _ := strings.Cut(inner, "/")
+	for _, rule := range keptTo {
+		if within(imported, rule.library) && (top != "internal" || !slices.Contains(rule.packages, self)) {
+			return "only " + strings.Join(rule.packages, ", ") + " may: " + rule.reason
+		}
+	}
+	if !within(imported, module) || top == "cmd" {
+		return ""
+	}
+	allowed, known := mayImport[self]
+	if !known {
+		return "internal/" + self + " is not in the table mayImport of this test: decide what it may import and add it"
+	}
+	below, ok := strings.CutPrefix(imported, module+"/internal/")
+	if !ok {
+		return "nothing below internal/ imports what is above it"
+	}
+	target, _, _ := strings.Cut(below, "/")
+	if target == self || slices.Contains(allowed, target) {
+		return ""
+	}
+	if len(allowed) == 0 {
+		return "internal/" + self + " imports no package of ours, so that everything else can build on it"
+	}
+	return "of ours, internal/" + self + " may import " + strings.Join(allowed, ", ") + " only: dependencies go one way"
+}
+
+// within reports whether an import path is that of parent or of a package inside it.
+func within(imported, parent string) bool {
+	return imported == parent || strings.HasPrefix(imported, parent+"/")
+}
+
+// TestImportsGoOneWay checks every Go file of this module, whatever it is built for, but not tests and not modules inside this one.
+func TestImportsGoOneWay(t *testing.T) {
+	root := ".."
+	checked := 0
+	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			return skipForeign(root, file, entry.Name())
+		}
+		if !strings.HasSuffix(file, ".go") || strings.HasSuffix(file, "_test.go") {
+			return nil
+		}
+		checked++
+		return checkImports(t, root, file)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if checked == 0 {
+		t.Error("no Go files found: is this test still in internal/?")
+	}
+}
+
+// skipForeign returns fs.SkipDir for folders that are not part of this module.
+func skipForeign(root, dir, name string) error {
+	if dir == root {
+		return nil
+	}
+	if name == "testdata" || name == "vendor" || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
+		return fs.SkipDir
+	}
+	switch _, err := os.Stat(filepath.Join(dir, "go.mod")); {
+	case err == nil:
+		return fs.SkipDir
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	default:
+		return err
+	}
+}
+
+func checkImports(t *testing.T, root, file string) error {
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+	if err != nil {
+		return err
+	}
+	name, err := filepath.Rel(root, file)
+	if err != nil {
+		return err
+	}
+	name = filepath.ToSlash(name)
+	for _, spec := range parsed.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return err
+		}
+		if reason := forbidden(path.Dir(name), imported); reason != "" {
+			t.Errorf("%s imports %s: %s", name, imported, reason)
+		}
+	}
+	return nil
+}
+
+// The rules must bite: what they are for is found, what is fine is not.
+func TestForbidden(t *testing.T) {
+	f := func(folder, imported, want string) {
+		t.Helper()
+		got := forbidden(folder, imported)
+		if (want == "") != (got == "") || !strings.Contains(got, want) {
+			t.Errorf("forbidden(%s, %s) = %q, want %q in it", folder, imported, got, want)
+		}
+	}
+	f("internal/cache", "spillway/internal/ring", "")
+	f("internal/cache", "spillway/internal/fanout", "may import object, ring only")
+	f("internal/object", "spillway/internal/ring", "imports no package of ours")
+	f("internal/object/scan", "spillway/internal/object", "")
+	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
+	f("internal/upstream", "spillway/internal/cache", "may import object only")
+	f("internal/serve", "spillway/internal/upstream", "may import auth, fanout, cache, object only")
+	f("internal/serve", "spillway/internal/serve/wire", "")
+	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
+	f("internal/newcomer", "spillway/internal/object", "not in the table")
+	f("internal/newcomer", "net/http", "")
+	f("internal/fanout", "spillwayish/internal/serve", "")
+	f("cmd/proxy", "spillway/internal/upstream", "")
+
+	f("internal/serve", "github.com/valyala/fasthttp/fasthttputil", "")
+	f("internal/fanout", "github.com/valyala/fasthttp", "only serve may")
+	f("cmd/proxy", "github.com/valyala/fasthttp", "only serve may")
+	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
+	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, kubetest may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, kubetest may")
+	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
+	f("test/conformance", "k8s.io/client-go/rest", "")
+	f("bench", "github.com/valyala/fasthttp", "")
+}
