@@ -78,6 +78,9 @@ func newLog() *Log {
 // Head is the position that the next entry will have.
 func (l *Log) Head() uint64 { return l.entries.Head() }
 
+// First is the position of the oldest entry kept; Head if none is.
+func (l *Log) First() uint64 { return l.entries.First() }
+
 // At is the entry at a position below Head, or false if the log has moved past it.
 func (l *Log) At(pos uint64) (*Entry, bool) { return l.entries.At(pos) }
 

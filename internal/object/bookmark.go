@@ -55,6 +55,12 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	return b, nil
 }
 
+// MaxSize is the most bytes that Append appends.
+func (b *Bookmark) MaxSize() int {
+	const digitsAndNames = 64
+	return len(b.head) + len(b.tail) + len(b.encodeAnnotations(true)) + digitsAndNames
+}
+
 // Append appends the bookmark object for rv. end marks the end of a watch's initial events.
 func (b *Bookmark) Append(dst []byte, rv uint64, end bool) []byte {
 	annotations := b.encodeAnnotations(end)

@@ -83,6 +83,9 @@ func (o *Object) AppendAt(dst []byte, rv string) []byte {
 	return append(dst, o.raw[o.rv.end:]...)
 }
 
+// SizeAt is the number of bytes that AppendAt appends.
+func (o *Object) SizeAt(rv string) int { return len(o.raw) - (o.rv.end - o.rv.start) + len(rv) }
+
 // Fields are the object's selectable fields (W-152).
 func (o *Object) Fields() fields.Fields { return fieldSet{o} }
 

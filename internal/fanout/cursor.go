@@ -1,0 +1,174 @@
+package fanout
+
+import (
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+// Cursor is one client's place in the log. Next returns the frames that follow; when there are none, Through is a
+// resourceVersion that the client is complete through: a truthful bookmark. An error is a cache.ExpiredError: the log has
+// moved past it.
+//
+// It follows its feed, which is the log with the selector already applied. A cursor that is below the feed, or falls off
+// it, reads the log itself until it meets the feed again: same frames, more work. So a client that lags costs what it
+// lags, and nobody else anything. One goroutine uses a cursor.
+type Cursor struct {
+	hub      *Hub
+	selector object.Selector
+	encoding object.Encoding
+	feed     *Feed // nil: the log alone, the specification of the feed
+	place    place
+	live     bool
+
+	position uint64 // in the log: everything below was returned
+	through  uint64
+	seam     bool   // between two entries of a seam
+	after    uint64 // events up to this resourceVersion are swallowed (W-106)
+	scratch  []byte
+
+	holding, retracted bool // see Hold
+}
+
+// replayRun is how many bytes of frames a cursor makes at once when it reads the log.
+const replayRun = 64 << 10
+
+// From makes a cursor that begins at a log position at which the client is complete through rv. Close it.
+func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	c := h.Replay(position, rv, sel, enc)
+	c.feed = h.subscribe(sel, enc)
+	return c
+}
+
+// Resume makes a cursor for a client that has seen everything up to rv. It returns a cache.ExpiredError if history does
+// not reach back to it.
+func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	position, err := h.resource.Log().Find(rv)
+	if err != nil {
+		return nil, err
+	}
+	c := h.From(position, rv, sel, enc)
+	if rv > h.resource.Through() {
+		c.after = rv
+	}
+	return c, nil
+}
+
+// Replay makes a cursor that reads the log alone. It is the specification: every other cursor must return the same events.
+func (h *Hub) Replay(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	return &Cursor{hub: h, selector: sel, encoding: enc, position: position, through: rv}
+}
+
+// Close gives the feed back.
+func (c *Cursor) Close() {
+	if c.feed != nil {
+		c.hub.release(c.feed)
+		c.feed = nil
+	}
+	c.live = false
+}
+
+// Through is the resourceVersion that the client is complete through, once it has everything that Next returned.
+func (c *Cursor) Through() uint64 { return c.through }
+
+// InSeam reports that the client is between two entries of a seam, where a stream must neither be ended nor told a
+// bookmark.
+func (c *Cursor) InSeam() bool { return c.seam }
+
+// Lag is how many log entries the cursor has yet to pass.
+func (c *Cursor) Lag() uint64 {
+	head := c.hub.resource.Log().Head()
+	return head - min(head, c.position)
+}
+
+// Wait returns a channel that closes when there may be more. Take it before Next.
+func (c *Cursor) Wait() <-chan struct{} {
+	if c.live {
+		return c.feed.changed.Wait()
+	}
+	return c.hub.resource.Changed()
+}
+
+// Next returns the frames that follow, ready to send and valid until the next call; none if the client has everything.
+func (c *Cursor) Next() ([]byte, error) {
+	for {
+		if c.live || c.join() {
+			run, ok := c.follow()
+			if ok {
+				return run, nil
+			}
+			c.live = false
+			c.hub.stats.FeedLapped.Add(1)
+		}
+		run, more, err := c.replay()
+		if err != nil || len(run) > 0 || !more {
+			return run, err
+		}
+	}
+}
+
+// join moves the cursor to its feed, if that reaches back to it.
+func (c *Cursor) join() bool {
+	if c.feed == nil || c.after > 0 || c.holding {
+		return false
+	}
+	if c.place, c.live = c.feed.locate(c.position); c.live {
+		c.scratch = nil
+	}
+	return c.live
+}
+
+// follow reads the feed. Progress is read first: whatever is not in the feed then is above it.
+func (c *Cursor) follow() ([]byte, bool) {
+	done := c.hub.progress.Load()
+	run, last, next, ok := c.feed.read(c.place, c.position)
+	if !ok {
+		return nil, false
+	}
+	c.place = next
+	switch {
+	case len(run) > 0:
+		c.position, c.through, c.seam = last.next, last.through, last.seam
+	case done.position > c.position:
+		c.position, c.through, c.seam = done.position, done.through, false
+	}
+	return run, true
+}
+
+// replay reads the log. more says that it is worth calling Next again although there were no frames.
+func (c *Cursor) replay() (run []byte, more bool, err error) {
+	log := c.hub.resource.Log()
+	head := log.Head()
+	c.scratch = c.scratch[:0]
+	for c.position < head && len(c.scratch) < replayRun {
+		e, ok := log.At(c.position)
+		if !ok {
+			return nil, false, &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+		}
+		c.take(e)
+	}
+	if c.retracted {
+		return nil, false, ErrRetracted
+	}
+	return c.scratch, c.position < head, nil
+}
+
+// take appends the frame of a log entry, if the client sees it, and passes the entry.
+func (c *Cursor) take(e *cache.Entry) {
+	c.position++
+	c.seam = e.Seam.Open()
+	if e.RV <= c.after {
+		return
+	}
+	c.after = 0
+	c.through = e.Through
+	t, o, seen := c.selector.Seen(&e.Event)
+	switch {
+	case seen && c.holding:
+		c.hold(t, o, e.RV)
+	case seen:
+		c.scratch = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
+		c.hub.stats.Replayed.Add(1)
+	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks && !c.holding:
+		c.scratch = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
+	}
+}

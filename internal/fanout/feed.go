@@ -1,0 +1,204 @@
+package fanout
+
+import (
+	"sort"
+	"sync/atomic"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+	"spillway/internal/ring"
+)
+
+// Feed is what one selector and encoding see of the log, as frames ready to send. Its streams share it.
+//
+// Frames lie contiguous in segments, so that whatever piled up for a client is one send. A segment is filled, published,
+// never written again and left to the garbage collector: nothing is recycled while a reader may hold it. How many are kept
+// is bounded; a cursor that falls off goes on from the log, which the feed is a copy of.
+type Feed struct {
+	// Static after construction.
+	key      feedKey
+	selector object.Selector
+	encoding object.Encoding
+
+	// Written by the dispatcher, read by cursors.
+	segments *ring.Ring[*segment]
+	changed  ring.Signal
+
+	// The dispatcher's.
+	tail    *segment
+	touched bool // since the last wake
+
+	// Guarded by Hub.mu.
+	holders int
+}
+
+type feedKey struct {
+	selector string
+	encoding object.Encoding
+}
+
+// segment is a run of frames. Everything below the published mark is immutable.
+type segment struct {
+	// Static after construction.
+	start uint64 // log position: the feed's frames from it on are in this segment or later ones
+	data  []byte // as long as its capacity
+	marks []mark // likewise
+
+	published atomic.Int32 // marks that cursors may read
+
+	// The dispatcher's.
+	used, count int
+}
+
+// mark is where a frame ends.
+type mark struct {
+	end     int    // in buf
+	next    uint64 // the log position after the frame's event
+	through uint64
+	seam    bool // the frame's event lies inside a seam
+}
+
+const (
+	minSegment   = 2 << 10  // of the first segment of a feed; each next one is twice as large
+	maxSegment   = 64 << 10 // four TLS records; a larger frame has a segment of its own
+	maxMarks     = 256
+	keptSegments = 8
+)
+
+func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
+	return &Feed{key: key, selector: sel, encoding: enc, segments: ring.New[*segment](1)}
+}
+
+// activate starts the feed at a log position, if it is new: cursors that begin below come from the log.
+func (f *Feed) activate(position uint64) {
+	if f.tail == nil {
+		f.open(position, minSegment)
+	}
+}
+
+// restart forgets every frame and starts anew at a log position.
+func (f *Feed) restart(position uint64) {
+	f.open(position, minSegment)
+	f.segments.Trim(f.segments.Head() - 1)
+	f.touched = true
+}
+
+// open appends an empty segment.
+func (f *Feed) open(position uint64, size int) {
+	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
+	f.segments.Append(f.tail)
+	if head := f.segments.Head(); head-f.segments.First() > keptSegments {
+		f.segments.Trim(head - keptSegments)
+	}
+}
+
+// add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
+// the entry.
+func (f *Feed) add(e *cache.Entry, next uint64, template *object.Bookmark) bool {
+	t, o, seen := f.selector.Seen(&e.Event)
+	switch {
+	case seen:
+		s := f.reserve(EventSize(o))
+		s.used = len(AppendEvent(s.data[:s.used], f.encoding, t, o, e.RV))
+	case e.Seam == cache.SeamEnd && f.encoding.Bookmarks:
+		s := f.reserve(bookmarkSize(template))
+		s.used = len(AppendBookmark(s.data[:s.used], f.encoding, template, e.Through, false))
+	default:
+		return false
+	}
+	s := f.tail
+	s.marks[s.count] = mark{end: s.used, next: next, through: e.Through, seam: e.Seam.Open()}
+	s.count++
+	f.touched = true
+	return true
+}
+
+// reserve returns a segment with room for a frame of at most need bytes: the last one, or a new one.
+func (f *Feed) reserve(need int) *segment {
+	s := f.tail
+	if s.count < len(s.marks) && s.used+need <= len(s.data) {
+		return s
+	}
+	f.publish()
+	position := s.start
+	if s.count > 0 {
+		position = s.marks[s.count-1].next
+	}
+	f.open(position, max(min(2*len(s.data), maxSegment), need))
+	return f.tail
+}
+
+// publish shows the frames added so far to cursors.
+func (f *Feed) publish() {
+	if f.tail != nil {
+		f.tail.published.Store(int32(f.tail.count))
+	}
+}
+
+// wake wakes the feed's streams, if there is anything for them.
+func (f *Feed) wake() {
+	if f.touched {
+		f.touched = false
+		f.changed.Wake()
+	}
+}
+
+// place is a position in a feed: a segment and the number of its marks that were taken.
+type place struct {
+	segment uint64
+	taken   int
+}
+
+// locate finds the place of a log position, or false if the feed does not reach back to it.
+func (f *Feed) locate(position uint64) (place, bool) {
+	for id := f.segments.Head(); id > f.segments.First(); {
+		id--
+		s, ok := f.segments.At(id)
+		if !ok {
+			return place{}, false
+		}
+		if (*s).start > position {
+			continue
+		}
+		marks := (*s).visible()
+		taken := sort.Search(len(marks), func(i int) bool { return marks[i].next > position })
+		return place{segment: id, taken: taken}, true
+	}
+	return place{}, false
+}
+
+// visible are the segment's published marks.
+func (s *segment) visible() []mark {
+	return s.marks[:s.published.Load()]
+}
+
+// read returns the frames at p that lie above a log position, the last of their marks, and the place after them. No frames
+// mean that p is at the end. It returns false if the feed has moved past p.
+func (f *Feed) read(p place, position uint64) (run []byte, last mark, next place, ok bool) {
+	for {
+		// Whether there is a next segment must be known before this one's marks are read: a segment is complete once it
+		// has a successor.
+		sealed := p.segment+1 < f.segments.Head()
+		at, ok := f.segments.At(p.segment)
+		if !ok {
+			return nil, mark{}, p, false
+		}
+		s := *at
+		marks := s.visible()
+		for p.taken < len(marks) && marks[p.taken].next <= position {
+			p.taken++
+		}
+		if p.taken < len(marks) {
+			start := 0
+			if p.taken > 0 {
+				start = marks[p.taken-1].end
+			}
+			last = marks[len(marks)-1]
+			return s.data[start:last.end:last.end], last, place{segment: p.segment, taken: len(marks)}, true
+		}
+		if !sealed {
+			return nil, mark{}, p, true
+		}
+		p = place{segment: p.segment + 1}
+	}
+}

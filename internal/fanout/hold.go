@@ -1,0 +1,28 @@
+package fanout
+
+import (
+	"errors"
+
+	"spillway/internal/object"
+)
+
+// ErrRetracted says that an object which the client was sent as initial state went away before the state could be declared
+// complete. Such a stream is ended cleanly: clients start again at once, while a DELETED among the initial events would
+// leave a ghost in some of them (W-215).
+var ErrRetracted = errors.New("an initial object went away before the end of the initial events")
+
+// Hold makes the cursor return changes as part of the initial events: what appears or changes is ADDED, with its new
+// version (design D7). Release ends that.
+func (c *Cursor) Hold() { c.holding = true }
+
+// Release lets events through as they are again.
+func (c *Cursor) Release() { c.holding = false }
+
+func (c *Cursor) hold(t object.Type, o *object.Object, rv uint64) {
+	if t == object.Deleted {
+		c.retracted = true
+		return
+	}
+	c.scratch = AppendEvent(c.scratch, c.encoding, object.Added, o, rv)
+	c.hub.stats.Replayed.Add(1)
+}
