@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl into bin/controlplane/ of this repository,
 # or into $SPILLWAY_CONTROLPLANE_DIR (which lets several clones share one build). Needs Go and a module proxy, nothing else.
-# A program whose stamp (its sources' go.sum, the Go version, this script) is unchanged is not built again, so an interrupted
+# A program whose stamp (go.mod, go.sum, the Go version, this script) is unchanged is not built again, so an interrupted
 # build goes on where it stopped.
 set -euo pipefail
 
@@ -51,7 +51,7 @@ build() { # label package name
 	go build -trimpath -buildvcs=false -ldflags "$flags" -o "$partial" "$package" 9>&- &
 	builder=$!
 	while kill -0 "$builder" 2>/dev/null; do
-		sleep 0.5
+		sleep 0.5 9>&- # nobody but us holds the lock, so it goes when we do
 		if ((SECONDS - said >= heartbeat)); then
 			said=$SECONDS
 			echo "$label $name … still compiling after $(duration $((SECONDS - started)))"

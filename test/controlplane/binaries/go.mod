@@ -12,7 +12,6 @@ tool (
 	spillway/test/controlplane/binaries/etcd
 )
 
-// k8s.io/kubernetes requires its sibling libraries as v0.0.0; the replacements below are the versions released with it.
 require (
 	go.etcd.io/etcd/server/v3 v3.7.0
 	k8s.io/kubernetes v1.37.1 // indirect
@@ -198,6 +197,7 @@ require (
 	sigs.k8s.io/yaml v1.6.0 // indirect
 )
 
+// k8s.io/kubernetes requires its sibling libraries as v0.0.0; these are the versions released with it.
 replace (
 	k8s.io/api => k8s.io/api v0.37.1
 	k8s.io/apiextensions-apiserver => k8s.io/apiextensions-apiserver v0.37.1

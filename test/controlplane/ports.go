@@ -1,0 +1,38 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+)
+
+// ports are the loopback ports of one control plane.
+type ports struct {
+	etcd, etcdPeer, apiserver int
+}
+
+func choosePorts() (ports, error) {
+	var p ports
+	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiserver} {
+		var err error
+		if *port, err = freePort(); err != nil {
+			return ports{}, err
+		}
+	}
+	return p, nil
+}
+
+// freePort returns a loopback port that nobody listens on. It stays below 32768, where Linux takes the local ports of
+// outgoing connections from: a port from ":0" could be one of those by the time a stopped apiserver wants it back.
+func freePort() (int, error) {
+	const low, high = 10000, 32768
+	for range 100 {
+		port := low + rand.IntN(high-low)
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
+		if err == nil {
+			return port, l.Close()
+		}
+	}
+	return 0, errors.New("cannot find a free loopback port between 10000 and 32767")
+}

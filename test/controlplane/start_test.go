@@ -1,0 +1,54 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestControllers has a Deployment rolled out and its pods bound to a node made by hand.
+func TestControllers(t *testing.T) {
+	cp := start(t, Options{ControllerManager: true, Scheduler: true, ServiceAccountAdmission: true})
+	if _, err := cp.MakeNode(t.Context(), "node-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cp.Kubectl(t.Context(), "create", "deployment", "web", "--image=example.com/web", "--replicas=3"); err != nil {
+		t.Fatal(err)
+	}
+	pods := client(t, cp, Admin).CoreV1().Pods("default")
+	eventually(t, "three pods bound to the node", func(ctx context.Context) error {
+		list, err := pods.List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=node-1", LabelSelector: "app=web"})
+		if err == nil && len(list.Items) != 3 {
+			err = fmt.Errorf("%d pods", len(list.Items))
+		}
+		return err
+	})
+}
+
+// TestReuseDir finds the objects of an earlier control plane in its folder.
+func TestReuseDir(t *testing.T) {
+	dir := t.TempDir()
+	cp := start(t, Options{Dir: dir})
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	cp.Stop()
+	cp = start(t, Options{Dir: dir})
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartSaysWhatIsWrong(t *testing.T) {
+	_, err := Start(t.Context(), Options{APIServerArgs: []string{"--no-such-flag"}})
+	if err == nil || !strings.Contains(err.Error(), "unknown flag: --no-such-flag") {
+		t.Errorf("got %v, want the end of the apiserver's log", err)
+	}
+	t.Setenv(binDirVariable, t.TempDir())
+	if _, err := Start(t.Context(), Options{}); err == nil || !strings.Contains(err.Error(), "make controlplane") {
+		t.Errorf("got %v, want a hint at make controlplane", err)
+	}
+}
