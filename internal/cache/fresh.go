@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -41,10 +42,24 @@ type Freshness struct {
 	resource *Resource
 	prober   Prober
 
+	failures atomic.Int32 // flights in a row that proved nothing
+
 	mu struct {
 		sync.Mutex
 		running, waiting *flight
 	}
+}
+
+// doubt is how many flights in a row may fail before requests that need a proof had better go upstream.
+const doubt = 2
+
+// Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer can change.
+func (f *Freshness) Doubtful() bool {
+	if f.failures.Load() < doubt {
+		return false
+	}
+	f.join()
+	return true
 }
 
 // flight is one proof and those who wait for it.
@@ -89,7 +104,11 @@ func (f *Freshness) start() {
 	fl := f.mu.waiting
 	f.mu.running, f.mu.waiting = fl, nil
 	go func() {
-		fl.err = f.fly()
+		if fl.err = f.fly(); fl.err != nil {
+			f.failures.Add(1)
+		} else {
+			f.failures.Store(0)
+		}
 		close(fl.done)
 		f.mu.Lock()
 		defer f.mu.Unlock()

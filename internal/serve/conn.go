@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"errors"
+	"net"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// errStalled says that a client took nothing, or far too little, for the stall timeout.
+var errStalled = errors.New("the client stopped reading")
+
+// minRate is what a client that makes the proxy keep old state alive must take, in bytes per second averaged over the stall
+// timeout (design D10).
+const minRate = 64 << 10
+
+// listener makes every connection a paced one.
+type listener struct {
+	net.Listener
+}
+
+// Accept waits for the next connection.
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	tune(c)
+	return &conn{Conn: c}, nil
+}
+
+// conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
+// client makes progress. It lies below TLS, since a TLS connection cannot go on after a write that timed out half-way, while
+// a socket can.
+type conn struct {
+	net.Conn
+	pace atomic.Pointer[pace]
+}
+
+// pace is how fast a client must take what it asked for.
+type pace struct {
+	stall time.Duration
+	// pins says that something old is kept alive for this client: then any byte is not enough, a rate is asked for.
+	pins  bool
+	began time.Time
+	taken int64
+}
+
+// setPace starts to demand progress; a stall of 0 ends that.
+func (c *conn) setPace(stall time.Duration, pins bool) error {
+	if stall <= 0 {
+		c.pace.Store(nil)
+		return c.Conn.SetWriteDeadline(time.Time{})
+	}
+	c.pace.Store(&pace{stall: stall, pins: pins, began: time.Now()})
+	return nil
+}
+
+// Write sends b. Under a pace it returns errStalled once the client falls below it.
+func (c *conn) Write(b []byte) (int, error) {
+	p := c.pace.Load()
+	if p == nil {
+		return c.Conn.Write(b)
+	}
+	written := 0
+	for {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(p.stall)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(b[written:])
+		written += n
+		p.taken += int64(n)
+		if p.tooSlow() {
+			return written, errStalled
+		}
+		switch {
+		case err == nil:
+			return written, nil
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return written, err
+		case n == 0:
+			return written, errStalled
+		}
+	}
+}
+
+func (p *pace) tooSlow() bool {
+	if !p.pins {
+		return false
+	}
+	elapsed := time.Since(p.began)
+	return elapsed > p.stall && float64(p.taken) < minRate*elapsed.Seconds()
+}
+
+// pacer finds the paced connection below whatever wraps it.
+func pacer(c net.Conn) *conn {
+	for {
+		switch v := c.(type) {
+		case *conn:
+			return v
+		case interface{ NetConn() net.Conn }:
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
+// reset ends a connection so that the peer sees an abort and not a clean end.
+func reset(c net.Conn) {
+	if p := pacer(c); p != nil {
+		if t, ok := p.Conn.(interface{ SetLinger(int) error }); ok {
+			_ = t.SetLinger(0) // without it the close is still a close
+		}
+		_ = p.Conn.Close()
+	}
+	_ = c.Close() // closes what is closed already; TLS would wait to say goodbye otherwise
+}

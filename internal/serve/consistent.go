@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// proofWait bounds a wait for a proof, as upstream bounds its own (W-210).
+	proofWait = 3 * time.Second
+	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it has: on a busy
+	// resource the proof is there by then, and nothing has to be held back (design D7).
+	proofHead = 100 * time.Millisecond
+)
+
+// consistent begins a watch whose state must not be older than the request (design D7, W-215).
+//
+// With an end bookmark the state goes out early and the bookmark waits for the proof; what happens meanwhile is part of the
+// initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
+// before the proof.
+func (s *stream) consistent() (EndReason, error) {
+	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
+	defer cancel()
+	proven := make(chan error, 1)
+	go func() { proven <- s.plan.Source.Fresh.Prove(ctx) }()
+
+	head := ctx
+	if s.plan.Watch.Bookmarks {
+		var cancelHead context.CancelFunc
+		head, cancelHead = context.WithTimeout(ctx, proofHead)
+		defer cancelHead()
+	}
+	select {
+	case err := <-proven:
+		if err != nil {
+			return s.unproven(), nil
+		}
+		if err := s.state(); err != nil {
+			return "", err
+		}
+		return "", s.endOfState()
+	case <-head.Done():
+	}
+	if !s.plan.Watch.Bookmarks {
+		return s.unproven(), nil
+	}
+	return s.held(proven)
+}
+
+// unproven is why a stream ends that could not be proven fresh.
+func (s *stream) unproven() EndReason {
+	if s.ctx.Err() != nil {
+		return endCause(s.ctx)
+	}
+	return EndUnproven
+}
+
+// held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
+func (s *stream) held(proven <-chan error) (EndReason, error) {
+	if err := s.state(); err != nil {
+		return "", err
+	}
+	s.cursor.Hold()
+	var complete uint64 // what the client must be complete through; 0 before the proof
+	for {
+		more := s.cursor.Wait()
+		run, err := s.cursor.Next()
+		if err != nil {
+			return "", err
+		}
+		if len(run) > 0 {
+			if err := s.write(run); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if complete > 0 && s.cursor.Through() >= complete && !s.cursor.InSeam() {
+			s.cursor.Release()
+			return "", s.endOfState()
+		}
+		select {
+		case <-more:
+		case err := <-proven:
+			if err != nil {
+				return s.unproven(), nil
+			}
+			complete = s.plan.Source.Resource().Through()
+		case <-s.ctx.Done():
+			return endCause(s.ctx), nil
+		}
+	}
+}

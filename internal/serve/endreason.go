@@ -1,0 +1,53 @@
+package serve
+
+import (
+	"errors"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+)
+
+// EndReason is why a watch ended. Every stream ends for exactly one, which is the metric label, the log field and what the
+// client learns (design D10).
+type EndReason string
+
+// The reasons, and what the client sees of them.
+const (
+	EndTimeout   EndReason = "timeout"   // the watch's own deadline: a clean end (W-112)
+	EndDrain     EndReason = "drain"     // this proxy is going away: a clean end
+	EndExpired   EndReason = "expired"   // the log moved past the cursor: ERROR 410 (W-107)
+	EndTooLarge  EndReason = "too_large" // the resourceVersion did not come in time: ERROR 504 (W-106)
+	EndRetracted EndReason = "retracted" // an initial object went away: a clean end, before the end bookmark (W-215)
+	EndUnproven  EndReason = "unproven"  // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
+	EndStalled   EndReason = "stalled"   // the client stopped reading: evicted, its connection is reset
+	EndDeparted  EndReason = "departed"  // the client closed its connection
+	EndAborted   EndReason = "aborted"   // writing to the client failed, or this proxy was told to stop at once
+)
+
+// EndReasons are all of them, so that each is a metric from the start.
+var EndReasons = []EndReason{
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndStalled, EndDeparted, EndAborted,
+}
+
+// clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).
+func (r EndReason) clean() bool {
+	switch r {
+	case EndStalled, EndDeparted, EndAborted:
+		return false
+	}
+	return true
+}
+
+// reasonOf is the reason behind an error of a cursor or a connection.
+func reasonOf(err error) EndReason {
+	var expired *cache.ExpiredError
+	switch {
+	case errors.As(err, &expired):
+		return EndExpired
+	case errors.Is(err, fanout.ErrRetracted):
+		return EndRetracted
+	case errors.Is(err, errStalled):
+		return EndStalled
+	}
+	return EndAborted
+}

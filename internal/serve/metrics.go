@@ -1,0 +1,45 @@
+package serve
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
+type Metrics struct {
+	requests *prometheus.CounterVec
+	streams  *prometheus.GaugeVec
+	ends     *prometheus.CounterVec
+	bytes    *prometheus.CounterVec
+	notReady *prometheus.CounterVec
+	panics   prometheus.Counter
+}
+
+// NewMetrics makes the server's metrics and registers them; r may be nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_cached_requests_total", Help: "Requests answered from memory.",
+		}, []string{"resource", "verb"}),
+		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "spillway_watch_streams", Help: "Watches that are being served from memory.",
+		}, []string{"resource"}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
+		}, []string{"resource", "reason"}),
+		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_watch_sent_bytes_total", Help: "Bytes sent on watches that have ended.",
+		}, []string{"resource"}),
+		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
+		}, []string{"resource"}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
+		}),
+	}
+	if r != nil {
+		r.MustRegister(m.requests, m.streams, m.ends, m.bytes, m.notReady, m.panics)
+	}
+	return m
+}
+
+func (m *Metrics) answered(p Plan, verb string) {
+	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb).Inc()
+}

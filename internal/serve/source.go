@@ -1,0 +1,24 @@
+package serve
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+)
+
+// Catalog knows which resources are answered from memory. It never blocks: a resource whose first state is still on its
+// way has a Source that is not Ready.
+type Catalog interface {
+	// Find returns the source of a resource, or nil if its requests go upstream.
+	Find(gvr schema.GroupVersionResource) *Source
+}
+
+// Source is one resource that is answered from memory.
+type Source struct {
+	Hub   *fanout.Hub
+	Fresh *cache.Freshness
+}
+
+// Resource is the state behind the source.
+func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }

@@ -1,0 +1,323 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+)
+
+// stream is one client's watch: its connection, its cursor, its deadline, and in the end its EndReason.
+//
+// The stream pulls: it takes what its cursor has and writes that to its connection, and while the connection does not take
+// it, nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
+type stream struct {
+	// Static after construction.
+	server   *Server
+	conn     net.Conn // set under Server.mu, once, before it is delivered
+	plan     Plan
+	enc      object.Encoding
+	ctx      context.Context // ends with cause EndReason: departure, drain, stop
+	cancel   context.CancelCauseFunc
+	deadline time.Time
+	head     []byte
+	closing  bool // the client wants the connection closed after this answer
+
+	// The deliverer's.
+	cursor   *fanout.Cursor
+	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
+	bookmark time.Time
+	bytes    int64
+}
+
+// bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before the deadline, so that a
+// client that comes back does so with a fresh resourceVersion (W-111).
+const (
+	bookmarkPeriod = time.Minute
+	bookmarkLead   = 2 * time.Second
+)
+
+// deliverer moves frames from cursors to connections, until each stream ends.
+type deliverer interface {
+	// deliver runs the stream to its end and returns the reason. It owns the stream's connection meanwhile.
+	deliver(s *stream) EndReason
+}
+
+// goroutines is the deliverer that gives each stream the goroutine that calls it. It is the plainest one, and what every
+// other must be equal to.
+type goroutines struct{}
+
+func (goroutines) deliver(s *stream) EndReason {
+	if p := pacer(s.conn); p != nil {
+		_ = p.setPace(s.server.opts.StallTimeout, true)
+	}
+	reason, err := s.initial()
+	if err == nil && reason == "" {
+		if p := pacer(s.conn); p != nil {
+			_ = p.setPace(s.server.opts.StallTimeout, false)
+		}
+		reason, err = s.live()
+	}
+	if err != nil {
+		reason = s.failed(err)
+	}
+	return s.finish(reason, err)
+}
+
+// resource is the label of metrics and log lines.
+func (s *stream) resource() string { return s.plan.Source.Resource().Info.String() }
+
+// initial brings the stream to where live events follow, or to its end.
+func (s *stream) initial() (EndReason, error) {
+	if err := s.write(s.head); err != nil {
+		return "", err
+	}
+	s.head = nil
+	r := s.plan.Source.Resource()
+	switch w := s.plan.Watch; w.Start {
+	case EventsFrom:
+		c, err := s.plan.Source.Hub.Resume(w.RV, s.plan.Selector, s.enc)
+		s.cursor, s.started = c, w.RV
+		return "", err
+	case EventsFromNow:
+		now := r.Snapshot()
+		s.cursor = s.plan.Source.Hub.From(now.Next, now.RV, s.plan.Selector, s.enc)
+		s.started = now.RV
+		return "", nil
+	case StateConsistent:
+		return s.consistent()
+	case StateAtLeast:
+		if err := s.await(w.RV); err != nil {
+			return EndTooLarge, nil
+		}
+	}
+	if err := s.state(); err != nil {
+		return "", err
+	}
+	return "", s.endOfState()
+}
+
+// state sends the current state as ADDED events, and places the cursor behind it.
+func (s *stream) state() error {
+	snapshot := s.plan.Source.Resource().Snapshot()
+	s.cursor = s.plan.Source.Hub.From(snapshot.Next, snapshot.RV, s.plan.Selector, s.enc)
+	s.started = snapshot.RV
+	run := make([]byte, 0, runSize)
+	var err error
+	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
+		if len(run) > 0 && len(run)+fanout.EventSize(o) > runSize {
+			err = s.write(run)
+			run = run[:0]
+		}
+		run = fanout.AppendEvent(run, s.enc, object.Added, o, o.RV)
+		return err == nil
+	})
+	if err != nil || len(run) == 0 {
+		return err
+	}
+	return s.write(run)
+}
+
+// runSize is how much is written at once (design D10a).
+const runSize = 64 << 10
+
+// endOfState tells clients that take bookmarks that the initial events are complete.
+func (s *stream) endOfState() error {
+	if !s.plan.Watch.Bookmarks {
+		return nil
+	}
+	s.started = s.cursor.Through()
+	return s.write(fanout.AppendBookmark(nil, s.enc, s.template(), s.started, true))
+}
+
+func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
+
+// await waits until the cache is complete through rv, as long as upstream would (W-106). Asking for a proof makes a quiet
+// resource move.
+func (s *stream) await(rv uint64) error {
+	if s.plan.Source.Resource().Through() >= rv {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
+	defer cancel()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_ = s.plan.Source.Fresh.Prove(ctx) // whether it succeeds shows in Through
+	}()
+	err := s.plan.Source.Resource().WaitThrough(ctx, rv)
+	cancel()
+	<-asked
+	return err
+}
+
+// live sends what follows until the stream ends.
+func (s *stream) live() (EndReason, error) {
+	s.schedule(time.Now())
+	timer := time.NewTimer(time.Until(s.next()))
+	defer timer.Stop()
+	for {
+		more := s.cursor.Wait()
+		run, err := s.cursor.Next()
+		if err != nil {
+			return "", err
+		}
+		if len(run) > 0 {
+			if err := s.write(run); err != nil {
+				return "", err
+			}
+		}
+		if reason, err := s.due(len(run) == 0); reason != "" || err != nil {
+			return reason, err
+		}
+		if len(run) > 0 {
+			continue
+		}
+		timer.Reset(time.Until(s.next()))
+		select {
+		case <-more:
+		case <-timer.C:
+		case <-s.ctx.Done():
+		}
+	}
+}
+
+// due does what its time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due.
+func (s *stream) due(caughtUp bool) (EndReason, error) {
+	if s.cursor.InSeam() {
+		return "", nil
+	}
+	now := time.Now()
+	if s.ctx.Err() != nil {
+		reason := endCause(s.ctx)
+		if reason == EndDrain {
+			return reason, s.tell(s.cursor.Through())
+		}
+		return reason, nil
+	}
+	if !now.Before(s.deadline) {
+		return EndTimeout, nil
+	}
+	if caughtUp && s.plan.Watch.Bookmarks && !now.Before(s.bookmark) {
+		s.schedule(now)
+		return "", s.tell(s.cursor.Through())
+	}
+	return "", nil
+}
+
+// tell sends a bookmark, if it tells the client anything.
+func (s *stream) tell(rv uint64) error {
+	if !s.plan.Watch.Bookmarks || rv <= s.started {
+		return nil
+	}
+	return s.write(fanout.AppendBookmark(nil, s.enc, s.template(), rv, false))
+}
+
+// schedule sets when the next bookmark is due.
+func (s *stream) schedule(now time.Time) {
+	last := s.deadline.Add(-bookmarkLead)
+	s.bookmark = now.Add(bookmarkPeriod)
+	if s.bookmark.After(last) {
+		s.bookmark = last
+	}
+	if !s.bookmark.After(now) {
+		s.bookmark = s.deadline.Add(time.Hour)
+	}
+}
+
+// next is when something is due.
+func (s *stream) next() time.Time {
+	if s.plan.Watch.Bookmarks && s.bookmark.Before(s.deadline) {
+		return s.bookmark
+	}
+	return s.deadline
+}
+
+func (s *stream) write(b []byte) error {
+	n, err := s.conn.Write(b)
+	s.bytes += int64(n)
+	return err
+}
+
+// failed is the reason behind an error. A write fails on a connection that was closed under it: then whoever closed it has
+// the say.
+func (s *stream) failed(err error) EndReason {
+	if reason := reasonOf(err); reason != EndAborted {
+		return reason
+	}
+	if s.ctx.Err() != nil {
+		if reason := endCause(s.ctx); !reason.clean() {
+			return reason
+		}
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return EndAborted
+	}
+	return EndDeparted
+}
+
+// finish tells the client, if it is still there, and returns the final reason.
+func (s *stream) finish(reason EndReason, cause error) EndReason {
+	if s.cursor != nil {
+		s.cursor.Close()
+	}
+	if !reason.clean() {
+		return reason
+	}
+	var last []byte
+	if status := s.errorStatus(reason, cause); status != nil {
+		last = fanout.AppendError(last, s.enc, status)
+	}
+	if err := s.write(fanout.AppendEnd(last, s.enc)); err != nil {
+		return s.failed(err)
+	}
+	return reason
+}
+
+// errorStatus is the ERROR event that a reason shows, nil for none.
+func (s *stream) errorStatus(reason EndReason, cause error) *metav1.Status {
+	switch reason {
+	case EndExpired:
+		var e *cache.ExpiredError
+		message := "too old resource version"
+		if errors.As(cause, &e) {
+			message = e.Error()
+		}
+		return newStatus(http.StatusGone, metav1.StatusReasonExpired, message, nil)
+	case EndTooLarge:
+		return statusTooLarge(s.plan.Watch.RV, s.plan.Source.Resource().Through())
+	}
+	return nil
+}
+
+// statusTooLarge is W-68 and W-106.
+func statusTooLarge(asked, current uint64) *metav1.Status {
+	return newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
+		"Timeout: Too large resource version: "+strconv.FormatUint(asked, 10)+", current: "+strconv.FormatUint(current, 10),
+		&metav1.StatusDetails{
+			Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+			RetryAfterSeconds: 1,
+		})
+}
+
+// endCause is why a stream's context ended.
+func endCause(ctx context.Context) EndReason {
+	var e endError
+	if errors.As(context.Cause(ctx), &e) {
+		return EndReason(e)
+	}
+	return EndAborted
+}
+
+// endError carries a reason as the cause of a context's end.
+type endError EndReason
+
+func (e endError) Error() string { return string(e) }
