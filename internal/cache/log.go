@@ -82,7 +82,12 @@ func (l *Log) Head() uint64 { return l.entries.Head() }
 func (l *Log) First() uint64 { return l.entries.First() }
 
 // At is the entry at a position below Head, or false if the log has moved past it.
-func (l *Log) At(pos uint64) (*Entry, bool) { return l.entries.At(pos) }
+func (l *Log) At(pos uint64) (*Entry, bool) {
+	if pos < l.bounds.Load().position { // before the entries themselves: see reset
+		return nil, false
+	}
+	return l.entries.At(pos)
+}
 
 // Floor is the oldest resourceVersion that a reader may start from.
 func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
@@ -90,7 +95,10 @@ func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
 // Span is how many entries the log keeps, and since when.
 func (l *Log) Span() (entries uint64, since time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
-	if e, ok := l.entries.At(first); ok && first < head {
+	if first >= head {
+		return 0, time.Time{}
+	}
+	if e, ok := l.entries.At(first); ok {
 		since = e.At
 	}
 	return head - first, since
@@ -112,16 +120,17 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 		case rv > b.through && b.greatest > b.through:
 			return 0, &ExpiredError{Asked: rv, Oldest: b.through}
 		}
-		if pos, ok := l.search(b.position, rv); ok {
-			return l.seamStart(b.position, pos, rv)
+		head := l.Head()
+		if pos, ok := l.search(b.position, head, rv); ok {
+			return l.seamStart(b, pos, head, rv)
 		}
 	}
 }
 
-// search is the first position at or after from whose entry is newer than rv, or false if the log moved past from.
-func (l *Log) search(from, rv uint64) (uint64, bool) {
+// search is the first position from from to head whose entry is newer than rv, or false if the log moved past from.
+func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	lapped := false
-	n := sort.Search(int(l.Head()-from), func(i int) bool {
+	n := sort.Search(int(head-min(head, from)), func(i int) bool {
 		e, ok := l.entries.At(from + uint64(i))
 		lapped = lapped || !ok
 		return !ok || e.RV > rv
@@ -129,21 +138,27 @@ func (l *Log) search(from, rv uint64) (uint64, bool) {
 	return from + uint64(n), !lapped
 }
 
-// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and refuses one that lies
-// strictly inside a seam.
-func (l *Log) seamStart(first, pos, rv uint64) (uint64, error) {
-	for ; pos > first; pos-- {
+// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and refuses one in a seam
+// that begins below rv: whatever the seam holds, it does not know what came and went.
+func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
+	before := b.floor // what a reader at pos is complete through
+	if pos > b.position {
 		e, ok := l.entries.At(pos - 1)
 		if !ok {
 			return 0, &ExpiredError{Asked: rv, Oldest: l.Floor()}
 		}
-		if e.Seam == SeamDeletion && e.RV == rv {
-			continue
-		}
-		if e.Seam.Open() {
+		before = e.Through
+	}
+	if pos < head && rv > before {
+		if e, ok := l.entries.At(pos); !ok || e.Seam != NoSeam {
 			return 0, &ExpiredError{Asked: rv, Oldest: l.seamEnd(pos)}
 		}
-		break
+	}
+	for pos > b.position {
+		if e, ok := l.entries.At(pos - 1); !ok || e.Seam != SeamDeletion || e.RV != rv {
+			break
+		}
+		pos--
 	}
 	return pos, nil
 }
@@ -175,13 +190,14 @@ func (l *Log) append(entries []Entry) {
 	l.bounds.Store(&b)
 }
 
-// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even at the head.
+// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even at the head: the entry
+// that takes that position can never be read, since the bounds exclude it before it is there.
 func (l *Log) reset(rv, greatest uint64) {
 	l.bytes = 0
+	start := l.entries.Head() + 1
+	l.bounds.Store(&bounds{floor: rv, through: rv, greatest: greatest, position: start})
 	l.entries.Append(Entry{Event: object.Event{RV: rv}, Through: rv})
-	head := l.entries.Head()
-	l.bounds.Store(&bounds{floor: rv, through: rv, greatest: greatest, position: head})
-	l.entries.Trim(head)
+	l.entries.Trim(start)
 }
 
 // trim drops the oldest entries: whatever exceeds the budget, and beyond half of it what is older than the minimum age,

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// tlsConfig is what the TLS listener presents: the configured pair, or a self-signed one that lives in memory.
+func tlsConfig(o *options, log *zap.Logger) (*tls.Config, error) {
+	// One record size from the first byte on: small first records would split events. Streams are HTTP/1.1 (W-252).
+	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}
+	if o.tlsCertFile == "" {
+		pair, err := selfSigned(time.Now())
+		if err != nil {
+			return nil, fmt.Errorf("making a self-signed certificate: %w", err)
+		}
+		log.Warn("serving with a self-signed certificate that is made anew at each start: clients cannot verify it; set --tls-cert-file and --tls-private-key-file")
+		config.Certificates = []tls.Certificate{pair}
+		return config, nil
+	}
+	c := &certificate{certFile: o.tlsCertFile, keyFile: o.tlsPrivateKeyFile, log: log}
+	if _, err := c.get(nil); err != nil {
+		return nil, err
+	}
+	config.GetCertificate = c.get
+	return config, nil
+}
+
+// certificate is a key pair that is read again when its files change. A pair that cannot be read, as in the middle of a
+// rotation, leaves the one in use.
+type certificate struct {
+	// Static after construction.
+	certFile, keyFile string
+	log               *zap.Logger
+
+	mu      sync.Mutex
+	checked time.Time
+	changed [2]time.Time // of the files that pair was read from
+	pair    *tls.Certificate
+}
+
+// checkEvery bounds how often the files are looked at.
+const checkEvery = time.Second
+
+// get implements tls.Config.GetCertificate.
+func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.pair != nil && time.Since(c.checked) < checkEvery {
+		return c.pair, nil
+	}
+	c.checked = time.Now()
+	if err := c.reload(); err != nil {
+		if c.pair == nil {
+			return nil, err
+		}
+		c.log.Warn("keeping the certificate in use: the new one cannot be read", zap.Error(err))
+	}
+	return c.pair, nil
+}
+
+// reload reads the pair if a file has changed. Callers hold mu.
+func (c *certificate) reload() error {
+	var changed [2]time.Time
+	for i, name := range []string{c.certFile, c.keyFile} {
+		info, err := os.Stat(name)
+		if err != nil {
+			return fmt.Errorf("TLS certificate: %w", err)
+		}
+		changed[i] = info.ModTime()
+	}
+	if c.pair != nil && changed == c.changed {
+		return nil
+	}
+	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
+	if err != nil {
+		return fmt.Errorf("TLS certificate %s with key %s: %w", c.certFile, c.keyFile, err)
+	}
+	if c.pair != nil {
+		c.log.Info("TLS certificate reloaded", zap.String("file", c.certFile))
+	}
+	c.pair, c.changed = &pair, changed
+	return nil
+}
+
+// selfSigned makes a certificate for this host's names that is valid for a year from now.
+func selfSigned(now time.Time) (tls.Certificate, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial,
+		Subject:      pkix.Name{CommonName: "spillway"},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.AddDate(1, 0, 0),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		DNSNames:     []string{"localhost", "spillway"},
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	}
+	if name, err := os.Hostname(); err == nil && name != "" {
+		template.DNSNames = append(template.DNSNames, name)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		return tls.Certificate{}, err
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, nil
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+	"spillway/internal/serve"
+	"spillway/internal/upstream"
+)
+
+// mirror is one resource on its way from upstream to its clients: reflector → cache → hub.
+type mirror struct {
+	resource  *cache.Resource
+	hub       *fanout.Hub
+	reflector *upstream.Reflector
+	prober    *upstream.Prober
+	source    *serve.Source
+	cancel    context.CancelFunc
+}
+
+// newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
+func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limits, log *zap.Logger, lost func(*mirror, error)) *mirror {
+	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
+	m.hub = fanout.NewHub(m.resource)
+	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober})}
+	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.OnError(func(err error) {
+		if unmirrorable(err) {
+			go lost(m, err)
+		}
+	}))
+	return m
+}
+
+// run mirrors until ctx ends or the mirror is stopped. When the reflector has returned, the hub tells its feeds what is left.
+func (m *mirror) run(ctx context.Context) {
+	hubCtx, stopHub := context.WithCancel(context.WithoutCancel(ctx))
+	hubDone := make(chan struct{})
+	go func() {
+		defer close(hubDone)
+		_ = m.hub.Run(hubCtx) // ends with its context, without an error
+	}()
+	_ = m.reflector.Run(ctx) // returns the reason why ctx ended
+	stopHub()
+	<-hubDone
+}
+
+// unmirrorable reports that upstream does not serve the resource, or not to us: a matter of seconds or of for ever, but not
+// one that retrying as if upstream were merely down can mend.
+func unmirrorable(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
+		errors.Is(err, upstream.ErrUncacheable)
+}
+
+// prober shows upstream's prober as the cache wants it.
+type prober struct{ *upstream.Prober }
+
+func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+	rv, probe, err := p.Prober.Begin(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return rv, proof{probe}, nil
+}
+
+// proof shows upstream's probe as the cache wants it.
+type proof struct{ *upstream.Probe }
+
+func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
+	progress, err := p.Probe.Prove(ctx, from)
+	if err != nil {
+		return 0, 0, err
+	}
+	return max(progress.Bookmark, progress.Last), progress.Last, nil
+}

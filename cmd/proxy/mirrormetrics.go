@@ -1,0 +1,113 @@
+package main
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// mirrorMetrics shows the mirrors at the moment of a scrape: they count by themselves, and come and go.
+type mirrorMetrics struct {
+	mirrors *mirrors
+	gauges  []mirrorMetric
+}
+
+// mirrorMetric is one figure of each mirror.
+type mirrorMetric struct {
+	desc  *prometheus.Desc
+	kind  prometheus.ValueType
+	value func(*mirror) float64
+}
+
+func newMirrorMetrics(m *mirrors) *mirrorMetrics {
+	metric := func(kind prometheus.ValueType, name, help string, value func(*mirror) float64) mirrorMetric {
+		return mirrorMetric{desc: prometheus.NewDesc("spillway_"+name, help, []string{"resource", "version"}, nil), kind: kind, value: value}
+	}
+	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
+	return &mirrorMetrics{mirrors: m, gauges: []mirrorMetric{
+		metric(gauge, "mirror_synced", "1 once the resource's first complete state has arrived.", func(m *mirror) float64 {
+			if m.reflector.Synced() {
+				return 1
+			}
+			return 0
+		}),
+		metric(gauge, "mirror_objects", "Objects in memory.", func(m *mirror) float64 {
+			if s := m.resource.Snapshot(); s != nil {
+				return float64(s.Len())
+			}
+			return 0
+		}),
+		metric(gauge, "mirror_object_bytes", "Bytes of JSON of the objects in memory.", func(m *mirror) float64 {
+			if s := m.resource.Snapshot(); s != nil {
+				return float64(s.Bytes)
+			}
+			return 0
+		}),
+		metric(gauge, "mirror_resource_version", "The resourceVersion that the mirror is complete through.", func(m *mirror) float64 {
+			return float64(m.resource.Through())
+		}),
+		metric(gauge, "mirror_contact_age_seconds", "Seconds since upstream last sent something useful.", func(m *mirror) float64 {
+			return time.Since(m.reflector.Status().Contact).Seconds()
+		}),
+		metric(gauge, "log_entries", "Past events in memory.", func(m *mirror) float64 {
+			n, _ := m.resource.Log().Span()
+			return float64(n)
+		}),
+		metric(gauge, "log_span_seconds", "Seconds that the past events in memory reach back.", func(m *mirror) float64 {
+			if _, since := m.resource.Log().Span(); !since.IsZero() {
+				return time.Since(since).Seconds()
+			}
+			return 0
+		}),
+		metric(counter, "upstream_lists_total", "Complete states that upstream was asked for.", func(m *mirror) float64 {
+			return float64(m.reflector.Status().Replaces)
+		}),
+		metric(counter, "upstream_watches_total", "Mirror watches that upstream accepted.", func(m *mirror) float64 {
+			return float64(m.reflector.Status().Watches)
+		}),
+		metric(counter, "upstream_failures_total", "Requests of the mirror that upstream failed.", func(m *mirror) float64 {
+			return float64(m.reflector.Status().Failures)
+		}),
+		metric(counter, "probes_total", "LISTs with limit=1 that asked upstream how far it is.", func(m *mirror) float64 {
+			return float64(m.prober.Stats().Probes)
+		}),
+		metric(counter, "proof_watches_total", "Short watches that proved a mirror fresh.", func(m *mirror) float64 {
+			return float64(m.prober.Stats().Proofs)
+		}),
+		metric(counter, "proofs_failed_total", "Probes and proof watches that proved nothing.", func(m *mirror) float64 {
+			s := m.prober.Stats()
+			return float64(s.Failed + s.Unproven)
+		}),
+		metric(gauge, "feeds", "Distinct selectors and encodings that watches follow.", func(m *mirror) float64 { return float64(m.hub.Feeds()) }),
+		metric(gauge, "dispatch_lag_entries", "Events that have arrived and are not dispatched yet.", func(m *mirror) float64 { return float64(m.hub.Lag()) }),
+		metric(counter, "dispatched_events_total", "Events dispatched to feeds.", func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
+		metric(counter, "frames_total", "Frames made for feeds, once each however many watches share them.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().Frames.Load())
+		}),
+		metric(counter, "replayed_frames_total", "Frames made for single watches that caught up from the log.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().Replayed.Load())
+		}),
+		metric(counter, "dispatch_waits_total", "Dispatches that something held up for a second or more. Clients cannot, so this stays 0.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().Stalls.Load())
+		}),
+		metric(counter, "feed_laps_total", "Times a watch fell behind its feed and went on from the log.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().FeedLapped.Load())
+		}),
+	}}
+}
+
+// Describe implements prometheus.Collector.
+func (c *mirrorMetrics) Describe(out chan<- *prometheus.Desc) {
+	for _, g := range c.gauges {
+		out <- g.desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c *mirrorMetrics) Collect(out chan<- prometheus.Metric) {
+	for _, m := range c.mirrors.all() {
+		for _, g := range c.gauges {
+			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(), m.resource.Info.GVR.Version)
+		}
+	}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+	"spillway/internal/serve"
+	"spillway/internal/upstream"
+)
+
+// mirrors are the resources that are mirrored, and those that will be when they are asked for. It is the server's catalog.
+//
+// Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
+type mirrors struct {
+	// Static after construction.
+	client *upstream.Client
+	limits cache.Limits
+	most   int  // on demand
+	demand bool // everything that can be listed and watched is mirrored when it is asked for
+	log    *zap.Logger
+	ctx    context.Context // of the mirrors
+	named  []*object.Resource
+
+	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
+
+	mu struct {
+		sync.Mutex
+		offered map[schema.GroupVersionResource]*object.Resource // on demand
+		refused map[schema.GroupVersionResource]string           // never mirrored, and why
+		looking map[schema.GroupVersionResource]time.Time        // when upstream was last asked about it
+	}
+	active sync.WaitGroup // mirrors and look-ups
+}
+
+// lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD may appear at any time.
+const lookEvery = 5 * time.Second
+
+// newMirrors starts the named mirrors. ctx ends all of them; wait for that with wait.
+func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
+	m := &mirrors{
+		client: client, most: o.maxResources, log: log, ctx: ctx,
+		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
+	}
+	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
+	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
+	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
+	m.demand = len(names) < len(o.resources)
+	named, err := client.Resolve(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	m.named = named
+	if m.demand {
+		if m.mu.offered, m.mu.refused, err = client.Discover(ctx); err != nil {
+			return nil, fmt.Errorf("finding out what upstream serves: %w", err)
+		}
+	}
+	for _, info := range named {
+		m.start(info)
+	}
+	return m, nil
+}
+
+// Find implements serve.Catalog.
+func (m *mirrors) Find(gvr schema.GroupVersionResource) *serve.Source {
+	if found := (*m.running.Load())[gvr]; found != nil {
+		return found.usable()
+	}
+	if !m.demand && !m.isNamed(gvr) {
+		return nil
+	}
+	if info := m.offer(gvr); info != nil {
+		if started := m.start(info); started != nil {
+			return started.usable()
+		}
+	}
+	return nil
+}
+
+// usable is the mirror's source, nil while upstream has given it nothing and cannot be reached: then whoever asks had better
+// hear that from upstream.
+func (m *mirror) usable() *serve.Source {
+	if m.reflector.Synced() || m.reflector.Status().Err == nil {
+		return m.source
+	}
+	return nil
+}
+
+func (m *mirrors) isNamed(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(m.named, func(info *object.Resource) bool { return info.GVR == gvr })
+}
+
+// offer is what is known of a resource that may be mirrored. What is not known is looked up for the next who asks.
+func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if info := m.mu.offered[gvr]; info != nil {
+		return info
+	}
+	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil {
+		return nil
+	}
+	if len(m.mu.looking) > 4*m.most { // names that clients made up
+		clear(m.mu.looking)
+	}
+	m.mu.looking[gvr] = time.Now()
+	m.active.Go(func() { m.look(gvr) })
+	return nil
+}
+
+// look asks upstream about a resource.
+func (m *mirrors) look(gvr schema.GroupVersionResource) {
+	info, err := m.client.Resource(m.ctx, gvr)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var refusal *upstream.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		m.refuse(gvr, refusal.Reason)
+	case err == nil:
+		if m.mu.offered == nil {
+			m.mu.offered = map[schema.GroupVersionResource]*object.Resource{}
+		}
+		m.mu.offered[gvr] = info
+	}
+}
+
+// refuse notes that a resource is never mirrored. Callers hold mu.
+func (m *mirrors) refuse(gvr schema.GroupVersionResource, reason string) {
+	if m.mu.refused == nil {
+		m.mu.refused = map[schema.GroupVersionResource]string{}
+	}
+	m.mu.refused[gvr] = reason
+}
+
+// start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
+func (m *mirrors) start(info *object.Resource) *mirror {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running := *m.running.Load()
+	if found := running[info.GVR]; found != nil {
+		return found
+	}
+	if !m.isNamed(info.GVR) && len(running) >= m.most || m.ctx.Err() != nil {
+		return nil
+	}
+	started := newMirror(m.client, info, m.limits, m.log, m.lose)
+	ctx, cancel := context.WithCancel(m.ctx)
+	started.cancel = cancel
+	running = maps.Clone(running)
+	running[info.GVR] = started
+	m.running.Store(&running)
+	m.active.Go(func() { started.run(ctx) })
+	m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+	return started
+}
+
+// lose gives up a mirror that upstream serves no more, or not to us: from now on its requests pass through, and who watches
+// is told to start again. Asking for it later looks it up anew.
+func (m *mirrors) lose(lost *mirror, cause error) {
+	gvr := lost.resource.Info.GVR
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	running := *m.running.Load()
+	if running[gvr] != lost {
+		return
+	}
+	running = maps.Clone(running)
+	delete(running, gvr)
+	m.running.Store(&running)
+	delete(m.mu.offered, gvr)
+	m.mu.looking[gvr] = time.Now()
+	if errors.Is(cause, upstream.ErrUncacheable) {
+		m.refuse(gvr, cause.Error())
+	}
+	lost.resource.Retire()
+	lost.cancel()
+	m.log.Warn("no longer mirroring: its requests pass through", zap.Stringer("resource", lost.resource.Info), zap.Error(cause))
+}
+
+// all are the mirrors that run, ordered by name.
+func (m *mirrors) all() []*mirror {
+	return slices.SortedFunc(maps.Values(*m.running.Load()), func(a, b *mirror) int {
+		return compareNames(a.resource.Info, b.resource.Info)
+	})
+}
+
+func compareNames(a, b *object.Resource) int {
+	switch {
+	case a.String() < b.String():
+		return -1
+	case a.String() > b.String():
+		return 1
+	}
+	return 0
+}
+
+// ready is the check behind /readyz: every named resource has had its first state, or is known to pass through.
+func (m *mirrors) ready() (string, error) {
+	running := *m.running.Load()
+	objects := 0
+	for _, info := range m.named {
+		if found := running[info.GVR]; found != nil && !found.reflector.Synced() && found.reflector.Status().Err == nil {
+			return "", fmt.Errorf("%s has not been listed yet", info)
+		}
+	}
+	for _, found := range running {
+		if s := found.resource.Snapshot(); s != nil {
+			objects += s.Len()
+		}
+	}
+	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
+}
+
+// passThrough is the detail behind /readyz?verbose: what is never mirrored.
+func (m *mirrors) passThrough() (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.mu.refused) == 0 {
+		return "", nil
+	}
+	names := make([]string, 0, len(m.mu.refused))
+	for gvr, reason := range m.mu.refused {
+		names = append(names, gvr.GroupResource().String()+" ("+reason+")")
+	}
+	slices.Sort(names)
+	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
+}
+
+// wait returns when every mirror has ended, after their context has.
+func (m *mirrors) wait() { m.active.Wait() }

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"spillway/internal/serve"
+	"spillway/internal/upstream"
+)
+
+// startTimeout bounds what is asked of upstream before the proxy serves.
+const startTimeout = 15 * time.Second
+
+// run wires the parts and owns their lifetimes: upstream, mirrors, server, listeners. It returns when the process is told to
+// stop, or with the first reason why it cannot go on.
+func run(ctx context.Context, o *options, log *zap.Logger) error {
+	config, err := upstream.LoadConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	listeners, err := o.listenAll()
+	if err != nil {
+		return err
+	}
+	defer listeners.close()
+	client, err := upstream.NewClient(config)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	starting, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	if err := client.Check(starting); err != nil {
+		return err
+	}
+
+	life := watchSignals(ctx, o.drainPeriod, log)
+	defer life.finish()
+	mirrors, err := newMirrors(life.stop, client, o, log)
+	if err != nil {
+		return err
+	}
+	registry := newRegistry()
+	registry.MustRegister(newMirrorMetrics(mirrors))
+	forwarder, err := newForwarder(config, o, registry, log)
+	if err != nil {
+		return err
+	}
+	server := serve.New(serve.Options{
+		Catalog: mirrors, Forwarder: forwarder, StallTimeout: o.stallTimeout, Metrics: serve.NewMetrics(registry), Log: log,
+	})
+	h := &health{}
+	h.require("mirrors", mirrors.ready)
+	h.require("pass-through", mirrors.passThrough)
+
+	var group errgroup.Group
+	fail := func(f func() error) {
+		group.Go(func() error {
+			err := f()
+			if err != nil {
+				life.finish()
+			}
+			return err
+		})
+	}
+	if err := serveAll(server, listeners, o, log, fail); err != nil {
+		return err
+	}
+	if listeners.metrics != nil {
+		// Health is told until the very end, readiness off.
+		fail(func() error { return newObservability(h, registry, o.debug, log).run(life.stop, listeners.metrics) })
+	}
+	announce(ctx, listeners, client, config, o, log)
+
+	<-life.drain.Done()
+	h.drain()
+	server.Drain(life.stop, o.drainPeriod)
+	closing, cancelClosing := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancelClosing()
+	if err := server.Close(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		log.Warn("stopping", zap.Error(err))
+	}
+	life.finish()
+	mirrors.wait()
+	err = group.Wait()
+	log.Info("stopped")
+	return err
+}
+
+// listenerSet is what the proxy listens on; nil where it does not.
+type listenerSet struct{ plain, tls, metrics net.Listener }
+
+// listenAll binds every listener before anything is started, so that a port in use costs nothing.
+func (o *options) listenAll() (*listenerSet, error) {
+	set := &listenerSet{}
+	for _, l := range []struct {
+		flag, address string
+		to            *net.Listener
+	}{{"listen", o.listen, &set.plain}, {"listen-tls", o.listenTLS, &set.tls}, {"metrics-listen", o.metricsListen, &set.metrics}} {
+		bound, err := o.bind(l.flag, l.address)
+		if err != nil {
+			set.close()
+			return nil, err
+		}
+		*l.to = bound
+	}
+	return set, nil
+}
+
+// close closes what is open. Closing twice does no harm.
+func (s *listenerSet) close() {
+	for _, l := range []net.Listener{s.plain, s.tls, s.metrics} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// newForwarder makes what carries requests through. The transports are never mixed (design D12).
+func newForwarder(config *upstream.Config, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
+	base, err := upstream.BaseURL(config)
+	if err != nil {
+		return nil, err
+	}
+	opts := serve.ForwarderOptions{Base: base, StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log}
+	client, err := upstream.Forward(config)
+	if err != nil {
+		return nil, err
+	}
+	clientUpgrade, err := upstream.ForwardUpgrade(config)
+	if err != nil {
+		return nil, err
+	}
+	opts.Client, opts.ClientUpgrade = client, clientUpgrade
+	if o.plainIdentity == identitySelf {
+		if opts.Self, err = upstream.Self(config); err != nil {
+			return nil, err
+		}
+		if opts.SelfUpgrade, err = upstream.SelfUpgrade(config); err != nil {
+			return nil, err
+		}
+	}
+	return serve.NewForwarder(opts), nil
+}
+
+// serveAll serves on the plain and the TLS listener.
+func serveAll(server *serve.Server, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
+	if l.plain != nil {
+		front := serve.Front{
+			Guard:     serve.NewPlainGuard(o.acceptHosts, o.acceptOrigins, o.plainSelfConnect),
+			AnswerAll: o.insecureAllowAll,
+		}
+		if o.plainIdentity == identitySelf {
+			front.Identity = serve.IdentitySelf
+		}
+		run(func() error { return server.Serve(l.plain, front) })
+	}
+	if l.tls != nil {
+		config, err := tlsConfig(o, log)
+		if err != nil {
+			return err
+		}
+		run(func() error { return server.Serve(l.tls, serve.Front{TLS: config, AnswerAll: o.insecureAllowAll}) })
+	}
+	return nil
+}
+
+// announce says where the proxy serves and with whose rights.
+func announce(ctx context.Context, l *listenerSet, client *upstream.Client, config *upstream.Config, o *options, log *zap.Logger) {
+	if l.plain != nil {
+		fields := []zap.Field{zap.Stringer("address", l.plain.Addr()), zap.String("upstream", config.Host)}
+		if o.plainIdentity == identitySelf {
+			fields = append(fields, zap.String("actsAs", client.Identity(ctx)))
+		}
+		log.Info("serving plain HTTP", fields...)
+	}
+	if l.tls != nil {
+		log.Info("serving HTTPS", zap.Stringer("address", l.tls.Addr()), zap.String("upstream", config.Host))
+	}
+	if l.metrics != nil {
+		log.Info("serving health and metrics", zap.Stringer("address", l.metrics.Addr()))
+	}
+}
+
+var _ serve.Catalog = (*mirrors)(nil)

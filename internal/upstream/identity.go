@@ -1,0 +1,64 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+)
+
+// Config is where upstream is, and who we are there.
+type Config = rest.Config
+
+// identityTimeout bounds a question that only a log line wants answered.
+const identityTimeout = 5 * time.Second
+
+// Identity is whom upstream takes us for, as a SelfSubjectReview tells it, or why that is not known.
+func (c *Client) Identity(ctx context.Context) string {
+	user, err := c.whoAmI(ctx)
+	if err != nil {
+		return "unknown (" + oneLine(err) + ")"
+	}
+	if user == "" {
+		return "unknown (upstream did not say)"
+	}
+	return user
+}
+
+func (c *Client) whoAmI(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
+	defer cancel()
+	review := authenticationv1.SelfSubjectReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"},
+	}
+	body, err := json.Marshal(review)
+	if err != nil {
+		return "", err
+	}
+	target := c.base.JoinPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").String()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
+	if err != nil {
+		return "", err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		return "", fmt.Errorf("upstream answered %s", resp.Status)
+	}
+	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&review); err != nil {
+		return "", err
+	}
+	return review.Status.UserInfo.Username, nil
+}
