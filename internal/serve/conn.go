@@ -49,6 +49,7 @@ type pace struct {
 
 // setPace starts to demand progress; a stall of 0 ends that.
 func (c *conn) setPace(stall time.Duration, pins bool) error {
+	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
 		c.pace.Store(nil)
 		return c.Conn.SetWriteDeadline(time.Time{})

@@ -7,17 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on
-	// long paths as a small send buffer would (design D10a).
-	notSentLow = 64 << 10
-	// userTimeout ends a connection whose peer acknowledges nothing: a host that vanished sends no FIN.
-	userTimeout = 30 * time.Second
-)
+// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
+// paths as a small send buffer would (design D10a).
+const notSentLow = 64 << 10
 
 // tune prepares an accepted connection for long streams. What a kernel does not know it refuses, and the connection works
 // without it.
 func tune(c net.Conn) {
+	setTCP(c, unix.TCP_NOTSENT_LOWAT, notSentLow)
+}
+
+// endVanished makes the kernel end the connection when its peer has acknowledged nothing, or kept its window shut, for so
+// long: a host that vanished sends no FIN. 0 leaves that to keepalive, as for clients that may pause as long as they like.
+func endVanished(c net.Conn, after time.Duration) {
+	setTCP(c, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
+}
+
+func setTCP(c net.Conn, option, value int) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
 		return
@@ -26,8 +32,5 @@ func tune(c net.Conn) {
 	if err != nil {
 		return
 	}
-	_ = raw.Control(func(fd uintptr) {
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, notSentLow)
-		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout.Milliseconds()))
-	})
+	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) })
 }

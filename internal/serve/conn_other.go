@@ -2,7 +2,13 @@
 
 package serve
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // tune is for kernels whose options are known; the defaults of others do.
 func tune(net.Conn) {}
+
+// endVanished leaves vanished peers to keepalive.
+func endVanished(net.Conn, time.Duration) {}

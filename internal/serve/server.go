@@ -98,6 +98,10 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	return nil
 }
 
+// readTimeout bounds a TLS handshake, a request's head, and a body that is small enough to be read before it is sent on.
+// Larger bodies leave fasthttp, and its deadlines, first.
+const readTimeout = time.Minute
+
 func (s *Server) fasthttp(front Front) *fasthttp.Server {
 	server := &fasthttp.Server{
 		KeepHijackedConns:            true,
@@ -108,7 +112,7 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		ReadTimeout:                  0, // bodies of pass-through requests take the time they take
+		ReadTimeout:                  readTimeout,
 		IdleTimeout:                  3 * time.Minute,
 		TCPKeepalive:                 true,
 		TCPKeepalivePeriod:           15 * time.Second,
