@@ -171,9 +171,11 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	if s.rewritten {
 		r.mu.generation++
 		r.log.reset(rv, r.mu.greatest)
-		r.recent.drop()
 	} else {
 		r.append(s.entries()...)
+	}
+	if s.rewritten || s.replaced {
+		r.recent.drop()
 	}
 	r.publish(s.through())
 	return nil

@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,12 +123,18 @@ func (f *Freshness) start() {
 func (f *Freshness) fly() error {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	generation := f.resource.Generation()
+	generation, through := f.resource.Generation(), f.resource.Through()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
+		if ctx.Err() != nil {
+			return errors.Join(ErrNotProven, err)
+		}
 		return err
 	}
 	defer proof.Close()
+	if rv < through {
+		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
+	}
 	soon, cancelSoon := context.WithTimeout(ctx, arrival)
 	err = f.resource.WaitThrough(soon, rv)
 	cancelSoon()

@@ -13,9 +13,9 @@ import (
 // log has promised and L that of the new list.
 //
 // Order inside: deletions, stamped P; then additions and changes, ascending by their own resourceVersion; last, if the
-// object whose own resourceVersion is P was deleted and no change carries L, its deletion, stamped L, so that a DELETED is
-// newer than the object it shows; then progress to L. No resourceVersion is minted. The alternative, ending every stream as
-// kube-apiserver does, makes each client list again at the worst moment.
+// object whose own resourceVersion is P was deleted, its name is free and no change carries L, its deletion, stamped L, so
+// that a DELETED is newer than the object it shows; then progress to L. No resourceVersion is minted. The alternative,
+// ending every stream as kube-apiserver does, makes each client list again at the worst moment.
 type seam struct {
 	p, l      uint64
 	at        time.Time
@@ -24,6 +24,8 @@ type seam struct {
 	last      []object.Event
 	// rewritten: upstream's own history is another one than ours (a restored etcd). No seam can be made.
 	rewritten bool
+	// replaced: objects have other bytes at the same resourceVersion.
+	replaced bool
 }
 
 // diff compares the state with a new one, which is sorted by key, at rv. Objects that did not change are replaced in fresh
@@ -59,6 +61,8 @@ func (s *seam) both(old, new *object.Object) *object.Object {
 		s.changed(old, new)
 	case bytes.Equal(old.JSON(), new.JSON()):
 		return old
+	default:
+		s.replaced = true
 	}
 	return new
 }
@@ -84,13 +88,18 @@ func (s *seam) finish() {
 		return
 	}
 	for i, e := range s.deletions {
-		if e.Old.RV == s.p {
+		if e.Old.RV == s.p && !s.taken(e.Old.Key) {
 			s.deletions = slices.Delete(s.deletions, i, i+1)
 			e.RV = s.l
 			s.last = append(s.last, e)
 			return
 		}
 	}
+}
+
+// taken reports that another object has the key now. A deletion after its addition would take it away again.
+func (s *seam) taken(key string) bool {
+	return slices.ContainsFunc(s.changes, func(e object.Event) bool { return e.New.Key == key })
 }
 
 // through is what the log promises after the seam.
@@ -101,7 +110,8 @@ func (s *seam) through() uint64 {
 	return max(s.p, s.l)
 }
 
-// entries are the seam as it goes into the log; none if nothing was missed and nothing new is known.
+// entries are the seam as it goes into the log; none if nothing new is known. Where no difference shows, an object may
+// have come and gone all the same, so that the gap has an end even then.
 func (s *seam) entries() []Entry {
 	var out []Entry
 	add := func(events []object.Event, part Seam) {
@@ -115,9 +125,5 @@ func (s *seam) entries() []Entry {
 	if len(out) == 0 && s.l <= s.p {
 		return nil
 	}
-	end := NoSeam
-	if len(out) > 0 {
-		end = SeamEnd
-	}
-	return append(out, Entry{Event: object.Event{RV: s.l, At: s.at}, Through: s.l, Seam: end})
+	return append(out, Entry{Event: object.Event{RV: s.l, At: s.at}, Through: s.l, Seam: SeamEnd})
 }

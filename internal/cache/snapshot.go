@@ -73,9 +73,23 @@ func (r *Resource) At(rv uint64) (*Snapshot, error) {
 	if s := r.recent.get(rv, now.generation); s != nil {
 		return s, nil
 	}
+	s, err := r.undone(now, rv)
+	if err != nil {
+		return nil, err
+	}
+	r.recent.put(s)
+	return s, nil
+}
+
+// undone is the state at rv, found by undoing what the log says happened from then to now.
+func (r *Resource) undone(now *Snapshot, rv uint64) (*Snapshot, error) {
 	pos, err := r.log.Find(rv)
 	if err != nil {
 		return nil, err
+	}
+	if pos > now.Next {
+		// Within one history rv is not after now: it has become void meanwhile.
+		return nil, &ExpiredError{Asked: rv, Oldest: r.log.Floor()}
 	}
 	tree := now.copyTree()
 	for p := now.Next; p > pos; p-- {
@@ -85,9 +99,7 @@ func (r *Resource) At(rv uint64) (*Snapshot, error) {
 		}
 		undo(tree, &e.Event)
 	}
-	s := &Snapshot{RV: rv, Next: pos, generation: now.generation, tree: tree}
-	r.recent.put(s)
-	return s, nil
+	return &Snapshot{RV: rv, Next: pos, generation: now.generation, tree: tree}, nil
 }
 
 func (s *Snapshot) copyTree() *btree.BTreeG[*object.Object] {

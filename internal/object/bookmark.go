@@ -1,7 +1,9 @@
 package object
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -14,6 +16,7 @@ import (
 // that upstream sent, and only until there was one is it the bare type.
 type Bookmark struct {
 	head, tail  string // around the members of metadata
+	rest        string // the other members of metadata, each with a comma: upstreams before 1.35 say "creationTimestamp":null
 	annotations map[string]string
 	sorted      bool // custom resources print keys sorted: annotations first
 }
@@ -29,54 +32,71 @@ func NewBookmark(r *Resource) *Bookmark {
 
 // BookmarkFrom cuts the template out of a bookmark object that upstream sent.
 func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
-	b := &Bookmark{sorted: !r.Builtin}
-	s := scanner{b: raw}
-	var meta span
-	err := s.members(func(key string) error {
-		start := s.i
-		err := s.skip()
-		if key == "metadata" {
-			meta = span{start, s.i}
-		}
-		return err
-	})
-	if err != nil || meta.end-meta.start < 2 || raw[meta.start] != '{' {
+	raw = bytes.TrimSpace(raw)
+	if !json.Valid(raw) {
 		return nil, fmt.Errorf("bookmark of %s: %w", r, errSyntax)
 	}
-	var m struct {
-		Annotations map[string]string `json:"annotations"`
+	b := &Bookmark{sorted: !r.Builtin}
+	s := scanner{b: raw}
+	err := s.members(func(key string) error {
+		if key != "metadata" || s.peek() != '{' {
+			return s.skip()
+		}
+		start := s.i
+		err := s.members(func(key string) error { return b.member(&s, key) })
+		b.head, b.tail = string(raw[:start+1]), string(raw[s.i-1:])
+		return err
+	})
+	if err == nil && b.head == "" {
+		err = errors.New("metadata is missing")
 	}
-	if err := json.Unmarshal(raw[meta.start:meta.end], &m); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
-	delete(m.Annotations, metav1.InitialEventsAnnotationKey)
-	b.head, b.tail = string(raw[:meta.start+1]), string(raw[meta.end-1:])
-	b.annotations = m.Annotations
+	delete(b.annotations, metav1.InitialEventsAnnotationKey)
 	return b, nil
+}
+
+// member notes one member of the metadata.
+func (b *Bookmark) member(s *scanner, key string) error {
+	start := s.i
+	if err := s.skip(); err != nil {
+		return err
+	}
+	value := s.b[start:s.i]
+	switch key {
+	case "resourceVersion":
+	case "annotations":
+		return json.Unmarshal(value, &b.annotations)
+	default:
+		b.rest += strconv.Quote(key) + ":" + string(value) + ","
+	}
+	return nil
 }
 
 // MaxSize is the most bytes that Append appends.
 func (b *Bookmark) MaxSize() int {
 	const digitsAndNames = 64
-	return len(b.head) + len(b.tail) + len(b.encodeAnnotations(true)) + digitsAndNames
+	return len(b.head) + len(b.rest) + len(b.tail) + len(b.encodeAnnotations(true)) + digitsAndNames
 }
 
 // Append appends the bookmark object for rv. end marks the end of a watch's initial events.
 func (b *Bookmark) Append(dst []byte, rv uint64, end bool) []byte {
 	annotations := b.encodeAnnotations(end)
 	dst = append(dst, b.head...)
-	if b.sorted && annotations != "" {
-		dst = append(append(dst, annotations...), ',')
+	if b.sorted {
+		dst = append(append(dst, annotations...), b.rest...)
 	}
 	dst = append(dst, `"resourceVersion":"`...)
 	dst = strconv.AppendUint(dst, rv, 10)
-	dst = append(dst, '"')
-	if !b.sorted && annotations != "" {
-		dst = append(append(dst, ','), annotations...)
+	dst = append(dst, '"', ',')
+	if !b.sorted {
+		dst = append(append(dst, b.rest...), annotations...)
 	}
-	return append(dst, b.tail...)
+	return append(dst[:len(dst)-1], b.tail...) // no comma after the last member
 }
 
+// encodeAnnotations is the member with its comma, or nothing.
 func (b *Bookmark) encodeAnnotations(end bool) string {
 	if !end && len(b.annotations) == 0 {
 		return ""
@@ -92,5 +112,5 @@ func (b *Bookmark) encodeAnnotations(end bool) string {
 	if err != nil { // a map of strings always encodes
 		return ""
 	}
-	return `"annotations":` + string(text)
+	return `"annotations":` + string(text) + ","
 }

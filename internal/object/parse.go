@@ -21,14 +21,14 @@ func (r *Resource) Parse(raw []byte) (*Object, error) {
 	}
 	p := parser{scanner: scanner{b: o.raw}, o: o}
 	if err := p.parse(); err != nil {
-		return nil, fmt.Errorf("%s object at byte %d of %d: %w", r, p.i, len(raw), err)
+		return nil, fmt.Errorf("%s object at byte %d of %d: %w", r, p.i, len(o.raw), err)
 	}
 	return o, nil
 }
 
 // withType gives an item of a built-in list the type that items leave out.
 func (r *Resource) withType(raw []byte) []byte {
-	if !r.Builtin || len(raw) < 2 || bytes.HasPrefix(raw, []byte(`{"kind":`)) || bytes.HasPrefix(raw, []byte(`{"apiVersion":`)) {
+	if !r.Builtin || !bytes.HasPrefix(raw, []byte("{")) || bytes.HasPrefix(raw, []byte(`{"kind":`)) || bytes.HasPrefix(raw, []byte(`{"apiVersion":`)) {
 		return raw
 	}
 	out := make([]byte, 0, len(r.typePrefix)+len(raw)-1)
@@ -54,7 +54,7 @@ func (p *parser) parse() error {
 	if err := p.members(p.topLevel); err != nil {
 		return err
 	}
-	if p.peek() != 0 {
+	if p.space(); p.i < len(p.b) {
 		return errSyntax
 	}
 	if o.rv.end == 0 {
@@ -89,7 +89,11 @@ func (p *parser) descend(at *pathNode, key string) error {
 	return err
 }
 
+// metadata reads one member of the metadata. Null says nothing, as in encoding/json.
 func (p *parser) metadata(key string) (err error) {
+	if key != "labels" && p.peek() == 'n' {
+		return p.skip()
+	}
 	switch key {
 	case "name":
 		p.name, err = p.str()
@@ -124,8 +128,8 @@ func (p *parser) resourceVersion() error {
 }
 
 func (p *parser) labels() error {
-	p.o.Labels = nil
 	if p.peek() != '{' {
+		p.o.Labels = nil
 		return p.skip()
 	}
 	return p.members(func(key string) error {

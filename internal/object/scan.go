@@ -146,7 +146,10 @@ func (s *scanner) scalar() (string, bool, error) {
 		return "", false, err
 	}
 	text := string(s.b[start:s.i])
-	return text, text != "null", nil
+	if text == "null" {
+		return "", false, nil
+	}
+	return text, true, nil
 }
 
 // skip passes over the value that comes next. It does not recurse, so depth costs no stack.

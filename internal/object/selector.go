@@ -13,7 +13,7 @@ type Selector struct {
 	Namespace, Name string // the scope; "" is all
 	labels          labels.Selector
 	fields          fields.Selector
-	key             string
+	key             string // of labels and fields: the scope may be set without NewSelector
 }
 
 // NewSelector makes a selector. Nil selectors see everything.
@@ -25,7 +25,6 @@ func NewSelector(namespace, name string, l labels.Selector, f fields.Selector) S
 	if f != nil && !f.Empty() {
 		s.fields = f
 	}
-	s.key = strconv.Quote(namespace) + strconv.Quote(name)
 	if s.labels != nil {
 		s.key += "l" + strconv.Quote(s.labels.String())
 	}
@@ -36,7 +35,9 @@ func NewSelector(namespace, name string, l labels.Selector, f fields.Selector) S
 }
 
 // Key identifies the selector among those of one resource.
-func (s Selector) Key() string { return s.key }
+func (s Selector) Key() string {
+	return strconv.Quote(s.Namespace) + strconv.Quote(s.Name) + s.key
+}
 
 // ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen never changes.
 func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }

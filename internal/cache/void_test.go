@@ -1,0 +1,91 @@
+package cache
+
+import (
+	"testing"
+)
+
+func TestVoid(t *testing.T) {
+	f := func(l uint64, after ...string) {
+		t.Helper()
+		r := newPods(unlimited)
+		_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 15)
+		_ = r.Add(pod(t, "c", 18))
+		r.Progress(20, 0)
+		if _, err := r.At(16); err != nil {
+			t.Fatal(err)
+		}
+		before, generation := r.Snapshot(), r.Generation()
+		_ = r.Replace(objects(t, after...), l)
+		expect := state{}
+		for _, o := range objects(t, after...) {
+			expect[o.Key] = version(o)
+		}
+		checkState(t, r, l, expect.String())
+		if r.Generation() != generation+1 {
+			t.Errorf("generation %d after %d", r.Generation(), generation)
+		}
+		// Every reader is told, even one that had everything.
+		if before.Next >= r.Log().Head() {
+			t.Errorf("a reader at the head, %d, would wait: the head is %d", before.Next, r.Log().Head())
+		}
+		for pos := uint64(1); pos < r.Log().Head(); pos++ {
+			if e, ok := r.Log().At(pos); ok {
+				t.Errorf("position %d is readable: %s", pos, describe(e))
+			}
+		}
+		// Progress that was observed before means nothing now.
+		r.Progress(1000, generation)
+		if r.Through() != l {
+			t.Errorf("through %d", r.Through())
+		}
+		head := int64(r.Log().Head())
+		checkFind(t, r.Log(), l, head)
+		checkFind(t, r.Log(), l-1, -int64(l))
+		if _, err := r.At(l - 1); err == nil {
+			t.Errorf("the state at %d is still known", l-1)
+		}
+		if l >= 20 {
+			checkFind(t, r.Log(), l+1, head)
+			return
+		}
+		// Ahead of us now, but promised before or not: nobody knows. Until we have passed it ourselves.
+		for _, rv := range []uint64{l + 1, 20, 21, 1000} {
+			checkFind(t, r.Log(), rv, -int64(l))
+		}
+		_ = r.Add(pod(t, "z", l+1))
+		checkFind(t, r.Log(), l+1, head+1)
+		checkFind(t, r.Log(), 20, -int64(l+1))
+		r.Progress(20, r.Generation())
+		checkFind(t, r.Log(), 20, head+2)
+		checkFind(t, r.Log(), 21, head+2)
+		checkFind(t, r.Log(), 1000, head+2)
+	}
+	all := []string{"a=a@11", "b=b@12", "c=c@18"}
+	f(17, all...)
+	f(17)
+	f(12, all[:2]...)
+	// At P itself nothing can have been deleted.
+	f(20, all[:2]...)
+	// A version at or below P that was never seen: another history with the same numbers.
+	f(30, "a=a@11", "b=b@12", "c=c@18", "d=d@19")
+	f(30, "a=a@11", "b=b@13", "c=c@18")
+	f(30, "a=a@11", "b=other@12", "c=c@18")
+	f(30, "a=a@11", "b=b@12", "c=c@18", "d=d@20")
+	f(30, "a=a@11", "b=b@12", "c=c@17")
+	f(20, "a=a@11", "b=b@12", "c=c@18", "d=d@19")
+}
+
+// The greatest promise counts over all generations.
+func TestVoidTwice(t *testing.T) {
+	r := newPods(unlimited)
+	_ = r.Replace(nil, 100)
+	_ = r.Replace(nil, 50)
+	_ = r.Replace(nil, 20)
+	r.Progress(60, r.Generation())
+	checkFind(t, r.Log(), 70, -60)
+	checkFind(t, r.Log(), 100, -60)
+	r.Progress(99, r.Generation())
+	checkFind(t, r.Log(), 100, -99)
+	r.Progress(100, r.Generation())
+	checkFind(t, r.Log(), 101, int64(r.Log().Head()))
+}
