@@ -1,0 +1,34 @@
+package rig
+
+import (
+	"os/exec"
+	"runtime"
+	"sync"
+	"syscall"
+)
+
+// nursery forks children on a thread that lives as long as this process: the kernel kills a child when the thread that forked
+// it ends, and that is what keeps proxies from outliving a program that was killed.
+var nursery = sync.OnceValue(func() chan<- birth {
+	births := make(chan birth)
+	go func() {
+		runtime.LockOSThread()
+		for b := range births {
+			b.started <- b.cmd.Start()
+		}
+	}()
+	return births
+})
+
+type birth struct {
+	cmd     *exec.Cmd
+	started chan error
+}
+
+// start starts cmd as a child that dies with us, in a process group of its own, so that Ctrl-C reaches only us.
+func start(cmd *exec.Cmd) error {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	b := birth{cmd: cmd, started: make(chan error, 1)}
+	nursery() <- b
+	return <-b.started
+}
