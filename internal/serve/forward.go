@@ -1,0 +1,195 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+// Identity is as whom a plain listener's requests reach upstream.
+type Identity int
+
+const (
+	// IdentityClient forwards what the client sent: who has no credentials has none upstream either.
+	IdentityClient Identity = iota
+	// IdentitySelf lends the proxy's own credentials to requests that bring none.
+	IdentitySelf
+)
+
+const (
+	// ownedBodyMax is the largest body, in bytes, that is copied before it is sent: a transport may still read a body
+	// after the answer is there, and fasthttp's own stream is gone by then. Larger bodies are replayed.
+	ownedBodyMax = 1 << 20
+	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as upstream's own limit for
+	// a whole request.
+	defaultStallTimeout = 60 * time.Second
+)
+
+// ForwarderOptions configure a Forwarder.
+type ForwarderOptions struct {
+	// Base is upstream's URL; its path, if any, is put before every request's.
+	Base *url.URL
+	// Client and ClientUpgrade carry requests with nothing but the client's own credentials. They must not add any, must
+	// not decompress (DisableCompression), and must not follow environment proxies unless meant to. The upgrade transport
+	// must speak HTTP/1.1 only.
+	Client, ClientUpgrade http.RoundTripper
+	// Self and SelfUpgrade add the proxy's credentials. Nil unless a listener has IdentitySelf.
+	Self, SelfUpgrade http.RoundTripper
+	// MaxShort and MaxLong bound the requests in flight with one answer, and those that last (watches, logs, connects).
+	// Beyond, 429. 0: no bound.
+	MaxShort, MaxLong int
+	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
+	StallTimeout time.Duration
+	// Metrics count; nil: nothing is registered.
+	Metrics *ForwardMetrics
+	Log     *zap.Logger
+}
+
+// Forwarder passes requests through to upstream unchanged, streaming both ways.
+//
+// There are two ways. A short request goes straight from the fasthttp handler to a RoundTripper, with a body of its own,
+// and the answer is streamed back; that costs two thirds of net/http's own proxy. Everything else (upgrades, watches,
+// logs, chunked and large bodies) leaves fasthttp: its connection is hijacked and one request replayed into a net/http server
+// that runs httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not fasthttpadaptor: it buffers
+// bodies and never cancels.
+//
+// Both ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
+// ended exactly once, whoever ends it: the answer, the client, or Close.
+type Forwarder struct {
+	opts    ForwarderOptions
+	metrics *ForwardMetrics
+	log     *zap.Logger
+	base    context.Context // parent of every exchange
+	cancel  context.CancelFunc
+	starts  sync.Once
+	gone    *departures
+	replays *replayer
+
+	mu struct {
+		sync.Mutex
+		closing     bool
+		short, long int
+		exchanges   map[*exchange]struct{}
+	}
+	active sync.WaitGroup // one per exchange
+}
+
+// NewForwarder returns a Forwarder that starts its two goroutines with the first request.
+func NewForwarder(opts ForwarderOptions) *Forwarder {
+	f := &Forwarder{opts: opts, metrics: opts.Metrics, log: opts.Log}
+	if f.metrics == nil {
+		f.metrics = NewForwardMetrics(nil)
+	}
+	if f.log == nil {
+		f.log = zap.NewNop()
+	}
+	if f.opts.StallTimeout <= 0 {
+		f.opts.StallTimeout = defaultStallTimeout
+	}
+	f.base, f.cancel = context.WithCancel(context.Background())
+	f.mu.exchanges = make(map[*exchange]struct{})
+	f.replays = newReplayer(f)
+	return f
+}
+
+// Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream.
+// It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
+// no longer the server's).
+func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity) {
+	f.starts.Do(f.start)
+	in, err := readInbound(ctx)
+	if err != nil {
+		writeMalformed(ctx, err.Error())
+		return
+	}
+	target, err := targetURL(f.opts.Base, in.target)
+	if err != nil {
+		writeMalformed(ctx, "malformed request target")
+		return
+	}
+	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
+	if s := headerRefusal(in.header, asSelf); s != nil {
+		f.metrics.answered(in.class(), int(s.Code))
+		writeStatus(ctx, s)
+		return
+	}
+	x := f.begin(ctx, in)
+	if x == nil {
+		return
+	}
+	x.target, x.header = target, outgoingHeader(in.header, in.peer, in.upgrade)
+	x.transport = f.transport(asSelf, in.upgrade != "")
+	switch {
+	case x.transport == nil:
+		x.code = http.StatusForbidden
+		writeStatus(ctx, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
+		x.end()
+	case in.direct(x.class):
+		f.direct(ctx, x)
+	default:
+		f.replays.take(ctx, x)
+	}
+}
+
+func (f *Forwarder) start() {
+	f.gone = newDepartures(f.log)
+	f.replays.start()
+}
+
+// transport never mixes identities: what acts as the client cannot reach a transport with credentials.
+func (f *Forwarder) transport(asSelf, upgrade bool) http.RoundTripper {
+	switch {
+	case asSelf && upgrade:
+		return f.opts.SelfUpgrade
+	case asSelf:
+		return f.opts.Self
+	case upgrade:
+		return f.opts.ClientUpgrade
+	}
+	return f.opts.Client
+}
+
+// Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns
+// ctx's error if some had to be ended, and is idempotent.
+func (f *Forwarder) Close(ctx context.Context) error {
+	f.mu.Lock()
+	f.mu.closing = true
+	f.mu.Unlock()
+	f.starts.Do(func() {}) // nothing may start from now on
+
+	ended := make(chan struct{})
+	go func() {
+		f.active.Wait()
+		close(ended)
+	}()
+	var err error
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+		f.abort()
+		<-ended
+	}
+	f.cancel()
+	f.replays.close()
+	f.gone.close()
+	return err
+}
+
+// abort ends every exchange at once.
+func (f *Forwarder) abort() {
+	f.mu.Lock()
+	var all []*exchange
+	for x := range f.mu.exchanges {
+		all = append(all, x)
+	}
+	f.mu.Unlock()
+	for _, x := range all {
+		x.abort()
+	}
+}

@@ -1,0 +1,66 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// failureStatus is the answer when upstream gave none. A client may repeat at once what was not carried out: reads, and
+// anything that never got a connection. It is told the kind of failure only; addresses and certificates are for the log.
+func failureStatus(c class, err error) *metav1.Status {
+	message := "upstream apiserver is unavailable: " + failureKind(err)
+	if c == classRead || c == classStream || neverSent(err) {
+		return statusUnavailable(message)
+	}
+	return statusBadGateway(message + "; the request may have been carried out")
+}
+
+// neverSent reports whether err means that no byte of the request can have reached upstream.
+func neverSent(err error) bool {
+	var (
+		op   *net.OpError
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+		rec  tls.RecordHeaderError
+	)
+	switch {
+	case errors.As(err, &op):
+		return op.Op == "dial"
+	case errors.As(err, &dns), errors.As(err, &cert), errors.As(err, &rec):
+		return true
+	}
+	return false
+}
+
+// failureKind names err without anything that identifies a machine.
+func failureKind(err error) string {
+	var (
+		dns  *net.DNSError
+		cert *tls.CertificateVerificationError
+	)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.As(err, &dns):
+		return "its name does not resolve"
+	case errors.As(err, &cert):
+		return "its certificate is not trusted"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), timedOut(err):
+		return "timeout"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection"
+	}
+	return "no answer"
+}
+
+func timedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}

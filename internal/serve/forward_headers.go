@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"net/http"
+	"net/textproto"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// webSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
+const webSocketBearer = "base64url.bearer.authorization.k8s.io."
+
+// hopByHop are the headers that end at this proxy, and those that it or the transport writes anew.
+var hopByHop = []string{
+	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade", "Content-Length", "Expect", "Host",
+	"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto",
+}
+
+// ownCredentials reports whether a request brings an identity of its own, in the only two places where upstream looks
+// for one on a plain connection. An empty Authorization counts: whoever sends it does not ask for ours.
+func ownCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
+	if len(authorization) > 0 {
+		return true
+	}
+	for _, p := range protocols {
+		if strings.Contains(string(p), webSocketBearer) {
+			return true
+		}
+	}
+	return false
+}
+
+// identityHeader reports whether a header says who is asking, so that its loss would change the answer. key is canonical.
+func identityHeader(key string) bool {
+	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-") || requestHeader(key)
+}
+
+// requestHeader reports whether a header is one in which a front proxy vouches for a user.
+func requestHeader(key string) bool {
+	return strings.HasPrefix(key, "X-Remote-")
+}
+
+// headerRefusal returns why these headers may not be forwarded, or nil. asSelf: the request will carry the proxy's own
+// credentials, whose right to impersonate, if any, is not the client's.
+func headerRefusal(in http.Header, asSelf bool) *metav1.Status {
+	for _, name := range connectionTokens(in) {
+		if identityHeader(textproto.CanonicalMIMEHeaderKey(name)) {
+			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
+		}
+	}
+	if !asSelf {
+		return nil
+	}
+	for key := range in {
+		if strings.HasPrefix(key, "Impersonate-") {
+			return statusForbidden(clip(key) + " is refused for requests that act as the proxy's own identity: send your own Authorization")
+		}
+	}
+	return nil
+}
+
+// outgoingHeader is what upstream gets to see of in: hop-by-hop headers and claims of a front proxy are gone, peer (an IP,
+// or empty) is appended to X-Forwarded-For, and an absent User-Agent stays absent. upgrade, if not empty, is the
+// protocol asked for. in is left as it is.
+func outgoingHeader(in http.Header, peer, upgrade string) http.Header {
+	out := make(http.Header, len(in)+2)
+	for key, values := range in {
+		if !requestHeader(key) {
+			out[key] = values[:len(values):len(values)]
+		}
+	}
+	for _, name := range connectionTokens(in) {
+		out.Del(name)
+	}
+	for _, name := range hopByHop {
+		delete(out, name)
+	}
+	if upgrade != "" {
+		out["Connection"], out["Upgrade"] = []string{"Upgrade"}, []string{upgrade}
+	}
+	if peer != "" {
+		out["X-Forwarded-For"] = []string{strings.Join(append(out["X-Forwarded-For"], peer), ", ")}
+	}
+	if _, ok := out["User-Agent"]; !ok {
+		out["User-Agent"] = []string{""} // else net/http's transport writes its own
+	}
+	return out
+}
+
+// responseHeader removes from an answer what ends at this proxy.
+func responseHeader(h http.Header) {
+	for _, name := range connectionTokens(h) {
+		h.Del(name)
+	}
+	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		delete(h, name)
+	}
+}
+
+// upgradeProtocol is the protocol that a request asks to switch to, or empty.
+func upgradeProtocol(h http.Header) string {
+	for _, name := range connectionTokens(h) {
+		if strings.EqualFold(name, "Upgrade") {
+			return h.Get("Upgrade")
+		}
+	}
+	return ""
+}
+
+// connectionTokens are the names listed in Connection headers.
+func connectionTokens(h http.Header) []string {
+	var names []string
+	for _, value := range h["Connection"] {
+		for name := range strings.SplitSeq(value, ",") {
+			if name = textproto.TrimString(name); name != "" {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

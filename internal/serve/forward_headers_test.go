@@ -1,0 +1,186 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+func TestOutgoingHeader(t *testing.T) {
+	f := func(in http.Header, peer, upgrade string, want http.Header) {
+		t.Helper()
+		before := in.Clone()
+		if got := outgoingHeader(in, peer, upgrade); !reflect.DeepEqual(got, want) {
+			t.Errorf("%v\n got %v\nwant %v", in, got, want)
+		}
+		if !reflect.DeepEqual(in, before) {
+			t.Errorf("the client's headers were changed to %v", in)
+		}
+	}
+	f(http.Header{}, "", "", http.Header{"User-Agent": {""}})
+	f(http.Header{
+		"User-Agent": {"kubectl"}, "Authorization": {"Bearer x"}, "Accept": {"a", "b"}, "Impersonate-User": {"bob"}, "Origin": {"o"},
+		"Connection": {"close, X-Private", "keep-alive"}, "X-Private": {"1"}, "Keep-Alive": {"5"}, "Te": {"trailers"}, "Trailer": {"X"},
+		"Transfer-Encoding": {"chunked"}, "Upgrade": {"h2c"}, "Proxy-Connection": {"x"}, "Proxy-Authorization": {"x"}, "Expect": {"100-continue"},
+		"Host": {"x"}, "Content-Length": {"3"}, "Forwarded": {"for=x"}, "X-Forwarded-Host": {"x"}, "X-Forwarded-Proto": {"x"},
+		"X-Remote-User": {"admin"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-Scopes": {"x"}, "X-Remote-Uid": {"1"},
+	}, "10.0.0.1", "", http.Header{
+		"User-Agent": {"kubectl"}, "Authorization": {"Bearer x"}, "Accept": {"a", "b"}, "Impersonate-User": {"bob"}, "Origin": {"o"},
+		"X-Forwarded-For": {"10.0.0.1"},
+	})
+	f(http.Header{"X-Forwarded-For": {"1.1.1.1", "2.2.2.2"}, "User-Agent": {"a"}}, "::1", "", http.Header{"X-Forwarded-For": {"1.1.1.1, 2.2.2.2, ::1"}, "User-Agent": {"a"}})
+	f(http.Header{"X-Forwarded-For": {"1.1.1.1"}, "User-Agent": {"a"}}, "", "", http.Header{"X-Forwarded-For": {"1.1.1.1"}, "User-Agent": {"a"}})
+	f(http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "User-Agent": {"a"}}, "", "SPDY/3.1",
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {"SPDY/3.1"}, "User-Agent": {"a"}})
+}
+
+// recorder remembers the headers of the last request.
+type recorder chan http.Header
+
+func (r recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	if req.Header.Get("Upgrade") != "" {
+		r <- req.Header
+		switching(w, req)
+		return
+	}
+	_, _ = io.Copy(io.Discard, req.Body)
+	h := req.Header.Clone()
+	h.Set("Host", req.Host)
+	r <- h
+}
+
+// send writes raw and returns the status of the answer and its body, or 0 if the connection was closed without one.
+func (f *front) send(t *testing.T, raw string) (int, string) {
+	t.Helper()
+	conn, r := f.dial(t)
+	defer conn.Close()
+	fmt.Fprint(conn, raw)
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		return 0, ""
+	}
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		return resp.StatusCode, ""
+	}
+	b, _ := io.ReadAll(resp.Body)
+	return resp.StatusCode, string(b)
+}
+
+// ways are three requests that take the direct and the replayed way, with a place for headers.
+var ways = []string{
+	"GET /x HTTP/1.1\r\nHost: evil\r\n%s\r\n",
+	"GET /x?watch=1 HTTP/1.1\r\nHost: evil\r\n%s\r\n",
+	"PUT /x HTTP/1.1\r\nHost: evil\r\nTransfer-Encoding: chunked\r\n%s\r\n2\r\nhi\r\n0\r\nAuthorization: Bearer trailer\r\n\r\n",
+	"POST /x HTTP/1.1\r\nHost: evil\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n%s\r\n",
+}
+
+func TestForwardHeaders(t *testing.T) {
+	seen := make(recorder, 1)
+	fr := newFront(t, seen, frontOptions{})
+	for _, way := range ways {
+		code, body := fr.send(t, fmt.Sprintf(way, "Authorization: Bearer x\r\nimpersonate-user: bob\r\nX-Remote-User: admin\r\nx-remote-group: system:masters\r\nX-A: 1\r\nX-A: 2\r\nX-Forwarded-For: 9.9.9.9\r\n"))
+		if code != 200 && code != 101 {
+			t.Fatalf("%q: %d %s", way, code, body)
+		}
+		got := await(t, seen, "the request")
+		want := http.Header{"Authorization": {"Bearer x"}, "Impersonate-User": {"bob"}, "X-A": {"1", "2"}, "X-Forwarded-For": {"9.9.9.9, 127.0.0.1"}}
+		for key, values := range want {
+			if !reflect.DeepEqual(got[key], values) {
+				t.Errorf("%q: %s is %q, want %q", way, key, got[key], values)
+			}
+		}
+		for _, key := range []string{"X-Remote-User", "X-Remote-Group", "User-Agent", "Accept-Encoding", "Trailer"} {
+			if got[key] != nil {
+				t.Errorf("%q: upstream got %s: %q", way, key, got[key])
+			}
+		}
+		if host := got.Get("Host"); host != "" && host != strings.TrimPrefix(fr.upstream.URL, "http://") {
+			t.Errorf("%q: upstream's Host is %q", way, host)
+		}
+	}
+}
+
+func TestForwardRefusesToDropIdentity(t *testing.T) {
+	fr := newFront(t, make(recorder), frontOptions{})
+	for _, way := range ways {
+		for _, name := range []string{"Authorization", "authorization", "Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes", "X-Remote-User", "x-remote-anything"} {
+			for _, line := range []string{"Connection: " + name, "Connection: close , " + name + ",x", "Connection: close\r\nConnection: " + name} {
+				code, body := fr.send(t, fmt.Sprintf(way, line+"\r\n"))
+				if code != 400 || !strings.Contains(body, "the Connection header must not name") {
+					t.Errorf("%q in %q: %d %s", line, way, code, body)
+				}
+			}
+		}
+	}
+}
+
+func TestForwardRefusesDoubtfulFraming(t *testing.T) {
+	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		t.Errorf("upstream got %s %s %v", r.Method, r.RequestURI, r.Header)
+	}), frontOptions{})
+	for name, raw := range map[string]string{
+		"CL and TE":               "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"TE and CL":               "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+		"CL and TE on an upgrade": "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
+		"TE identity":             "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
+		"TE identity and CL":      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi",
+		"two CL":                  "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
+		"signed CL":               "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\nhi",
+		"unknown TE":              "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
+		"two TE":                  "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+		"space before colon":      "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length : 2\r\n\r\nhi",
+		"space in a name":         "GET /x HTTP/1.1\r\nHost: a\r\nX Y: 2\r\n\r\n",
+		"HTTP/2.0":                "GET /x HTTP/2.0\r\nHost: a\r\n\r\n",
+		"HTTP/1.2":                "GET /x HTTP/1.2\r\nHost: a\r\n\r\n",
+		"absolute form":           "GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n",
+		"asterisk":                "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
+		"CONNECT":                 "CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n",
+		"bad escape":              "GET /x%zz HTTP/1.1\r\nHost: a\r\n\r\n",
+	} {
+		// What follows on the connection must not be taken for a request of its own either.
+		if code, body := fr.send(t, raw+"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"); code != 400 {
+			t.Errorf("%s: %d %s; want 400", name, code, body)
+		}
+	}
+}
+
+func TestForwardAsSelf(t *testing.T) {
+	seen := make(recorder, 1)
+	fr := newFront(t, seen, frontOptions{identity: IdentitySelf})
+	bearer := "Sec-WebSocket-Protocol: v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA"
+	for _, way := range ways {
+		for header, want := range map[string][]string{
+			"X-A: 1":                  {"Bearer own"},
+			"Authorization: Bearer x": {"Bearer x"},
+			"Authorization: Bearer x\r\nImpersonate-User: bob": {"Bearer x"},
+			"Authorization:":       {""},
+			"X-Remote-User: admin": {"Bearer own"},
+			bearer:                 nil,
+		} {
+			if code, body := fr.send(t, fmt.Sprintf(way, header+"\r\n")); code != 200 && code != 101 {
+				t.Fatalf("%q in %q: %d %s", header, way, code, body)
+			}
+			if got := await(t, seen, "the request"); !reflect.DeepEqual(got["Authorization"], want) || got["X-Remote-User"] != nil {
+				t.Errorf("%q in %q: upstream got %v, want Authorization %q", header, way, got, want)
+			}
+		}
+		for _, name := range []string{"Impersonate-User", "impersonate-group", "Impersonate-Uid"} {
+			code, body := fr.send(t, fmt.Sprintf(way, name+": system:masters\r\n"))
+			if code != 403 || !strings.Contains(body, "send your own Authorization") {
+				t.Errorf("%s in %q: %d %s", name, way, code, body)
+			}
+		}
+	}
+}
+
+func TestForwardWithoutSelf(t *testing.T) {
+	fr := newFront(t, make(recorder), frontOptions{identity: IdentitySelf, mutate: func(o *ForwarderOptions) { o.Self, o.SelfUpgrade = nil, nil }})
+	for _, way := range ways {
+		if code, body := fr.send(t, fmt.Sprintf(way, "")); code != 403 || !strings.Contains(body, "no identity of its own") {
+			t.Errorf("%q: %d %s", way, code, body)
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package serve
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// codeClientGone is the metric's code for requests whose client left before there was an answer. It is never sent.
+const codeClientGone = 499
+
+// ForwardMetrics counts what passes through. The verb label is read, write, watch (watches and logs) or connect
+// (upgrades and proxy subresources); code is the answer's status, 499 if the client left first.
+type ForwardMetrics struct {
+	requests *prometheus.CounterVec
+	inFlight *prometheus.GaugeVec
+	upgrades prometheus.Gauge
+}
+
+// NewForwardMetrics returns the collectors, registered with reg; a nil reg registers nothing. It panics if they are
+// registered there already, as all of Prometheus' Must functions do.
+func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
+	m := &ForwardMetrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_passthrough_requests_total",
+			Help: "Requests passed through to upstream or refused on the way, by kind and status code.",
+		}, []string{"verb", "code"}),
+		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "spillway_passthrough_requests_in_flight",
+			Help: "Requests being passed through at the moment, by kind.",
+		}, []string{"verb"}),
+		upgrades: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "spillway_passthrough_upgrades_active",
+			Help: "Connections that switched protocols (exec, attach, port-forward, WebSockets) and are open.",
+		}),
+	}
+	if reg != nil {
+		reg.MustRegister(m.requests, m.inFlight, m.upgrades)
+	}
+	return m
+}
+
+func (m *ForwardMetrics) answered(c class, code int) {
+	m.requests.WithLabelValues(c.String(), strconv.Itoa(code)).Inc()
+}

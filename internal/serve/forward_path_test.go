@@ -1,0 +1,128 @@
+package serve
+
+import (
+	"net/url"
+	"testing"
+)
+
+func TestParseAPIPath(t *testing.T) {
+	f := func(raw, verb, resource, name, subresource string, suspect, connect bool) {
+		t.Helper()
+		p := parseAPIPath(raw)
+		if p.verb != verb || p.resource != resource || p.name != name || p.subresource != subresource || p.suspect != suspect || p.connect() != connect {
+			t.Errorf("%s: %+v, connect %v", raw, p, p.connect())
+		}
+	}
+	f("/", "", "", "", "", false, false)
+	f("/version", "", "", "", "", false, false)
+	f("/api", "", "", "", "", false, false)
+	f("/api/v1", "", "", "", "", false, false)
+	f("/api/v1/pods", "", "pods", "", "", false, false)
+	f("/api/v1/nodes/n/", "", "nodes", "n", "", false, false)
+	f("/api/v1/namespaces", "", "namespaces", "", "", false, false)
+	f("/api/v1/namespaces/exec", "", "namespaces", "exec", "", false, false)
+	f("/api/v1/namespaces/a/status", "", "namespaces", "a", "status", false, false)
+	f("/api/v1/namespaces/exec/pods", "", "pods", "", "", false, false)
+	f("/api/v1/namespaces/proxy/pods/proxy", "", "pods", "proxy", "", false, false)
+	f("/api/v1/namespaces/a/pods/b/log", "", "pods", "b", "log", false, false)
+	f("/apis/apps/v1/namespaces/a/deployments/exec/scale", "", "deployments", "exec", "scale", false, false)
+	f("/api/v1/watch/namespaces/a/pods/b", "watch", "pods", "b", "", false, false)
+
+	f("/api/v1/namespaces/a/pods/b/exec", "", "pods", "b", "exec", false, true)
+	f("/api/v1/namespaces/a/pods/b/attach/", "", "pods", "b", "attach", false, true)
+	f("/api/v1/namespaces/a/pods/b/portforward", "", "pods", "b", "portforward", false, true)
+	f("/api/v1/namespaces/a/pods/http:b:80/proxy/x/y", "", "pods", "http:b:80", "proxy", false, true)
+	f("/api/v1/namespaces/a/services/b/proxy", "", "services", "b", "proxy", false, true)
+	f("/api/v1/nodes/n/proxy/run", "", "nodes", "n", "proxy", false, true)
+	f("/api/v1/proxy/nodes/n/run", "proxy", "nodes", "n", "run", false, true)
+	f("/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/portforward", "", "virtualmachineinstances", "b", "portforward", false, true)
+
+	// Tricks: what any party may read as a connect is one.
+	f("/api/v1/namespaces/a/pods/b/%65xec", "", "pods", "b", "exec", false, true)
+	f("/api/v1/namespaces/a/pods/b%2Fexec", "", "pods", "b", "exec", true, true)
+	f("/api/v1/namespaces/a/pods%2fb%2fexec", "", "pods", "b", "exec", true, true)
+	f("/api/v1/namespaces/a/pods/b/%2565xec", "", "pods", "b", "%65xec", true, true)
+	f("/api/v1/namespaces/a/pods/b/%252565xec", "", "pods", "b", "%2565xec", true, true)
+	f("/api/v1/namespaces/a/pods/b%252Fexec", "", "pods", "b%2Fexec", "", true, true)
+	f("/api/v1/namespaces/a/pods//b/exec", "", "pods", "", "b", true, true)
+	f("//api/v1/namespaces/a/pods/b/exec", "", "pods", "b", "exec", true, true)
+	f("/x/../api/v1/namespaces/a/pods/b/exec", "", "", "", "", true, true)
+	f("/api/v1/namespaces/a/pods/b/../b/exec", "", "pods", "b", "..", true, true)
+	f("/api/v1/namespaces/a/pods/b/%2e/exec", "", "pods", "b", ".", true, true)
+	f(`/api/v1/namespaces/a/pods/b\exec`, "", "pods", `b\exec`, "", true, true)
+	f("/api/v1/namespaces/a/pods/b/exec%zz/exec", "", "", "", "", true, true)
+	f("/api/v1/namespaces//configmaps", "", "configmaps", "", "", true, false)
+	f("/api/v1/namespaces/c1/../c2/configmaps", "", "..", "c2", "configmaps", true, false)
+}
+
+func TestInboundClass(t *testing.T) {
+	f := func(method, target, upgrade string, want class, direct bool) {
+		t.Helper()
+		path, query, _ := cutTarget(target)
+		in := &inbound{method: method, proto: "HTTP/1.1", upgrade: upgrade, path: parseAPIPath(path), query: query}
+		if got := in.class(); got != want || in.direct(got) != direct {
+			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.direct(got), want, direct)
+		}
+	}
+	f("GET", "/api/v1/pods", "", classRead, true)
+	f("GET", "/api/v1/pods?watch=0", "", classRead, true)
+	f("GET", "/api/v1/pods?watch=False", "", classRead, true)
+	f("GET", "/api/v1/pods?Watch=1", "", classRead, true)
+	f("GET", "/api/v1/pods?watch=0&watch=1", "", classRead, true)
+	f("GET", "/api/v1/pods?fieldSelector=metadata.name%3Dwatch", "", classRead, true)
+	f("HEAD", "/api/v1/pods", "", classRead, true)
+	f("OPTIONS", "/api/v1/pods", "", classRead, true)
+	for _, method := range []string{"POST", "PUT", "PATCH", "DELETE", "BREW"} {
+		f(method, "/api/v1/pods", "", classWrite, true)
+	}
+	f("GET", "/api/v1/pods?watch", "", classStream, false)
+	f("GET", "/api/v1/pods?watch=", "", classStream, false)
+	f("GET", "/api/v1/pods?watch=no", "", classStream, false)
+	f("GET", "/api/v1/pods?w%61tch=1", "", classStream, false)
+	f("GET", "/api/v1/pods?limit=%zz&watch=1", "", classStream, false)
+	f("GET", "/api/v1/pods?watch=1", "websocket", classStream, false)
+	f("GET", "/api/v1/watch/pods", "", classStream, false)
+	f("GET", "/api/v1/namespaces/a/pods/b/log", "", classStream, false)
+	f("GET", "/x?follow=true", "", classStream, false)
+	f("POST", "/api/v1/namespaces/a/pods/b/exec", "", classConnect, false)
+	f("GET", "/api/v1/nodes/a/proxy/logs", "", classConnect, false)
+	f("GET", "/api/v1/pods", "h2c", classConnect, false)
+}
+
+func cutTarget(target string) (path, query string, err error) {
+	u, err := url.Parse(target)
+	if err != nil {
+		return "", "", err
+	}
+	return u.EscapedPath(), u.RawQuery, nil
+}
+
+func TestTargetURL(t *testing.T) {
+	f := func(base, target, want string) {
+		t.Helper()
+		b, err := url.Parse(base)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u, err := targetURL(b, target)
+		if err != nil {
+			t.Errorf("%s: %v", target, err)
+			return
+		}
+		if got := u.RequestURI(); got != want || u.Host != b.Host || u.Scheme != b.Scheme {
+			t.Errorf("%s on %s: %s (%+v), want %s", target, base, got, u, want)
+		}
+	}
+	for _, target := range []string{"/", "//", "/a", "/a/", "//a", "/a%2Fb", "/a%2fb?c", "/a?", "/a?%zz;", "/{}?{}", "/a#b", "/ü", "/a|b%2F", "/a/../b", "/a?b?c", "///a?b"} {
+		f("https://host:6443", target, target)
+		f("https://host:6443/", target, target)
+		f("https://host/k8s/clusters/c%2Fd", target, "/k8s/clusters/c%2Fd"+target)
+	}
+	f("https://host", "//{}", "//%7B%7D") // cannot be had raw
+	b := &url.URL{Scheme: "https", Host: "host"}
+	for _, target := range []string{"/%zz", "x", ""} {
+		if u, err := targetURL(b, target); err == nil {
+			t.Errorf("%q became %v", target, u)
+		}
+	}
+}

@@ -1,0 +1,131 @@
+package serve
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PlainGuard says who may use a listener without TLS. Loopback is not an identity: browsers reach it by DNS
+// rebinding and by cross-site requests, so a request must name a host and, if it has one, an origin that the operator
+// expects; and what acts with the proxy's own rights may not reach into workloads unless that was asked for. Immutable.
+// It stands in front of everything such a listener serves, cached reads included, on TCP and on unix sockets alike.
+type PlainGuard struct {
+	hosts       []string
+	origins     []string
+	selfConnect bool
+}
+
+// NewPlainGuard returns a guard that admits localhost, 127.0.0.1, [::1] (with any port) and acceptHosts: an entry
+// without a port stands for every port. acceptOrigins are compared whole (scheme://host[:port]). selfConnect allows exec,
+// attach, portforward and proxy requests that act as the proxy itself.
+func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *PlainGuard {
+	g := &PlainGuard{hosts: []string{"localhost", "127.0.0.1", "[::1]"}, selfConnect: selfConnect}
+	for _, h := range acceptHosts {
+		g.hosts = append(g.hosts, strings.ToLower(h))
+	}
+	for _, o := range acceptOrigins {
+		g.origins = append(g.origins, strings.ToLower(o))
+	}
+	return g
+}
+
+// PlainRequest is what the guard looks at.
+type PlainRequest struct {
+	Host    string   // the Host header
+	Origins []string // the values of Origin headers
+	Target  string   // the request target, raw
+	Upgrade bool     // it asks for another protocol
+	AsSelf  bool     // upstream will see the proxy's own identity
+}
+
+// Admit reports whether the request may go on, and answers it with 403 if not.
+func (g *PlainGuard) Admit(ctx *fasthttp.RequestCtx, id Identity) bool {
+	s := g.Refusal(plainRequest(ctx, id))
+	if s == nil {
+		return true
+	}
+	writeStatus(ctx, s)
+	return false
+}
+
+// Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
+func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
+	if !g.hostAccepted(r.Host) {
+		return statusForbidden(fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to --accept-hosts", clip(r.Host)))
+	}
+	for _, origin := range r.Origins {
+		if !slices.Contains(g.origins, strings.ToLower(origin)) {
+			return statusForbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins", clip(origin)))
+		}
+	}
+	if !r.AsSelf || g.selfConnect {
+		return nil
+	}
+	if what, connect := connectRequest(r); connect {
+		return statusForbidden(fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or start the proxy with --plain-self-connect", what))
+	}
+	return nil
+}
+
+// hostAccepted compares as browsers send it: lower case, with or without a port.
+func (g *PlainGuard) hostAccepted(host string) bool {
+	host = strings.ToLower(host)
+	if slices.Contains(g.hosts, host) {
+		return true
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	if strings.Contains(name, ":") {
+		name = "[" + name + "]"
+	}
+	return slices.Contains(g.hosts, name)
+}
+
+// connectRequest reports whether r reaches into a workload, and what to call it. An upgrade of anything but a watch does:
+// subresources of other API groups (consoles, VNC) are connects by another name.
+func connectRequest(r PlainRequest) (string, bool) {
+	raw, query, _ := strings.Cut(r.Target, "?")
+	path := parseAPIPath(raw)
+	switch {
+	case path.connect():
+		return fmt.Sprintf("path %q", clip(raw)), true
+	case r.Upgrade && !watching(path, query):
+		return fmt.Sprintf("an upgrade on path %q", clip(raw)), true
+	}
+	return "", false
+}
+
+// plainRequest collects what Refusal needs; it copies, since fasthttp's buffers are reused.
+func plainRequest(ctx *fasthttp.RequestCtx, id Identity) PlainRequest {
+	h := &ctx.Request.Header
+	r := PlainRequest{
+		Host:    string(h.Host()),
+		Target:  string(h.RequestURI()),
+		Upgrade: len(h.Peek("Upgrade")) > 0,
+		AsSelf:  id == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+	}
+	for _, o := range h.PeekAll("Origin") {
+		r.Origins = append(r.Origins, string(o))
+	}
+	return r
+}
+
+// clip bounds what a message repeats of a request.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

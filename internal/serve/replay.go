@@ -1,0 +1,164 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"strconv"
+	"sync"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+// prefetchMax is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
+const prefetchMax = 8 << 10
+
+// replayer serves what needs net/http's proxy: it takes a connection from fasthttp and lets a net/http server find one
+// request on it.
+//
+// The head that is replayed tells net/http only where the body ends and whether another protocol is asked for. What goes
+// upstream was decided before, by the code that decides it for direct requests; so no second reading of the client's
+// bytes can come to another result. Invariant: exactly one request per replayed connection, since the next one would
+// pass by the handler of the fasthttp server, with its checks.
+type replayer struct {
+	f      *Forwarder
+	server *http.Server
+	conns  chan net.Conn // from hijack handlers to the server
+	closed chan struct{}
+	closes sync.Once
+	served chan struct{} // closed when the server has stopped; nil if it never started
+}
+
+func newReplayer(f *Forwarder) *replayer {
+	r := &replayer{f: f, conns: make(chan net.Conn), closed: make(chan struct{})}
+	std, _ := zap.NewStdLogAt(f.log, zap.DebugLevel) // fails for unknown levels only
+	proxy := &httputil.ReverseProxy{
+		Rewrite:        rewrite,
+		Transport:      exchangeTransport{},
+		FlushInterval:  -1,
+		BufferPool:     pooledBuffers{},
+		ModifyResponse: noteResponse,
+		ErrorHandler:   f.replayFailed,
+		ErrorLog:       std,
+	}
+	// No timeouts: the head is already here, and what follows may last.
+	r.server = &http.Server{
+		Handler:     replayHandler(proxy),
+		ConnContext: withExchange,
+		ErrorLog:    std,
+	}
+	r.server.SetKeepAlivesEnabled(false)
+	return r
+}
+
+func (r *replayer) start() {
+	r.served = make(chan struct{})
+	go func() {
+		defer close(r.served)
+		_ = r.server.Serve(r) // ends with net.ErrClosed from Accept
+	}()
+}
+
+// take hijacks the connection of ctx and passes it on, with the head and what fasthttp has read of the body in front.
+func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
+	head := replayHead(x.in)
+	if x.in.length > 0 {
+		read, err := prefetched(ctx, x.in.length)
+		if err != nil {
+			ctx.SetConnectionClose()
+			writeStatus(ctx, statusBadRequest("the request body ended early"))
+			x.end()
+			return
+		}
+		head = append(head, read...)
+	}
+	x.waiting.Store(true)
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(c net.Conn) {
+		if !x.waiting.CompareAndSwap(true, false) {
+			_ = c.Close() // aborted meanwhile
+			return
+		}
+		conn := &replayConn{Conn: c, head: head, x: x}
+		select {
+		case r.conns <- conn:
+		case <-r.closed:
+			_ = conn.Close()
+		}
+	})
+}
+
+// replayHead is the least that net/http has to know of the request.
+func replayHead(in *inbound) []byte {
+	head := fmt.Appendf(nil, "%s / %s\r\nHost: replay\r\n", in.method, in.proto)
+	switch {
+	case in.length > 0:
+		head = append(strconv.AppendInt(append(head, "Content-Length: "...), in.length, 10), "\r\n"...)
+	case in.length < 0:
+		head = append(head, "Transfer-Encoding: chunked\r\n"...)
+	}
+	if in.upgrade != "" {
+		head = fmt.Appendf(head, "Connection: Upgrade\r\nUpgrade: %s\r\n", in.upgrade)
+	}
+	return append(head, "\r\n"...)
+}
+
+// prefetched returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
+// every byte of a chunked body, comes from the hijacked connection.
+func prefetched(ctx *fasthttp.RequestCtx, length int64) ([]byte, error) {
+	stream := ctx.RequestBodyStream()
+	if stream == nil {
+		return ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
+	}
+	read := make([]byte, min(length, prefetchMax))
+	if _, err := io.ReadFull(stream, read); err != nil {
+		return nil, fmt.Errorf("reading the start of a request body: %w", err)
+	}
+	return read, nil
+}
+
+// Accept implements net.Listener.
+func (r *replayer) Accept() (net.Conn, error) {
+	select {
+	case c := <-r.conns:
+		return c, nil
+	case <-r.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+// Addr implements net.Listener.
+func (r *replayer) Addr() net.Addr { return &net.UnixAddr{Name: "replay", Net: "unix"} }
+
+// Close implements net.Listener.
+func (r *replayer) Close() error {
+	r.closes.Do(func() { close(r.closed) })
+	return nil
+}
+
+// close stops the server. All exchanges have ended.
+func (r *replayer) close() {
+	_ = r.Close()
+	_ = r.server.Close()
+	if r.served != nil {
+		<-r.served
+	}
+}
+
+// replayFailed answers for an upstream that did not answer a replayed request.
+func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err error) {
+	x := exchangeOf(req.Context())
+	s := failureStatus(x.class, err)
+	if req.Context().Err() == nil {
+		x.code = int(s.Code)
+		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
+	} else if errors.Is(err, context.Canceled) {
+		s = statusUnavailable("the request was cancelled")
+	}
+	writeStatusHTTP(w, x.in.header.Get(auditID), s)
+}

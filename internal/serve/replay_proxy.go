@@ -1,0 +1,59 @@
+package serve
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httputil"
+)
+
+type exchangeKey struct{}
+
+// withExchange makes the exchange of a replayed connection known to its handler.
+func withExchange(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, exchangeKey{}, c.(*replayConn).x)
+}
+
+func exchangeOf(ctx context.Context) *exchange {
+	return ctx.Value(exchangeKey{}).(*exchange)
+}
+
+// replayHandler runs proxy for as long as both the client and the exchange last.
+func replayHandler(proxy http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		x := exchangeOf(req.Context())
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		defer context.AfterFunc(x.ctx, cancel)()
+		proxy.ServeHTTP(&replayWriter{ResponseWriter: w, x: x}, req.WithContext(ctx))
+	})
+}
+
+// rewrite puts in place what was decided when the request arrived. Trailers are not forwarded.
+func rewrite(pr *httputil.ProxyRequest) {
+	x := exchangeOf(pr.In.Context())
+	pr.Out.URL, pr.Out.Host, pr.Out.Header, pr.Out.Trailer = x.target, x.target.Host, x.header, nil
+}
+
+// noteResponse remembers the status for the metrics.
+func noteResponse(resp *http.Response) error {
+	exchangeOf(resp.Request.Context()).code = resp.StatusCode
+	return nil
+}
+
+// exchangeTransport sends each request with the transport of its exchange.
+type exchangeTransport struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return exchangeOf(req.Context()).transport.RoundTrip(req)
+}
+
+// pooledBuffers lends ReverseProxy the buffers that direct answers use.
+type pooledBuffers struct{}
+
+// Get implements httputil.BufferPool.
+func (pooledBuffers) Get() []byte { return copyBuffers.Get().(*[32 << 10]byte)[:] }
+
+// Put implements httputil.BufferPool.
+func (pooledBuffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }

@@ -1,0 +1,134 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/google/uuid"
+	"github.com/valyala/fasthttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// auditID is the header in which every answer names its request (W-3).
+const auditID = "Audit-Id"
+
+// tooManyRequests is the text with which upstream's own flow control refuses (W-180).
+const tooManyRequests = "Too many requests, please try again later.\n"
+
+// newStatus returns a failure as upstream words it (W-170). details may be nil: then the field is absent.
+func newStatus(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *metav1.Status {
+	return &metav1.Status{
+		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+		Status:   metav1.StatusFailure,
+		Message:  message,
+		Reason:   reason,
+		Details:  details,
+		Code:     int32(code),
+	}
+}
+
+// statusBadRequest is a 400 (W-171).
+func statusBadRequest(message string) *metav1.Status {
+	return newStatus(http.StatusBadRequest, metav1.StatusReasonBadRequest, message, nil)
+}
+
+// statusUnauthorized is a 401 (W-174).
+func statusUnauthorized() *metav1.Status {
+	return newStatus(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized", nil)
+}
+
+// statusForbidden is a 403 about a request as a whole, not about an object (W-174).
+func statusForbidden(message string) *metav1.Status {
+	return newStatus(http.StatusForbidden, metav1.StatusReasonForbidden, message, &metav1.StatusDetails{})
+}
+
+// statusNotReady is the 429 for a cache that is still being filled; retryAfter is in seconds (W-72, W-180).
+func statusNotReady(retryAfter int) *metav1.Status {
+	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		"storage is (re)initializing", &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)})
+}
+
+// statusUnavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182, W-197).
+func statusUnavailable(message string) *metav1.Status {
+	return newStatus(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
+		message, &metav1.StatusDetails{RetryAfterSeconds: 1})
+}
+
+// statusBadGateway is a 502 without Retry-After: client-go repeats any request whose answer has one, and this one
+// may have been carried out (W-197).
+func statusBadGateway(message string) *metav1.Status {
+	return newStatus(http.StatusBadGateway, metav1.StatusReasonInternalError, message, nil)
+}
+
+// statusShuttingDown is the answer to requests that arrive while the proxy stops. The words are upstream's (W-182).
+func statusShuttingDown() *metav1.Status {
+	return statusUnavailable("apiserver is shutting down")
+}
+
+// writeStatus answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170).
+// On HEAD fasthttp keeps the headers and drops the body, as upstream does.
+func writeStatus(ctx *fasthttp.RequestCtx, s *metav1.Status) {
+	statusHeaders(s, ctx.Response.Header.Set)
+	writeAnswer(ctx, int(s.Code), "application/json", statusBody(s))
+}
+
+// writeTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in seconds (W-180).
+func writeTooManyRequests(ctx *fasthttp.RequestCtx, retryAfter int) {
+	ctx.Response.Header.Set("Retry-After", strconv.Itoa(retryAfter))
+	ctx.Response.Header.Set("X-Content-Type-Options", "nosniff")
+	writeAnswer(ctx, http.StatusTooManyRequests, "text/plain; charset=utf-8", []byte(tooManyRequests))
+}
+
+// writeMalformed answers a request that net/http, and so upstream, would not even parse, and closes the connection.
+func writeMalformed(ctx *fasthttp.RequestCtx, why string) {
+	ctx.SetConnectionClose()
+	writeAnswer(ctx, http.StatusBadRequest, "text/plain; charset=utf-8", []byte("400 Bad Request: "+why))
+}
+
+func writeAnswer(ctx *fasthttp.RequestCtx, code int, contentType string, body []byte) {
+	h := &ctx.Response.Header
+	h.Set(auditID, answerAuditID(string(ctx.Request.Header.Peek(auditID))))
+	h.Set("Cache-Control", "no-cache, private")
+	h.SetContentType(contentType)
+	ctx.Response.SetStatusCode(code)
+	ctx.Response.SetBody(body)
+}
+
+// writeStatusHTTP is writeStatus for the net/http server behind replayed connections.
+func writeStatusHTTP(w http.ResponseWriter, requestAuditID string, s *metav1.Status) {
+	h := w.Header()
+	statusHeaders(s, h.Set)
+	h.Set(auditID, answerAuditID(requestAuditID))
+	h.Set("Cache-Control", "no-cache, private")
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(int(s.Code))
+	// A failed write means that the client left; there is nobody to tell.
+	_, _ = w.Write(statusBody(s))
+}
+
+// statusHeaders sets the headers that depend on which Status it is (W-3, W-182).
+func statusHeaders(s *metav1.Status, set func(key, value string)) {
+	if s.Code == http.StatusForbidden || s.Code == http.StatusServiceUnavailable {
+		set("X-Content-Type-Options", "nosniff")
+	}
+	if s.Details != nil && s.Details.RetryAfterSeconds > 0 {
+		set("Retry-After", strconv.Itoa(int(s.Details.RetryAfterSeconds)))
+	}
+}
+
+// statusBody is the body of s. A Status holds nothing that cannot be encoded.
+func statusBody(s *metav1.Status) []byte {
+	var b bytes.Buffer
+	_ = json.NewEncoder(&b).Encode(s)
+	return b.Bytes()
+}
+
+// answerAuditID echoes the client's own id untouched, else makes one (W-3).
+func answerAuditID(requested string) string {
+	if requested != "" {
+		return requested
+	}
+	return uuid.NewString()
+}
