@@ -1,0 +1,136 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+)
+
+// Client is the transport Own (design D12): upstream under the proxy's own credentials. It carries nothing that a client of the proxy sent
+// but names that were parsed. One Client serves all reflectors, probes and look-ups.
+type Client struct {
+	cfg       *rest.Config
+	base      *url.URL
+	http      *http.Client
+	discovery *discovery.DiscoveryClient
+	probes    pool
+}
+
+// NewClient makes the client of one upstream; it sends nothing yet. cfg stays the caller's. Without cfg.UserAgent it is "spillway/<version>".
+func NewClient(cfg *rest.Config) (*Client, error) {
+	base, err := BaseURL(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cfg = ownConfig(cfg)
+	client, err := rest.HTTPClientFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("credentials for %s: %w; correct them in the kubeconfig", base.Host, err)
+	}
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+	if err != nil {
+		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
+	}
+	c := &Client{cfg: cfg, base: base, http: client, discovery: disco}
+	c.probes.cfg = cfg
+	return c, nil
+}
+
+// ownConfig is cfg as everything under the proxy's own credentials uses it.
+func ownConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "spillway/" + buildVersion()
+	}
+	cfg.QPS = -1    // reflectors are few; upstream has priority and fairness
+	cfg.Timeout = 0 // it would end watches
+	if cfg.Dial == nil {
+		// With a dialer of its own client-go makes a transport of its own, where it would otherwise take http.DefaultTransport and
+		// forget DisableCompression.
+		cfg.Dial = newDialer().DialContext
+	}
+	return cfg
+}
+
+func newDialer() *net.Dialer {
+	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
+}
+
+// buildVersion is the version that the binary was built as.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}
+
+// Config is the configuration of the client, for typed clients that share HTTP(). The caller must not change it.
+func (c *Client) Config() *rest.Config { return c.cfg }
+
+// HTTP is the client's connections and credentials.
+func (c *Client) HTTP() *http.Client { return c.http }
+
+// Close closes idle connections. Idempotent; requests under way go on.
+func (c *Client) Close() {
+	utilnet.CloseIdleConnectionsFor(c.http.Transport)
+	c.probes.close()
+}
+
+// Version asks upstream what it is.
+func (c *Client) Version(ctx context.Context) (*version.Info, error) {
+	var info version.Info
+	if err := c.getJSON(ctx, request{verb: "get", path: "/version"}, &info); err != nil {
+		return nil, err
+	}
+	return &info, nil
+}
+
+// Check reports in one line why upstream cannot be used; nil if it answers.
+func (c *Client) Check(ctx context.Context) error {
+	_, err := c.Version(ctx)
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case err == nil:
+		return nil
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("apiserver %s does not accept the proxy's credentials (401): renew them in the kubeconfig", c.base.Host)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer", c.base.Host)
+	case errors.As(err, new(apierrors.APIStatus)):
+		return fmt.Errorf("apiserver %s does not answer /version: %s", c.base.Host, oneLine(err))
+	case errors.As(err, &dns):
+		return fmt.Errorf("apiserver %s is unknown: %s; is the server in the kubeconfig right?", c.base.Host, dns.Err)
+	case errors.As(err, &op):
+		return fmt.Errorf("apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?", c.base.Host, op.Err)
+	}
+	return fmt.Errorf("apiserver %s: %s", c.base.Host, oneLine(withoutURL(err)))
+}
+
+// withoutURL leaves out the request that net/http puts before every error.
+func withoutURL(err error) error {
+	var e *url.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+func isConnectionRefused(err error) bool { return utilnet.IsConnectionRefused(err) }

@@ -1,0 +1,121 @@
+package upstream
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/kubetest"
+)
+
+func TestLoadConfig(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("ca.crt", "") // named relative to the kubeconfig
+	const clusters = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://up:6443/prefix/","certificate-authority":"ca.crt"}}],
+		"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]`
+	cfg, err := LoadConfig(write("good", clusters+`,"current-context":"x"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Host != "https://up:6443/prefix/" || cfg.BearerToken != "t" || cfg.QPS != -1 || cfg.CAFile != filepath.Join(dir, "ca.crt") {
+		t.Errorf("%+v", cfg)
+	}
+	if u, err := BaseURL(cfg); err != nil || u.String() != "https://up:6443/prefix" {
+		t.Errorf("base %v, %v", u, err)
+	}
+	f := func(path string, parts ...string) {
+		t.Helper()
+		_, err := LoadConfig(path)
+		if err == nil {
+			t.Errorf("%s: no error", path)
+			return
+		}
+		for _, part := range append(parts, path) {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q lacks %q", path, err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %q is more than a line", path, err)
+		}
+	}
+	f(filepath.Join(dir, "missing"), "no such file", "--kubeconfig")
+	f(write("malformed", "clusters: [\nx"), "malformed")
+	f(write("nocontext", clusters+"}"), "no current context", "use-context")
+	f(write("badcontext", clusters+`,"current-context":"y"}`), `"y"`)
+	f("", "--kubeconfig", "pod")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+	t.Setenv("KUBERNETES_SERVICE_PORT", "443")
+	if _, err := os.Stat("/var/run/secrets/kubernetes.io/serviceaccount/token"); err != nil {
+		f("", "automountServiceAccountToken")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{TLS: true})
+	if err := c.Check(deadline(t)); err != nil {
+		t.Error(err)
+	}
+	if v, err := c.Version(deadline(t)); err != nil || v.GitVersion != "v1.37.1" {
+		t.Errorf("%v, %v", v, err)
+	}
+	f := func(name string, c *Client, parts ...string) {
+		t.Helper()
+		err := c.Check(deadline(t))
+		if err == nil {
+			t.Errorf("%s: no error", name)
+			return
+		}
+		for _, part := range parts {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q lacks %q", name, err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %q is more than a line", name, err)
+		}
+	}
+	f("unknown authority", clientFor(t, &rest.Config{Host: s.URL}), "certificate")
+	s.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	f("unauthorized", c, "401", "credentials")
+	s.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = w.Write([]byte("<html>"))
+	}))
+	f("something else", c, "text/html", "kube-apiserver")
+	s.Down()
+	f("down", c, "cannot be reached", "refused")
+}
+
+func TestClientSendsCredentials(t *testing.T) {
+	s := kubetest.New(kubetest.Options{})
+	defer s.Close()
+	cfg := s.Config()
+	cfg.BearerToken, cfg.UserAgent = "secret", "spillway/test"
+	c := clientFor(t, cfg)
+	if _, err := c.Version(deadline(t)); err != nil {
+		t.Fatal(err)
+	}
+	r := s.Requests()[0]
+	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("User-Agent") != "spillway/test" || r.Header.Get("Accept") != "application/json" {
+		t.Errorf("headers %v", r.Header)
+	}
+	if agent := clientFor(t, s.Config()).Config().UserAgent; !strings.HasPrefix(agent, "spillway/") {
+		t.Errorf("default agent %q", agent)
+	}
+	if _, err := NewClient(&rest.Config{Host: "http://a b"}); err == nil {
+		t.Error("a malformed address was taken")
+	}
+}

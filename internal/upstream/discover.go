@@ -1,0 +1,101 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+)
+
+// Refusal says why a resource is never cached (design D2). It stays so for as long as the resource is what it is.
+type Refusal struct {
+	GVR    schema.GroupVersionResource
+	Reason string
+}
+
+// Error is one line that says what to do.
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("%s cannot be cached: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
+}
+
+// Discover sorts everything that upstream serves, every version of it, into what can be cached and what passes through, and why. Secrets
+// pass through unless they are named explicitly (design D12).
+func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]*object.Resource, map[schema.GroupVersionResource]string, error) {
+	found, err := c.catalog(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	custom, err := c.allSelectable(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	cached := map[schema.GroupVersionResource]*object.Resource{}
+	passThrough := map[schema.GroupVersionResource]string{}
+	for gvr, entry := range found.entries {
+		origin := found.origins[gvr.GroupVersion()]
+		switch reason := refusal(gvr, entry, origin); {
+		case reason != "":
+			passThrough[gvr] = reason
+		case gvr.Group == "" && gvr.Resource == "secrets":
+			passThrough[gvr] = "secrets are cached only if they are named"
+		default:
+			builtin := isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), origin)
+			cached[gvr] = object.NewResource(gvr, entry.Kind, entry.Namespaced, builtin, custom[gvr]...)
+		}
+	}
+	return cached, passThrough, nil
+}
+
+// Resource describes one resource with two or three small requests, which is how a CRD that just appeared is met. The error is a *Refusal
+// if it is served but never cached, and a 404 (apierrors.IsNotFound) if it is not served.
+func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) (*object.Resource, error) {
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == gvr.Resource })
+	if i < 0 {
+		return nil, apierrors.NewNotFound(gvr.GroupResource(), "")
+	}
+	origin, err := c.originOf(ctx, gvr.GroupVersion())
+	if err != nil {
+		return nil, err
+	}
+	return c.describe(ctx, gvr, list.APIResources[i], origin)
+}
+
+// describe makes the resource of a discovery entry, or refuses it.
+func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) (*object.Resource, error) {
+	if reason := refusal(gvr, entry, o); reason != "" {
+		return nil, &Refusal{GVR: gvr, Reason: reason}
+	}
+	if isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
+		return object.NewResource(gvr, entry.Kind, entry.Namespaced, true), nil
+	}
+	extra, err := c.selectable(ctx, gvr)
+	if err != nil {
+		return nil, err
+	}
+	return object.NewResource(gvr, entry.Kind, entry.Namespaced, false, extra...), nil
+}
+
+// refusal is why a resource can never be cached, "" if it can.
+func refusal(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) string {
+	switch {
+	case strings.Contains(gvr.Resource, "/"):
+		return "subresources are no collections"
+	case gvr.Resource == "events" && (gvr.Group == "" || gvr.Group == "events.k8s.io"):
+		return "upstream has no watch cache for events, and their versions are not unique"
+	case !slices.Contains(entry.Verbs, "list") || !slices.Contains(entry.Verbs, "watch"):
+		return fmt.Sprintf("it cannot be listed and watched, its verbs are %s", strings.Join(entry.Verbs, ", "))
+	case o.service != "":
+		return "it is an aggregated API, served by " + o.service
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package upstream
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+)
+
+var (
+	_ runtime.Object            = item{}
+	_ metav1.ObjectMetaAccessor = item{}
+	_ runtime.Object            = (*bookmark)(nil)
+	_ metav1.ObjectMetaAccessor = (*bookmark)(nil)
+)
+
+// item is an object on its way through client-go's loop, which asks it for its name, its namespace and its version and for nothing else.
+// It is one pointer, so that putting it into an interface costs nothing.
+type item struct{ object *object.Object }
+
+// GetObjectKind is empty: nobody decodes or encodes an item.
+func (item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is the item itself, since objects never change.
+func (i item) DeepCopyObject() runtime.Object { return i }
+
+// GetObjectMeta shows what the loop looks at.
+func (i item) GetObjectMeta() metav1.Object {
+	return &metav1.ObjectMeta{
+		Namespace:       i.object.Namespace(),
+		Name:            i.object.Name(),
+		UID:             i.object.UID,
+		ResourceVersion: strconv.FormatUint(i.object.RV, 10),
+		Labels:          i.object.Labels,
+	}
+}
+
+// bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an annotation (W-110).
+type bookmark struct{ meta metav1.ObjectMeta }
+
+// GetObjectKind is empty: nobody decodes or encodes a bookmark.
+func (*bookmark) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is the bookmark itself, which never changes.
+func (b *bookmark) DeepCopyObject() runtime.Object { return b }
+
+// GetObjectMeta shows the version and the annotations.
+func (b *bookmark) GetObjectMeta() metav1.Object { return &b.meta }
+
+// parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
+func parseBookmark(r *object.Resource, raw []byte) (*bookmark, *object.Bookmark, error) {
+	var from struct {
+		Metadata struct {
+			ResourceVersion string            `json:"resourceVersion"`
+			Annotations     map[string]string `json:"annotations"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(raw, &from); err != nil {
+		return nil, nil, fmt.Errorf("bookmark of %s: %w", r, err)
+	}
+	if _, err := parseRV(from.Metadata.ResourceVersion); err != nil {
+		return nil, nil, fmt.Errorf("bookmark of %s: %w", r, err)
+	}
+	template, err := object.BookmarkFrom(r, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	b := &bookmark{metav1.ObjectMeta{
+		ResourceVersion: from.Metadata.ResourceVersion,
+		Annotations:     from.Metadata.Annotations,
+	}}
+	return b, template, nil
+}

@@ -1,0 +1,215 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/object"
+)
+
+const (
+	// proofSeconds is the shortest timeoutSeconds that gets a bookmark, after 0.7–1.7 s (W-111).
+	proofSeconds = 3
+	// proofGrace is how much longer we wait for upstream to end the watch.
+	proofGrace = 2 * time.Second
+	// maxProbe bounds what is read of a limit=1 LIST.
+	maxProbe = 16 << 20
+
+	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	partialObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+)
+
+// Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many goroutines; how many probes run at once
+// is the caller's choice.
+type Prober struct {
+	client                           *Client
+	resource                         *object.Resource
+	probes, proofs, unproven, failed atomic.Uint64
+	apart                            atomic.Uint64
+}
+
+// ProbeStats counts what a Prober asked upstream.
+type ProbeStats struct {
+	Probes   uint64 // Begin
+	Proofs   uint64 // Prove
+	Unproven uint64 // proofs that ended without a bookmark
+	Apart    uint64 // proofs that travelled on another connection than their probe
+	Failed   uint64 // either, with an error
+}
+
+// NewProber sends nothing yet. Its requests say "probe" in their User-Agent.
+func (c *Client) NewProber(r *object.Resource) *Prober { return &Prober{client: c, resource: r} }
+
+// Stats is the counts so far.
+func (p *Prober) Stats() ProbeStats {
+	return ProbeStats{
+		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(), Failed: p.failed.Load(),
+	}
+}
+
+// Probe is one connection whose apiserver was just made current. It belongs to one goroutine, and must be closed.
+//
+// HTTP/1.1 and one connection at a time, because nothing else keeps a balancer from sending the proof to an apiserver that the LIST did
+// not make current: with two of them the proof never came.
+type Probe struct {
+	prober *Prober
+	link   *link // nil once closed
+}
+
+// Progress is what a proof watch showed: all events in (from, Bookmark] or, without a bookmark, in (from, Last].
+type Progress struct {
+	Bookmark uint64 // 0: the watch ended without one. Upstream sends none while it would be no greater than from (W-111).
+	Events   int
+	Last     uint64 // the version of the last event, 0 if there was none
+	// SameConnection says that the proof travelled on the connection of its probe.
+	SameConnection bool
+}
+
+// Begin asks for the store's revision: the version of a LIST of the resource that starts now (W-211c).
+func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
+	p.probes.Add(1)
+	l, err := p.client.probes.take()
+	if err == nil {
+		var rv uint64
+		if rv, err = p.list(ctx, l); err == nil {
+			return rv, &Probe{prober: p, link: l}, nil
+		}
+		l.hangUp()
+	}
+	p.failed.Add(1)
+	return 0, nil, err
+}
+
+func (p *Prober) request(verb string, query url.Values, accept string) request {
+	return request{
+		verb: verb, resource: p.resource.GVR.GroupResource(), path: p.resource.Path(), query: query, accept: accept,
+		agent: p.client.cfg.UserAgent + " probe",
+	}
+}
+
+func (p *Prober) list(ctx context.Context, l *link) (uint64, error) {
+	body, err := p.client.getWith(ctx, l.roundTripper, p.request("list", url.Values{"limit": {"1"}}, partialList))
+	if err != nil {
+		return 0, err
+	}
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxProbe+1)) // to its end, so that the connection stays
+	if err != nil {
+		return 0, fmt.Errorf("probe of %s: %w", p.resource, err)
+	}
+	var list struct {
+		Metadata struct {
+			ResourceVersion string `json:"resourceVersion"`
+		} `json:"metadata"`
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return 0, fmt.Errorf("probe of %s: %w", p.resource, err)
+	}
+	return parseRV(list.Metadata.ResourceVersion)
+}
+
+// Prove watches from the version that the mirror has reached until upstream's first bookmark (W-211i), or the end of the watch after 3 s.
+func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
+	if p.link == nil {
+		return Progress{}, errors.New("BUG: the probe is closed")
+	}
+	if from == 0 {
+		return Progress{}, errors.New("BUG: a proof needs a version to start from") // 0 would send the whole state
+	}
+	p.prober.proofs.Add(1)
+	ctx, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
+	defer cancel()
+	progress, err := p.watch(ctx, from)
+	switch {
+	case err != nil:
+		p.prober.failed.Add(1)
+		p.hangUp()
+	case progress.Bookmark == 0:
+		p.prober.unproven.Add(1)
+	}
+	if err == nil && !progress.SameConnection {
+		p.prober.apart.Add(1)
+	}
+	return progress, err
+}
+
+func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err error) {
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
+	})
+	query, err := queryOf(metav1.ListOptions{
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10), TimeoutSeconds: new(int64(proofSeconds)),
+	})
+	if err != nil {
+		return progress, err
+	}
+	body, err := p.prober.client.getWith(ctx, p.link.roundTripper, p.prober.request("watch", query, partialObject))
+	if err != nil {
+		return progress, err
+	}
+	defer body.Close()
+	err = progress.read(newLines(body))
+	return progress, err
+}
+
+// read takes events until the first bookmark. An end is no error.
+func (p *Progress) read(in *lines) error {
+	for {
+		line, err := in.next()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		t, raw, err := split(line)
+		if err != nil {
+			return err
+		}
+		if t == watch.Error {
+			return statusError(raw)
+		}
+		rv, err := versionOf(raw)
+		if err != nil {
+			return err
+		}
+		if t == watch.Bookmark {
+			p.Bookmark = rv
+			return nil
+		}
+		p.Events++
+		p.Last = rv
+	}
+}
+
+func versionOf(raw []byte) (uint64, error) {
+	var o metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &o); err != nil {
+		return 0, fmt.Errorf("watch event: %w", err)
+	}
+	return parseRV(o.ResourceVersion)
+}
+
+// Close gives the connection back. Idempotent.
+func (p *Probe) Close() {
+	if p.link != nil {
+		p.prober.client.probes.put(p.link)
+		p.link = nil
+	}
+}
+
+func (p *Probe) hangUp() {
+	p.link.hangUp()
+	p.link = nil
+}

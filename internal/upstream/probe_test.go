@@ -1,0 +1,191 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/kubetest"
+)
+
+func TestProbeAndProof(t *testing.T) {
+	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
+		o.ProofDelay = time.Millisecond
+		s, c := apiserver(t, o)
+		from := s.Create(configMaps.GVR, "a", "one")
+		p := c.NewProber(configMaps)
+		for range 2 { // the second time on what the first left behind
+			s.Create(kubetest.Pods, "a", "", kubetest.WithField("metadata.generateName", "elsewhere-"))
+			rv, probe, err := p.Begin(deadline(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if rv != s.Revision() {
+				t.Errorf("R is %d, storage at %d", rv, s.Revision())
+			}
+			got, err := probe.Prove(deadline(t), from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.Bookmark < rv || got.Events != 0 || !got.SameConnection {
+				t.Errorf("progress %+v, R %d", got, rv)
+			}
+			probe.Close()
+			probe.Close()
+		}
+		requests := append(s.RequestsFor(configMaps.GVR, "list"), s.RequestsFor(configMaps.GVR, "watch")...)
+		for _, r := range requests {
+			if agent := r.Header.Get("User-Agent"); !strings.HasSuffix(agent, " probe") {
+				t.Errorf("%s says it is %q", r.Verb, agent)
+			}
+		}
+		if requests[0].Remote != requests[2].Remote || requests[1].Remote != requests[3].Remote {
+			t.Error("a proof travelled on another connection than its probe")
+		}
+		if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2}); got != want {
+			t.Errorf("stats %+v", got)
+		}
+	}
+}
+
+func TestProbesReuseTheirConnection(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	p := c.NewProber(configMaps)
+	for range 3 {
+		_, probe, err := p.Begin(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		probe.Close()
+	}
+	seen := map[string]bool{}
+	for _, r := range s.RequestsFor(configMaps.GVR, "list") {
+		seen[r.Remote] = true
+	}
+	if len(seen) != 1 {
+		t.Errorf("three probes on %d connections", len(seen))
+	}
+	if _, open, err := p.Begin(deadline(t)); err != nil { // does not wait for the one under way
+		t.Fatal(err)
+	} else if _, second, err := p.Begin(deadline(t)); err != nil {
+		t.Fatal(err)
+	} else {
+		open.Close()
+		second.Close()
+	}
+}
+
+func TestProofWithEvents(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{ProofDelay: time.Millisecond})
+	from := s.Create(configMaps.GVR, "a", "one")
+	s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "v"))
+	last := s.Delete(configMaps.GVR, "a", "one")
+	rv, probe, err := c.NewProber(configMaps).Begin(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	got, err := probe.Prove(deadline(t), from)
+	if err != nil || got.Events != 2 || got.Last != last || got.Bookmark < rv {
+		t.Errorf("%+v, %v; want two events up to %d and a bookmark of %d or more", got, err, last, rv)
+	}
+}
+
+func TestProofFails(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{ProofDelay: time.Millisecond})
+	from := s.Create(configMaps.GVR, "a", "one")
+	s.Create(configMaps.GVR, "a", "two")
+	s.ForgetHistory(configMaps.GVR)
+	p := c.NewProber(configMaps)
+	_, probe, err := p.Begin(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer probe.Close()
+	if _, err := probe.Prove(deadline(t), from); !apierrors.IsResourceExpired(err) {
+		t.Errorf("proof from before history: %v", err)
+	}
+	if _, err := probe.Prove(deadline(t), from); err == nil {
+		t.Error("a probe that failed was used again")
+	}
+	s.FailLists(1, http.StatusForbidden)
+	if _, _, err := p.Begin(deadline(t)); !apierrors.IsForbidden(err) {
+		t.Errorf("probe: %v", err)
+	}
+	if st := p.Stats(); st.Failed != 2 {
+		t.Errorf("stats %+v", st)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := p.Begin(ctx); err == nil {
+		t.Error("probe with an ended context")
+	}
+}
+
+// A proof that ends without a bookmark says so, and one that had to take another connection says that.
+func TestProofWithoutBookmark(t *testing.T) {
+	var closing atomic.Bool
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Query().Get("watch") != "" {
+			_, _ = w.Write([]byte(frame("ADDED", configMap("a", 18, "x"))))
+			return
+		}
+		if closing.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","metadata":{"resourceVersion":"20"}}`))
+	}))
+	defer s.Close()
+	p := clientFor(t, &rest.Config{Host: s.URL}).NewProber(configMaps)
+	for _, apart := range []bool{false, true} {
+		closing.Store(apart)
+		rv, probe, err := p.Begin(deadline(t))
+		if err != nil || rv != 20 {
+			t.Fatal(rv, err)
+		}
+		got, err := probe.Prove(deadline(t), 17)
+		if want := (Progress{Events: 1, Last: 18, SameConnection: !apart}); err != nil || got != want {
+			t.Errorf("apart %v: %+v, %v", apart, got, err)
+		}
+		probe.Close()
+	}
+	if got, want := p.Stats(), (ProbeStats{Probes: 2, Proofs: 2, Unproven: 2, Apart: 1}); got != want {
+		t.Errorf("stats %+v", got)
+	}
+}
+
+func TestPoolForgetsIdleLinks(t *testing.T) {
+	p := &pool{cfg: &rest.Config{Host: "https://127.0.0.1:1"}}
+	a, err := p.take()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.put(a)
+	if b, _ := p.take(); b != a {
+		t.Error("an idle link was not used again")
+	}
+	p.put(a)
+	a.idle = a.idle.Add(-probeIdle)
+	if b, _ := p.take(); b == a {
+		t.Error("a link was used after too long")
+	}
+	for range probeLinks + 3 {
+		p.put(&link{transport: &http.Transport{}})
+	}
+	if len(p.links) != probeLinks {
+		t.Errorf("%d links are kept", len(p.links))
+	}
+	p.close()
+	p.put(a)
+	if len(p.links) != 0 {
+		t.Error("a closed pool keeps links")
+	}
+}

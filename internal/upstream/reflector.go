@@ -1,0 +1,186 @@
+package upstream
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"spillway/internal/object"
+)
+
+// Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on from it, and all over again whenever
+// upstream says 410.
+//
+// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that upstream is built for: the back-off,
+// the fallback to LIST, what 410, 429 and 504 mean. Ours is only what it reads and writes: objects arrive as the bytes upstream sent, and
+// leave for the Sink.
+type Reflector struct {
+	client   *Client
+	resource *object.Resource
+	sink     Sink
+	log      *zap.Logger
+	onError  func(error)
+	backoff  *wait.Backoff // nil: client-go's, 0.8 s … 30 s
+
+	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
+	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
+	relist   atomic.Bool                     // the next watch must not resume
+
+	mu      sync.Mutex
+	running bool
+	stream  *stream // the watch under way, nil if there is none
+	status  Status
+}
+
+// Status is how a Reflector is doing. The counters never go back.
+type Status struct {
+	// Synced says that the Sink was given a complete state. It stays so when upstream fails: Err and Contact tell of that.
+	Synced bool
+	// RV is how far the Sink has been brought.
+	RV uint64
+	// Err is why upstream was last of no use, nil once it was again. An HTTP answer is an apierrors.APIStatus; see also ErrUncacheable.
+	Err error
+	// Contact is when upstream last sent anything useful.
+	Contact time.Time
+	// Replaces counts complete states given to the Sink, Watches the watches that upstream accepted, Failures what set Err.
+	Replaces, Watches, Failures uint64
+}
+
+// Option adjusts a Reflector.
+type Option func(*Reflector)
+
+// WithLogger says where the Reflector and client-go's loop beneath it log. The default is nowhere.
+func WithLogger(log *zap.Logger) Option {
+	return func(r *Reflector) { r.log = log.With(zap.Stringer("resource", r.resource)) }
+}
+
+// OnError is called for each failure that Status.Err tells of, from the goroutine of Run or one of its requests: it must return at once.
+// A watch-list that upstream refuses is no failure yet, since a LIST follows (W-191).
+func OnError(f func(error)) Option {
+	return func(r *Reflector) { r.onError = f }
+}
+
+// WithBackoff replaces client-go's back-off between two attempts.
+func WithBackoff(b wait.Backoff) Option {
+	return func(r *Reflector) { r.backoff = &b }
+}
+
+// NewReflector starts nothing; Run does.
+func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
+	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), onError: func(error) {}}
+	for _, o := range opts {
+		o(r)
+	}
+	return r
+}
+
+// Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It may be called again, not twice at once.
+func (r *Reflector) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	logger := hush(r.log)
+	ctx = klog.NewContext(ctx, logger)
+	loop := cache.NewReflectorWithOptions(source{r}, nil, &store{ctx: ctx, r: r}, cache.ReflectorOptions{
+		Name:            r.resource.String(),
+		TypeDescription: r.resource.String(),
+		Logger:          &logger,
+		Clock:           endingClock{ctx: ctx},
+		Backoff:         r.backoff,
+	})
+	r.setRunning(true)
+	loop.RunWithContext(ctx)
+	r.setRunning(false)
+	r.stray.Wait()
+	return context.Cause(ctx)
+}
+
+func (r *Reflector) setRunning(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.running = on
+}
+
+// begin announces work that Run must wait for and that ends with stray.Done; false once Run is ending. client-go's loop lists in a goroutine
+// of its own and does not wait for it.
+func (r *Reflector) begin() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		r.stray.Add(1)
+	}
+	return r.running
+}
+
+// Synced reports whether the Sink was given a complete state.
+func (r *Reflector) Synced() bool { return r.Status().Synced }
+
+// Status is how the mirror is doing now.
+func (r *Reflector) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status
+}
+
+// Relist asks for the complete state again: the watch under way ends, and a Replace follows after a backoff. It is for what changes the
+// bytes of objects without an event, such as a CRD's schema (design D2).
+func (r *Reflector) Relist(reason string) {
+	r.relist.Store(true)
+	r.log.Info("relisting", zap.String("reason", reason))
+	r.interrupt(errRelist)
+}
+
+// opened notes the watch that is under way from now on.
+func (r *Reflector) opened(s *stream) {
+	r.reached(func(status *Status) {
+		status.Watches++
+		r.stream = s
+	})
+}
+
+func (r *Reflector) closed(s *stream) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stream == s {
+		r.stream = nil
+	}
+}
+
+// interrupt ends the watch under way as if upstream had reported err.
+func (r *Reflector) interrupt(err error) {
+	r.mu.Lock()
+	s := r.stream
+	r.mu.Unlock()
+	if s != nil {
+		s.fail(err)
+	}
+}
+
+// failed records that upstream, or what it sent, was of no use.
+func (r *Reflector) failed(ctx context.Context, what string, err error) {
+	if ctx.Err() != nil {
+		return // our own end, not upstream's
+	}
+	r.mu.Lock()
+	r.status.Err = err
+	r.status.Failures++
+	r.mu.Unlock()
+	r.log.Warn("upstream failed", zap.String("request", what), zap.Error(err))
+	r.onError(err)
+}
+
+// reached records that upstream sent something useful; change is called with mu held.
+func (r *Reflector) reached(change func(*Status)) {
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Contact, r.status.Err = now, nil
+	if change != nil {
+		change(&r.status)
+	}
+}

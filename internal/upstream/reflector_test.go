@@ -1,0 +1,289 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+func TestMirror(t *testing.T) {
+	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
+		for _, o := range []kubetest.Options{{}, {HTTP2: true}, {NoGzip: true}} {
+			t.Run(fmt.Sprintf("%s/%+v", res, o.HTTP2), func(t *testing.T) {
+				s, c := apiserver(t, o)
+				namespace := ""
+				if res.Namespaced {
+					namespace = "a"
+				}
+				s.Create(res.GVR, namespace, "one")
+				rv := s.Create(res.GVR, namespace, "two")
+				sink := newRecorder()
+				r := mirror(t, c, res, sink)
+				prefix := strings.TrimPrefix(namespace+"/", "/")
+
+				at := sink.awaitEntry(t, fmt.Sprintf("replace %d [%sone %stwo]", rv, prefix, prefix), 0)
+				sink.await(t, "a bookmark right after it", func(log []string) bool {
+					return len(log) > at && strings.HasPrefix(log[at], "bookmark ") &&
+						strings.Contains(log[at], fmt.Sprintf(`"resourceVersion":"%d"`, rv)) && strings.Contains(log[at], res.Kind)
+				})
+				rv = s.Update(res.GVR, namespace, "one", kubetest.WithLabel("x", "y"))
+				at = sink.awaitEntry(t, fmt.Sprintf("update %sone %d", prefix, rv), at)
+				rv = s.Delete(res.GVR, namespace, "two")
+				at = sink.awaitEntry(t, fmt.Sprintf("delete %stwo %d", prefix, rv), at)
+				rv = s.Create(res.GVR, namespace, "three")
+				sink.awaitEntry(t, fmt.Sprintf("add %sthree %d", prefix, rv), at)
+				sink.awaitState(t, s, res)
+
+				if n := s.Lists(res.GVR); n != 0 {
+					t.Errorf("%d LISTs: a watch-list needs none", n)
+				}
+				for r.Status().RV != rv && deadline(t).Err() == nil { // it is noted after the Sink was told
+					time.Sleep(time.Millisecond)
+				}
+				st := r.Status()
+				if !r.Synced() || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
+					t.Errorf("status %+v", st)
+				}
+			})
+		}
+	}
+}
+
+func TestBookmarks(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{BookmarkPeriod: 10 * time.Millisecond})
+	s.Create(widgets.GVR, "a", "one")
+	sink := newRecorder()
+	mirror(t, c, widgets, sink)
+	sink.await(t, "the state", func(log []string) bool { return len(log) > 0 })
+	s.Create(configMaps.GVR, "a", "elsewhere")
+	rv := s.Revision()
+	s.Progress()
+	sink.awaitEntry(t, fmt.Sprintf("bookmark %s", object.NewBookmark(widgets).Append(nil, rv, false)), 0)
+}
+
+// Every way in which a watch can end must leave the Sink with upstream's state.
+func TestMirrorSurvives(t *testing.T) {
+	gvr := configMaps.GVR
+	f := func(name string, replaces uint64, fault func(*testing.T, *kubetest.Server, *Reflector)) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			s, c := apiserver(t, kubetest.Options{})
+			s.Create(gvr, "a", "keep")
+			s.Create(gvr, "a", "lose")
+			sink := newRecorder()
+			r := mirror(t, c, configMaps, sink)
+			sink.awaitState(t, s, configMaps)
+			fault(t, s, r)
+			sink.awaitState(t, s, configMaps)
+			s.Create(gvr, "a", "last")
+			sink.awaitState(t, s, configMaps)
+			if st := r.Status(); st.Replaces < replaces || st.Err != nil {
+				t.Errorf("status %+v", st)
+			}
+		})
+	}
+	change := func(s *kubetest.Server) {
+		s.Delete(gvr, "a", "lose")
+		s.Create(gvr, "a", "new")
+		s.Update(gvr, "a", "keep", kubetest.WithData("k", "v"))
+	}
+	f("a clean end", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.DropWatches(gvr)
+		change(s)
+	})
+	f("half an event", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		change(s)
+		s.CutWatches(gvr)
+	})
+	f("410", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.HoldWatch(gvr)
+		change(s)
+		s.ForgetHistory(gvr)
+		s.ReleaseWatch(gvr)
+	})
+	f("a restart", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.Restart()
+		change(s)
+	})
+	f("an outage", 1, func(t *testing.T, s *kubetest.Server, r *Reflector) {
+		s.Down()
+		before := r.Status().Failures
+		for r.Status().Failures < before+2 && deadline(t).Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		if st := r.Status(); st.Err == nil || !st.Synced {
+			t.Errorf("during the outage: %+v", st)
+		}
+		change(s)
+		if err := s.Up(); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f("overload", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.FailWatches(2, http.StatusTooManyRequests)
+		s.DropWatches(gvr)
+		change(s)
+	})
+	f("an internal error, then no watch-list", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.FailWatches(2, http.StatusInternalServerError)
+		s.DropWatches(gvr)
+		change(s)
+	})
+	f("a restored etcd", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		snap := s.Snapshot()
+		change(s)
+		s.RestoreFrom(snap)
+	})
+	f("a wish to relist", 2, func(_ *testing.T, s *kubetest.Server, r *Reflector) {
+		s.Reshape(gvr, kubetest.WithAnnotation("shape", "new")) // other bytes, no event
+		r.Relist("test")
+	})
+}
+
+func TestListFallback(t *testing.T) {
+	for _, res := range []*object.Resource{configMaps, widgets} {
+		s, c := apiserver(t, kubetest.Options{})
+		for i := range 3 {
+			s.Create(res.GVR, "a", fmt.Sprintf("o%d", i), kubetest.WithPadding(100_000)) // enough for gzip
+		}
+		s.FailWatches(1, http.StatusNotFound)
+		sink := newRecorder()
+		var told atomic.Int32
+		mirror(t, c, res, sink, OnError(func(error) { told.Add(1) }))
+		sink.awaitEntry(t, fmt.Sprintf("replace %d [a/o0 a/o1 a/o2]", s.Revision()), 0)
+		sink.awaitState(t, s, res)
+		s.Create(res.GVR, "a", "live")
+		sink.awaitState(t, s, res)
+		if told.Load() != 0 {
+			t.Errorf("%s: a refused watch-list was reported as a failure", res)
+		}
+	}
+}
+
+func TestPages(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	for i := range 7 {
+		s.Create(configMaps.GVR, "a", fmt.Sprintf("o%d", i))
+	}
+	src := source{NewReflector(c, configMaps, newRecorder())}
+	var got []string
+	o := metav1.ListOptions{Limit: 3}
+	for {
+		list, err := src.list(deadline(t), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range list.Items {
+			o := i.(item).object
+			if !strings.HasPrefix(string(o.JSON()), `{"kind":"ConfigMap",`) {
+				t.Errorf("%s lacks its type: %s", o.Key, o.JSON())
+			}
+			got = append(got, o.Name())
+		}
+		if o.Continue = list.Continue; o.Continue == "" {
+			break
+		}
+	}
+	if want := []string{"o0", "o1", "o2", "o3", "o4", "o5", "o6"}; !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestErrorsAreVisible(t *testing.T) {
+	f := func(code int, is func(error) bool) {
+		t.Helper()
+		s, c := apiserver(t, kubetest.Options{})
+		s.FailWatches(1000, code)
+		s.FailLists(1000, code)
+		told := make(chan error, 1000)
+		r := mirror(t, c, configMaps, newRecorder(), OnError(func(err error) { told <- err }))
+		if err := <-told; !is(err) {
+			t.Errorf("%d: told of %v", code, err)
+		}
+		if st := r.Status(); !is(st.Err) || st.Synced {
+			t.Errorf("%d: status %+v", code, st)
+		}
+	}
+	f(http.StatusForbidden, apierrors.IsForbidden)
+	f(http.StatusNotFound, apierrors.IsNotFound)
+	f(http.StatusMethodNotAllowed, apierrors.IsMethodNotSupported)
+}
+
+func TestUncacheable(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	s.Handle(configMaps.Path(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"v17"},"items":null}`))
+	}))
+	told := make(chan error, 1000)
+	mirror(t, c, configMaps, newRecorder(), OnError(func(err error) { told <- err }))
+	for err := range told {
+		if errors.Is(err, ErrUncacheable) {
+			return
+		}
+	}
+}
+
+// A Sink that fails is told nothing more until it gets the complete state.
+func TestSinkFails(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	s.Create(configMaps.GVR, "a", "one")
+	sink := newRecorder()
+	failed := false
+	sink.fail = func(what string) error {
+		if !failed && strings.HasPrefix(what, "update") {
+			failed = true
+			return errors.New("out of budget")
+		}
+		return nil
+	}
+	mirror(t, c, configMaps, sink)
+	sink.awaitState(t, s, configMaps)
+	rv := s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "1"))
+	at := sink.awaitEntry(t, fmt.Sprintf("refused update a/one %d", rv), 0)
+	s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "2"))
+	sink.awaitState(t, s, configMaps)
+	sink.await(t, "a Replace next", func(log []string) bool {
+		return len(log) > at && strings.HasPrefix(log[at], "replace")
+	})
+}
+
+// Run returns when its context ends, whatever it is doing, and may run again.
+func TestRunEnds(t *testing.T) {
+	f := func(name string, prepare func(*kubetest.Server), ready func(*kubetest.Server, *Reflector) bool) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			s, c := apiserver(t, kubetest.Options{})
+			prepare(s)
+			r := NewReflector(c, configMaps, newRecorder()) // client-go's own back-off
+			for range 2 {
+				ctx, cancel := context.WithCancel(deadline(t))
+				done := make(chan error)
+				go func() { done <- r.Run(ctx) }()
+				for !ready(s, r) && ctx.Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+				cancel()
+				if err := <-done; err != context.Canceled {
+					t.Errorf("Run ended with %v", err)
+				}
+			}
+		})
+	}
+	f("mirroring", func(*kubetest.Server) {}, func(_ *kubetest.Server, r *Reflector) bool { return r.Synced() })
+	f("backing off", (*kubetest.Server).Down, func(_ *kubetest.Server, r *Reflector) bool { return r.Status().Failures > 0 })
+	f("waiting for an answer", func(s *kubetest.Server) { s.StallReads(kubetest.AllReads) },
+		func(s *kubetest.Server, _ *Reflector) bool { return s.Watches(configMaps.GVR).Long > 0 })
+}

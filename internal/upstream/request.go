@@ -1,0 +1,141 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+)
+
+const (
+	// headTimeout is how long upstream may take until its answer begins: a consistent LIST may take its request timeout of 60 s (W-28), a
+	// watch sends its head at once (W-102). client-go waits for ever.
+	headTimeout = 75 * time.Second
+	// maxError bounds what is read of an error's body.
+	maxError = 64 << 10
+)
+
+// request is one GET.
+type request struct {
+	verb     string // for the wording of errors
+	resource schema.GroupResource
+	path     string
+	query    url.Values
+	accept   string // default: JSON
+	agent    string // default: the client's
+}
+
+// get sends a request and returns the body of a 200, decompressed. Any other answer is an *apierrors.StatusError.
+func (c *Client) get(ctx context.Context, r request) (io.ReadCloser, error) {
+	return c.getWith(ctx, c.http.Transport, r)
+}
+
+func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r request) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	late := time.AfterFunc(headTimeout, func() { cancel(errNoHead) })
+	resp, err := transport.RoundTrip(c.newRequest(ctx, r))
+	if err == nil && !late.Stop() {
+		_ = resp.Body.Close()
+		err = errNoHead
+	}
+	if err != nil {
+		late.Stop()
+		if context.Cause(ctx) == errNoHead {
+			err = errNoHead
+		}
+		cancel(nil)
+		return nil, &url.Error{Op: "Get", URL: c.base.Host + r.path, Err: err}
+	}
+	body := &answer{ReadCloser: resp.Body, cancel: cancel}
+	if resp.Header.Get("Content-Encoding") == "gzip" {
+		body.ReadCloser = newMembers(resp.Body)
+	}
+	if err := check(resp, r, body); err != nil {
+		_ = body.Close()
+		return nil, err
+	}
+	return body, nil
+}
+
+var errNoHead = fmt.Errorf("no answer within %s", headTimeout)
+
+// answer is a body that frees what its request holds when it is closed.
+type answer struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (a *answer) Close() error {
+	err := a.ReadCloser.Close()
+	a.cancel(nil)
+	return err
+}
+
+func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
+	u := *c.base
+	u.Path += r.path
+	u.RawQuery = r.query.Encode()
+	h := http.Header{"Accept": {object.JSON}, "User-Agent": {c.cfg.UserAgent}, "Accept-Encoding": {"gzip"}}
+	if r.accept != "" {
+		h.Set("Accept", r.accept)
+	}
+	if r.agent != "" {
+		h.Set("User-Agent", r.agent)
+	}
+	if c.cfg.DisableCompression {
+		h.Set("Accept-Encoding", "identity")
+	}
+	req := &http.Request{Method: http.MethodGet, URL: &u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	return req.WithContext(ctx)
+}
+
+// check turns everything but JSON with a 200 into an error.
+func check(resp *http.Response, r request, body io.Reader) error {
+	if resp.StatusCode == http.StatusOK {
+		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+		if err != nil || media != object.JSON {
+			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.verb, r.path, resp.Header.Get("Content-Type"))
+		}
+		return nil
+	}
+	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
+	var status metav1.Status
+	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {
+		if status.Code == 0 {
+			status.Code = int32(resp.StatusCode)
+		}
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is missing
+	return apierrors.NewGenericServerResponse(resp.StatusCode, r.verb, r.resource, "", string(bytes.TrimSpace(text)), after, true)
+}
+
+// getJSON reads a whole answer.
+func (c *Client) getJSON(ctx context.Context, r request, into any) error {
+	body, err := c.get(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	_, _ = io.Copy(io.Discard, body) // to its end, so that the connection is used again
+	return nil
+}

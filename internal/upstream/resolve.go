@@ -1,0 +1,160 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery/cached/memory"
+	"k8s.io/client-go/restmapper"
+
+	"spillway/internal/object"
+)
+
+// Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes it: plural, singular or short name. The
+// error is one line that names everything wrong: names that upstream does not know, with what may have been meant, and resources that can
+// never be cached (see Refusal).
+func (c *Client) Resolve(ctx context.Context, args []string) ([]*object.Resource, error) {
+	found, err := c.catalog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var resources []*object.Resource
+	var wrong []string
+	seen := map[schema.GroupVersionResource]bool{}
+	for _, arg := range args {
+		gvr, err := found.lookUp(ctx, arg)
+		if err == nil && !seen[gvr] {
+			seen[gvr] = true
+			var r *object.Resource
+			if r, err = c.describe(ctx, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()]); err == nil {
+				resources = append(resources, r)
+			}
+		}
+		if err != nil {
+			wrong = append(wrong, oneLine(err))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.New(strings.Join(wrong, "; "))
+	}
+	return resources, nil
+}
+
+// catalog is all that upstream serves, at one moment.
+type catalog struct {
+	mapper  meta.RESTMapperWithContext
+	entries map[schema.GroupVersionResource]metav1.APIResource
+	origins origins
+}
+
+// catalog reads upstream's discovery. A group whose server is gone is missing from it.
+func (c *Client) catalog(ctx context.Context) (*catalog, error) {
+	origins, err := c.origins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	cached := memory.NewMemCacheClientWithContext(c.discovery)
+	groups, err := restmapper.GetAPIGroupResourcesWithContext(ctx, cached)
+	if err != nil {
+		return nil, fmt.Errorf("discovery of %s: %w", c.base.Host, err)
+	}
+	found := &catalog{
+		mapper: restmapper.NewShortcutExpanderWithContext(
+			restmapper.NewDiscoveryRESTMapperWithContext(groups), cached, func(string) {}),
+		entries: map[schema.GroupVersionResource]metav1.APIResource{},
+		origins: origins,
+	}
+	for _, g := range groups {
+		for version, resources := range g.VersionedResources {
+			for _, r := range resources {
+				if !strings.Contains(r.Name, "/") {
+					found.entries[schema.GroupVersionResource{Group: g.Group.Name, Version: version, Resource: r.Name}] = r
+				}
+			}
+		}
+	}
+	return found, nil
+}
+
+// lookUp finds what arg names.
+func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
+	if strings.Contains(arg, "/") {
+		return schema.GroupVersionResource{}, fmt.Errorf("%q is a subresource, which is never cached: leave it out, it passes through", arg)
+	}
+	full, group := schema.ParseResourceArg(strings.ToLower(arg))
+	if full != nil {
+		if gvr, err := c.mapper.ResourceForWithContext(ctx, *full); err == nil && c.serves(gvr) {
+			return gvr, nil
+		}
+	}
+	gvr, err := c.mapper.ResourceForWithContext(ctx, group.WithVersion(""))
+	if err == nil && c.serves(gvr) {
+		return gvr, nil
+	}
+	message := fmt.Sprintf("upstream serves no resource %q", arg)
+	if near := c.near(strings.ToLower(arg)); len(near) > 0 {
+		message += "; did you mean " + strings.Join(near, ", ") + "?"
+	}
+	return schema.GroupVersionResource{}, errors.New(message)
+}
+
+func (c *catalog) serves(gvr schema.GroupVersionResource) bool {
+	_, ok := c.entries[gvr]
+	return ok
+}
+
+// near lists up to three names that arg may have been meant to be, the nearest first.
+func (c *catalog) near(arg string) []string {
+	resource, _, _ := strings.Cut(arg, ".")
+	allowed := 1 + len(resource)/4 // typing errors
+	best := map[string]int{}
+	for gvr, entry := range c.entries {
+		name := gvr.GroupResource().String()
+		distance := editDistance(arg, name)
+		for _, candidate := range append([]string{gvr.Resource, entry.SingularName}, entry.ShortNames...) {
+			if candidate != "" {
+				distance = min(distance, editDistance(resource, candidate))
+			}
+		}
+		if distance <= allowed {
+			best[name] = distance
+		}
+	}
+	names := make([]string, 0, len(best))
+	for name := range best {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if d := best[a] - best[b]; d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return names[:min(len(names), 3)]
+}
+
+// editDistance is how many bytes must be inserted, deleted or replaced to make b of a.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
+		}
+	}
+	return row[len(b)]
+}

@@ -1,0 +1,206 @@
+package upstream
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+)
+
+// cluster is what a small apiserver with two CRDs and an aggregated API answers.
+func cluster() map[string]string {
+	const lw = `"verbs":["get","list","watch"]`
+	return map[string]string{
+		"/api": `{"kind":"APIVersions","versions":["v1"]}`,
+		"/apis": `{"kind":"APIGroupList","groups":[
+			{"name":"apps","versions":[{"groupVersion":"apps/v1","version":"v1"}],"preferredVersion":{"groupVersion":"apps/v1","version":"v1"}},
+			{"name":"autoscaling","versions":[{"groupVersion":"autoscaling/v2","version":"v2"},{"groupVersion":"autoscaling/v1","version":"v1"}],
+				"preferredVersion":{"groupVersion":"autoscaling/v2","version":"v2"}},
+			{"name":"gateway.networking.k8s.io","versions":[{"groupVersion":"gateway.networking.k8s.io/v1","version":"v1"}]},
+			{"name":"metrics.k8s.io","versions":[{"groupVersion":"metrics.k8s.io/v1beta1","version":"v1beta1"}]},
+			{"name":"gone.example","versions":[{"groupVersion":"gone.example/v1","version":"v1"}]}]}`,
+		"/api/v1": `{"kind":"APIResourceList","groupVersion":"v1","resources":[
+			{"name":"pods","singularName":"pod","kind":"Pod","namespaced":true,"shortNames":["po"],` + lw + `},
+			{"name":"pods/log","kind":"Pod","namespaced":true,"verbs":["get"]},
+			{"name":"secrets","singularName":"secret","kind":"Secret","namespaced":true,` + lw + `},
+			{"name":"bindings","singularName":"binding","kind":"Binding","namespaced":true,"verbs":["create"]},
+			{"name":"events","singularName":"event","kind":"Event","namespaced":true,"shortNames":["ev"],` + lw + `}]}`,
+		"/apis/apps/v1": `{"kind":"APIResourceList","groupVersion":"apps/v1","resources":[
+			{"name":"deployments","singularName":"deployment","kind":"Deployment","namespaced":true,"shortNames":["deploy"],` + lw + `},
+			{"name":"shiny","singularName":"shiny","kind":"ShinyNewKind",` + lw + `}]}`,
+		"/apis/autoscaling/v1": `{"kind":"APIResourceList","groupVersion":"autoscaling/v1","resources":[
+			{"name":"horizontalpodautoscalers","singularName":"horizontalpodautoscaler","kind":"HorizontalPodAutoscaler","namespaced":true,` + lw + `}]}`,
+		"/apis/autoscaling/v2": `{"kind":"APIResourceList","groupVersion":"autoscaling/v2","resources":[
+			{"name":"horizontalpodautoscalers","singularName":"horizontalpodautoscaler","kind":"HorizontalPodAutoscaler","namespaced":true,` + lw + `}]}`,
+		"/apis/gateway.networking.k8s.io/v1": `{"kind":"APIResourceList","groupVersion":"gateway.networking.k8s.io/v1","resources":[
+			{"name":"gateways","singularName":"gateway","kind":"Gateway","namespaced":true,"shortNames":["gtw"],` + lw + `}]}`,
+		"/apis/metrics.k8s.io/v1beta1": `{"kind":"APIResourceList","groupVersion":"metrics.k8s.io/v1beta1","resources":[
+			{"name":"podmetrics","singularName":"podmetric","kind":"PodMetrics","namespaced":true,` + lw + `}]}`,
+		apiServices: `{"items":[
+			{"metadata":{"name":"v1.","labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}},"spec":{"version":"v1"}},
+			{"metadata":{"name":"v1.apps","labels":{"kube-aggregator.kubernetes.io/automanaged":"onstart"}},"spec":{"group":"apps","version":"v1"}},
+			{"metadata":{"name":"v1.gateway.networking.k8s.io","labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}},
+				"spec":{"group":"gateway.networking.k8s.io","version":"v1"}},
+			{"metadata":{"name":"v1beta1.metrics.k8s.io"},"spec":{"group":"metrics.k8s.io","version":"v1beta1",
+				"service":{"namespace":"kube-system","name":"metrics-server"}}}]}`,
+		apiServices + "/v1.gateway.networking.k8s.io": `{"metadata":{"labels":{"kube-aggregator.kubernetes.io/automanaged":"true"}},"spec":{}}`,
+		apiServices + "/v1beta1.metrics.k8s.io":       `{"spec":{"service":{"namespace":"kube-system","name":"metrics-server"}}}`,
+		crds:                                          `{"items":[` + gateways + `]}`,
+		crds + "/gateways.gateway.networking.k8s.io":  gateways,
+	}
+}
+
+const gateways = `{"spec":{"group":"gateway.networking.k8s.io","names":{"plural":"gateways"},"versions":[
+	{"name":"v1","selectableFields":[{"jsonPath":".spec.class"},{"jsonPath":".spec['odd']"}]},{"name":"v1beta1"}]}}`
+
+func names(resources []*object.Resource) string {
+	var all []string
+	for _, r := range resources {
+		name := r.GVR.Resource + "." + r.GVR.Version + "." + r.GVR.Group
+		if !r.Builtin {
+			name += "(custom)"
+		}
+		all = append(all, name)
+	}
+	return strings.Join(all, " ")
+}
+
+func TestResolve(t *testing.T) {
+	c := documents(t, cluster())
+	f := func(args, want string) {
+		t.Helper()
+		got, err := c.Resolve(deadline(t), strings.Fields(args))
+		if err != nil || names(got) != want {
+			t.Errorf("%s: %s, %v; want %s", args, names(got), err, want)
+		}
+	}
+	f("pods", "pods.v1.")
+	f("po", "pods.v1.")
+	f("Pod", "pods.v1.")
+	f("pods.v1.", "pods.v1.")
+	f("secret", "secrets.v1.")
+	f("deploy deployments.apps deployment.v1.apps", "deployments.v1.apps")
+	f("horizontalpodautoscalers", "horizontalpodautoscalers.v2.autoscaling")
+	f("horizontalpodautoscalers.v1.autoscaling", "horizontalpodautoscalers.v1.autoscaling")
+	f("gateways.gateway.networking.k8s.io po", "gateways.v1.gateway.networking.k8s.io(custom) pods.v1.")
+	f("gtw", "gateways.v1.gateway.networking.k8s.io(custom)")
+	f("shiny", "shiny.v1.apps") // client-go does not know it, the APIService's label does
+}
+
+func TestResolveRefuses(t *testing.T) {
+	c := documents(t, cluster())
+	f := func(args string, parts ...string) {
+		t.Helper()
+		got, err := c.Resolve(deadline(t), strings.Fields(args))
+		if err == nil {
+			t.Errorf("%s: %s", args, names(got))
+			return
+		}
+		for _, part := range parts {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %q lacks %q", args, err, part)
+			}
+		}
+		if strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %q is more than a line", args, err)
+		}
+	}
+	f("pds", `no resource "pds"`, "did you mean pods?")
+	f("deployment.v1.app", "did you mean deployments.apps?")
+	f("gatways", "gateways.gateway.networking.k8s.io")
+	f("xylophones", `no resource "xylophones"`)
+	f("events", "events cannot be cached", "no watch cache")
+	f("ev", "events cannot be cached")
+	f("bindings", "cannot be listed and watched", "verbs are create")
+	f("podmetrics", "aggregated", "kube-system/metrics-server")
+	f("pods/log", "subresource")
+	f("pds po events", `"pds"`, "; ", "events cannot be cached")
+	f("pods.v2.", `no resource "pods.v2."`)
+}
+
+func TestDiscover(t *testing.T) {
+	cached, passThrough, err := documents(t, cluster()).Discover(deadline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, r := range cached {
+		got = append(got, names([]*object.Resource{r}))
+	}
+	slices.Sort(got)
+	if want := []string{"deployments.v1.apps", "gateways.v1.gateway.networking.k8s.io(custom)", "horizontalpodautoscalers.v1.autoscaling",
+		"horizontalpodautoscalers.v2.autoscaling", "pods.v1.", "shiny.v1.apps"}; !slices.Equal(got, want) {
+		t.Errorf("cached %q", got)
+	}
+	var refused []string
+	for gvr, reason := range passThrough {
+		refused = append(refused, gvr.Resource+": "+reason)
+	}
+	slices.Sort(refused)
+	if len(refused) != 4 || !strings.HasPrefix(refused[3], "secrets: ") {
+		t.Errorf("passed through %q", refused)
+	}
+	gateway := cached[schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}]
+	if !gateway.Selectable("spec.class") || gateway.Selectable("spec['odd']") {
+		t.Error("selectable fields of the custom resource")
+	}
+}
+
+func TestResource(t *testing.T) {
+	c := documents(t, cluster())
+	gvr := schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: "gateways"}
+	r, err := c.Resource(deadline(t), gvr)
+	if err != nil || r.Kind != "Gateway" || r.Builtin || !r.Namespaced || !r.Selectable("spec.class") {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for _, missing := range []schema.GroupVersionResource{
+		{Group: gvr.Group, Version: "v1", Resource: "routes"},
+		{Group: "no.example", Version: "v1", Resource: "things"},
+	} {
+		if _, err := c.Resource(deadline(t), missing); !apierrors.IsNotFound(err) {
+			t.Errorf("%s: %v", missing, err)
+		}
+	}
+	var refused *Refusal
+	_, err = c.Resource(deadline(t), schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "podmetrics"})
+	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "metrics-server") {
+		t.Errorf("aggregated: %v", err)
+	}
+}
+
+// Without the right to read APIServices and CRDs, client-go's types decide.
+func TestBuiltinWithoutRights(t *testing.T) {
+	answers := cluster()
+	for path := range answers {
+		if strings.HasPrefix(path, apiServices) || strings.HasPrefix(path, crds) {
+			answers[path] = "403"
+		}
+	}
+	got, err := documents(t, answers).Resolve(deadline(t), []string{"po", "gtw", "deploy", "shiny"})
+	if want := "pods.v1. gateways.v1.gateway.networking.k8s.io(custom) deployments.v1.apps shiny.v1.apps(custom)"; err != nil || names(got) != want {
+		t.Errorf("%s, %v", names(got), err)
+	}
+	if !isBuiltin(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, origin{}) {
+		t.Error("CRDs are built in")
+	}
+}
+
+func TestEditDistance(t *testing.T) {
+	f := func(a, b string, want int) {
+		t.Helper()
+		if got := editDistance(a, b); got != want {
+			t.Errorf("%s to %s: %d", a, b, got)
+		}
+	}
+	f("", "", 0)
+	f("", "abc", 3)
+	f("pods", "pods", 0)
+	f("pds", "pods", 1)
+	f("deploymnet", "deployment", 2)
+	f("kitten", "sitting", 3)
+}

@@ -1,0 +1,139 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/cache"
+)
+
+var _ cache.ListerWatcherWithContext = source{}
+
+// watchGrace is how much longer than its timeoutSeconds a watch may last before we end it ourselves: upstream ends it in time (W-112)
+// unless it is no longer there.
+const watchGrace = 30 * time.Second
+
+// errRelist ends a watch so that client-go's loop asks for the complete state.
+var errRelist = apierrors.NewResourceExpired("relist requested")
+
+// source is where client-go's loop reads from: upstream's LIST and WATCH of the resource.
+type source struct{ r *Reflector }
+
+// List and Watch are what cache.ListerWatcher demands; the loop calls the other two.
+func (s source) List(o metav1.ListOptions) (runtime.Object, error) {
+	return s.ListWithContext(context.Background(), o)
+}
+
+// Watch is WatchWithContext without a context.
+func (s source) Watch(o metav1.ListOptions) (watch.Interface, error) {
+	return s.WatchWithContext(context.Background(), o)
+}
+
+// ListWithContext reads one page.
+func (s source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+	r := s.r
+	if !r.begin() {
+		return nil, context.Canceled
+	}
+	defer r.stray.Done()
+	if o.Continue == "" {
+		r.relist.Store(false)
+	}
+	list, err := s.list(ctx, o)
+	if err != nil {
+		r.failed(ctx, "list", err)
+		return nil, err
+	}
+	r.reached(nil)
+	return list, nil
+}
+
+func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalversion.List, error) {
+	query, err := queryOf(o)
+	if err != nil {
+		return nil, err
+	}
+	body, err := s.r.client.get(ctx, request{verb: "list", resource: s.r.resource.GVR.GroupResource(), path: s.r.resource.Path(), query: query})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	return decodeList(s.r.resource, body)
+}
+
+// WatchWithContext opens a watch, or a watch-list.
+func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+	r := s.r
+	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
+	if relist := r.relist.Swap(false); relist && !initial {
+		return nil, errRelist
+	}
+	st, err := s.open(ctx, o)
+	switch {
+	case err == nil:
+	case initial && !retried(err):
+		r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
+		return nil, err
+	default:
+		r.failed(ctx, "watch", err)
+		return nil, err
+	}
+	r.opened(st)
+	if r.relist.Load() {
+		st.fail(errRelist) // asked for while nothing could be interrupted
+	}
+	r.stray.Go(st.run) // the loop is running: it called us
+	return st, nil
+}
+
+func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error) {
+	o.Watch = true
+	query, err := queryOf(o)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
+	body, err := s.r.client.get(ctx, request{verb: "watch", resource: s.r.resource.GVR.GroupResource(), path: s.r.resource.Path(), query: query})
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return newStream(cancel, s.r, body), nil
+}
+
+func watchContext(ctx context.Context, timeoutSeconds *int64) (context.Context, context.CancelFunc) {
+	if timeoutSeconds == nil {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(*timeoutSeconds)*time.Second+watchGrace)
+}
+
+// retried reports whether client-go repeats a watch-list after err instead of falling back to LIST (W-191).
+func retried(err error) bool {
+	return isConnectionRefused(err) || apierrors.IsTooManyRequests(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}
+
+// asStatus is err as an ERROR event carries it, so that client-go's loop understands it.
+func asStatus(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	return &status
+}
+
+// queryOf spells list options as a query.
+func queryOf(o metav1.ListOptions) (url.Values, error) {
+	return scheme.ParameterCodec.EncodeParameters(&o, schema.GroupVersion{Version: "v1"})
+}

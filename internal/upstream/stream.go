@@ -1,0 +1,153 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/object"
+)
+
+var _ watch.Interface = (*stream)(nil)
+
+// stream is one watch as client-go's loop reads it: a goroutine cuts the body into events and hands them over one by one.
+//
+// A body that ends anywhere, cut off or not, is the end of the watch and no error: the loop resumes after the last whole event. Only what
+// cannot be understood is an ERROR event, which makes the loop start over with a complete state.
+type stream struct {
+	r        *Reflector
+	resource *object.Resource
+	body     io.ReadCloser
+	events   chan watch.Event
+	cancel   context.CancelFunc // ends the request
+	stop     sync.Once
+	stopped  chan struct{}         // nobody reads events any more
+	failure  atomic.Pointer[error] // why we ended it ourselves
+}
+
+func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
+	return &stream{
+		r: r, resource: r.resource, body: body, events: make(chan watch.Event),
+		cancel: cancel, stopped: make(chan struct{}),
+	}
+}
+
+// ResultChan is closed at the end of the watch.
+func (s *stream) ResultChan() <-chan watch.Event { return s.events }
+
+// Stop ends the watch. It may be called any number of times.
+func (s *stream) Stop() {
+	s.stop.Do(func() { close(s.stopped) })
+	s.cancel()
+}
+
+// fail ends the watch as if upstream had reported err.
+func (s *stream) fail(err error) {
+	s.failure.CompareAndSwap(nil, &err)
+	s.cancel()
+}
+
+// run reads until the body ends.
+func (s *stream) run() {
+	defer close(s.events)
+	defer s.r.closed(s)
+	defer s.body.Close()
+	defer s.cancel()
+	err := s.read()
+	if own := s.failure.Load(); own != nil {
+		s.send(watch.Event{Type: watch.Error, Object: asStatus(*own)})
+		return
+	}
+	var end *endError
+	if !errors.As(err, &end) {
+		s.r.log.Debug("watch ended", zap.Error(err))
+		return
+	}
+	s.r.failed(context.Background(), "watch", end.error)
+	s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
+}
+
+// endError is an end of the watch that the loop must learn of: upstream's ERROR event, or something that makes no sense.
+type endError struct{ error }
+
+func (e *endError) Unwrap() error { return e.error }
+
+func (s *stream) read() error {
+	in := newLines(s.body)
+	for {
+		line, err := in.next()
+		if errors.Is(err, errLineTooLong) {
+			return &endError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
+		}
+		if err != nil {
+			return err
+		}
+		event, err := s.event(line)
+		if err != nil {
+			return &endError{err}
+		}
+		if !s.send(event) {
+			return context.Canceled
+		}
+	}
+}
+
+// event reads one line. Nothing of the line is kept.
+func (s *stream) event(line []byte) (watch.Event, error) {
+	t, raw, err := split(line)
+	if err != nil {
+		return watch.Event{}, err
+	}
+	var o runtime.Object
+	switch t {
+	case watch.Error:
+		return watch.Event{}, statusError(raw)
+	case watch.Bookmark:
+		o, err = s.bookmark(raw)
+	default:
+		kept := make([]byte, len(raw)) // exactly: an object stays for long
+		copy(kept, raw)
+		var parsed *object.Object
+		parsed, err = parse(s.resource, kept)
+		o = item{parsed}
+	}
+	return watch.Event{Type: t, Object: o}, err
+}
+
+func (s *stream) bookmark(raw []byte) (runtime.Object, error) {
+	b, template, err := parseBookmark(s.resource, raw)
+	if err != nil {
+		return nil, err
+	}
+	s.r.template.Store(template) // before it is handed over: the store looks it up
+	return b, nil
+}
+
+// statusError is the error in an ERROR event.
+func statusError(raw []byte) error {
+	var status metav1.Status
+	if err := json.Unmarshal(raw, &status); err != nil || status.Kind != "Status" {
+		return fmt.Errorf("ERROR event with %.200q", raw)
+	}
+	return &apierrors.StatusError{ErrStatus: status}
+}
+
+// send hands an event over, unless nobody waits for it.
+func (s *stream) send(e watch.Event) bool {
+	select {
+	case s.events <- e:
+		return true
+	case <-s.stopped:
+		return false
+	}
+}

@@ -1,0 +1,222 @@
+package upstream
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+func configMap(name string, rv int, data string) string {
+	return fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"a","uid":"u-%s","resourceVersion":"%d"},"data":{"k":%q}}`,
+		name, name, rv, data)
+}
+
+func frame(kind, object string) string { return `{"type":"` + kind + `","object":` + object + "}\n" }
+
+const end = `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"9","annotations":{"k8s.io/initial-events-end":"true"}}}`
+
+// read runs a stream over a body and describes its events.
+func read(body io.Reader) []string {
+	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(body))
+	go s.run()
+	var got []string
+	for e := range s.ResultChan() {
+		switch o := e.Object.(type) {
+		case item:
+			got = append(got, fmt.Sprintf("%s %s %d %d", e.Type, o.object.Key, o.object.RV, o.object.Size()))
+		case *bookmark:
+			got = append(got, fmt.Sprintf("%s %s %s", e.Type, o.meta.ResourceVersion, o.meta.Annotations))
+		default:
+			got = append(got, fmt.Sprintf("%s %d", e.Type, apierrors.FromObject(o).(apierrors.APIStatus).Status().Code))
+		}
+	}
+	return got
+}
+
+func TestStream(t *testing.T) {
+	small, huge := configMap("a", 5, "x"), configMap("b", 6, strings.Repeat("y", 3*readBuffer))
+	added := fmt.Sprintf("ADDED a/a 5 %d", len(small))
+	f := func(name, body string, want ...string) {
+		t.Helper()
+		t.Run(name, func(t *testing.T) {
+			for how, r := range map[string]io.Reader{
+				"whole":  strings.NewReader(body),
+				"halves": iotest.HalfReader(strings.NewReader(body)),
+				"bytes":  iotest.OneByteReader(strings.NewReader(body)),
+				"broken": io.MultiReader(strings.NewReader(body), iotest.ErrReader(errors.New("connection reset"))),
+			} {
+				if got := read(r); !slices.Equal(got, want) {
+					t.Errorf("%s: got %q, want %q", how, got, want)
+				}
+			}
+		})
+	}
+	f("empty", "")
+	f("one event", frame("ADDED", small), added)
+	f("all types", frame("ADDED", small)+frame("MODIFIED", small)+frame("DELETED", small)+frame("BOOKMARK", end), added,
+		"MODIFIED"+added[5:], "DELETED"+added[5:], "BOOKMARK 9 map[k8s.io/initial-events-end:true]")
+	f("a line longer than the buffer", frame("ADDED", huge)+frame("ADDED", small), fmt.Sprintf("ADDED a/b 6 %d", len(huge)), added)
+	f("other order of members", `{ "object" : `+small+`, "type": "ADDED" }`+"\n", added)
+	f("cut off in the second event", frame("ADDED", small)+frame("MODIFIED", huge)[:1000], added)
+	f("cut off before the line feed", frame("ADDED", small)+strings.TrimSuffix(frame("ADDED", small), "\n"), added)
+	f("expired", frame("ADDED", small)+frame("ERROR", `{"kind":"Status","status":"Failure","reason":"Expired","code":410}`)+frame("ADDED", small),
+		added, "ERROR 410")
+	f("an error that is no Status", frame("ERROR", `{"kind":"Pod"}`), "ERROR 500")
+	f("unknown type", frame("RENAMED", small), "ERROR 500")
+	f("two objects in one event", frame("ADDED", small+`,"object":`+small), "ERROR 500")
+	f("not JSON", "<html>\n", "ERROR 500")
+	f("an object without a version", frame("ADDED", `{"metadata":{"name":"x"}}`), "ERROR 500")
+	f("a version that is no number", frame("ADDED", strings.Replace(small, `"5"`, `"five"`, 1)), "ERROR 500")
+	f("a bookmark without a version", frame("BOOKMARK", `{"metadata":{}}`), "ERROR 500")
+}
+
+// Objects are kept for long: they must own their bytes, and no more than those.
+func TestStreamKeepsExactBytes(t *testing.T) {
+	a, b := configMap("a", 1, "first"), configMap("b", 2, "other")
+	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(strings.NewReader(frame("ADDED", a)+frame("ADDED", b))))
+	go s.run()
+	var got [][]byte
+	for e := range s.ResultChan() {
+		got = append(got, e.Object.(item).object.JSON())
+	}
+	for i, want := range []string{a, b} {
+		if string(got[i]) != want || cap(got[i]) != len(want) {
+			t.Errorf("object %d: %q with capacity %d, want %q", i, got[i], cap(got[i]), want)
+		}
+	}
+}
+
+func TestStreamStop(t *testing.T) {
+	r, w := io.Pipe()
+	defer w.Close()
+	s := newStream(func() { _ = w.Close() }, NewReflector(nil, configMaps, newRecorder()), r)
+	go s.run()
+	if _, err := w.Write([]byte(frame("ADDED", configMap("a", 1, "")))); err != nil {
+		t.Fatal(err)
+	}
+	s.Stop() // with an event that nobody takes
+	s.Stop()
+	for range s.ResultChan() {
+	}
+}
+
+func TestStreamFail(t *testing.T) {
+	r, w := io.Pipe()
+	s := newStream(func() { _ = w.CloseWithError(io.ErrClosedPipe) }, NewReflector(nil, configMaps, newRecorder()), r)
+	go s.run()
+	s.fail(errRelist)
+	s.fail(errors.New("later"))
+	e := <-s.ResultChan()
+	if e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("got %v", e)
+	}
+}
+
+// compressed is a body of one gzip member per text. Without flush each member ends with its data, as other servers than
+// kube-apiserver write them: the last data are then in the member's last block.
+func member(text string, flush bool) []byte {
+	var out bytes.Buffer
+	z := gzip.NewWriter(&out)
+	_, _ = io.WriteString(z, text)
+	if flush {
+		_ = z.Flush()
+	}
+	_ = z.Close()
+	return out.Bytes()
+}
+
+// Each event must be read when its member has arrived, with nothing behind it.
+func TestGzipMembersAreNotDelayed(t *testing.T) {
+	for _, flush := range []bool{true, false} {
+		r, w := io.Pipe()
+		s := newStream(func() { _ = r.Close() }, NewReflector(nil, configMaps, newRecorder()), newMembers(r))
+		go s.run()
+		for i := 1; i <= 3; i++ {
+			if _, err := w.Write(member(frame("ADDED", configMap("a", i, strings.Repeat("z", i*50_000))), flush)); err != nil {
+				t.Fatal(err)
+			}
+			if e := <-s.ResultChan(); e.Object.(item).object.RV != uint64(i) {
+				t.Fatalf("event %d is %v", i, e)
+			}
+		}
+		_ = w.Close()
+		if e, more := <-s.ResultChan(); more {
+			t.Errorf("after the end: %v", e)
+		}
+	}
+}
+
+func TestGzipMembers(t *testing.T) {
+	two := append(member("one,", true), member("two", false)...)
+	f := func(name string, body []byte, want string, wantErr error) {
+		t.Helper()
+		got, err := io.ReadAll(newMembers(io.NopCloser(iotest.OneByteReader(bytes.NewReader(body)))))
+		if string(got) != want || !errors.Is(err, wantErr) {
+			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, want, wantErr)
+		}
+	}
+	f("nothing", nil, "", nil)
+	f("two members", two, "one,two", nil)
+	f("an empty member between", slices.Concat(member("a", false), member("", true), member("b", true)), "ab", nil)
+	f("cut off in the header", two[:len(member("one,", true))+4], "one,", io.ErrUnexpectedEOF)
+	f("cut off in the trailer", two[:len(two)-1], "one,two", io.ErrUnexpectedEOF)
+	f("no gzip", []byte("plain text"), "", gzip.ErrHeader)
+}
+
+// FuzzStream feeds arbitrary bytes: nothing panics, and every event is what encoding/json reads in the same line.
+func FuzzStream(f *testing.F) {
+	small := configMap("a", 5, "x")
+	f.Add([]byte(frame("ADDED", small)+frame("BOOKMARK", end)), 7)
+	f.Add([]byte(frame("ERROR", `{"kind":"Status","code":410}`)), 1)
+	f.Add([]byte(`{"object":`+small+`,"type":"DELETED"}`+"\n\n"), 3)
+	f.Add([]byte(frame("ADDED", small+`,"type":"DELETED"`)), 3)
+	f.Fuzz(func(t *testing.T, body []byte, chunk int) {
+		var in io.Reader = bytes.NewReader(body)
+		if chunk%2 == 0 {
+			in = iotest.OneByteReader(in)
+		}
+		s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(in))
+		go s.run()
+		lines := bytes.Split(body, []byte("\n"))
+		for e := range s.ResultChan() {
+			if len(lines) < 2 {
+				t.Fatalf("%v comes from no whole line", e)
+			}
+			line := lines[0]
+			lines = lines[1:]
+			o, ok := e.Object.(item)
+			if !ok {
+				continue
+			}
+			var want struct {
+				Type   string
+				Object json.RawMessage
+			}
+			if err := json.Unmarshal(line, &want); err != nil {
+				continue // we check less than encoding/json does
+			}
+			if string(e.Type) != want.Type || !bytes.Equal(bytes.TrimSpace(o.object.JSON()), withType(want.Object)) {
+				t.Fatalf("line %q\nread as %s %s", line, e.Type, o.object.JSON())
+			}
+		}
+	})
+}
+
+// withType is what Parse makes of raw.
+func withType(raw []byte) []byte {
+	o, err := configMaps.Parse(slices.Clone(raw))
+	if err != nil {
+		return nil
+	}
+	return o.JSON()
+}

@@ -1,0 +1,76 @@
+package upstream
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+)
+
+// passThroughIdle is how many idle connections are kept for pass-through: as many as clients of a busy proxy use at once over HTTP/1.1.
+const passThroughIdle = 256
+
+// Forward is the transport of requests that pass through under their own credentials (design D12): it knows upstream's CA and server name
+// and nothing else. No credentials, no client certificate, none of client-go's wrappers; what a request bears is all that upstream sees.
+// Bodies keep their Content-Encoding.
+func Forward(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, true) }
+
+// ForwardUpgrade is Forward over HTTP/1.1, which upgrades (exec, port-forward) need.
+func ForwardUpgrade(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, false) }
+
+// Self is the transport of requests that pass through under the proxy's own credentials. A request that bears an Authorization header of
+// its own keeps it.
+func Self(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, nil) }
+
+// SelfUpgrade is Self over HTTP/1.1.
+func SelfUpgrade(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, []string{"http/1.1"}) }
+
+func own(cfg *rest.Config, protocols []string) (http.RoundTripper, error) {
+	cfg = ownConfig(cfg)
+	cfg.DisableCompression = true
+	cfg.NextProtos = protocols
+	return rest.TransportFor(cfg)
+}
+
+func bare(cfg *rest.Config, http2 bool) (*http.Transport, error) {
+	anonymous := rest.AnonymousClientConfig(cfg)
+	anonymous.NextProtos = nil // net/http's to choose, by Protocols
+	t, err := newTransport(anonymous, http2)
+	if err != nil {
+		return nil, err
+	}
+	t.MaxIdleConnsPerHost = passThroughIdle
+	return t, nil
+}
+
+// newTransport is a plain transport with the TLS side of cfg: its CA, its server name and, if cfg has one, its client certificate.
+func newTransport(cfg *rest.Config, http2 bool) (*http.Transport, error) {
+	tls, err := rest.TLSConfigFor(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("TLS of the kubeconfig: %w", err)
+	}
+	proxy := cfg.Proxy
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
+	dial := cfg.Dial
+	if dial == nil {
+		dial = newDialer().DialContext
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(http2)
+	return &http.Transport{
+		Proxy:                 proxy,
+		DialContext:           dial,
+		TLSClientConfig:       tls,
+		TLSHandshakeTimeout:   10 * time.Second,
+		IdleConnTimeout:       90 * time.Second,
+		ExpectContinueTimeout: time.Second,
+		DisableCompression:    true,
+		Protocols:             protocols,
+		// A connection whose other end vanished is noticed after 45 s, as client-go's is.
+		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
+	}, nil
+}

@@ -1,0 +1,112 @@
+package upstream
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+// What passes through is what the client sent: no credentials of ours, no compression of ours.
+func TestTransports(t *testing.T) {
+	type seen struct {
+		authorization, agent, encoding string
+		proto, certificates            int
+	}
+	var last seen
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		last = seen{r.Header.Get("Authorization"), r.Header.Get("User-Agent"), r.Header.Get("Accept-Encoding"), r.ProtoMajor, 0}
+		if r.TLS != nil {
+			last.certificates = len(r.TLS.PeerCertificates)
+		}
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(member("body", true))
+	})
+	secure := httptest.NewUnstartedServer(handler)
+	secure.EnableHTTP2 = true
+	secure.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+	secure.StartTLS()
+	defer secure.Close()
+	plain := httptest.NewServer(handler)
+	defer plain.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+
+	makers := map[string]func(*rest.Config) (http.RoundTripper, error){
+		"Forward":        func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
+		"ForwardUpgrade": func(c *rest.Config) (http.RoundTripper, error) { return ForwardUpgrade(c) },
+		"Self":           Self,
+		"SelfUpgrade":    SelfUpgrade,
+	}
+	f := func(name string, cfg *rest.Config, want seen) {
+		t.Helper()
+		cfg.BearerToken, cfg.UserAgent = "ours", "spillway/test"
+		rt, err := makers[name](cfg)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		defer utilnet.CloseIdleConnectionsFor(rt)
+		req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, cfg.Host+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("User-Agent", "kubectl/v1")
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		if err != nil || string(body) != string(member("body", true)) || resp.Header.Get("Content-Encoding") != "gzip" {
+			t.Errorf("%s: the body did not pass untouched: %q, %v", name, body, err)
+		}
+		if last != want {
+			t.Errorf("%s: upstream saw %+v, want %+v", name, last, want)
+		}
+	}
+	tlsConfig := func() *rest.Config {
+		return &rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	}
+	plainConfig := func() *rest.Config { return &rest.Config{Host: plain.URL} }
+	f("Forward", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
+	f("ForwardUpgrade", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("Self", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
+	f("SelfUpgrade", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+	f("Forward", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("Self", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+
+	// A client certificate in the kubeconfig is ours too.
+	certificate := tlsConfig()
+	certificate.CertData, certificate.KeyData = keyPair(t)
+	f("Forward", certificate, seen{agent: "kubectl/v1", proto: 2})
+	f("Self", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
+}
+
+// keyPair is a client certificate that nobody signed but itself.
+func keyPair(t *testing.T) (certificate, key []byte) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalECPrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
+}
