@@ -16,10 +16,11 @@ import (
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that this runs in. An error is one line that says
 // what to do.
 func LoadConfig(path string) (*rest.Config, error) {
-	cfg, err := inCluster()
+	load := inCluster
 	if path != "" {
-		cfg, err = fromFile(path)
+		load = func() (*rest.Config, error) { return fromFile(path) }
 	}
+	cfg, err := load()
 	if err != nil {
 		return nil, err
 	}

@@ -21,7 +21,7 @@ import (
 func TestMirror(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
 		for _, o := range []kubetest.Options{{}, {HTTP2: true}, {NoGzip: true}} {
-			t.Run(fmt.Sprintf("%s/%+v", res, o.HTTP2), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%s http2=%v gzip=%v", res, o.HTTP2, !o.NoGzip), func(t *testing.T) {
 				s, c := apiserver(t, o)
 				namespace := ""
 				if res.Namespaced {

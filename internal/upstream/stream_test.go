@@ -122,8 +122,7 @@ func TestStreamFail(t *testing.T) {
 	}
 }
 
-// compressed is a body of one gzip member per text. Without flush each member ends with its data, as other servers than
-// kube-apiserver write them: the last data are then in the member's last block.
+// member is one gzip member. Without flush its last data are in its last block, as servers other than kube-apiserver may write it.
 func member(text string, flush bool) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)

@@ -53,7 +53,7 @@ func clientFor(t *testing.T, cfg *rest.Config) *Client {
 	return c
 }
 
-// documents serves fixed JSON by path and 404 for everything else; a string starting with a number is that status.
+// documents serves fixed JSON by path and 404 for everything else; the text 403 is that refusal.
 func documents(t *testing.T, byPath map[string]string) *Client {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
