@@ -47,6 +47,9 @@ type pace struct {
 	taken int64
 }
 
+// NetConn is the connection below, for those who need its socket.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
 // setPace starts to demand progress; a stall of 0 ends that.
 func (c *conn) setPace(stall time.Duration, pins bool) error {
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
