@@ -33,6 +33,7 @@ type Resource struct {
 	snapshot atomic.Pointer[Snapshot]
 	bookmark atomic.Pointer[object.Bookmark]
 	changed  ring.Signal
+	retired  atomic.Bool
 	recent   exactSnapshots
 
 	mu struct {
@@ -180,6 +181,21 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	r.publish(s.through())
 	return nil
 }
+
+// Retire voids history for good: upstream no longer serves the resource, or not to us, so nothing held here is true any more.
+// Every reader is told that its position has expired.
+func (r *Resource) Retire() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.retired.Store(true)
+	r.mu.generation++
+	r.log.reset(r.Through(), r.mu.greatest)
+	r.recent.drop()
+	r.changed.Wake()
+}
+
+// Retired reports that the resource has been retired.
+func (r *Resource) Retired() bool { return r.retired.Load() }
 
 // load makes objects, which are sorted, the state.
 func (r *Resource) load(objects []*object.Object) {
