@@ -19,7 +19,7 @@ const (
 // initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
 // before the proof.
 func (s *stream) consistent() (EndReason, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
+	ctx, cancel := s.waiting()
 	defer cancel()
 	proven := make(chan error, 1)
 	go func() { proven <- s.plan.Source.Fresh.Prove(ctx) }()
@@ -33,7 +33,7 @@ func (s *stream) consistent() (EndReason, error) {
 	select {
 	case err := <-proven:
 		if err != nil {
-			return s.unproven(), nil
+			return s.inVain(EndUnproven), nil
 		}
 		if err := s.state(); err != nil {
 			return "", err
@@ -42,17 +42,30 @@ func (s *stream) consistent() (EndReason, error) {
 	case <-head.Done():
 	}
 	if !s.plan.Watch.Bookmarks {
-		return s.unproven(), nil
+		return s.inVain(EndUnproven), nil
 	}
 	return s.held(proven)
 }
 
-// unproven is why a stream ends that could not be proven fresh.
-func (s *stream) unproven() EndReason {
-	if s.ctx.Err() != nil {
-		return endCause(s.ctx)
+// waiting is a context for what comes before the initial events: it lasts as long as upstream would wait, and no longer than
+// the watch.
+func (s *stream) waiting() (context.Context, context.CancelFunc) {
+	until := time.Now().Add(proofWait)
+	if s.deadline.Before(until) {
+		until = s.deadline
 	}
-	return EndUnproven
+	return context.WithDeadline(s.ctx, until)
+}
+
+// inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
+func (s *stream) inVain(reason EndReason) EndReason {
+	switch {
+	case s.ctx.Err() != nil:
+		return endCause(s.ctx)
+	case !time.Now().Before(s.deadline):
+		return EndTimeout
+	}
+	return reason
 }
 
 // held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
@@ -82,7 +95,7 @@ func (s *stream) held(proven <-chan error) (EndReason, error) {
 		case <-more:
 		case err := <-proven:
 			if err != nil {
-				return s.unproven(), nil
+				return s.inVain(EndUnproven), nil
 			}
 			complete = s.plan.Source.Resource().Through()
 		case <-s.ctx.Done():

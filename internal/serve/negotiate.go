@@ -47,7 +47,7 @@ func acceptElements(accept string) []acceptElement {
 			switch {
 			case k == "q":
 				q, err := strconv.ParseFloat(v, 64)
-				e.plain = e.plain && err == nil
+				e.plain = e.plain && err == nil && q >= 0 // not NaN, which has no order
 				e.q = q
 			case k == "charset", k == "stream" && v == "watch":
 			default:

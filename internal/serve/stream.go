@@ -56,20 +56,23 @@ type deliverer interface {
 type goroutines struct{}
 
 func (goroutines) deliver(s *stream) EndReason {
-	if p := pacer(s.conn); p != nil {
-		_ = p.setPace(s.server.opts.StallTimeout, true)
-	}
+	s.pace(false)
 	reason, err := s.initial()
 	if err == nil && reason == "" {
-		if p := pacer(s.conn); p != nil {
-			_ = p.setPace(s.server.opts.StallTimeout, false)
-		}
 		reason, err = s.live()
 	}
 	if err != nil {
 		reason = s.failed(err)
 	}
 	return s.finish(reason, err)
+}
+
+// pace demands progress of the client: any at all, or, while it pins old state, a rate. The clock starts now: the time that a
+// proof took before is not the client's.
+func (s *stream) pace(pins bool) {
+	if p := pacer(s.conn); p != nil {
+		_ = p.setPace(s.server.opts.StallTimeout, pins) // fails on a closed connection, as the next write does
+	}
 }
 
 // resource is the label of metrics and log lines.
@@ -96,7 +99,7 @@ func (s *stream) initial() (EndReason, error) {
 		return s.consistent()
 	case StateAtLeast:
 		if err := s.await(w.RV); err != nil {
-			return EndTooLarge, nil
+			return s.inVain(EndTooLarge), nil
 		}
 	}
 	if err := s.state(); err != nil {
@@ -110,6 +113,8 @@ func (s *stream) state() error {
 	snapshot := s.plan.Source.Resource().Snapshot()
 	s.cursor = s.plan.Source.Hub.From(snapshot.Next, snapshot.RV, s.plan.Selector, s.enc)
 	s.started = snapshot.RV
+	s.pace(true)
+	defer s.pace(false)
 	run := make([]byte, 0, runSize)
 	var err error
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
@@ -146,7 +151,7 @@ func (s *stream) await(rv uint64) error {
 	if s.plan.Source.Resource().Through() >= rv {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
+	ctx, cancel := s.waiting()
 	defer cancel()
 	asked := make(chan struct{})
 	go func() {

@@ -1,0 +1,197 @@
+package serve
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	watchList   = "/api/v1/pods?watch=1&allowWatchBookmarks=1"
+	unmarkedNow = "/api/v1/pods?watch=1" // consistent, and nobody says when the state is complete
+)
+
+// While the proof is under way a stream with an end bookmark sends what it has, after a moment; then whatever changes, as
+// ADDED; and the bookmark when all that was there at the beginning has been sent (D7, W-215).
+func TestHeldBookmark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5", "a/y 6")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(watchList)
+		time.Sleep(proofHead - 1)
+		p.gets()
+		time.Sleep(1)
+		p.gets("ADDED a/x 5", "ADDED a/y 6")
+		w.set("a/x 101")
+		w.set("a/z 102")
+		w.set("a/z 103")
+		p.gets("ADDED a/x 101", "ADDED a/z 102", "ADDED a/z 103")
+		time.Sleep(time.Second)
+		p.gets()
+		w.oracle.release()
+		p.gets("BOOKMARK 110 end")
+		w.set("a/x 111")
+		w.remove("a/z 112")
+		p.gets("MODIFIED a/x 111", "DELETED a/z 112")
+	})
+}
+
+// An event newer than the question is a proof as good as a bookmark (W-211 l).
+func TestHeldUntilAnEvent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(watchList)
+		time.Sleep(time.Second)
+		p.gets("ADDED a/x 5")
+		w.set("a/x 109")
+		p.gets("ADDED a/x 109")
+		w.set("a/x 111")
+		p.gets("ADDED a/x 111", "BOOKMARK 111 end")
+		w.oracle.release()
+	})
+}
+
+// What goes away before the bookmark ends the stream: some clients would keep a ghost (W-215).
+func TestRetracted(t *testing.T) {
+	for name, c := range map[string]struct {
+		query  string
+		change func(*world)
+	}{
+		"deleted":           {watchList, func(w *world) { w.remove("a/x 101 app=x") }},
+		"left the selector": {watchList + "&labelSelector=app%3Dx", func(w *world) { w.set("a/x 101 app=y") }},
+		"gone in a gap":     {watchList, func(w *world) { w.relist(105) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, "a/x 5 app=x")
+				w.oracle.set(110, nil)
+				w.oracle.hold()
+				p := w.watch(c.query)
+				time.Sleep(time.Second)
+				p.gets("ADDED a/x 5")
+				c.change(w)
+				p.ends(EndRetracted)
+				w.oracle.release()
+			})
+		})
+	}
+}
+
+// A deletion of what this stream never showed is nothing to it.
+func TestNotRetracted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5 app=x", "a/y 6 app=y")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(watchList + "&labelSelector=app%3Dx")
+		time.Sleep(time.Second)
+		p.gets("ADDED a/x 5")
+		w.remove("a/y 101 app=y")
+		p.gets()
+		w.oracle.release()
+		p.gets("BOOKMARK 110 end")
+	})
+}
+
+// A gap that is closed meanwhile is part of the initial events, and the bookmark stands behind all of it.
+func TestHeldOverAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(watchList)
+		time.Sleep(time.Second)
+		p.gets("ADDED a/x 5")
+		w.relist(120, "a/n 118", "a/x 119")
+		p.gets("ADDED a/n 118", "ADDED a/x 119", "BOOKMARK 120 end")
+		w.oracle.release()
+	})
+}
+
+// Without an end bookmark the initial events are the claim: only the head goes out before the proof (W-215).
+func TestUnmarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5", "a/y 6")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(unmarkedNow)
+		time.Sleep(2 * time.Second)
+		w.remove("a/y 101")
+		p.gets()
+		w.oracle.release()
+		p.gets("ADDED a/x 5")
+		w.set("a/x 111")
+		p.gets("MODIFIED a/x 111")
+	})
+}
+
+// No proof in three seconds: a clean end, without the mark (W-216).
+func TestUnproven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		marked, unmarked := w.watch(watchList), w.watch(unmarkedNow)
+		time.Sleep(proofWait - 1)
+		marked.gets("ADDED a/x 5")
+		unmarked.gets()
+		marked.goesOn()
+		unmarked.goesOn()
+		time.Sleep(1)
+		marked.ends(EndUnproven)
+		unmarked.ends(EndUnproven)
+		w.oracle.release()
+	})
+}
+
+// An upstream that cannot be asked proves nothing, and one that is behind what it has promised neither (W-217).
+func TestNothingToProveWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.oracle.set(0, errors.New("connection refused"))
+		w.watch(watchList).ends(EndUnproven)
+		w.oracle.set(90, nil)
+		w.watch(unmarkedNow).ends(EndUnproven)
+	})
+}
+
+// A watch that is over before its proof ends as such; and so does one that is drained.
+func TestOverBeforeProven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		marked, unmarked := w.watch(watchList+"&timeoutSeconds=1"), w.watch(unmarkedNow+"&timeoutSeconds=1")
+		drained := w.watch(watchList)
+		waiting := w.watch(unmarkedNow)
+		time.Sleep(time.Second)
+		marked.ends(EndTimeout, "ADDED a/x 5")
+		unmarked.ends(EndTimeout)
+		drained.stream.cancel(endError(EndDrain))
+		waiting.stream.cancel(endError(EndDrain))
+		drained.ends(EndDrain, "ADDED a/x 5")
+		waiting.ends(EndDrain)
+		w.oracle.release()
+	})
+}
+
+// The time that a proof takes is not the client's: it is not evicted for it.
+func TestWaitingIsNotStalling(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, "a/x 5")
+		w.server.opts.StallTimeout = time.Second
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		marked, unmarked := w.watch(watchList), w.watch(unmarkedNow)
+		time.Sleep(2 * time.Second)
+		w.oracle.release()
+		marked.gets("ADDED a/x 5", "BOOKMARK 110 end")
+		unmarked.gets("ADDED a/x 5")
+		marked.goesOn()
+		unmarked.goesOn()
+	})
+}

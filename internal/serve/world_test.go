@@ -1,0 +1,328 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+// oracle is an upstream that can be asked how far it is. It says so when the test lets it.
+type oracle struct {
+	mu    sync.Mutex
+	rv    uint64
+	err   error
+	open  chan struct{} // closed: proofs come at once
+	asked int
+}
+
+func newOracle(rv uint64) *oracle {
+	o := &oracle{rv: rv, open: make(chan struct{})}
+	close(o.open)
+	return o
+}
+
+// hold lets proofs wait until release.
+func (o *oracle) hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = make(chan struct{})
+}
+
+func (o *oracle) release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.open)
+}
+
+func (o *oracle) set(rv uint64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rv, o.err = rv, err
+}
+
+func (o *oracle) state() (uint64, error, chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rv, o.err, o.open
+}
+
+// Begin implements cache.Prober.
+func (o *oracle) Begin(context.Context) (uint64, cache.Proof, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.asked++
+	return o.rv, o, o.err
+}
+
+// Prove implements cache.Proof.
+func (o *oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
+	rv, _, open := o.state()
+	select {
+	case <-open:
+		return rv, 0, nil
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+}
+
+// Close implements cache.Proof.
+func (o *oracle) Close() {}
+
+// world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is for bubbles, in which time
+// passes only when everybody waits.
+type world struct {
+	t      *testing.T
+	server *Server
+	source *Source
+	oracle *oracle
+}
+
+const worldStall = 30 * time.Second
+
+// newWorld holds pods that are complete through 100.
+func newWorld(t *testing.T, pods ...string) *world {
+	w := &world{t: t, oracle: newOracle(100)}
+	w.source = newSource(t, podResource, w.oracle, 100, pods...)
+	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(), deliver: goroutines{}}
+	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
+	w.server.mu.streams = map[*stream]struct{}{}
+	ctx, cancel := context.WithCancel(context.Background())
+	hub := make(chan struct{})
+	go func() {
+		defer close(hub)
+		_ = w.source.Hub.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		w.server.stop(endError(EndAborted))
+		cancel()
+		<-hub
+		time.Sleep(time.Minute) // proofs go on without those who asked
+	})
+	return w
+}
+
+func (w *world) resource() *cache.Resource { return w.source.Resource() }
+
+// set applies a new version of a pod.
+func (w *world) set(pod string) { w.apply(w.resource().Update, pod) }
+
+// remove applies the deletion of a pod, at the version that is given.
+func (w *world) remove(pod string) { w.apply(w.resource().Delete, pod) }
+
+func (w *world) apply(f func(*object.Object) error, pod string) {
+	w.t.Helper()
+	if err := f(parsedOne(w.t, podResource, pod)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// relist applies a complete state.
+func (w *world) relist(rv uint64, pods ...string) {
+	w.t.Helper()
+	if err := w.resource().Replace(parsed(w.t, podResource, pods...), rv); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// peer is a client: it reads all it gets, unless it is told to pause.
+type peer struct {
+	t      *testing.T
+	stream *stream
+	conn   net.Conn
+	reason chan EndReason // how the server says that it ended
+
+	mu     sync.Mutex
+	paused chan struct{} // nil: reading
+	pace   func(n int)   // called for each read
+	text   []byte
+	closed error
+	told   int // events that were compared
+}
+
+// watch starts a stream of the pods on path.
+func (w *world) watch(query string) *peer {
+	w.t.Helper()
+	planner := Planner{Catalog: fixed{podResource.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	path, query, _ := strings.Cut(query, "?")
+	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true})
+	if plan.Watch == nil {
+		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
+	}
+	near, far := net.Pipe()
+	st := &stream{
+		server: w.server, plan: plan, conn: &conn{Conn: near}, deadline: time.Now().Add(plan.Watch.Timeout), head: watchHead("audit", false),
+		enc: object.Encoding{Media: object.JSON, Chunked: true, Bookmarks: plan.Watch.Bookmarks},
+	}
+	st.ctx, st.cancel = context.WithCancelCause(w.server.base)
+	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
+	go func() {
+		reason := goroutines{}.deliver(st)
+		st.cancel(endError(reason))
+		_ = near.Close()
+		p.reason <- reason
+	}()
+	go p.read()
+	w.t.Cleanup(func() { p.close() })
+	return p
+}
+
+func (p *peer) close() {
+	_ = p.conn.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused != nil {
+		close(p.paused)
+		p.paused = nil
+	}
+}
+
+func (p *peer) read() {
+	buf := make([]byte, 4<<10)
+	for {
+		p.mu.Lock()
+		paused, pace := p.paused, p.pace
+		p.mu.Unlock()
+		if paused != nil {
+			<-paused
+			continue
+		}
+		n, err := p.conn.Read(buf)
+		p.mu.Lock()
+		p.text = append(p.text, buf[:n]...)
+		p.closed = err
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if pace != nil {
+			pace(n)
+		}
+	}
+}
+
+// pause stops reading after the read that is under way.
+func (p *peer) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = make(chan struct{})
+}
+
+// slowly makes the peer sleep for each read.
+func (p *peer) slowly(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pace = func(int) { time.Sleep(d) }
+}
+
+// received is everything so far: the head, the events in short, and whether the body was terminated.
+func (p *peer) received() (head *http.Response, events []string, terminated bool) {
+	p.t.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	text := string(p.text)
+	p.mu.Unlock()
+	if text == "" {
+		return nil, nil, false
+	}
+	response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
+	if err != nil {
+		p.t.Fatalf("head: %v: %q", err, text)
+	}
+	lines := bufio.NewReader(response.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 && err == nil {
+			events = append(events, short(p.t, line))
+		}
+		if err != nil {
+			return response, events, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// short is an event in a few words.
+func short(t *testing.T, line []byte) string {
+	t.Helper()
+	var e struct {
+		Type   string
+		Object struct {
+			Message  string
+			Code     int
+			Metadata struct {
+				Namespace, Name, ResourceVersion string
+				Annotations                      map[string]string
+			}
+		}
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		t.Fatalf("event %q: %v", line, err)
+	}
+	o := e.Object
+	switch {
+	case e.Type == "ERROR":
+		return fmt.Sprintf("ERROR %d %s", o.Code, o.Message)
+	case e.Type == "BOOKMARK" && o.Metadata.Annotations["k8s.io/initial-events-end"] == "true":
+		return "BOOKMARK " + o.Metadata.ResourceVersion + " end"
+	case e.Type == "BOOKMARK":
+		return "BOOKMARK " + o.Metadata.ResourceVersion
+	}
+	return e.Type + " " + o.Metadata.Namespace + "/" + o.Metadata.Name + " " + o.Metadata.ResourceVersion
+}
+
+// gets compares what came since the last time with what should have.
+func (p *peer) gets(want ...string) {
+	p.t.Helper()
+	head, events, _ := p.received()
+	if head == nil {
+		p.t.Fatal("not even a head")
+	}
+	if got := events[p.told:]; !slices.Equal(got, want) {
+		p.t.Fatalf("got  %q\nwant %q", got, want)
+	}
+	p.told = len(events)
+}
+
+// ends checks that the stream has ended, for the reason, with its terminator if that is a clean one, after the events.
+func (p *peer) ends(want EndReason, last ...string) {
+	p.t.Helper()
+	p.gets(last...)
+	_, _, terminated := p.received()
+	select {
+	case got := <-p.reason:
+		if got != want {
+			p.t.Fatalf("ended: %s, want %s", got, want)
+		}
+	default:
+		p.t.Fatalf("has not ended, want %s", want)
+	}
+	if terminated != want.clean() {
+		p.t.Errorf("terminated: %v, for %s", terminated, want)
+	}
+}
+
+// goesOn checks that the stream has not ended.
+func (p *peer) goesOn() {
+	p.t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-p.reason:
+		p.t.Fatalf("ended: %s", got)
+	default:
+	}
+}
