@@ -30,11 +30,12 @@ func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limi
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober})}
-	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.OnError(func(err error) {
-		if unmirrorable(err) {
-			go lost(m, err)
-		}
-	}))
+	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
+		upstream.OnError(func(err error) {
+			if unmirrorable(err) {
+				go lost(m, err)
+			}
+		}))
 	return m
 }
 

@@ -26,6 +26,7 @@ type Reflector struct {
 	sink     Sink
 	log      *zap.Logger
 	onError  func(error)
+	promised func() uint64 // nil: nobody promises more than the Sink was told
 	backoff  *wait.Backoff // nil: client-go's, 0.8 s … 30 s
 
 	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
@@ -64,6 +65,13 @@ func WithLogger(log *zap.Logger) Option {
 // A watch-list that upstream refuses is no failure yet, since a LIST follows (W-191).
 func OnError(f func(error)) Option {
 	return func(r *Reflector) { r.onError = f }
+}
+
+// WithPromised says up to which version the mirror's readers have been promised that nothing is missing: a proof may have taken that further
+// than the watch. A complete state that is asked for as "not older than" the watch's last version must not be older than this either: behind
+// a load balancer another apiserver may be.
+func WithPromised(rv func() uint64) Option {
+	return func(r *Reflector) { r.promised = rv }
 }
 
 // WithBackoff replaces client-go's back-off between two attempts.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/url"
+	"strconv"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -58,7 +59,7 @@ func (s source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 }
 
 func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalversion.List, error) {
-	query, err := queryOf(o)
+	query, err := queryOf(s.atLeast(o))
 	if err != nil {
 		return nil, err
 	}
@@ -97,6 +98,9 @@ func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 
 func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error) {
 	o.Watch = true
+	if o.SendInitialEvents != nil {
+		o = s.atLeast(o)
+	}
 	query, err := queryOf(o)
 	if err != nil {
 		return nil, err
@@ -108,6 +112,17 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	return newStream(cancel, s.r, body), nil
+}
+
+// atLeast raises the version that a complete state must not be older than to what has been promised. Versions that mean something else
+// ("any", "most recent", a page's) stay.
+func (s source) atLeast(o metav1.ListOptions) metav1.ListOptions {
+	rv, err := parseRV(o.ResourceVersion)
+	if s.r.promised == nil || err != nil || rv == 0 || o.Continue != "" {
+		return o
+	}
+	o.ResourceVersion = strconv.FormatUint(max(rv, s.r.promised()), 10)
+	return o
 }
 
 func watchContext(ctx context.Context, timeoutSeconds *int64) (context.Context, context.CancelFunc) {

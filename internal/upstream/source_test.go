@@ -1,0 +1,32 @@
+package upstream
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What is asked for as "not older than" is not older than what the mirror's readers were promised.
+func TestAtLeast(t *testing.T) {
+	f := func(o metav1.ListOptions, promised uint64, want string) {
+		t.Helper()
+		s := source{&Reflector{promised: func() uint64 { return promised }}}
+		if got := s.atLeast(o).ResourceVersion; got != want {
+			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
+		}
+	}
+	f(metav1.ListOptions{ResourceVersion: "100"}, 150, "150")
+	f(metav1.ListOptions{ResourceVersion: "200"}, 150, "200")
+	f(metav1.ListOptions{ResourceVersion: ""}, 150, "")
+	f(metav1.ListOptions{ResourceVersion: "0"}, 150, "0")
+	f(metav1.ListOptions{ResourceVersion: "100", Continue: "token"}, 150, "100")
+}
+
+// Identity is what upstream says, or why it says nothing.
+func TestIdentity(t *testing.T) {
+	path := "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	c := documents(t, map[string]string{path: "403"})
+	if got := c.Identity(deadline(t)); got != "unknown (upstream answered 403 Forbidden)" {
+		t.Errorf("identity = %q", got)
+	}
+}
