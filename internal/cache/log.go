@@ -131,7 +131,7 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	lapped := false
 	n := sort.Search(int(head-min(head, from)), func(i int) bool {
-		e, ok := l.entries.At(from + uint64(i))
+		e, ok := l.At(from + uint64(i))
 		lapped = lapped || !ok
 		return !ok || e.RV > rv
 	})
