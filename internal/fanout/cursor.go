@@ -22,8 +22,8 @@ type Cursor struct {
 
 	position uint64 // in the log: everything below was returned
 	through  uint64
-	seam     bool   // between two entries of a seam
-	after    uint64 // events up to this resourceVersion are swallowed (W-106)
+	seam     bool // between two entries of a seam
+	future   bool // the log has not reached through yet: until it does, there is silence (W-106)
 	scratch  []byte
 
 	holding, retracted bool // see Hold
@@ -42,14 +42,13 @@ func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding
 // Resume makes a cursor for a client that has seen everything up to rv. It returns a cache.ExpiredError if history does
 // not reach back to it.
 func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	future := rv > h.resource.Through()
 	position, err := h.resource.Log().Find(rv)
 	if err != nil {
 		return nil, err
 	}
 	c := h.From(position, rv, sel, enc)
-	if rv > h.resource.Through() {
-		c.after = rv
-	}
+	c.future = future
 	return c, nil
 }
 
@@ -80,6 +79,10 @@ func (c *Cursor) Lag() uint64 {
 	return head - min(head, c.position)
 }
 
+// Held is how many bytes of frames the cursor keeps for itself: none while it follows its feed, a run of them at most while
+// it reads the log, however far behind it is.
+func (c *Cursor) Held() int { return cap(c.scratch) }
+
 // Wait returns a channel that closes when there may be more. Take it before Next.
 func (c *Cursor) Wait() <-chan struct{} {
 	if c.live {
@@ -106,9 +109,9 @@ func (c *Cursor) Next() ([]byte, error) {
 	}
 }
 
-// join moves the cursor to its feed, if that reaches back to it.
+// join moves a cursor that reads the log to its feed, if that reaches back to it.
 func (c *Cursor) join() bool {
-	if c.feed == nil || c.after > 0 || c.holding {
+	if c.live || c.feed == nil || c.future || c.holding {
 		return false
 	}
 	if c.place, c.live = c.feed.locate(c.position); c.live {
@@ -144,7 +147,16 @@ func (c *Cursor) replay() (run []byte, more bool, err error) {
 		if !ok {
 			return nil, false, &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		}
+		if c.future {
+			if err := c.arrive(e); err != nil {
+				return nil, false, err
+			}
+			continue
+		}
 		c.take(e)
+	}
+	if c.hub.resource.Retired() {
+		return nil, false, &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 	}
 	if c.retracted {
 		return nil, false, ErrRetracted
@@ -152,14 +164,25 @@ func (c *Cursor) replay() (run []byte, more bool, err error) {
 	return c.scratch, c.position < head, nil
 }
 
+// arrive passes a log entry that a client from the future has, and once the log has reached the client finds its place as
+// if it came now: a gap that was closed meanwhile may hold deletions for it, or may have swallowed it.
+func (c *Cursor) arrive(e *cache.Entry) error {
+	if e.Through < c.through {
+		c.position++
+		return nil
+	}
+	position, err := c.hub.resource.Log().Find(c.through)
+	if err != nil {
+		return err
+	}
+	c.position, c.future = position, false
+	return nil
+}
+
 // take appends the frame of a log entry, if the client sees it, and passes the entry.
 func (c *Cursor) take(e *cache.Entry) {
 	c.position++
 	c.seam = e.Seam.Open()
-	if e.RV <= c.after {
-		return
-	}
-	c.after = 0
 	c.through = e.Through
 	t, o, seen := c.selector.Seen(&e.Event)
 	switch {

@@ -80,19 +80,22 @@ func (h *Hub) Lag() uint64 {
 func (h *Hub) Run(ctx context.Context) error {
 	for {
 		changed := h.resource.Changed()
-		if h.resource.Ready() {
-			h.dispatch()
-		}
+		h.Dispatch()
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			h.Dispatch() // what was appended before the end is still told
 			return nil
 		}
 	}
 }
 
-// dispatch brings the feeds to the head of the log, and wakes their streams once.
-func (h *Hub) dispatch() {
+// Dispatch brings the feeds to the head of the log, and wakes their streams once. It is what Run does at every change; only
+// one goroutine may call either.
+func (h *Hub) Dispatch() {
+	if !h.resource.Ready() {
+		return
+	}
 	began := time.Now()
 	done := *h.progress.Load()
 	feeds := *h.feeds.Load()

@@ -1,0 +1,199 @@
+package fanout
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http/httputil"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var pods = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
+
+var (
+	plain     = object.Encoding{Media: object.JSON}
+	chunked   = object.Encoding{Media: object.JSON, Chunked: true}
+	bookmarks = object.Encoding{Media: object.JSON, Chunked: true, Bookmarks: true}
+)
+
+// plenty keeps every event of a test.
+var plenty = cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}
+
+// world is one resource, its hub, and an upstream that numbers what it does.
+type world struct {
+	testing.TB
+	resource *cache.Resource
+	hub      *Hub
+	clock    time.Time
+	rv       uint64
+}
+
+func newWorld(t testing.TB, limits cache.Limits) *world {
+	w := &world{TB: t, clock: time.Unix(1e9, 0), rv: 100}
+	w.resource = cache.New(pods, limits, func() time.Time { return w.clock })
+	w.hub = NewHub(w.resource)
+	w.replace()
+	return w
+}
+
+// pod makes an object; app is its label, and its JSON is padded by pad bytes.
+func (w *world) pod(key, app string, rv uint64, pad int) *object.Object {
+	w.Helper()
+	namespace, name, _ := strings.Cut(key, "/")
+	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"uid":"u-%s","resourceVersion":"%d",`+
+		`"labels":{"app":%q}},"spec":{"nodeName":"node-%s"},"pad":%q}`, name, namespace, key, rv, app, app, strings.Repeat("x", pad))
+	o, err := pods.Parse([]byte(raw))
+	if err != nil {
+		w.Fatal(err)
+	}
+	return o
+}
+
+func (w *world) must(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
+}
+
+func (w *world) set(key, app string) { w.setPadded(key, app, 0) }
+
+func (w *world) setPadded(key, app string, pad int) {
+	w.Helper()
+	w.rv++
+	w.must(w.resource.Update(w.pod(key, app, w.rv, pad)))
+}
+
+func (w *world) delete(key string) {
+	w.Helper()
+	w.rv++
+	w.must(w.resource.Delete(w.pod(key, "", w.rv, 0)))
+}
+
+// progress is upstream's bookmark.
+func (w *world) progress() {
+	w.Helper()
+	w.rv++
+	w.must(w.resource.Bookmark(object.NewBookmark(pods), w.rv))
+}
+
+// replace is a relist at the present.
+func (w *world) replace(objects ...*object.Object) {
+	w.Helper()
+	w.rv++
+	w.must(w.resource.Replace(objects, w.rv))
+}
+
+// kept are the objects of the state with the given keys.
+func (w *world) kept(keys ...string) []*object.Object {
+	w.Helper()
+	var all []*object.Object
+	for _, key := range keys {
+		o, ok := w.resource.Snapshot().Get(key)
+		if !ok {
+			w.Fatalf("no object %s", key)
+		}
+		all = append(all, o)
+	}
+	return all
+}
+
+// live makes a cursor that begins at the present state.
+func (w *world) live(sel object.Selector, enc object.Encoding) *Cursor {
+	s := w.resource.Snapshot()
+	return w.hub.From(s.Next, s.RV, sel, enc)
+}
+
+func (w *world) resume(rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	w.Helper()
+	c, err := w.hub.Resume(rv, sel, enc)
+	w.must(err)
+	return c
+}
+
+// expect checks what a cursor returns until it has nothing more.
+func (w *world) expect(c *Cursor, want ...string) {
+	w.Helper()
+	run, err := drain(c)
+	w.must(err)
+	if got := decode(w, run, c.encoding); fmt.Sprint(got) != fmt.Sprint(want) {
+		w.Fatalf("got  %q\nwant %q", got, want)
+	}
+}
+
+// expectError checks that a cursor returns nothing but an error, now and for ever.
+func (w *world) expectError(c *Cursor, want string) {
+	w.Helper()
+	for range 2 {
+		run, err := drain(c)
+		if len(run) > 0 || err == nil || err.Error() != want {
+			w.Fatalf("got %q and error %v, want only %q", run, err, want)
+		}
+	}
+}
+
+// drain is everything that a cursor returns until it has nothing more.
+func drain(c *Cursor) ([]byte, error) {
+	var all []byte
+	for {
+		run, err := c.Next()
+		if err != nil || len(run) == 0 {
+			return all, err
+		}
+		all = append(all, run...)
+	}
+}
+
+// decode reads frames as a client would, each as "TYPE key rv", or "BOOKMARK rv".
+func decode(t testing.TB, run []byte, enc object.Encoding) []string {
+	t.Helper()
+	r := io.Reader(bytes.NewReader(run))
+	if enc.Chunked {
+		r = httputil.NewChunkedReader(io.MultiReader(r, strings.NewReader("0\r\n\r\n")))
+	}
+	var out []string
+	for d := json.NewDecoder(r); ; {
+		var event struct {
+			Type   string
+			Object struct {
+				Metadata struct{ Name, Namespace, ResourceVersion string }
+			}
+		}
+		if err := d.Decode(&event); err == io.EOF {
+			return out
+		} else if err != nil {
+			t.Fatalf("%v in %q", err, run)
+		}
+		m := event.Object.Metadata
+		if event.Type == "BOOKMARK" {
+			out = append(out, "BOOKMARK "+m.ResourceVersion)
+			continue
+		}
+		out = append(out, event.Type+" "+m.Namespace+"/"+m.Name+" "+m.ResourceVersion)
+	}
+}
+
+var everything object.Selector
+
+func namespace(name string) object.Selector { return object.NewSelector(name, "", nil, nil) }
+
+func app(value string) object.Selector {
+	return object.NewSelector("", "", labels.SelectorFromSet(labels.Set{"app": value}), nil)
+}
+
+func node(value string) object.Selector {
+	return object.NewSelector("", "", nil, fields.OneTermEqualSelector("spec.nodeName", value))
+}
