@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl into bin/controlplane/ of this repository,
-# or into $SPILLWAY_CONTROLPLANE_DIR (which lets several clones share one build). Needs Go and a module proxy, nothing else.
-# A program whose stamp (go.mod, go.sum, the Go version, this script) is unchanged is not built again, so an interrupted
-# build goes on where it stopped.
+# Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, or those of them that are named as
+# arguments. Needs Go and a module proxy, nothing else. They go to $SPILLWAY_CONTROLPLANE_DIR; when that is not set, to a folder
+# of the user's cache named after the stamp, which all clones on this machine share, with bin/controlplane as a link to it. A
+# bin/controlplane that is a folder is built into as it is. A program whose stamp (go.mod, go.sum, the Go version, this
+# script) is unchanged is not built again, so an interrupted build goes on where it stopped.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-out=${SPILLWAY_CONTROLPLANE_DIR:-$here/../../bin/controlplane}
+link=$(cd "$here/../.." && pwd)/bin/controlplane
+out=${SPILLWAY_CONTROLPLANE_DIR:-}
+[[ -z $out ]] || { mkdir -p "$out" && out=$(cd "$out" && pwd); }
 heartbeat=20 # seconds between signs of life of a long build
 
 programs=(
@@ -19,15 +22,52 @@ programs=(
 
 export CGO_ENABLED=0 GOWORK=off GOFLAGS=-mod=readonly
 
-mkdir -p "$out"
-out=$(cd "$out" && pwd)
+if (($# > 0)); then
+	wanted=()
+	for package in "${programs[@]}"; do
+		for name in "$@"; do [[ ${package##*/} != "$name" ]] || wanted+=("$package"); done
+	done
+	if ((${#wanted[@]} != $#)); then
+		echo "controlplane: one of '$*' is not a program of the control plane: ${programs[*]##*/}" >&2
+		exit 2
+	fi
+	programs=("${wanted[@]}")
+fi
+
 cd "$here/binaries"
+stamp=$({ cat go.mod go.sum etcd/main.go "$here/build.sh"; go version; go env GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
+
+# shared prints the folder that all clones with this stamp share, or nothing where there is no cache to write to.
+shared() {
+	local dir=${XDG_CACHE_HOME:-${HOME:+$HOME/.cache}}
+	[[ $dir == /* ]] || return 0
+	dir+=/spillway/controlplane/${stamp:0:16}
+	if mkdir -p "$dir" 2>/dev/null && [[ -w $dir ]]; then echo "$dir"; fi
+}
+
+# link_to makes bin/controlplane a link to $1 in one step, so that nobody finds it missing meanwhile.
+link_to() {
+	[[ $(readlink "$link" || :) != "$1" ]] || return 0
+	mkdir -p "${link%/*}"
+	ln -sfn "$1" "$link.$$"
+	mv -fT "$link.$$" "$link"
+}
+
+if [[ -z $out ]]; then
+	if [[ -L $link || ! -d $link ]]; then out=$(shared); fi
+	if [[ -n $out ]]; then
+		link_to "$out"
+	else
+		[[ ! -L $link ]] || rm "$link"
+		out=$link
+	fi
+fi
+mkdir -p "$out"
 
 # One build at a time per folder: a second caller waits for the first and then finds everything built.
 exec 9>"$out/.lock"
 flock -n 9 || { echo "controlplane: another build writes to $out; waiting for it"; flock 9; }
 
-stamp=$({ cat go.mod go.sum etcd/main.go "$here/build.sh"; go version; go env GOOS GOARCH; } | sha256sum | cut -d' ' -f1)
 partial= builder=
 trap '[[ -z $builder ]] || kill "$builder" 2>/dev/null || :; [[ -z $partial ]] || rm -f "$partial"' EXIT
 

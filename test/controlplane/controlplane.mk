@@ -1,9 +1,14 @@
 # The real control plane for tests, benchmarks and the demo; included by the root Makefile.
 
-.PHONY: controlplane test-controlplane
+##@ A real control plane
 
-controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl into bin/controlplane (once)
+.PHONY: controlplane test-controlplane clean-controlplane
+
+controlplane: ## Build etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl (once per machine)
 	@./test/controlplane/build.sh
 
 test-controlplane: controlplane ## Test the package that starts and stops the control plane
 	cd test && go test -race ./controlplane/...
+
+clean-controlplane: ## Remove the control planes that any clone on this machine has built
+	rm -rf bin/controlplane "$${XDG_CACHE_HOME:-$$HOME/.cache}/spillway/controlplane"

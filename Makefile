@@ -1,0 +1,76 @@
+# Spillway. `make` alone lists what there is to make. Needs Go, make, git and bash.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+IMAGE   ?= spillway:$(VERSION)
+# How long `make fuzz` spends on each target.
+FUZZTIME ?= 20s
+
+##@ Try it
+
+.PHONY: build demo image
+
+build: ## Build the proxy: bin/spillway
+	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/spillway ./cmd/proxy
+
+# Only a KUBECONFIG given as `make demo KUBECONFIG=…` counts: an exported one must not send the demo to a real cluster.
+ifeq ($(origin KUBECONFIG),command line)
+demo: export DEMO_KUBECONFIG := $(KUBECONFIG)
+endif
+demo: ## Run Spillway before a control plane of its own, or before your cluster: make demo KUBECONFIG=file
+	@VERSION=$(VERSION) exec ./hack/demo.sh
+
+image: ## Build the container image (IMAGE=name:tag)
+	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+
+##@ Test it
+
+.PHONY: test lint fuzz conformance simulation simulation-full controllers
+
+test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
+	@./hack/test.sh
+
+lint: tools ## Check formatting, go vet, staticcheck and the modules' checksums
+	@./hack/lint.sh
+
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@./hack/fuzz.sh $(FUZZTIME)
+
+conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer
+	cd test && go test -v -count=1 ./conformance
+
+simulation: ## Run the simulation with its default, small number of seeds
+	cd test && go test -race -count=1 ./simulation
+
+simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
+	cd test && go test -race -count=1 -timeout=4h ./simulation -seeds=200 -steps=2000
+
+controllers: controlplane ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
+	cd test && go test -v -count=1 -timeout=30m ./controllers
+
+# The programs that show and measure what is claimed.
+-include bench/bench.mk
+
+# The control plane that tests, benchmarks and the demo run against.
+include test/controlplane/controlplane.mk
+
+##@ Keep house
+
+.PHONY: help tools clean
+
+tools: bin/tools/.installed
+
+bin/tools/.installed: hack/tools/go.mod hack/tools/go.sum
+	@mkdir -p bin/tools
+	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
+	@touch $@
+
+clean: ## Remove everything that was built here: bin/
+	rm -rf bin
+
+help: ## Print this
+	@echo 'make demo    shows it, make test    tests it. In full:'
+	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

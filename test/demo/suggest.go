@@ -1,0 +1,31 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// suggest tells what to try while the proxy is live.
+func (s *show) suggest() {
+	s.console.title("Your turn")
+	kubectl := "kubectl"
+	if path, err := filepath.Abs(s.kubectl); err == nil && strings.ContainsRune(s.kubectl, filepath.Separator) {
+		kubectl = path
+	}
+	s.console.line("Spillway is live at %s in front of %s, with the rights of %s.", s.server, s.upstream.Host, s.upstreamFile)
+	s.console.line("Paste into another terminal:\n\n")
+	for _, command := range []string{
+		"export KUBECONFIG=" + s.proxyKubeconfig(),
+		kubectl + " " + strings.Join(quote(watchArgs), " ") + " &",
+		kubectl + " apply -f " + s.manifest(),
+		kubectl + " scale deployment hello --replicas=8",
+		kubectl + " --server " + s.server + " get deployments --all-namespaces",
+		"curl -N '" + s.server + "/api/v1/namespaces/" + namespace + "/pods?watch=1'",
+		"curl -s " + s.metrics + "/metrics | grep ^spillway_",
+		"curl -s '" + s.metrics + "/readyz?verbose'",
+		"tail -f " + s.proxyLog(),
+	} {
+		s.console.line("  %s", command)
+	}
+	s.console.line("\nCtrl-C ends everything.")
+}
