@@ -21,8 +21,8 @@ type Feed struct {
 	encoding object.Encoding
 
 	// Written by the dispatcher, read by cursors.
-	segments *ring.Ring[*segment]
-	changed  ring.Signal
+	kept    atomic.Pointer[run]
+	changed ring.Signal
 
 	// The dispatcher's.
 	tail    *segment
@@ -37,7 +37,14 @@ type feedKey struct {
 	encoding object.Encoding
 }
 
-// segment is a run of frames. Everything below the published mark is immutable.
+// run is the segments that are kept, the first of which has number first. Immutable: it is replaced as a whole, so that the
+// feed holds no segment longer than it says. (A ring.Ring would: it lets go of its items by the chunk.)
+type run struct {
+	first    uint64
+	segments []*segment
+}
+
+// segment is a stretch of frames. Everything below the published mark is immutable.
 type segment struct {
 	// Static after construction.
 	start uint64 // log position: the feed's frames from it on are in this segment or later ones
@@ -66,30 +73,32 @@ const (
 )
 
 func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
-	return &Feed{key: key, selector: sel, encoding: enc, segments: ring.New[*segment](1)}
+	f := &Feed{key: key, selector: sel, encoding: enc}
+	f.kept.Store(&run{})
+	return f
 }
 
 // activate starts the feed at a log position, if it is new: cursors that begin below come from the log.
 func (f *Feed) activate(position uint64) {
 	if f.tail == nil {
-		f.open(position, minSegment)
+		f.open(position, minSegment, 0)
 	}
 }
 
 // restart forgets every frame and starts anew at a log position.
 func (f *Feed) restart(position uint64) {
-	f.open(position, minSegment)
-	f.segments.Trim(f.segments.Head() - 1)
+	f.open(position, minSegment, 0)
 	f.touched = true
 }
 
-// open appends an empty segment.
-func (f *Feed) open(position uint64, size int) {
+// open appends an empty segment to the last few of the feed.
+func (f *Feed) open(position uint64, size, keep int) {
 	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
-	f.segments.Append(f.tail)
-	if head := f.segments.Head(); head-f.segments.First() > keptSegments {
-		f.segments.Trim(head - keptSegments)
-	}
+	old := f.kept.Load()
+	drop := max(0, len(old.segments)-keep)
+	segments := make([]*segment, 0, keptSegments)
+	segments = append(append(segments, old.segments[drop:]...), f.tail)
+	f.kept.Store(&run{first: old.first + uint64(drop), segments: segments})
 }
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
@@ -124,7 +133,7 @@ func (f *Feed) reserve(need int) *segment {
 	if s.count > 0 {
 		position = s.marks[s.count-1].next
 	}
-	f.open(position, max(min(2*len(s.data), maxSegment), need))
+	f.open(position, max(min(2*len(s.data), maxSegment), need), keptSegments-1)
 	return f.tail
 }
 
@@ -151,18 +160,15 @@ type place struct {
 
 // locate finds the place of a log position, or false if the feed does not reach back to it.
 func (f *Feed) locate(position uint64) (place, bool) {
-	for id := f.segments.Head(); id > f.segments.First(); {
-		id--
-		s, ok := f.segments.At(id)
-		if !ok {
-			return place{}, false
-		}
-		if (*s).start > position {
+	kept := f.kept.Load()
+	for i := len(kept.segments) - 1; i >= 0; i-- {
+		s := kept.segments[i]
+		if s.start > position {
 			continue
 		}
-		marks := (*s).visible()
+		marks := s.visible()
 		taken := sort.Search(len(marks), func(i int) bool { return marks[i].next > position })
-		return place{segment: id, taken: taken}, true
+		return place{segment: kept.first + uint64(i), taken: taken}, true
 	}
 	return place{}, false
 }
@@ -174,16 +180,13 @@ func (s *segment) visible() []mark {
 
 // read returns the frames at p that lie above a log position, the last of their marks, and the place after them. No frames
 // mean that p is at the end. It returns false if the feed has moved past p.
-func (f *Feed) read(p place, position uint64) (run []byte, last mark, next place, ok bool) {
-	for {
-		// Whether there is a next segment must be known before this one's marks are read: a segment is complete once it
-		// has a successor.
-		sealed := p.segment+1 < f.segments.Head()
-		at, ok := f.segments.At(p.segment)
-		if !ok {
-			return nil, mark{}, p, false
-		}
-		s := *at
+func (f *Feed) read(p place, position uint64) (frames []byte, last mark, next place, ok bool) {
+	// The segments must be known before their marks are read: a segment is complete once it has a successor.
+	kept := f.kept.Load()
+	if p.segment < kept.first {
+		return nil, mark{}, p, false
+	}
+	for _, s := range kept.segments[p.segment-kept.first:] {
 		marks := s.visible()
 		for p.taken < len(marks) && marks[p.taken].next <= position {
 			p.taken++
@@ -196,9 +199,7 @@ func (f *Feed) read(p place, position uint64) (run []byte, last mark, next place
 			last = marks[len(marks)-1]
 			return s.data[start:last.end:last.end], last, place{segment: p.segment, taken: len(marks)}, true
 		}
-		if !sealed {
-			return nil, mark{}, p, true
-		}
-		p = place{segment: p.segment + 1}
+		next, p = p, place{segment: p.segment + 1}
 	}
+	return nil, mark{}, next, true
 }

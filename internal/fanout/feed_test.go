@@ -1,0 +1,119 @@
+package fanout
+
+import (
+	"runtime"
+	"testing"
+	"weak"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+func TestFeedIsSharedAndGoesWithItsLastHolder(t *testing.T) {
+	w := newWorld(t, plenty)
+	feeds := func(want int) {
+		t.Helper()
+		if n := w.hub.Feeds(); n != want {
+			t.Fatalf("%d feeds, want %d", n, want)
+		}
+	}
+	a, b := w.live(app("web"), plain), w.live(app("web"), plain)
+	feeds(1)
+	if a.feed != b.feed {
+		t.Fatal("equal selectors and encodings have different feeds")
+	}
+	others := []*Cursor{w.live(app("web"), chunked), w.live(app("db"), plain), w.live(everything, plain), w.live(namespace("a"), plain)}
+	feeds(5)
+	w.hub.Dispatch()
+	w.set("a/x", "web")
+	w.hub.Dispatch()
+	if n := w.hub.Stats().Frames.Load(); n != 4 {
+		t.Fatalf("%d frames were made for one event that 4 of 5 feeds see", n)
+	}
+	a.Close()
+	a.Close()
+	feeds(5)
+	w.expect(b, "ADDED a/x 102")
+	b.Close()
+	feeds(4)
+	for _, c := range others {
+		c.Close()
+	}
+	feeds(0)
+	c := w.live(app("web"), plain)
+	feeds(1)
+	if c.feed == a.feed {
+		t.Fatal("a feed that was given up came back")
+	}
+}
+
+// A cursor may be anywhere when the feed it follows starts over: it must never step over what it has not seen.
+func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.set("a/x", "web")
+	f := newFeed(feedKey{}, everything, plain)
+	f.activate(10)
+	p, ok := f.locate(10)
+	if !ok {
+		t.Fatal("the feed does not reach back to where it starts")
+	}
+	e, _ := w.resource.Log().At(w.resource.Log().Head() - 1)
+	f.add(e, 11, object.NewBookmark(pods)) // and never published
+	f.restart(50)
+	if _, _, next, ok := f.read(p, 10); ok {
+		t.Fatalf("a cursor at 10 was moved to %v of a feed that starts over at 50", next)
+	}
+	if p, ok := f.locate(50); !ok {
+		t.Fatal("the feed does not reach back to where it starts over")
+	} else if run, _, _, ok := f.read(p, 50); !ok || len(run) > 0 {
+		t.Fatalf("%q, %v", run, ok)
+	}
+}
+
+// Nothing is queued for a client: what a stalled one has not taken goes when the feed drops it.
+func TestStalledCursorPinsNothing(t *testing.T) {
+	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 16})
+	w.hub.Dispatch()
+	c := w.live(everything, plain)
+	w.hub.Dispatch()
+	w.set("a/x", "web")
+	w.hub.Dispatch()
+	w.expect(c, "ADDED a/x 102")
+	segment := weak.Make(c.feed.tail)
+	for range 2 * keptSegments * maxSegment / 1000 {
+		w.setPadded("a/x", "web", 1000)
+		w.hub.Dispatch()
+	}
+	runtime.GC()
+	if segment.Value() != nil {
+		t.Fatal("the segment that the cursor stalled at is still there")
+	}
+	if c.Held() > 0 {
+		t.Fatalf("%d bytes are held", c.Held())
+	}
+	runtime.KeepAlive(c)
+}
+
+func TestHubRunsUntilItsContextEnds(t *testing.T) {
+	w := newWorld(t, plenty)
+	ctx, stop := contextFor(t)
+	done := make(chan error)
+	go func() { done <- w.hub.Run(ctx) }()
+	c := w.live(everything, plain)
+	for range 1000 {
+		w.set("a/x", "web")
+	}
+	events := 0
+	for events < 1000 {
+		wait := c.Wait()
+		run, err := c.Next()
+		w.must(err)
+		if len(run) == 0 {
+			<-wait
+			continue
+		}
+		events += len(decode(t, run, plain))
+	}
+	stop()
+	w.must(<-done)
+}
