@@ -94,13 +94,17 @@ func (c *Cursor) Wait() <-chan struct{} {
 // Next returns the frames that follow, ready to send and valid until the next call; none if the client has everything.
 func (c *Cursor) Next() ([]byte, error) {
 	for {
-		if c.live || c.join() {
+		joined := c.join()
+		if c.live {
 			run, ok := c.follow()
-			if ok {
+			// Who has just joined was told to wait for the log, and so must not miss what the feed is yet to show.
+			if ok && (len(run) > 0 || !joined || c.Lag() == 0) {
 				return run, nil
 			}
 			c.live = false
-			c.hub.stats.FeedLapped.Add(1)
+			if !ok {
+				c.hub.stats.FeedLapped.Add(1)
+			}
 		}
 		run, more, err := c.replay()
 		if err != nil || len(run) > 0 || !more {

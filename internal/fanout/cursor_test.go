@@ -359,6 +359,28 @@ func TestCursorWaitsForItsOwnEventsOnly(t *testing.T) {
 	}
 }
 
+// A cursor that was told of a change by the log must not then wait for its feed to show it: nobody would wake it again.
+func TestCursorThatMeetsItsFeedHalfwayMissesNoWake(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.hub.Dispatch()
+	c := w.live(everything, plain)
+	w.set("a/x", "web")
+	wait := c.Wait() // for the next change of the resource
+	c.feed.activate(c.position)
+	w.expect(c, "ADDED a/x 102")
+	w.hub.Dispatch()
+	w.expect(c)
+	select {
+	case <-wait:
+		t.Fatal("woken by nothing")
+	default:
+	}
+	w.set("a/x", "db")
+	w.expect(c)
+	w.hub.Dispatch()
+	w.expect(c, "MODIFIED a/x 103")
+}
+
 func TestHoldShowsChangesAsInitialState(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		w.set("a/x", "web") // 102
