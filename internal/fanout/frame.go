@@ -28,7 +28,8 @@ func AppendEvent(dst []byte, enc object.Encoding, t object.Type, o *object.Objec
 	if t != object.Deleted {
 		return appendFrame(dst, enc, t.String(), o.Size(), func(dst []byte) []byte { return append(dst, o.JSON()...) })
 	}
-	digits := strconv.FormatUint(rv, 10)
+	var buf [20]byte // on the stack, as is the string
+	digits := string(strconv.AppendUint(buf[:0], rv, 10))
 	size := o.SizeAt(digits)
 	return appendFrame(dst, enc, t.String(), size, func(dst []byte) []byte { return o.AppendAt(dst, digits) })
 }

@@ -197,3 +197,8 @@ func app(value string) object.Selector {
 func node(value string) object.Selector {
 	return object.NewSelector("", "", nil, fields.OneTermEqualSelector("spec.nodeName", value))
 }
+
+// except sees everything that is not on a node.
+func except(value string) object.Selector {
+	return object.NewSelector("", "", nil, fields.OneTermNotEqualSelector("spec.nodeName", value))
+}
