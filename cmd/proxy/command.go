@@ -66,9 +66,6 @@ func startWith(cmd *cobra.Command, o *options, environ []string, stderr io.Write
 	}
 	log := newLogger(o.logLevel, o.logFormat, stderr)
 	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
-	for _, w := range o.warnings() {
-		log.Warn(w)
-	}
 	return start(cmd.Context(), o, log)
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -58,7 +59,7 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 	m.demand = len(names) < len(o.resources)
 	named, err := client.Resolve(ctx, names)
 	if err != nil {
-		return nil, err
+		return nil, o.refuse("resources", strings.Join(o.resources, ","), err.Error())
 	}
 	m.named = named
 	if m.demand {

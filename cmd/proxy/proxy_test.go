@@ -84,7 +84,8 @@ func TestErrorOfTheWiringIsOneLine(t *testing.T) {
 	wire := func(context.Context, *options, *zap.Logger) error {
 		return errors.New("the API server is gone:\n\tconnection refused\r\n")
 	}
-	code := execute([]string{"--resources=pods", "--plain-identity=self"}, []string{"KUBERNETES_SERVICE_HOST=x"}, &stdout, &stderr, wire)
+	// These flags come with a warning, which would be a second line.
+	code := execute([]string{"--resources=pods"}, []string{"KUBERNETES_SERVICE_HOST=x"}, &stdout, &stderr, wire)
 	want := "spillway: the API server is gone: connection refused\n"
 	if code != 1 || stderr.String() != want || stdout.Len() != 0 {
 		t.Errorf("code %d, stdout %q, stderr %q; want 1, nothing, %q", code, stdout.String(), stderr.String(), want)

@@ -52,6 +52,10 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	// Only now is it certain that it starts: a start that fails says one thing.
+	for _, w := range o.warnings() {
+		log.Warn(w)
+	}
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, StallTimeout: o.stallTimeout, Metrics: serve.NewMetrics(registry), Log: log,
 	})
