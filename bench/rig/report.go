@@ -51,7 +51,7 @@ func (r *Report) Note(what, format string, args ...any) {
 func (r *Report) add(verdict, what, value string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.rows = append(r.rows, row{verdict, what, value})
+	r.rows = append(r.rows, row{verdict, what, strings.ReplaceAll(value, "\n", " ⏎ ")})
 }
 
 func (r *Report) failed() bool {

@@ -140,3 +140,6 @@ func NewTLSClient() *http.Client {
 	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
 	return client
 }
+
+// Field is the value of the first string field with a name, anywhere in the event; "" if there is none.
+func (e Event) Field(name string) string { return field(e.Line, name) }

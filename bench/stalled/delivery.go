@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	"spillway/bench/rig"
+	"spillway/test/controlplane"
+)
+
+var pulses = flag.Int("pulses", 150, "events per run")
+
+const (
+	pairs       = 5
+	readerCount = 20
+	pulseEvery  = 40 * time.Millisecond
+	pulseSize   = 8 << 10
+	fillers     = 20 // large events that fill the stalled clients before a run
+	tolerance   = 0.25
+)
+
+// delivery shows that stalled clients delay nobody.
+func (s *show) delivery(ctx context.Context) error {
+	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=1h")
+	if err != nil {
+		return err
+	}
+	defer p.Kill()
+	var with, without []time.Duration
+	for i := range pairs {
+		for _, stalled := range []bool{i%2 == 0, i%2 != 0} { // interleaved, each first in turn
+			median, err := s.timed(ctx, p, stalled)
+			if err != nil {
+				return err
+			}
+			if stalled {
+				with = append(with, median)
+			} else {
+				without = append(without, median)
+			}
+		}
+		s.report.Note(fmt.Sprintf("pair %d", i+1), "median delivery %s with, %s without %d stalled clients", round(with[i]), round(without[i]), stallers)
+	}
+	a, b := median(with), median(without)
+	ratio := float64(a) / float64(b)
+	s.report.Check(ratio < 1+tolerance && ratio > 1/(1+tolerance), "delivery medians within 25 %",
+		"%s with, %s without: %+.0f %% (medians of %d runs; from the beginning of the write to the client)", round(a), round(b), 100*(ratio-1), pairs)
+	return s.noWaits(ctx, p, "in all runs")
+}
+
+// timed is the median delay of one run.
+func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (time.Duration, error) {
+	ctx, end := context.WithCancel(ctx)
+	var players sync.WaitGroup
+	defer players.Wait()
+	defer end()
+	readers := readAll(ctx, p.URL, readerCount, &players)
+	var clients []*staller
+	if stalled {
+		var err error
+		if clients, err = stallMany(ctx, p.URL, stallers, smallWindow); err != nil {
+			return 0, err
+		}
+		defer closeAll(clients)
+	}
+	if !s.streaming(ctx, p, readerCount+len(clients)) {
+		return 0, fmt.Errorf("the proxy does not serve %d watches: %s", readerCount+len(clients), s.explain(ctx, p, readers))
+	}
+	if _, err := s.fill(ctx, readers, fillers); err != nil {
+		return 0, err
+	}
+	if stalled && !s.allFull(p, clients) {
+		return 0, fmt.Errorf("the stalled clients are not")
+	}
+	for _, r := range readers {
+		r.recording(true)
+	}
+	last, err := s.writer.write(ctx, *pulses, pulseSize, pulseEvery)
+	if err != nil {
+		return 0, err
+	}
+	if !awaitAll(ctx, readers, last) {
+		return 0, fmt.Errorf("version %d has not reached all readers", last)
+	}
+	var delays []time.Duration
+	for _, r := range readers {
+		delays = append(delays, r.recording(false)...)
+	}
+	if len(delays) != readerCount**pulses {
+		return 0, fmt.Errorf("%d events of %d arrived", len(delays), readerCount**pulses)
+	}
+	return median(delays), nil
+}
+
+// explain says what the proxy serves instead, and what readers say.
+func (s *show) explain(ctx context.Context, p *rig.Proxy, readers []*reader) string {
+	m, err := p.Metrics().Read(ctx, streamsMetric, endsMetric)
+	text := fmt.Sprintf("streams %v, ends %v, error %v", m.By(streamsMetric, "resource"), m.By(endsMetric, "reason"), err)
+	for i, r := range readers {
+		r.mu.Lock()
+		if r.problem != nil {
+			text += fmt.Sprintf("; reader %d: %v", i, r.problem)
+		}
+		r.mu.Unlock()
+	}
+	return text
+}
+
+// allFull reports that the proxy has bytes for every stalled client that it cannot send.
+func (s *show) allFull(p *rig.Proxy, clients []*staller) bool {
+	for _, c := range clients {
+		l, err := s.look(context.Background(), p, []*staller{c})
+		if err != nil || l.sender == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// recording starts or ends the recording of delays, and returns those recorded so far.
+func (r *reader) recording(on bool) []time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.record = on
+	return r.delays
+}
+
+func median(d []time.Duration) time.Duration {
+	sorted := slices.Sorted(slices.Values(d))
+	return sorted[len(sorted)/2]
+}
+
+func fromNow() url.Values {
+	return url.Values{"resourceVersion": {"0"}, "allowWatchBookmarks": {"true"}}
+}
+
+// admin is as whom the proxy and the writer act.
+const admin = controlplane.Admin

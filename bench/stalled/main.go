@@ -1,0 +1,75 @@
+// Command stalled shows what a client costs that opens a watch and stops reading: no growing memory, nobody else's time, and
+// in the end its own connection, for a reason that metric and log call by name.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"spillway/bench/rig"
+)
+
+var only = flag.String("only", "", "play one part only: memory, delivery or eviction")
+
+func main() { rig.Main("stalled", run) }
+
+// show is one run.
+type show struct {
+	report     *rig.Report
+	kubeconfig string
+	writer     *writer
+}
+
+func run(ctx context.Context, r *rig.Report) error {
+	cp, err := rig.StartControlPlane(ctx)
+	if err != nil {
+		return err
+	}
+	defer cp.Stop()
+	w, err := newWriter(ctx, cp.Config(admin))
+	if err != nil {
+		return err
+	}
+	s := &show{report: r, kubeconfig: cp.Kubeconfig(admin), writer: w}
+	for _, part := range []struct {
+		name string
+		play func(context.Context) error
+	}{{"memory", s.memory}, {"delivery", s.delivery}, {"eviction", s.eviction}} {
+		if *only != "" && *only != part.name {
+			continue
+		}
+		rig.Say("%s", part.name)
+		if err := part.play(ctx); err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// stallMany opens n watches that nobody reads.
+func stallMany(ctx context.Context, base string, n, window int) ([]*staller, error) {
+	var all []*staller
+	for range n {
+		c, err := stall(ctx, base, watchPath+"?watch=true&resourceVersion=0&allowWatchBookmarks=true", window)
+		if err != nil {
+			closeAll(all)
+			return nil, err
+		}
+		all = append(all, c)
+	}
+	return all, nil
+}
+
+func closeAll(clients []*staller) {
+	for _, c := range clients {
+		c.close()
+	}
+}
+
+func mib(bytes int64) string { return fmt.Sprintf("%.1f MiB", float64(bytes)/(1<<20)) }
+
+func count(n int) string { return fmt.Sprint(n) }
+
+func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond) }
