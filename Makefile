@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz conformance simulation simulation-full controllers
+.PHONY: test lint fuzz conformance simulation simulation-full controllers show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -51,7 +51,8 @@ simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
 controllers: controlplane ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 	cd test && go test -v -count=1 -timeout=30m ./controllers
 
-# The programs that show and measure what is claimed.
+show: $(shell grep -sohE '^show-[a-z-]+' bench/bench.mk) ## Run every program that shows a claim, one after another
+
 -include bench/bench.mk
 
 # The control plane that tests, benchmarks and the demo run against.
@@ -73,4 +74,4 @@ clean: ## Remove everything that was built here: bin/
 
 help: ## Print this
 	@echo 'make demo    shows it, make test    tests it. In full:'
-	@awk -F ':.*## ' '/^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' 'FNR == 1 && FILENAME ~ /^bench/ {print "\nShow it"} /^##@ /{printf "\n%s\n", substr($$0, 5)} /^[a-zA-Z0-9_-]+:.*## /{printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

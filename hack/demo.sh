@@ -5,22 +5,24 @@ cd "$(dirname "$0")/.."
 
 say() { printf '\n== %s\n' "$*"; }
 
+kubeconfig=${DEMO_KUBECONFIG:-}
+kubeconfig=${kubeconfig/#\~\//$HOME/}
+if [[ -n $kubeconfig && ! -r $kubeconfig ]]; then
+	echo "demo: cannot read the kubeconfig $kubeconfig" >&2
+	exit 1
+fi
+
 say "building Spillway and the demo"
 make --no-print-directory build ${VERSION:+VERSION="$VERSION"}
 (cd test && go build -o ../bin/demo ./demo)
 
-if [[ -z ${DEMO_KUBECONFIG:-} ]]; then
+if [[ -z $kubeconfig ]]; then
 	say "building the control plane (once per machine)"
 	make --no-print-directory controlplane
 	say "the show begins"
 	exec env -u KUBECONFIG bin/demo
 fi
 
-kubeconfig=${DEMO_KUBECONFIG/#\~\//$HOME/}
-if [[ ! -r $kubeconfig ]]; then
-	echo "demo: cannot read the kubeconfig $kubeconfig" >&2
-	exit 1
-fi
 kubectl=$(command -v kubectl || :)
 if [[ -z $kubectl ]]; then
 	say "building kubectl, since there is none in PATH (once per machine)"

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os/exec"
 	"path/filepath"
 	"strings"
 )
@@ -8,18 +9,20 @@ import (
 // suggest tells what to try while the proxy is live.
 func (s *show) suggest() {
 	s.console.title("Your turn")
-	kubectl := "kubectl"
-	if path, err := filepath.Abs(s.kubectl); err == nil && strings.ContainsRune(s.kubectl, filepath.Separator) {
-		kubectl = path
+	environment := "export KUBECONFIG=" + s.proxyKubeconfig()
+	if found, err := exec.LookPath("kubectl"); err != nil || found != s.kubectl {
+		if path, err := filepath.Abs(s.kubectl); err == nil {
+			environment += ` PATH="` + filepath.Dir(path) + `:$PATH"`
+		}
 	}
 	s.console.line("Spillway is live at %s in front of %s, with the rights of %s.", s.server, s.upstream.Host, s.upstreamFile)
 	s.console.line("Paste into another terminal:\n\n")
 	for _, command := range []string{
-		"export KUBECONFIG=" + s.proxyKubeconfig(),
-		kubectl + " " + strings.Join(quote(watchArgs), " ") + " &",
-		kubectl + " apply -f " + s.manifest(),
-		kubectl + " scale deployment hello --replicas=8",
-		kubectl + " --server " + s.server + " get deployments --all-namespaces",
+		environment,
+		"kubectl " + strings.Join(quote(watchArgs), " ") + " &",
+		"kubectl apply -f " + s.manifest(),
+		"kubectl scale deployment hello --replicas=8",
+		"kubectl --server " + s.server + " get deployments --all-namespaces",
 		"curl -N '" + s.server + "/api/v1/namespaces/" + namespace + "/pods?watch=1'",
 		"curl -s " + s.metrics + "/metrics | grep ^spillway_",
 		"curl -s '" + s.metrics + "/readyz?verbose'",
