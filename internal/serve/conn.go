@@ -61,20 +61,34 @@ func (c *conn) setPace(stall time.Duration, pins bool) error {
 	return nil
 }
 
+// unpace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
+func (c *conn) unpace() {
+	if c.pace.Load() != nil {
+		_ = c.setPace(0, false) // fails on a closed connection, as the answer will
+	}
+}
+
+// looks is how often a Write that waits looks, within a stall timeout, whether the client took something meanwhile: a client
+// is evicted that much late at most.
+const looks = 4
+
 // Write sends b. Under a pace it returns errStalled once the client falls below it.
 func (c *conn) Write(b []byte) (int, error) {
 	p := c.pace.Load()
 	if p == nil {
 		return c.Conn.Write(b)
 	}
-	written := 0
+	written, progress := 0, time.Now()
 	for {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(p.stall)); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(p.stall / looks)); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(b[written:])
 		written += n
 		p.taken += int64(n)
+		if n > 0 {
+			progress = time.Now()
+		}
 		if p.tooSlow() {
 			return written, errStalled
 		}
@@ -83,7 +97,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			return written, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return written, err
-		case n == 0:
+		case time.Since(progress) >= p.stall:
 			return written, errStalled
 		}
 	}

@@ -47,8 +47,12 @@ func (s *Server) get(ctx *fasthttp.RequestCtx, p Plan) bool {
 	return true
 }
 
-// respond writes what every answer from the cache begins with (W-3).
+// respond writes what every answer from the cache begins with (W-3), and lets the client take it at no less than a pace, until
+// its next request.
 func (s *Server) respond(ctx *fasthttp.RequestCtx, contentType string) {
+	if p := pacer(ctx.Conn()); p != nil {
+		_ = p.setPace(s.opts.StallTimeout, false) // fails on a closed connection, as the answer will
+	}
 	h := &ctx.Response.Header
 	h.Set(auditID, answerAuditID(string(ctx.Request.Header.Peek(auditID))))
 	h.Set("Cache-Control", "no-cache, private")
@@ -195,8 +199,8 @@ func (b *pacedBody) WriteTo(w io.Writer) (int64, error) {
 		return 0, err
 	}
 	n, err := b.listBody.WriteTo(w)
-	if err == nil {
-		err = b.conn.setPace(0, false)
+	if err == nil { // what is left is in fasthttp's buffer, and no longer in the state
+		err = b.conn.setPace(b.stall, false)
 	}
 	return n, err
 }

@@ -20,6 +20,8 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+
+	"spillway/internal/cache"
 )
 
 // Options configure a Server.
@@ -142,6 +144,9 @@ func (s *Server) panicked(p any) {
 
 // handle answers one request: from memory if the plan says so and still can, else from upstream.
 func (s *Server) handle(ctx *fasthttp.RequestCtx, server *fasthttp.Server, front Front) {
+	if p := pacer(ctx.Conn()); p != nil {
+		p.unpace()
+	}
 	if front.Guard != nil && !front.Guard.Admit(ctx, front.Identity) {
 		return
 	}
@@ -157,23 +162,42 @@ const readyWait = 3 * time.Second
 
 // answer answers from memory, or reports false if upstream must.
 func (s *Server) answer(ctx *fasthttp.RequestCtx, server *fasthttp.Server, plan Plan) bool {
-	if plan.Get != nil {
+	r := plan.Source.Resource()
+	if plan.Get == nil && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
+		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
+		writeStatus(ctx, statusNotReady(1))
+		return true
+	}
+	switch {
+	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
+		return false
+	case plan.Get != nil:
 		return s.get(ctx, plan)
-	}
-	if !plan.Source.Resource().Ready() {
-		wait, cancel := s.within(readyWait)
-		defer cancel()
-		if plan.Source.Resource().WaitThrough(wait, 0) != nil {
-			s.metrics.notReady.WithLabelValues(plan.Source.Resource().Info.String()).Inc()
-			writeStatus(ctx, statusNotReady(1))
-			return true
-		}
-	}
-	if plan.List != nil {
+	case plan.List != nil:
 		return s.list(ctx, plan)
 	}
 	s.watch(ctx, server, plan)
 	return true
+}
+
+// awaitReady waits for the resource's first state, unless it has been given up.
+func (s *Server) awaitReady(r *cache.Resource) bool {
+	if r.Ready() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(s.base, readyWait)
+	defer cancel()
+	for {
+		changed := r.Changed()
+		if r.Ready() || r.Retired() {
+			return r.Ready()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // within is a context for a short wait that also ends with the server.

@@ -34,6 +34,9 @@ func (s *Server) watch(ctx *fasthttp.RequestCtx, server *fasthttp.Server, p Plan
 		s.mu.Lock()
 		st.conn = c
 		s.mu.Unlock()
+		if s.base.Err() != nil { // closed before it could know of this connection
+			reset(c)
+		}
 		go s.run(st, server)
 	})
 }
@@ -65,9 +68,6 @@ func (s *Server) run(st *stream, server *fasthttp.Server) {
 		}
 		_ = st.conn.Close() // there is nobody left to tell
 		return
-	}
-	if p := pacer(st.conn); p != nil {
-		_ = p.setPace(0, false)
 	}
 	if err := server.ServeConn(st.conn); err != nil {
 		s.log.Debug("connection after a watch", zap.Error(err))

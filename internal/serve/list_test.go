@@ -1,0 +1,251 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"spillway/internal/object"
+)
+
+// listed is the body that a LIST of a source is answered with, as it goes out.
+func listed(t *testing.T, source *Source, target string) (string, Plan) {
+	t.Helper()
+	path, query, _ := strings.Cut(target, "?")
+	planner := Planner{Catalog: fixed{source.Resource().Info.GVR: source}}
+	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true})
+	if plan.List == nil {
+		t.Fatalf("%s: %s", target, plan.text())
+	}
+	server := &Server{}
+	snapshot, err := server.snapshot(plan)
+	if err != nil {
+		t.Fatalf("%s: %v", target, err)
+	}
+	body := newListBody(plan, snapshot)
+	size := body.size
+	var b bytes.Buffer
+	n, err := body.WriteTo(&b)
+	if err != nil || int(n) != size || b.Len() != size {
+		t.Fatalf("%s: promised %d bytes, wrote %d, said %d: %v", target, size, b.Len(), n, err)
+	}
+	return b.String(), plan
+}
+
+// page is what a client reads in a list.
+type page struct {
+	Metadata struct {
+		ResourceVersion, Continue string
+		RemainingItemCount        *int
+	}
+	Items []struct {
+		Kind     string
+		Metadata struct{ Namespace, Name string }
+	}
+}
+
+func pageOf(t *testing.T, body string) (page, []string) {
+	t.Helper()
+	var p page
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		t.Fatalf("%v in %s", err, body)
+	}
+	var keys []string
+	for _, i := range p.Items {
+		keys = append(keys, i.Metadata.Namespace+"/"+i.Metadata.Name)
+	}
+	return p, keys
+}
+
+// TestListBytes is W-60 byte by byte.
+func TestListBytes(t *testing.T) {
+	pods := newSource(t, podResource, unreachable{}, 100, "c1/a 5", "c1/b 6 app=x", "c2/c 7")
+	custom := newSource(t, widgets, unreachable{}, 100, "c1/a 5")
+	empty := newSource(t, podResource, unreachable{}, 100)
+	emptyCustom := newSource(t, widgets, unreachable{}, 100)
+	const (
+		itemA = `{"metadata":{"name":"a","namespace":"c1","uid":"uid-c1/a","resourceVersion":"5"}}`
+		itemB = `{"metadata":{"name":"b","namespace":"c1","uid":"uid-c1/b","resourceVersion":"6","labels":{"app":"x"}}}`
+		itemC = `{"metadata":{"name":"c","namespace":"c2","uid":"uid-c2/c","resourceVersion":"7"}}`
+	)
+	afterA, afterB := token(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/a\u0000"}`), token(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/b\u0000"}`)
+	inC1 := token(`{"v":"meta.k8s.io/v1","rv":100,"start":"/a\u0000"}`)
+	for _, c := range []struct {
+		rule, target string
+		source       *Source
+		want         string
+	}{
+		{"W-60 all", "/api/v1/pods?resourceVersion=0", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+		{"W-60 empty", "/api/v1/pods?resourceVersion=0", empty,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}` + "\n"},
+		{"W-20 no such namespace", "/api/v1/namespaces/nope/pods?resourceVersion=0", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}` + "\n"},
+		{"W-60 custom", "/apis/example.com/v1/widgets?resourceVersion=0", custom,
+			`{"apiVersion":"example.com/v1","items":[{"apiVersion":"example.com/v1","kind":"Widget",` + itemA[1:] +
+				`],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"100"}}` + "\n"},
+		{"W-60 empty custom", "/apis/example.com/v1/widgets?resourceVersion=0", emptyCustom,
+			`{"apiVersion":"example.com/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"100"}}` + "\n"},
+		{"W-63 any has no limit", "/api/v1/pods?resourceVersion=0&limit=1", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+		{"W-69, W-70", "/api/v1/pods?resourceVersion=100&limit=1", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterA + `","remainingItemCount":2},"items":[` + itemA + "]}\n"},
+		{"W-70 from this page on", "/api/v1/pods?limit=1&continue=" + afterA, pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB + `","remainingItemCount":1},"items":[` + itemB + "]}\n"},
+		{"W-69 the last page", "/api/v1/pods?limit=1&continue=" + afterB, pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemC + "]}\n"},
+		{"W-81 the rest in one", "/api/v1/pods?continue=" + afterA, pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemB + "," + itemC + "]}\n"},
+		{"W-80 relative to the namespace", "/api/v1/namespaces/c1/pods?resourceVersion=100&limit=1", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + inC1 + `","remainingItemCount":1},"items":[` + itemA + "]}\n"},
+		{"W-70 none with a selector", "/api/v1/pods?resourceVersion=100&limit=1&labelSelector=app%3Dx", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB + `"},"items":[` + itemB + "]}\n"},
+		{"W-69 one key is the range", "/api/v1/namespaces/c1/pods?resourceVersion=100&limit=1&fieldSelector=metadata.name%3Da", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "]}\n"},
+		{"W-35 two names", "/api/v1/pods?resourceVersion=0&fieldSelector=metadata.name%3Da,metadata.name%3Db", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}` + "\n"},
+		{"W-69 limit is the number of items", "/api/v1/pods?resourceVersion=100&limit=3", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+	} {
+		if got, _ := listed(t, c.source, c.target); got != c.want {
+			t.Errorf("%s: %s:\ngot  %swant %s", c.rule, c.target, got, c.want)
+		}
+	}
+}
+
+// TestListOrder: bytewise by namespace + "/" + name, which is not the order of the pairs (W-61); on one page or on many.
+func TestListOrder(t *testing.T) {
+	want := []string{"o-x/z", "o/k", "o/k-1", "o/k.1", "o/k0", "o/z", "o0x/z", "o1/z"}
+	var objects []string
+	for i, key := range want {
+		objects = append(objects, fmt.Sprintf("%s %d", key, i+1))
+	}
+	rand.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
+	source := newSource(t, podResource, unreachable{}, 100, objects...)
+	for limit := 1; limit <= len(want)+1; limit++ {
+		target := fmt.Sprintf("/api/v1/pods?resourceVersion=100&limit=%d", limit)
+		var got []string
+		for {
+			body, _ := listed(t, source, target)
+			p, keys := pageOf(t, body)
+			got = append(got, keys...)
+			if r := p.Metadata.RemainingItemCount; r != nil && *r != len(want)-len(got) {
+				t.Errorf("limit %d: %d remain after %q", limit, *r, got)
+			}
+			if p.Metadata.Continue == "" {
+				break
+			}
+			target = fmt.Sprintf("/api/v1/pods?limit=%d&continue=%s", limit, p.Metadata.Continue)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("limit %d:\ngot  %q\nwant %q", limit, got, want)
+		}
+	}
+}
+
+// Pages after the first show the state of the first, whatever happened since (W-63).
+func TestListPagesOfOneState(t *testing.T) {
+	source := newSource(t, podResource, unreachable{}, 100, "a/a 1", "a/b 2", "a/c 3", "a/d 4")
+	body, _ := listed(t, source, "/api/v1/namespaces/a/pods?resourceVersion=100&limit=1")
+	first, _ := pageOf(t, body)
+	r := source.Resource()
+	for _, err := range []error{
+		r.Delete(parsedOne(t, podResource, "a/b 101")),
+		r.Add(parsedOne(t, podResource, "a/bb 102")),
+		r.Update(parsedOne(t, podResource, "a/c 103")),
+		r.Replace(parsed(t, podResource, "a/a 1", "a/bb 102", "a/c 103", "a/e 110"), 120),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	body, _ = listed(t, source, "/api/v1/namespaces/a/pods?continue="+first.Metadata.Continue)
+	p, keys := pageOf(t, body)
+	if want := []string{"a/b", "a/c", "a/d"}; !slices.Equal(keys, want) || p.Metadata.ResourceVersion != "100" || !strings.Contains(body, `"resourceVersion":"3"`) {
+		t.Errorf("got %q at %s, want %q at 100: %s", keys, p.Metadata.ResourceVersion, want, body)
+	}
+}
+
+// A token is the client's word: whatever it says, a list never leaves the scope of its request (W-81, W-82, D4).
+func TestTokensCannotWidenScope(t *testing.T) {
+	source := newSource(t, podResource, unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
+	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00", "w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}
+	planner := Planner{Catalog: fixed{podResource.GVR: source}}
+	check := func(start string) {
+		text, err := json.Marshal(continueToken{Version: tokenVersion, RV: 100, Start: start})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
+			plan := planner.Plan(Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + token(string(text)) + more, Trusted: true})
+			if plan.Action == Upstream {
+				continue
+			}
+			snapshot, err := source.Resource().At(plan.List.RV)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, o := range newListBody(plan, snapshot).items {
+				if o.Namespace() != "b" {
+					t.Errorf("start %q: shows %s", start, o.Key)
+				}
+			}
+		}
+	}
+	for _, start := range starts {
+		check(start)
+	}
+	letters := []byte("ab/.x-0\x00~")
+	for range 2000 {
+		random := make([]byte, 1+rand.IntN(8))
+		for i := range random {
+			random[i] = letters[rand.IntN(len(letters))]
+		}
+		check(string(random))
+	}
+}
+
+// pieces remembers the sizes of what is written.
+type pieces struct {
+	sizes []int
+	text  bytes.Buffer
+}
+
+func (p *pieces) Write(b []byte) (int, error) {
+	p.sizes = append(p.sizes, len(b))
+	return p.text.Write(b)
+}
+
+// A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its objects are let go as
+// they are written.
+func TestListPieces(t *testing.T) {
+	var objects []string
+	for i := range 4000 {
+		objects = append(objects, fmt.Sprintf("ns/%05d %d %s=y", i, i+1, strings.Repeat("x", 300+i%100)))
+	}
+	source := newSource(t, podResource, unreachable{}, 5000, objects...)
+	whole, plan := listed(t, source, "/api/v1/pods?resourceVersion=0")
+	body := newListBody(plan, source.Resource().Snapshot())
+	var out pieces
+	if _, err := body.WriteTo(&out); err != nil {
+		t.Fatal(err)
+	}
+	if out.text.String() != whole || len(whole) < 4*pieceSize {
+		t.Fatalf("%d bytes in pieces, %d at once", out.text.Len(), len(whole))
+	}
+	for i, size := range out.sizes {
+		if size > pieceSize+1024 || size < pieceSize && i < len(out.sizes)-1 {
+			t.Errorf("piece %d of %d is %d bytes", i, len(out.sizes), size)
+		}
+	}
+	if slices.ContainsFunc(body.items, func(o *object.Object) bool { return o != nil }) {
+		t.Error("written objects are still held")
+	}
+	if _, keys := pageOf(t, whole); len(keys) != 4000 {
+		t.Errorf("%d items", len(keys))
+	}
+}

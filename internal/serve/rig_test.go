@@ -1,0 +1,306 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+	"spillway/internal/upstream"
+)
+
+var configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true)
+
+// customWidgets are kubetest's custom resource.
+var customWidgets = object.NewResource(kubetest.Widgets, "Widget", true, false,
+	object.Field{Label: "spec.color", Path: []string{"spec", "color"}}, object.Field{Label: "spec.size", Path: []string{"spec", "size"}})
+
+// rig is a whole proxy but for its command line: kubetest, mirrors of some resources, a Server with a plain and a TLS listener.
+type rig struct {
+	t        *testing.T
+	up       *kubetest.Server
+	server   *Server
+	url      string
+	tlsURL   string
+	catalog  fixed
+	registry *prometheus.Registry
+	logs     *observer.ObservedLogs
+	stop     context.CancelFunc // of the mirrors
+}
+
+type rigOptions struct {
+	up      kubetest.Options
+	stall   time.Duration
+	mirrors []*object.Resource
+	// prober replaces the prober of each mirror.
+	prober func(cache.Prober) cache.Prober
+	limits *cache.Limits
+}
+
+// newRig returns when every mirror has its first state.
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	if o.up.ProofDelay == 0 {
+		o.up.ProofDelay = 10 * time.Millisecond
+	}
+	return rigOf(t, kubetest.New(o.up), o)
+}
+
+// rigOf is a rig in front of an upstream that has something already.
+func rigOf(t *testing.T, up *kubetest.Server, o rigOptions) *rig {
+	t.Helper()
+	if o.stall == 0 {
+		o.stall = time.Minute
+	}
+	if o.mirrors == nil {
+		o.mirrors = []*object.Resource{configMaps, customWidgets}
+	}
+	if o.limits == nil {
+		o.limits = &keepAll
+	}
+	core, logs := observer.New(zap.DebugLevel)
+	r := &rig{t: t, up: up, catalog: fixed{}, registry: prometheus.NewRegistry(), logs: logs}
+	t.Cleanup(r.up.Close)
+	r.mirror(o)
+	r.serve(o, zap.New(core))
+	return r
+}
+
+// mirror starts the mirrors.
+func (r *rig) mirror(o rigOptions) {
+	r.t.Helper()
+	client, err := upstream.NewClient(r.up.Config())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r.stop = stop
+	r.t.Cleanup(client.Close)
+	for _, info := range o.mirrors {
+		resource := cache.New(info, *o.limits, time.Now)
+		hub := fanout.NewHub(resource)
+		var p cache.Prober = rigProber{client.NewProber(info)}
+		if o.prober != nil {
+			p = o.prober(p)
+		}
+		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p)}
+		reflector := upstream.NewReflector(client, info, resource, upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
+		done := make(chan struct{}, 2)
+		go func() {
+			_ = reflector.Run(ctx)
+			done <- struct{}{}
+		}()
+		go func() {
+			_ = hub.Run(ctx)
+			done <- struct{}{}
+		}()
+		r.t.Cleanup(func() { <-done; <-done })
+	}
+	r.t.Cleanup(stop)
+	for _, source := range r.catalog {
+		if err := source.Resource().WaitThrough(deadline(r.t), 1); err != nil {
+			r.t.Fatalf("%s was not mirrored: %v", source.Resource().Info, err)
+		}
+	}
+}
+
+// serve starts the server and its listeners.
+func (r *rig) serve(o rigOptions, log *zap.Logger) {
+	r.t.Helper()
+	base, err := url.Parse(r.up.URL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	passing, upgrading := bareTransport(), bareTransport()
+	r.server = New(Options{
+		Catalog: r.catalog, StallTimeout: o.stall, Metrics: NewMetrics(r.registry), Log: log,
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientUpgrade: upgrading}),
+	})
+	secured := &front{}
+	var served []chan error
+	for _, to := range []struct {
+		url *string
+		tls *tls.Config
+	}{{&r.url, nil}, {&r.tlsURL, secured.useTLS()}} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		*to.url = "http://" + ln.Addr().String()
+		if to.tls != nil {
+			*to.url = "https://" + ln.Addr().String()
+		}
+		done := make(chan error, 1)
+		served = append(served, done)
+		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, AnswerAll: true}) }()
+	}
+	r.t.Cleanup(func() {
+		r.close()
+		for _, done := range served {
+			if err := <-done; err != nil {
+				r.t.Error(err)
+			}
+		}
+		passing.CloseIdleConnections()
+		upgrading.CloseIdleConnections()
+	})
+}
+
+// close stops the server at once. It is idempotent.
+func (r *rig) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := r.server.Close(ctx); err != nil {
+		r.t.Errorf("closing the server: %v", err)
+	}
+}
+
+// rigProber shows upstream's prober as the cache wants it, as the command does.
+type rigProber struct{ *upstream.Prober }
+
+func (p rigProber) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+	rv, probe, err := p.Prober.Begin(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return rv, rigProof{probe}, nil
+}
+
+type rigProof struct{ *upstream.Probe }
+
+func (p rigProof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
+	progress, err := p.Probe.Prove(ctx, from)
+	return max(progress.Bookmark, progress.Last), progress.Last, err
+}
+
+// deadline is a context that ends long after every test should.
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// mirrored waits until the mirror of a resource has all that upstream has of it.
+func (r *rig) mirrored(info *object.Resource) {
+	r.t.Helper()
+	newest := uint64(0)
+	for _, o := range r.up.List(info.GVR) {
+		newest = max(newest, o.RV)
+	}
+	if err := r.catalog[info.GVR].Resource().WaitThrough(deadline(r.t), newest); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// list sends one GET to the proxy.
+func (r *rig) list(path string, opts ...kubetest.ClientOption) *kubetest.ListResult {
+	r.t.Helper()
+	l, err := kubetest.List(deadline(r.t), r.url, path, opts...)
+	if err != nil {
+		r.t.Fatalf("GET %s: %v", path, err)
+	}
+	return l
+}
+
+// watch opens a watch of the proxy and waits for its head.
+func (r *rig) watch(path string, opts ...kubetest.ClientOption) *kubetest.Watcher {
+	r.t.Helper()
+	w := kubetest.Watch(deadline(r.t), r.url, path, opts...)
+	r.t.Cleanup(w.Close)
+	if code, _, err := w.Head(deadline(r.t)); err != nil || code != http.StatusOK {
+		r.t.Fatalf("watch %s: %d %v", path, code, err)
+	}
+	return w
+}
+
+// expect compares the next events with their String forms.
+func expect(t *testing.T, w *kubetest.Watcher, want ...string) {
+	t.Helper()
+	for i, one := range want {
+		e, err := w.Next(deadline(t))
+		if err != nil {
+			t.Fatalf("event %d: want %q, stream is over: %v", i, one, err)
+		}
+		if e.String() != one {
+			t.Fatalf("event %d: want %q, got %q: %s", i, one, e, e.Line)
+		}
+	}
+}
+
+// until reads on to the first event that is found.
+func until(t *testing.T, w *kubetest.Watcher, found func(kubetest.Event) bool) []kubetest.Event {
+	t.Helper()
+	events, err := w.Until(deadline(t), found)
+	if err != nil {
+		t.Fatalf("after %v: %v", events, err)
+	}
+	return events
+}
+
+func isEnd(e kubetest.Event) bool { return e.End }
+
+// over waits for the end of a watch and checks how it was.
+func over(t *testing.T, w *kubetest.Watcher, want kubetest.EndReason) {
+	t.Helper()
+	end, err := w.Wait(deadline(t))
+	if err != nil {
+		t.Fatalf("stream did not end: %v", err)
+	}
+	if end.Reason != want {
+		t.Fatalf("want the stream %s, got %v", want, end)
+	}
+}
+
+// metric is the value of one series, 0 if there is none; its labels are name=value, sorted.
+func (r *rig) metric(name string, labels ...string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			var have []string
+			for _, l := range m.GetLabel() {
+				have = append(have, l.GetName()+"="+l.GetValue())
+			}
+			if family.GetName() == name && slices.Equal(have, labels) {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return 0
+}
+
+// ended waits until so many watches of a resource have ended for a reason.
+func (r *rig) ended(info *object.Resource, reason EndReason, want int) {
+	r.t.Helper()
+	eventually(r.t, fmt.Sprintf("%d watches of %s to end: %s", want, info, reason), func() bool {
+		return r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource="+info.String()) == float64(want)
+	})
+}
+
+// eventually waits for what a working program does soon.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}

@@ -1,0 +1,319 @@
+package serve
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strings"
+	"testing"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// fill stores some config maps and widgets, in more than one namespace.
+func fill(up *kubetest.Server) {
+	for i := range 7 {
+		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%d", i), kubetest.WithLabel("parity", fmt.Sprint(i%2)))
+		up.Create(kubetest.Widgets, "n", fmt.Sprintf("w%d", i), kubetest.WithField("spec.color", "red"))
+	}
+	up.Create(kubetest.ConfigMaps, "n-x", "c")
+	up.Create(kubetest.ConfigMaps, "m", "big", kubetest.WithPadding(100_000))
+	up.Progress()
+}
+
+// Whatever the proxy answers itself is what upstream answers, byte for byte (D1).
+func TestAnswersAsUpstream(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	fill(up)
+	r := rigOf(t, up, rigOptions{})
+	rv := fmt.Sprint(up.Revision())
+	const maps, widgets = "/api/v1/configmaps", "/apis/example.com/v1/widgets"
+	before := answeredHere(r)
+	targets := []string{
+		maps + "?resourceVersion=0", maps + "?resourceVersion=0&limit=2", widgets + "?resourceVersion=0",
+		maps + "?resourceVersion=" + rv, maps + "?limit=3&resourceVersion=" + rv, widgets + "?limit=3&resourceVersion=" + rv,
+		maps + "?limit=3&resourceVersionMatch=NotOlderThan&resourceVersion=" + rv,
+		maps + "?resourceVersionMatch=Exact&resourceVersion=" + rv,
+		maps + "?resourceVersion=0&labelSelector=parity%3D1", maps + "?limit=2&labelSelector=parity%3D1&resourceVersion=" + rv,
+		maps + "?resourceVersion=0&fieldSelector=metadata.name%3Dc1", widgets + "?resourceVersion=0&fieldSelector=spec.color%3Dblue",
+		"/api/v1/namespaces/n/configmaps?resourceVersion=0", "/api/v1/namespaces/none/configmaps?resourceVersion=0",
+		"/api/v1/namespaces/n/configmaps?limit=1&resourceVersion=" + rv,
+		"/apis/example.com/v1/namespaces/none/widgets?resourceVersion=0",
+		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=0", "/apis/example.com/v1/namespaces/n/widgets/w1?resourceVersion=" + rv,
+	}
+	for _, target := range targets {
+		got, want := r.list(target), direct(t, up, target)
+		if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) {
+			t.Errorf("%s:\ngot  %d %.300s\nwant %d %.300s", target, got.Status, got.Body, want.Status, want.Body)
+		}
+		if n := got.Header.Get("Content-Length"); n != fmt.Sprint(len(got.Body)) {
+			t.Errorf("%s: Content-Length %q, body %d", target, n, len(got.Body))
+		}
+		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-cache, private", "Server": ""} {
+			if got.Header.Get(name) != value {
+				t.Errorf("%s: %s is %q", target, name, got.Header.Get(name))
+			}
+		}
+	}
+	if n := answeredHere(r) - before; n != float64(len(targets)) {
+		t.Errorf("%v of %d requests were answered from memory", n, len(targets))
+	}
+}
+
+// What the cache cannot answer is upstream's word, and reaches it as it was.
+func TestPassesThrough(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	fill(up)
+	r := rigOf(t, up, rigOptions{})
+	const maps = "/api/v1/configmaps"
+	for _, target := range []string{
+		maps, maps + "?limit=2", maps + "?limit=abc", maps + "?resourceVersion=abc", maps + "?resourceVersion=5&resourceVersionMatch=Foo",
+		maps + "?resourceVersion=0&fieldSelector=spec.x%3D1", maps + "?continue=xyz", maps + "?resourceVersion=1&limit=1",
+		"/api/v1/namespaces/n/configmaps/c1", "/api/v1/namespaces/n/configmaps/none?resourceVersion=0", "/api/v1/pods", "/api/v1/nothing", "/version",
+		maps + "?resourceVersion=100000000",
+	} {
+		got, want := r.list(target), direct(t, up, target)
+		if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) {
+			t.Errorf("%s:\ngot  %d %.300s\nwant %d %.300s", target, got.Status, got.Body, want.Status, want.Body)
+		}
+	}
+	if n := answeredHere(r); n != 0 {
+		t.Errorf("%v requests were answered from memory", n)
+	}
+}
+
+func direct(t *testing.T, up *kubetest.Server, target string) *kubetest.ListResult {
+	t.Helper()
+	l, err := kubetest.List(deadline(t), up.URL, target)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// answeredHere is how many requests were answered from memory.
+func answeredHere(r *rig) float64 {
+	sum := 0.0
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "spillway_cached_requests_total" {
+			for _, m := range f.GetMetric() {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// A list that is far larger than a piece arrives whole, on plain connections and through TLS.
+func TestLargeLists(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	for i := range 40 {
+		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%02d", i), kubetest.WithPadding(100_000))
+	}
+	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
+	want := direct(t, up, "/api/v1/configmaps?resourceVersion=0")
+	for _, url := range []string{r.url, r.tlsURL} {
+		got, err := kubetest.List(deadline(t), url, "/api/v1/configmaps?resourceVersion=0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Equal(got.Body, want.Body) || len(got.Body) < 10*pieceSize {
+			t.Errorf("%s: %d bytes, want %d", url, len(got.Body), len(want.Body))
+		}
+	}
+}
+
+// The end of a watch ends the body, not the connection: the next request travels on the same one (W-2).
+func TestConnectionAfterAWatch(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	for _, url := range []string{r.url, r.tlsURL} {
+		transport := &http.Transport{MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a throw-away certificate
+		t.Cleanup(transport.CloseIdleConnections)
+		fresh := 0
+		ctx := httptrace.WithClientTrace(deadline(t), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+			if !c.Reused {
+				fresh++
+			}
+		}})
+		for _, target := range []string{
+			"/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=1",
+			"/api/v1/configmaps?resourceVersion=0",
+			"/api/v1/configmaps?watch=1&resourceVersion=1&timeoutSeconds=1",
+			"/api/v1/configmaps",
+			"/api/v1/configmaps?watch=1&resourceVersion=0&timeoutSeconds=1",
+		} {
+			request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := transport.RoundTrip(request)
+			if err != nil {
+				t.Fatalf("%s%s: %v", url, target, err)
+			}
+			body, err := io.ReadAll(response.Body)
+			response.Body.Close()
+			if err != nil || response.StatusCode != 200 || len(body) == 0 {
+				t.Errorf("%s: %d %q %v", target, response.StatusCode, body, err)
+			}
+		}
+		if fresh != 1 {
+			t.Errorf("%s: %d connections for five requests", url, fresh)
+		}
+	}
+	r.ended(configMaps, EndTimeout, 6)
+}
+
+// TestWatchBytes is what stands on the wire, chunk by chunk (W-107).
+func TestWatchBytes(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /api/v1/configmaps?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\nAudit-ID: mine\r\nConnection: close\r\n\r\n")
+	text, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, body, _ := strings.Cut(string(text), "\r\n\r\n")
+	event := `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"too old resource version: 1 (2)","reason":"Expired","code":410}}` + "\n"
+	if want := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(event), event); body != want {
+		t.Errorf("got  %q\nwant %q", body, want)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(text)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.Header.Get("Audit-Id") != "mine" || !response.Close || strings.Contains(head, "Server:") {
+		t.Errorf("head %q", head)
+	}
+}
+
+// Old protocols and upgrades are upstream's to answer.
+func TestOldHTTP(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprintf(c, "GET /api/v1/configmaps?resourceVersion=0 HTTP/1.0\r\nHost: x\r\n\r\n")
+	response, err := http.ReadResponse(bufio.NewReader(c), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != 200 || answeredHere(r) != 0 {
+		t.Errorf("%s, %v answered from memory", response.Status, answeredHere(r))
+	}
+}
+
+// bare is a server that only passes on what its catalog does not have, without a rig's mirrors.
+func bare(t *testing.T, catalog Catalog) *rig {
+	t.Helper()
+	up := kubetest.New(kubetest.Options{})
+	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{}})
+	r.server.planner.Catalog, r.server.opts.Catalog = catalog, catalog
+	return r
+}
+
+// While the first state is on its way a request is held, then told to come back: never an empty list (W-72, D14).
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	resource := cache.New(configMaps, keepAll, nil)
+	hub := fanout.NewHub(resource)
+	r := bare(t, fixed{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, unreachable{})}})
+	list := r.list("/api/v1/configmaps?resourceVersion=0")
+	if list.Status != http.StatusTooManyRequests || list.Failure == nil || list.Failure.Message != "storage is (re)initializing" || list.Header.Get("Retry-After") != "1" {
+		t.Errorf("%d %v %s", list.Status, list.Header, list.Body)
+	}
+	if n := r.metric("spillway_not_ready_total", "resource=configmaps"); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+}
+
+// A mirror that is given up while its first state is awaited has nothing to wait for: upstream answers at once.
+func TestGivenUpWhileAwaited(t *testing.T) {
+	resource := cache.New(configMaps, keepAll, nil)
+	resource.Retire()
+	hub := fanout.NewHub(resource)
+	r := bare(t, fixed{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, unreachable{})}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	if list := r.list("/api/v1/configmaps?resourceVersion=0"); list.Status != 200 || len(list.Items) != 1 {
+		t.Errorf("%d %s", list.Status, list.Body)
+	}
+	w := r.watch("/api/v1/configmaps?watch=1&resourceVersion=0")
+	expect(t, w, "ADDED n/a 2")
+}
+
+// brokenDeliverer is a deliverer with a bug.
+type brokenDeliverer struct{}
+
+func (brokenDeliverer) deliver(*stream) EndReason { panic("boom") }
+
+// A panic costs one request, or one stream, and is counted.
+func TestPanics(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.server.deliver = brokenDeliverer{}
+	w := kubetest.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
+	t.Cleanup(w.Close)
+	over(t, w, kubetest.Unreachable)
+	r.ended(configMaps, EndAborted, 1)
+	r.server.planner.Catalog = nil
+	list := r.list("/api/v1/configmaps?resourceVersion=0")
+	if list.Status != http.StatusInternalServerError || list.Failure == nil {
+		t.Errorf("%d %s", list.Status, list.Body)
+	}
+	if n := r.metric("spillway_panics_total"); n != 2 {
+		t.Errorf("counted %v panics", n)
+	}
+	if r.logs.FilterMessageSnippet("BUG").Len() != 2 {
+		t.Errorf("logged %v", r.logs.All())
+	}
+}
+
+// Close ends what is under way and leaves nothing running, goleak says; it says nothing about an error.
+func TestClose(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	var open []*kubetest.Watcher
+	for range 5 {
+		open = append(open, r.watch("/api/v1/configmaps?watch=1&resourceVersion=0"))
+	}
+	passing := r.watch("/api/v1/pods?watch=1&resourceVersion=0")
+	for _, w := range open {
+		expect(t, w, "ADDED n/a 2")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = r.server.Close(ctx) // an error only says that something had to be ended
+	for _, w := range append(open, passing) {
+		over(t, w, kubetest.Cut)
+	}
+	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
+		t.Errorf("%v streams", n)
+	}
+	if _, err := kubetest.List(deadline(t), r.url, "/version"); err == nil {
+		t.Error("still listening")
+	}
+}
