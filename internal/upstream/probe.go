@@ -128,12 +128,14 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 		return Progress{}, errors.New("BUG: a proof needs a version to start from") // 0 would send the whole state
 	}
 	p.prober.proofs.Add(1)
-	ctx, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
+	watching, cancel := context.WithTimeout(ctx, proofSeconds*time.Second+proofGrace)
 	defer cancel()
-	progress, err := p.watch(ctx, from)
+	progress, err := p.watch(watching, from)
 	switch {
 	case err != nil:
-		p.prober.failed.Add(1)
+		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and nobody needs the proof any more
+			p.prober.failed.Add(1)
+		}
 		p.hangUp()
 	case progress.Bookmark == 0:
 		p.prober.unproven.Add(1)
