@@ -79,3 +79,34 @@ func KernelTCP() (int64, error) {
 }
 
 const pageSize = 4096
+
+// Connections counts the TCP connections that a process has to a server on this machine.
+func Connections(pid int, server string) (int, error) {
+	port, err := portOf(server)
+	if err != nil {
+		return 0, err
+	}
+	proc, err := procfs.NewProc(pid)
+	if err != nil {
+		return 0, err
+	}
+	targets, err := proc.FileDescriptorTargets()
+	if err != nil {
+		return 0, err
+	}
+	open := map[string]bool{}
+	for _, t := range targets {
+		open[t] = true
+	}
+	table, err := tcpTable()
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for _, line := range table {
+		if line.RemPort == port && open["socket:["+strconv.FormatUint(line.Inode, 10)+"]"] {
+			n++
+		}
+	}
+	return n, nil
+}
