@@ -1,0 +1,211 @@
+package conformance
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+)
+
+// full adds the cases that take minutes.
+var full = flag.Bool("full", false, "also run the cases that take minutes")
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	// Requests wait, above all, so their number is not a matter of processors. A suite bounds them itself.
+	if err := flag.Set("test.parallel", "256"); err != nil {
+		panic(err) // the flag exists
+	}
+	os.Exit(m.Run())
+}
+
+// suite is a world and what has been found out about it.
+type suite struct {
+	*world
+	tally *tally
+	slots chan struct{} // bounds how many requests are under way
+}
+
+// TestConformance asks everything. The groups follow each other, since some of them write.
+func TestConformance(t *testing.T) {
+	s := &suite{world: newWorld(t), tally: newTally(), slots: make(chan struct{}, 48)}
+	for _, group := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"requests", s.testRequests},
+		{"watches", s.testWatches},
+		{"matrix", s.testMatrix},
+	} {
+		if !t.Run(group.name, group.run) && t.Context().Err() != nil {
+			return
+		}
+	}
+	s.tally.print(t)
+}
+
+// source says who must have answered.
+type source int
+
+const (
+	upstream source = iota // passed through
+	memory                 // from memory
+	either                 // whichever is faster at the moment
+)
+
+// scenario is one request and what must be true of both answers.
+type scenario struct {
+	name  string
+	rules string // those it covers, separated by blanks
+	request
+	status  int // of both answers; 200 if 0
+	from    source
+	clocked bool // the answer tells the time
+}
+
+// anyStatus is for requests whose outcome is not known beforehand.
+const anyStatus = -1
+
+// run asks both ways at once, and compares. Targets may hold ${marks}.
+func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
+	t.Helper()
+	s.slots <- struct{}{}
+	defer func() { <-s.slots }()
+	r := c.request
+	r.target = s.fill(r.target)
+	r.header = maps.Clone(r.header)
+	for key, value := range r.header {
+		r.header[key] = s.fill(value)
+	}
+	const attempts = 50 // of answers that tell the time
+	var result *comparison
+	for range attempts {
+		direct, answered := s.both(t, proxied, r)
+		if direct == nil {
+			return
+		}
+		want := c.status
+		if want == 0 {
+			want = http.StatusOK
+		}
+		if direct.status != want && want != anyStatus {
+			t.Fatalf("%s %s: the apiserver answers %d, want %d: %s", r.method, r.target, direct.status, want, clip(direct.body))
+		}
+		if result = compare(s.tally, r, direct, answered); !c.clocked || len(result.problems) == 0 {
+			break
+		}
+	}
+	if c.clocked {
+		s.tally.deviated(NormClocked)
+	}
+	if result.otherFormat {
+		s.compareInJSON(t, result)
+	}
+	for _, problem := range result.problems {
+		t.Errorf("%s %s\n%s", r.method, r.target, problem)
+	}
+	if c.from == memory && !result.fromMemory {
+		t.Errorf("%s %s: not answered from memory", r.method, r.target)
+	}
+	if c.from == upstream && result.fromMemory {
+		t.Errorf("%s %s: answered from memory", r.method, r.target)
+	}
+	if !t.Failed() {
+		s.tally.passed(c.rules, result.fromMemory)
+	}
+}
+
+// both asks the apiserver and the proxy the same at the same time.
+func (s *suite) both(t *testing.T, proxied *endpoint, r request) (direct, answered *answer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	failed := make(chan error, 1)
+	go func() {
+		var err error
+		direct, err = s.direct.do(ctx, r)
+		failed <- err
+	}()
+	answered, err := proxied.do(ctx, r)
+	if directly := <-failed; err != nil || directly != nil {
+		t.Errorf("%s %s: direct %v, proxied %v", r.method, r.target, directly, err)
+		return nil, nil
+	}
+	return direct, answered
+}
+
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
+func (s *suite) compareInJSON(t *testing.T, result *comparison) {
+	t.Helper()
+	r := result.request
+	r.header = maps.Clone(r.header)
+	r.header["Accept"] = "application/json"
+	direct, err := s.direct.do(t.Context(), r)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	again := compare(s.tally, r, direct, result.proxied)
+	result.problems = append(result.problems, again.problems...)
+}
+
+// runAll runs scenarios at the same time, each as a subtest.
+func (s *suite) runAll(t *testing.T, proxied *endpoint, scenarios []scenario) {
+	t.Helper()
+	for _, c := range scenarios {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s.run(t, proxied, c)
+		})
+	}
+}
+
+// decodeJSON decodes, or says what it got.
+func decodeJSON(body []byte, into any) error {
+	if err := json.NewDecoder(bytes.NewReader(body)).Decode(into); err != nil {
+		return fmt.Errorf("%w in %s", err, clip(body))
+	}
+	return nil
+}
+
+// get is a scenario of a plain GET.
+func get(name, rules, target string, from source, status int) scenario {
+	return scenario{name: name, rules: rules, request: request{target: target}, from: from, status: status}
+}
+
+// with adds headers, given as pairs.
+func (c scenario) with(pairs ...string) scenario {
+	header := map[string]string{}
+	for key, value := range c.header {
+		header[key] = value
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		header[pairs[i]] = pairs[i+1]
+	}
+	c.header = header
+	return c
+}
+
+// by changes the method.
+func (c scenario) by(method string) scenario {
+	c.method = method
+	return c
+}
+
+// over is a group of scenarios under one name.
+func over(name string, groups ...[]scenario) []scenario {
+	var all []scenario
+	for _, group := range groups {
+		for _, c := range group {
+			c.name = strings.TrimSuffix(name+"/"+c.name, "/")
+			all = append(all, c)
+		}
+	}
+	return all
+}

@@ -1,0 +1,121 @@
+package conformance
+
+// Deviation is a way in which an answer of the proxy may differ from the apiserver's. The suite fails when an answer differs
+// in any other way, and when a deviation is declared and never met.
+type Deviation struct {
+	// ID names it in ARCHITECTURE.md. D-n are differences between the proxy and an apiserver. N-n are values that two
+	// answers of the same apiserver do not share either, so that they are compared by a rule instead of by their bytes.
+	ID string
+	// What differs, and how far.
+	What string
+	// Why that is right, or harmless.
+	Why string
+	// Rule is the rule of the wire contract (W-n) that it bends or relies on.
+	Rule string
+}
+
+// The identities of the deviations.
+const (
+	DevNoFlowControl    = "D-1"
+	DevNoGzip           = "D-2"
+	DevJSONForProtobuf  = "D-3"
+	DevNoWarning        = "D-4"
+	DevBookmarkTiming   = "D-5"
+	DevLength           = "D-6"
+	DevOldest           = "D-7"
+	DevLongerHistory    = "D-8"
+	DevNoHTTP2          = "D-9"
+	DevNamespaceField   = "D-10"
+	DevClosed           = "D-11"
+	NormListVersion     = "N-1"
+	NormCurrentVersion  = "N-2"
+	NormBookmarkVersion = "N-3"
+	NormPerAnswer       = "N-4"
+	NormClocked         = "N-5"
+)
+
+// Deviations is the one table of everything in which the proxy may differ.
+var Deviations = []Deviation{
+	{
+		ID: DevNoFlowControl, Rule: "W-3",
+		What: "X-Kubernetes-Pf-Flowschema-Uid and X-Kubernetes-Pf-Prioritylevel-Uid are missing from answers from memory",
+		Why:  "no flow schema and no priority level of the apiserver had a part in the answer; no client acts on them",
+	},
+	{
+		ID: DevNoGzip, Rule: "W-6, W-7",
+		What: "lists and watch-lists from memory are not gzipped when the client would take gzip: no Content-Encoding, no Vary",
+		Why:  "a server may always answer without a content coding; the decoded bodies are equal",
+	},
+	{
+		ID: DevJSONForProtobuf, Rule: "W-42",
+		What: "a request that prefers protobuf and also accepts JSON is answered from memory in JSON",
+		Why:  "JSON is what is mirrored; the Accept header allows it, and clients decode by the answer's Content-Type",
+	},
+	{
+		ID: DevNoWarning, Rule: "W-4",
+		What: "answers from memory carry no Warning header for a deprecated kind",
+		Why:  "it is advice to people, shown by the requests that pass through; no client acts on it",
+	},
+	{
+		ID: DevBookmarkTiming, Rule: "W-111",
+		What: "bookmarks after the initial events come at other moments and therefore in another number; the one before the deadline comes " +
+			"once, two seconds before it",
+		Why: "the apiserver's own moments are random within seconds; what a bookmark promises is checked on every stream",
+	},
+	{
+		ID: DevLength, Rule: "W-5",
+		What: "an answer whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in chunks",
+		Why:  "the framing is net/http's buffer and no promise; a length lets clients notice a truncated answer",
+	},
+	{
+		ID: DevOldest, Rule: "W-107, W-230",
+		What: "the oldest resourceVersion named by a watch's 410 is the beginning of the proxy's history, not of the apiserver's",
+		Why:  "it is the truth about who answers, and no client reads it",
+	},
+	{
+		ID: DevLongerHistory, Rule: "W-115, W-231",
+		What: "a watch from before an apiserver's restart is answered with the events since, where the apiserver itself answers 410",
+		Why:  "that is what a proxy with a history of its own is for: the events are those that happened, in their order",
+	},
+	{
+		ID: DevNoHTTP2, Rule: "W-1, W-252",
+		What: "the TLS listener offers http/1.1 only",
+		Why:  "clients negotiate; each watch is a connection then",
+	},
+	{
+		ID: DevNamespaceField, Rule: "W-71",
+		What: "a cluster-wide list by fieldSelector metadata.namespace=x with a limit returns every object once",
+		Why:  "the apiserver resolves its own continue token against another scope and repeats objects; we do not copy that",
+	},
+	{
+		ID: DevClosed, Rule: "W-2",
+		What: "watches that pass through, and their refusals, end with Connection: close",
+		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
+	},
+	{
+		ID: NormListVersion, Rule: "W-62",
+		What: "the resourceVersion of a list that does not ask for an exact one, also inside its continue token: not below what was asked for",
+		Why:  "it is store-wide and moves with every write to anything, as the apiserver's own lease every ten seconds",
+	},
+	{
+		ID: NormCurrentVersion, Rule: "W-68, W-106",
+		What: "the number after \"current:\" in the message of a 504 for a resourceVersion that is too large",
+		Why:  "it is the moment's store-wide resourceVersion",
+	},
+	{
+		ID: NormBookmarkVersion, Rule: "W-110, W-111",
+		What: "the resourceVersion of bookmarks: not below any event before it on its stream, nor below what was asked for",
+		Why:  "it is the moment's progress of whoever answers",
+	},
+	{
+		ID: NormPerAnswer, Rule: "W-3",
+		What: "the values of Date and of an Audit-Id that the client did not choose: both are there",
+		Why:  "made anew for every answer",
+	},
+	{
+		ID: NormClocked, Rule: "W-46",
+		What: "tables that contain an age, and watches with a negative timeoutSeconds, are asked for until both answers are equal",
+		Why: "the apiserver prints the age at the time of the answer, and sends of a watch that is over before it begins what it finds the " +
+			"time for; both pass through",
+	},
+}

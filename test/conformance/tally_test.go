@@ -1,0 +1,78 @@
+package conformance
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// tally is what a run has shown. Safe for use by several goroutines.
+type tally struct {
+	mu     sync.Mutex
+	cases  int
+	memory int // answered from memory, and equal
+	rules  map[string]struct{}
+	used   map[string]int // deviations, by identity
+}
+
+func newTally() *tally { return &tally{rules: map[string]struct{}{}, used: map[string]int{}} }
+
+// passed notes a case both of whose answers were equal. rules are separated by blanks.
+func (y *tally) passed(rules string, fromMemory bool) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.cases++
+	if fromMemory {
+		y.memory++
+	}
+	for rule := range strings.FieldsSeq(rules) {
+		y.rules[rule] = struct{}{}
+	}
+}
+
+// deviated notes that a comparison relied on a deviation.
+func (y *tally) deviated(id string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.used[id]++
+}
+
+// unused are the deviations that nothing relied on.
+func (y *tally) unused() []string {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	var ids []string
+	for _, d := range Deviations {
+		if y.used[d.ID] == 0 {
+			ids = append(ids, d.ID)
+		}
+	}
+	return ids
+}
+
+// print tells the outcome.
+func (y *tally) print(t *testing.T) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	rules := slices.SortedFunc(maps.Keys(y.rules), func(a, b string) int { return ruleNumber(a) - ruleNumber(b) })
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n%d cases, equal both ways; %d of them answered from memory\n", y.cases, y.memory)
+	fmt.Fprintf(&b, "%d rules covered: %s\n", len(rules), strings.Join(rules, " "))
+	fmt.Fprintf(&b, "allowed differences and how often they were met:\n")
+	for _, d := range Deviations {
+		fmt.Fprintf(&b, "  %-5s %5d×  %s (%s): %s\n", d.ID, y.used[d.ID], d.What, d.Rule, d.Why)
+	}
+	fmt.Fprintln(t.Output(), b.String())
+}
+
+func ruleNumber(rule string) int {
+	n, err := strconv.Atoi(strings.TrimPrefix(rule, "W-"))
+	if err != nil {
+		return -1
+	}
+	return n
+}
