@@ -47,23 +47,16 @@ func (s *stream) consistent() (EndReason, error) {
 	return s.held(proven)
 }
 
-// waiting is a context for what comes before the initial events: it lasts as long as upstream would wait, and no longer than
-// the watch.
+// waiting is a context for what comes before the initial events: it lasts as long as upstream would wait, however short the
+// watch is to be (W-106).
 func (s *stream) waiting() (context.Context, context.CancelFunc) {
-	until := time.Now().Add(proofWait)
-	if s.deadline.Before(until) {
-		until = s.deadline
-	}
-	return context.WithDeadline(s.ctx, until)
+	return context.WithTimeout(s.ctx, proofWait)
 }
 
 // inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
 func (s *stream) inVain(reason EndReason) EndReason {
-	switch {
-	case s.ctx.Err() != nil:
+	if s.ctx.Err() != nil {
 		return endCause(s.ctx)
-	case !time.Now().Before(s.deadline):
-		return EndTimeout
 	}
 	return reason
 }

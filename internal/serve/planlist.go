@@ -23,22 +23,23 @@ func planList(s *Source, t target, query url.Values) Plan {
 	if !ok || !okLimit || !okTimeout || query.Has("sendInitialEvents") {
 		return Plan{}
 	}
-	list, ok := listState(query, max(limit, 0), t.namespace)
+	list, ok := listState(query, max(limit, 0), t.namespace, sel.Name != "" && (t.namespace != "" || !s.Resource().Info.Namespaced))
 	if !ok {
 		return Plan{}
 	}
 	return Plan{Action: FromCache, Source: s, Selector: sel, List: list}
 }
 
-// listState is which state a LIST asks for, or false if upstream must answer.
-func listState(query url.Values, limit int64, namespace string) (*ListPlan, bool) {
+// listState is which state a LIST asks for, or false if upstream must answer. single says that it can find one key at most:
+// there a limit does not make the resourceVersion an exact one.
+func listState(query url.Values, limit int64, namespace string, single bool) (*ListPlan, bool) {
 	text, match, token := query.Get("resourceVersion"), query.Get("resourceVersionMatch"), query.Get("continue")
 	rv, ok := parseRV(text)
 	switch {
 	case !ok:
 		return nil, false
 	case token != "":
-		if match != "" || rv != 0 {
+		if match != "" || text != "" { // with "0" upstream takes the token and ignores the limit
 			return nil, false
 		}
 		return continued(token, limit, namespace)
@@ -48,7 +49,7 @@ func listState(query url.Values, limit int64, namespace string) (*ListPlan, bool
 		return &ListPlan{}, true // any state; the limit is not honoured
 	case rv == 0:
 		return nil, false
-	case match == matchExact, match == "" && limit > 0:
+	case match == matchExact, match == "" && limit > 0 && !single:
 		return &ListPlan{RV: rv, Exact: true, Limit: limit}, true
 	case match == "", match == matchNotOlderThan:
 		return &ListPlan{RV: rv, Limit: limit}, true

@@ -24,7 +24,8 @@ func (p *Planner) planWatch(s *Source, t target, query url.Values) Plan {
 	}
 	action := FromCache
 	if w.Start == StateConsistent {
-		if s.Fresh.Doubtful() {
+		// What is to end before a proof can be expected had better be asked where none is needed.
+		if s.Fresh.Doubtful() || w.Timeout <= proofWait {
 			return Plan{}
 		}
 		action = FromCacheProven
@@ -45,7 +46,7 @@ func watchStart(query url.Values) (*WatchPlan, bool) {
 	}
 	if !query.Has("sendInitialEvents") {
 		switch {
-		case match != "":
+		case match != "", rv == 0 && query.Get("continue") != "": // the options that upstream fills in forbid it (W-32, W-101)
 			return nil, false
 		case text == "":
 			return &WatchPlan{Start: StateConsistent}, true

@@ -134,14 +134,18 @@ func TestTooLarge(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		p.gets("ADDED a/x 5", "BOOKMARK 120 end")
 	})
-	synctest.Test(t, func(t *testing.T) { // whoever is drained or times out meanwhile is not told a lie
+	synctest.Test(t, func(t *testing.T) { // whoever is drained meanwhile is not told a lie
 		w := newWorld(t, "a/x 5")
 		p := w.watch(query)
-		short := w.watch(query + "&timeoutSeconds=1")
 		time.Sleep(time.Second)
-		short.ends(EndTimeout)
 		p.stream.cancel(endError(EndDrain))
 		p.ends(EndDrain)
+	})
+	synctest.Test(t, func(t *testing.T) { // nor is whoever wanted less time: upstream answers after three seconds
+		w := newWorld(t, "a/x 5")
+		short := w.watch(query + "&timeoutSeconds=1")
+		time.Sleep(3 * time.Second)
+		short.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
 }
 
