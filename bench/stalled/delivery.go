@@ -60,10 +60,10 @@ func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (time.Dura
 	defer players.Wait()
 	defer end()
 	readers := readAll(ctx, p.URL, readerCount, &players)
-	var clients []*staller
+	var clients []*rig.Staller
 	if stalled {
 		var err error
-		if clients, err = stallMany(ctx, p.URL, stallers, smallWindow); err != nil {
+		if clients, err = stallMany(ctx, p.URL, stallers, rig.SmallWindow); err != nil {
 			return 0, err
 		}
 		defer closeAll(clients)
@@ -112,9 +112,9 @@ func (s *show) explain(ctx context.Context, p *rig.Proxy, readers []*reader) str
 }
 
 // allFull reports that the proxy has bytes for every stalled client that it cannot send.
-func (s *show) allFull(p *rig.Proxy, clients []*staller) bool {
+func (s *show) allFull(p *rig.Proxy, clients []*rig.Staller) bool {
 	for _, c := range clients {
-		l, err := s.look(context.Background(), p, []*staller{c})
+		l, err := s.look(context.Background(), p, []*rig.Staller{c})
 		if err != nil || l.sender == 0 {
 			return false
 		}

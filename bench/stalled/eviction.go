@@ -48,11 +48,11 @@ func (s *show) eviction(ctx context.Context) error {
 }
 
 func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before int, readers []*reader) error {
-	c, err := stall(ctx, base, watchPath+"?watch=true&resourceVersion=0", smallWindow)
+	c, err := rig.Stall(ctx, base, watchPath+"?watch=true&resourceVersion=0", rig.SmallWindow)
 	if err != nil {
 		return err
 	}
-	defer c.close()
+	defer c.Close()
 	if !s.streaming(ctx, p, readerCount+1) {
 		return fmt.Errorf("the proxy does not serve the watch that is to stall")
 	}
@@ -65,13 +65,13 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	s.report.Check(evicted, "evicted, in the metric", "%s{resource=%q,reason=\"stalled\"} = %d, %s after the first event (%.5s…)", endsMetric, resource, s.stalledEnds(ctx, p), took, base)
 	logged := 0
 	for _, l := range p.Log.With(evictionWords) {
-		if l.Field("reason") == "stalled" && l.Field("client") == c.addr().String() {
+		if l.Field("reason") == "stalled" && l.Field("client") == c.Addr().String() {
 			s.report.Note("the log line", "%s", l.Text)
 			logged++
 		}
 	}
 	s.report.Check(logged == 1, "evicted, in the log", "%d lines with reason=stalled and this client", logged)
-	n, err := c.end(10 * time.Second)
+	n, err := c.End(10 * time.Second)
 	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what the client learns", "%v, after %d KiB that its kernel held", err, n>>10)
 	gone := s.streaming(ctx, p, readerCount)
 	s.report.Check(gone, "nothing stays", "%s = %d", streamsMetric, readerCount)

@@ -49,10 +49,10 @@ func run(ctx context.Context, r *rig.Report) error {
 }
 
 // stallMany opens n watches that nobody reads.
-func stallMany(ctx context.Context, base string, n, window int) ([]*staller, error) {
-	var all []*staller
+func stallMany(ctx context.Context, base string, n, window int) ([]*rig.Staller, error) {
+	var all []*rig.Staller
 	for range n {
-		c, err := stall(ctx, base, watchPath+"?watch=true&resourceVersion=0&allowWatchBookmarks=true", window)
+		c, err := rig.Stall(ctx, base, watchPath+"?watch=true&resourceVersion=0&allowWatchBookmarks=true", window)
 		if err != nil {
 			closeAll(all)
 			return nil, err
@@ -62,9 +62,9 @@ func stallMany(ctx context.Context, base string, n, window int) ([]*staller, err
 	return all, nil
 }
 
-func closeAll(clients []*staller) {
+func closeAll(clients []*rig.Staller) {
 	for _, c := range clients {
-		c.close()
+		c.Close()
 	}
 }
 

@@ -81,7 +81,7 @@ type look struct {
 	tcp              int64
 }
 
-func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*staller) (look, error) {
+func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*rig.Staller) (look, error) {
 	var l look
 	var err error
 	if l.Memory, err = p.Memory(ctx); err != nil {
@@ -89,7 +89,7 @@ func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*staller) (look
 	}
 	addrs := make([]net.Addr, len(clients))
 	for i, c := range clients {
-		addrs[i] = c.addr()
+		addrs[i] = c.Addr()
 	}
 	queues, err := rig.Queues(p.URL, addrs)
 	if err != nil {

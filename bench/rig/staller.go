@@ -1,4 +1,4 @@
-package main
+package rig
 
 import (
 	"context"
@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// staller is a client that opens a watch and then never reads.
-type staller struct {
+// Staller is a client that opens a watch and then never reads.
+type Staller struct {
 	tcp  *net.TCPConn
 	conn net.Conn // tcp, or TLS over it
 }
 
-// smallWindow makes a client's kernel take little before it is full.
-const smallWindow = 16 << 10
+// SmallWindow makes a client's kernel take little before it is full.
+const SmallWindow = 16 << 10
 
-// stall opens a watch at path. A window of 0 is the kernel's own choice, which grows to megabytes.
-func stall(ctx context.Context, base, path string, window int) (*staller, error) {
+// Stall opens a watch at path, and never reads it. A window of 0 is the kernel's own choice, which grows to megabytes.
+func Stall(ctx context.Context, base, path string, window int) (*Staller, error) {
 	u, err := url.Parse(base)
 	if err != nil {
 		return nil, err
@@ -43,24 +43,26 @@ func stall(ctx context.Context, base, path string, window int) (*staller, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &staller{tcp: conn.(*net.TCPConn), conn: conn}
+	s := &Staller{tcp: conn.(*net.TCPConn), conn: conn}
 	if u.Scheme == "https" {
 		s.conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true}) // the proxy's own, made at its start
 	}
 	_, err = fmt.Fprintf(s.conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\n\r\n", path, u.Host)
 	if err != nil {
-		s.close()
+		s.Close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *staller) addr() net.Addr { return s.tcp.LocalAddr() }
+// Addr is the client's address.
+func (s *Staller) Addr() net.Addr { return s.tcp.LocalAddr() }
 
-func (s *staller) close() { _ = s.tcp.Close() }
+// Close hangs up. What the kernel holds unread makes that a reset.
+func (s *Staller) Close() { _ = s.tcp.Close() }
 
-// end reads at last, and returns how the connection ended and after how many bytes.
-func (s *staller) end(patience time.Duration) (int64, error) {
+// End reads at last, and returns how the connection ended and after how many bytes.
+func (s *Staller) End(patience time.Duration) (int64, error) {
 	if err := s.conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		return 0, err
 	}
