@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"spillway/internal/cache"
@@ -39,7 +40,7 @@ type rig struct {
 	catalog  fixed
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
-	stop     context.CancelFunc // of the mirrors
+	mirrors  map[schema.GroupVersionResource]*upstream.Reflector
 }
 
 type rigOptions struct {
@@ -73,7 +74,7 @@ func rigOf(t *testing.T, up *kubetest.Server, o rigOptions) *rig {
 		o.limits = &keepAll
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	r := &rig{t: t, up: up, catalog: fixed{}, registry: prometheus.NewRegistry(), logs: logs}
+	r := &rig{t: t, up: up, catalog: fixed{}, registry: prometheus.NewRegistry(), logs: logs, mirrors: map[schema.GroupVersionResource]*upstream.Reflector{}}
 	t.Cleanup(r.up.Close)
 	r.mirror(o)
 	r.serve(o, zap.New(core))
@@ -88,7 +89,6 @@ func (r *rig) mirror(o rigOptions) {
 		r.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	r.stop = stop
 	r.t.Cleanup(client.Close)
 	for _, info := range o.mirrors {
 		resource := cache.New(info, *o.limits, time.Now)
@@ -98,7 +98,9 @@ func (r *rig) mirror(o rigOptions) {
 			p = o.prober(p)
 		}
 		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p)}
-		reflector := upstream.NewReflector(client, info, resource, upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
+		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
+			upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
+		r.mirrors[info.GVR] = reflector
 		done := make(chan struct{}, 2)
 		go func() {
 			_ = reflector.Run(ctx)
@@ -304,3 +306,6 @@ func eventually(t *testing.T, what string, cond func() bool) {
 		}
 	}
 }
+
+// shortMemory keeps a few large objects.
+var shortMemory = cache.Limits{HistoryBytes: 64 << 10, HistoryMinAge: time.Hour}

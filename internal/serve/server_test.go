@@ -119,6 +119,7 @@ func answeredHere(r *rig) float64 {
 
 // A list that is far larger than a piece arrives whole, on plain connections and through TLS.
 func TestLargeLists(t *testing.T) {
+	t.Parallel()
 	up := kubetest.New(kubetest.Options{})
 	for i := range 40 {
 		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%02d", i), kubetest.WithPadding(100_000))
@@ -138,6 +139,7 @@ func TestLargeLists(t *testing.T) {
 
 // The end of a watch ends the body, not the connection: the next request travels on the same one (W-2).
 func TestConnectionAfterAWatch(t *testing.T) {
+	t.Parallel()
 	r := newRig(t, rigOptions{})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)

@@ -1,0 +1,218 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spillway/internal/cache"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// stale is a read that did not show a write which was acknowledged before it began.
+type stale struct {
+	wrote, through uint64
+	query          string
+}
+
+func (s stale) Error() string {
+	return fmt.Sprintf("%s: complete through %d, without the write at %d", s.query, s.through, s.wrote)
+}
+
+// readAfterWrite writes, then reads what a consistent watch says is the present, and returns how stale that is: nil if it is
+// not. A stream may end before it says anything, when it could not be proven or had something to take back: then it is tried again.
+func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool) error {
+	t.Helper()
+	wrote := r.up.Create(kubetest.ConfigMaps, namespace, name)
+	query := "?watch=true"
+	if bookmarks {
+		query += "&allowWatchBookmarks=true"
+	} else {
+		query += "&fieldSelector=metadata.name%3D" + name
+	}
+	for {
+		w := kubetest.Watch(deadline(t), r.url, "/api/v1/namespaces/"+namespace+"/configmaps"+query)
+		shown := uint64(0) // of the object that was written
+		for {
+			e, err := w.Next(deadline(t))
+			if err != nil {
+				if _, over := kubetest.IsEnd(err); !over {
+					t.Fatal(err)
+				}
+				break
+			}
+			if e.Key == namespace+"/"+name {
+				shown = e.RV
+			}
+			// Without a bookmark the first event is part of the claim already, and it can only be about this object.
+			if e.End || !bookmarks {
+				w.Close()
+				if shown < wrote || e.RV < wrote {
+					return stale{wrote, e.RV, query}
+				}
+				return nil
+			}
+		}
+		w.Close()
+	}
+}
+
+// Consistent watches never show less than was acknowledged before they began, whatever the mirror's own stream does
+// meanwhile (D7, W-210).
+func TestConsistentReadsAreNeverStale(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	stop := make(chan struct{})
+	var trouble sync.WaitGroup
+	trouble.Go(func() { r.disturb(stop) })
+	var readers sync.WaitGroup
+	var tries atomic.Int64
+	for i := range 8 {
+		readers.Go(func() {
+			for n := range 40 {
+				name := fmt.Sprintf("w%d-%d", i, n)
+				if err := readAfterWrite(t, r, fmt.Sprintf("n%d", i), name, n%4 != 0); err != nil {
+					t.Error(err)
+				}
+				if n%3 == 0 {
+					r.up.Delete(kubetest.ConfigMaps, fmt.Sprintf("n%d", i), name)
+				}
+				tries.Add(1)
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	trouble.Wait()
+	if n := tries.Load(); n != 320 {
+		t.Errorf("%d tries", n)
+	}
+	if answeredInStreams(r) == 0 {
+		t.Error("nothing was watched here: the test tests nothing")
+	}
+}
+
+// disturb lets the mirror's stream lag, stand still and catch up, at random.
+func (r *rig) disturb(stop chan struct{}) {
+	defer func() {
+		r.up.ReleaseWatch(kubetest.ConfigMaps)
+		r.up.DelayWatch(kubetest.ConfigMaps, 0)
+	}()
+	for {
+		switch rand.IntN(5) {
+		case 0:
+			r.up.HoldWatch(kubetest.ConfigMaps)
+		case 1:
+			r.up.DelayWatch(kubetest.ConfigMaps, time.Duration(rand.IntN(20))*time.Millisecond)
+		case 2:
+			r.up.DropWatches(kubetest.ConfigMaps)
+		default:
+			r.up.ReleaseWatch(kubetest.ConfigMaps)
+			r.up.DelayWatch(kubetest.ConfigMaps, 0)
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Duration(rand.IntN(30)) * time.Millisecond):
+		}
+	}
+}
+
+// answeredInStreams is how many watches ended that were served from memory.
+func answeredInStreams(r *rig) float64 {
+	sum := 0.0
+	for _, reason := range EndReasons {
+		sum += r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps")
+	}
+	return sum
+}
+
+// liar proves at once whatever is asked.
+type liar struct{ resource *cache.Resource }
+
+func (l liar) Begin(context.Context) (uint64, cache.Proof, error) {
+	return l.resource.Through(), l, nil
+}
+
+func (l liar) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
+	return l.resource.Through(), 0, nil
+}
+
+func (l liar) Close() {}
+
+// The check above catches a proof that proves nothing.
+func TestPlantedStaleness(t *testing.T) {
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	source := r.catalog[configMaps.GVR]
+	source.Fresh = cache.NewFreshness(source.Resource(), liar{source.Resource()})
+	r.up.HoldWatch(kubetest.ConfigMaps)
+	if err := readAfterWrite(t, r, "n", "a", true); err == nil {
+		t.Error("a stale end bookmark was not noticed")
+	}
+}
+
+// The mirror's stream stands still while upstream shows more: the state goes out, the bookmark waits for what is missing, and
+// that comes as ADDED (W-212, W-215).
+func TestHeldWhileTheMirrorLags(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	for attempt := 0; ; attempt++ { // on a slow machine the proof may take too long, and the stream ends as it should
+		r.up.HoldWatch(kubetest.ConfigMaps)
+		before, _ := r.up.Get(kubetest.ConfigMaps, "n", "a")
+		rv := r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithData("attempt", fmt.Sprint(attempt)))
+		w := r.watch(mapsPath + "?watch=1&allowWatchBookmarks=1")
+		first, err := w.Next(deadline(t))
+		if err != nil || first.String() != fmt.Sprintf("ADDED n/a %d", before.RV) {
+			t.Fatalf("%v %v", first, err)
+		}
+		r.up.ReleaseWatch(kubetest.ConfigMaps)
+		events, err := w.Until(deadline(t), isEnd)
+		w.Close()
+		if _, over := kubetest.IsEnd(err); over && attempt < 20 {
+			r.mirrored(configMaps)
+			continue
+		}
+		if err != nil || len(events) != 2 || events[0].String() != fmt.Sprintf("ADDED n/a %d", rv) || events[1].RV < rv {
+			t.Errorf("%v %v", events, err)
+		}
+		return
+	}
+}
+
+// When proofs fail, the first watches end cleanly and the next pass through, until a proof succeeds again (W-216).
+func TestPassesThroughWithoutProofs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	r.up.NeverProve(true)
+	r.up.Bump() // upstream is ahead of what it has told
+	const target = mapsPath + "?watch=1&allowWatchBookmarks=1"
+	for range 2 {
+		w := r.watch(target)
+		expect(t, w, "ADDED n/a 2")
+		over(t, w, kubetest.Ended)
+	}
+	r.ended(configMaps, EndUnproven, 2)
+	w := r.watch(target)
+	expect(t, w, "ADDED n/a 2", fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
+	if n := r.up.OpenWatches(kubetest.ConfigMaps).Long; n != 2 { // the mirror's, and the client's
+		t.Errorf("%d long watches upstream", n)
+	}
+	w.Close()
+	r.up.NeverProve(false)
+	r.up.Create(kubetest.ConfigMaps, "n", "b") // makes the mirror move: the flight under way succeeds
+	eventually(t, "a watch from memory", func() bool {
+		w := r.watch(target)
+		defer w.Close()
+		until(t, w, isEnd)
+		return r.metric("spillway_watch_streams", "resource=configmaps") == 1
+	})
+}

@@ -1,0 +1,194 @@
+package serve
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientfeatures "k8s.io/client-go/features"
+	featurestesting "k8s.io/client-go/features/testing"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// gap makes the mirror miss what happens meanwhile, deletions included: its watch is gone, and so is upstream's memory.
+func (r *rig) gap(during func()) {
+	r.t.Helper()
+	r.up.HoldWatch(kubetest.ConfigMaps)
+	during()
+	r.up.ForgetHistory(kubetest.ConfigMaps)
+	r.up.ReleaseWatch(kubetest.ConfigMaps)
+	r.mirrored(configMaps)
+}
+
+// A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions, changes and the new
+// present, in that order (D5).
+func TestSeamEndToEnd(t *testing.T) {
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	for _, name := range []string{"a", "b", "c"} {
+		r.up.Create(kubetest.ConfigMaps, "n", name)
+	}
+	r.mirrored(configMaps)
+	marked := r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1")
+	unmarked := r.watch(mapsPath + "?watch=1&resourceVersion=0")
+	p := r.catalog[configMaps.GVR].Resource().Through()
+	expect(t, marked, "ADDED n/a 2", "ADDED n/b 3", "ADDED n/c 4", fmt.Sprintf("BOOKMARK %d end", p))
+	expect(t, unmarked, "ADDED n/a 2", "ADDED n/b 3", "ADDED n/c 4")
+	var b, d uint64
+	r.gap(func() {
+		r.up.Delete(kubetest.ConfigMaps, "n", "a")
+		b = r.up.Update(kubetest.ConfigMaps, "n", "b", kubetest.WithData("k", "v"))
+		d = r.up.Create(kubetest.ConfigMaps, "n", "d")
+		r.up.Create(kubetest.ConfigMaps, "n", "came-and-went")
+		r.up.Delete(kubetest.ConfigMaps, "n", "came-and-went")
+	})
+	l := r.catalog[configMaps.GVR].Resource().Through()
+	want := []string{fmt.Sprintf("DELETED n/a %d", p), fmt.Sprintf("MODIFIED n/b %d", b), fmt.Sprintf("ADDED n/d %d", d)}
+	expect(t, unmarked, want...)
+	expect(t, marked, append(want, fmt.Sprintf("BOOKMARK %d", l))...)
+	resumed := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, p))
+	expect(t, resumed, want...)
+	inside := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, b))
+	expect(t, inside, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", b, l))
+	over(t, inside, kubetest.Ended)
+	next := r.up.Create(kubetest.ConfigMaps, "n", "e")
+	for _, w := range []*kubetest.Watcher{marked, unmarked, resumed} {
+		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
+	}
+	for _, reason := range EndReasons {
+		if reason != EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps") != 0 {
+			t.Errorf("a stream ended: %s", reason)
+		}
+	}
+}
+
+// An etcd that is restored is another past: every stream is told to start again, and so is who resumes above it (D5).
+func TestRestoredUpstream(t *testing.T) {
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := r.up.Snapshot()
+	later := r.up.Create(kubetest.ConfigMaps, "n", "b")
+	r.mirrored(configMaps)
+	streams := []*kubetest.Watcher{
+		r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"),
+		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later)),
+		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later+1000)),
+	}
+	r.up.RestoreFrom(snapshot)
+	r.mirrors[configMaps.GVR].Relist("restored") // a plain watch from the future is silent: the mirror is told
+	for i, w := range streams {
+		events := until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" })
+		if last := events[len(events)-1]; last.Status.Code != 410 || last.Status.Reason != metav1.StatusReasonExpired {
+			t.Errorf("stream %d: %v", i, last)
+		}
+		over(t, w, kubetest.Ended)
+	}
+	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later))
+	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later, r.catalog[configMaps.GVR].Resource().Through()))
+	fresh := r.watch(mapsPath + "?watch=1&resourceVersion=0")
+	expect(t, fresh, "ADDED n/a 2")
+}
+
+// holder is a real informer behind the proxy.
+type holder struct{ cache.SharedIndexInformer }
+
+// informer runs a real informer against the proxy until the test ends.
+func (r *rig) informer(contentType string) holder {
+	r.t.Helper()
+	config := &rest.Config{Host: r.url, QPS: -1}
+	config.ContentType = contentType
+	if contentType != "application/json" {
+		config.AcceptContentTypes = contentType + ",application/json"
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	in := holder{informers.NewSharedInformerFactory(client, 0).Core().V1().ConfigMaps().Informer()}
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() { in.Run(stop) })
+	r.t.Cleanup(func() {
+		close(stop)
+		wg.Wait()
+	})
+	return in
+}
+
+// holds waits until the informer holds what upstream stores: no less, and no ghosts.
+func (in holder) holds(t *testing.T, up *kubetest.Server) {
+	t.Helper()
+	var truth, held map[string]string
+	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		truth, held = map[string]string{}, map[string]string{}
+		for _, o := range up.List(kubetest.ConfigMaps) {
+			truth[o.Key] = strconv.FormatUint(o.RV, 10)
+		}
+		for _, o := range in.GetStore().List() {
+			m := o.(metav1.Object)
+			held[cache.MetaObjectToName(m).String()] = m.GetResourceVersion()
+		}
+		if in.HasSynced() && maps.Equal(truth, held) {
+			return
+		}
+		if time.Now().After(until) {
+			t.Fatalf("want %v\nhold %v", truth, held)
+		}
+	}
+}
+
+// Real informers converge through the proxy, whatever happens upstream, and keep no ghosts.
+func TestInformersThroughTheProxy(t *testing.T) {
+	for _, watchList := range []bool{true, false} {
+		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
+			featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
+			r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+			for i := range 10 {
+				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+			}
+			all := []holder{r.informer("application/json"), r.informer("application/vnd.kubernetes.protobuf")}
+			check := func() {
+				t.Helper()
+				for _, in := range all {
+					in.holds(t, r.up)
+				}
+			}
+			check()
+			changes := func(round int) {
+				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("new-%d", round))
+				r.up.Update(kubetest.ConfigMaps, "n", "1", kubetest.WithData("round", fmt.Sprint(round)))
+				r.up.Delete(kubetest.ConfigMaps, "n", fmt.Sprintf("new-%d", round-1))
+			}
+			for i, trouble := range []func(){
+				func() { r.gap(func() { changes(100) }) },
+				func() { r.up.DropWatches(kubetest.ConfigMaps) },
+				func() { r.up.CutWatches(kubetest.ConfigMaps) },
+				func() {
+					r.gap(func() {
+						for _, o := range slices.Backward(r.up.List(kubetest.ConfigMaps)) {
+							r.up.Delete(kubetest.ConfigMaps, o.Namespace, o.Name)
+						}
+						r.up.Create(kubetest.ConfigMaps, "n", "1") // another of that name
+					})
+				},
+				func() { r.up.Restart() },
+				func() { r.up.DelayWatch(kubetest.ConfigMaps, time.Millisecond) },
+			} {
+				changes(2 * i)
+				trouble()
+				changes(2*i + 1)
+				check()
+			}
+		})
+	}
+}
