@@ -55,7 +55,7 @@ func start(ctx context.Context, cp *controlplane.ControlPlane, client kubernetes
 	if err != nil {
 		return nil, nil, err
 	}
-	plain, overTLS := rig.NewHTTPClient(), rig.NewTLSClient()
+	plain, overTLS := rig.NewHTTPClient(), rig.NewTLSClient(cp.Config(controlplane.Admin).BearerToken)
 	var all []*watcher
 	for i := range watches {
 		w := &watcher{client: plain, base: p.URL, bookmarks: i%5 != 0}

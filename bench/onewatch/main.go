@@ -109,7 +109,7 @@ func (s *show) prepare(ctx context.Context) error {
 	s.sampler.proxy = s.proxy.Metrics()
 	s.client, s.base = rig.NewHTTPClient(), s.proxy.URL
 	if *overTLS {
-		s.client, s.base = rig.NewTLSClient(), s.proxy.TLSURL
+		s.client, s.base = rig.NewTLSClient(s.cp.Config(controlplane.Admin).BearerToken), s.proxy.TLSURL
 	}
 	return nil
 }

@@ -134,11 +134,27 @@ func field(text []byte, name string) string {
 	return string(value)
 }
 
-// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate nobody can verify: it is made at each start.
-func NewTLSClient() *http.Client {
+// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate nobody can verify: it is made at each start. What
+// passes through there needs the client's own credentials.
+func NewTLSClient(token string) *http.Client {
 	client := NewHTTPClient()
-	client.Transport.(*http.Transport).TLSClientConfig = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+	transport := client.Transport.(*http.Transport)
+	transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}}
+	client.Transport = bearer{transport, token}
 	return client
+}
+
+// bearer sends a token with each request.
+type bearer struct {
+	*http.Transport
+	token string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+b.token)
+	return b.Transport.RoundTrip(r)
 }
 
 // Field is the value of the first string field with a name, anywhere in the event; "" if there is none.
