@@ -42,6 +42,10 @@ func TestConformance(t *testing.T) {
 		{"requests", s.testRequests},
 		{"watches", s.testWatches},
 		{"matrix", s.testMatrix},
+		{"paging", s.testPaging},
+		{"transport", s.testTransport},
+		{"live", s.testLive},
+		{"restart", s.testRestart},
 	} {
 		if !t.Run(group.name, group.run) && t.Context().Err() != nil {
 			return

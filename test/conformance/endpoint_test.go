@@ -147,6 +147,7 @@ type stream struct {
 	header http.Header
 	lines  chan []byte // closed at the end
 	err    error       // why it ended, unless properly; read after lines is closed
+	events []event     // that have been read already
 	cancel context.CancelFunc
 }
 
@@ -180,7 +181,13 @@ func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
 func (s *stream) read(body io.ReadCloser) {
 	defer close(s.lines)
 	defer body.Close()
-	lines := bufio.NewReaderSize(body, 64<<10)
+	var text io.Reader = body
+	if s.header.Get("Content-Encoding") == "gzip" {
+		if text, s.err = gzip.NewReader(body); s.err != nil { // each flush is a member of its own (W-7)
+			return
+		}
+	}
+	lines := bufio.NewReaderSize(text, 64<<10)
 	for {
 		line, err := lines.ReadBytes('\n')
 		if len(line) > 0 {

@@ -44,7 +44,7 @@ var collections = map[string]string{
 func (w *world) makeObjects(t *testing.T) {
 	t.Helper()
 	w.makeDefinition(t)
-	for _, name := range []string{"c1", "c2", "o", "o-x", "o0x", "o1", "heavy"} {
+	for _, name := range []string{"c1", "c2", "o", "o-x", "o0x", "o1", "heavy", stage} {
 		w.makeNamespace(t, name)
 	}
 	w.mark(t, "old", w.put(t, configMap("c1", "a", "x", "1")))

@@ -202,5 +202,5 @@ func (l *logFile) text() []byte {
 // show prints the end of the log.
 func (l *logFile) show(t *testing.T) {
 	text := l.text()
-	t.Logf("the end of its log:\n%s", text[max(0, len(text)-8<<10):])
+	t.Logf("the end of its log:\n%s", text[max(0, len(text)-4<<10):])
 }

@@ -1,0 +1,202 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// watcher is a watch that is open on every side while the script of its resource is played, and is told the same story again
+// from history afterwards.
+type watcher struct {
+	name   string
+	rules  string
+	path   string
+	query  string // selectors and options
+	until  string // "TYPE name" of the last event that is compared
+	header map[string]string
+}
+
+// testLive opens the watchers of every resource on every side, writes, and compares what each of them was told, event for
+// event and byte for byte. Then it asks for the same from history.
+func (s *suite) testLive(t *testing.T) {
+	for _, p := range s.plays() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s.play(t, p)
+		})
+	}
+}
+
+// play is a script of writes and those who watch it.
+type play struct {
+	name     string
+	resource string // whose list says where to begin
+	watchers []watcher
+	script   func(*testing.T)
+}
+
+// audience is one watcher on every side.
+type audience struct {
+	watcher
+	streams []*stream // in the order of sides
+}
+
+func (s *suite) sides() []*endpoint { return []*endpoint{s.direct, s.plain, s.secure} }
+
+func (s *suite) play(t *testing.T, p play) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	start := s.now(t, collections[p.resource])
+	var audiences []*audience
+	for _, w := range p.watchers {
+		for _, from := range []string{"&resourceVersion=" + start, "&resourceVersion=0" + marked, informer} {
+			v := w
+			v.name += " " + from
+			v.query += from
+			audiences = append(audiences, &audience{watcher: v, streams: make([]*stream, len(s.sides()))})
+		}
+	}
+	s.openAll(ctx, t, audiences...)
+	p.script(t)
+	stories := map[string][]event{}
+	for _, a := range audiences {
+		told := s.hear(t, a)
+		if strings.HasSuffix(a.name, "&resourceVersion="+start) {
+			stories[strings.TrimSuffix(a.name, " &resourceVersion="+start)] = told
+		}
+	}
+	for _, w := range p.watchers {
+		s.replay(ctx, t, w, start, stories[w.name])
+	}
+}
+
+// now is the resourceVersion of a collection.
+func (s *suite) now(t *testing.T, path string) string {
+	t.Helper()
+	a, err := s.direct.do(t.Context(), request{target: path + "?limit=1"})
+	must(t, err)
+	return fmt.Sprint(listVersion(a.body))
+}
+
+// openAll opens watchers on every side. Those that begin with state have seen it when the first write comes: their last
+// initial event is the end bookmark.
+func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audience) {
+	t.Helper()
+	var opening sync.WaitGroup
+	for _, a := range audiences {
+		for i, e := range s.sides() {
+			opening.Go(func() {
+				st, err := e.open(ctx, request{target: a.path + "?watch=1&timeoutSeconds=600" + a.query, header: a.header})
+				if err != nil {
+					t.Errorf("%s: %s: %v", e.name, a.name, err)
+					return
+				}
+				t.Cleanup(st.cancel)
+				if strings.Contains(a.query, marked) {
+					st.events = collect(ctx, t, st, func(e event) bool { return e.end })
+				}
+				a.streams[i] = st
+			})
+		}
+	}
+	opening.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// collect reads events up to the one that is wanted.
+func collect(ctx context.Context, t *testing.T, s *stream, wanted func(event) bool) []event {
+	t.Helper()
+	var events []event
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if !ok {
+				t.Errorf("the watch ended (%v) after %s", s.err, summary(events))
+				return events
+			}
+			e := parseEvent(line)
+			if events = append(events, e); wanted(e) {
+				return events
+			}
+		case <-ctx.Done():
+			t.Errorf("waited for an event after %s", summary(events))
+			return events
+		}
+	}
+}
+
+// summary is a short form of a sequence of events.
+func summary(events []event) string {
+	var b strings.Builder
+	for _, e := range events[max(0, len(events)-30):] {
+		fmt.Fprintf(&b, " %s %s %d,", e.typ, e.name, e.version)
+	}
+	return b.String()
+}
+
+func (w watcher) last(e event) bool {
+	typ, name, _ := strings.Cut(w.until, " ")
+	return e.typ == typ && (e.name == name || strings.HasSuffix(e.name, "/"+name))
+}
+
+// hear collects what every side told a watcher and compares it. It returns the apiserver's version.
+func (s *suite) hear(t *testing.T, a *audience) []event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var told [][]event
+	for i, st := range a.streams {
+		told = append(told, append(st.events, collect(ctx, t, st, a.last)...))
+		st.cancel()
+		if t.Failed() {
+			t.Fatalf("%s, %s: heard only %s", s.sides()[i].name, a.name, summary(told[i]))
+		}
+	}
+	for i, e := range s.sides()[1:] {
+		s.sameStory(t, a.watcher, e.name, a.streams[0], told[0], a.streams[i+1], told[i+1])
+	}
+	return told[0]
+}
+
+// sameStory compares two streams.
+func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, told []event, proxied *stream, heard []event) {
+	t.Helper()
+	r := request{target: w.path + "?watch=1" + w.query, header: w.header}
+	c := compare(s.tally, r, &answer{status: 200, header: direct.header, body: join(told)}, &answer{status: 200, header: proxied.header, body: join(heard)})
+	for _, problem := range c.problems {
+		t.Errorf("%s: %s: %s", who, w.name, problem)
+	}
+	if !c.fromMemory {
+		t.Errorf("%s: %s: not answered from memory", who, w.name)
+	}
+	if !t.Failed() {
+		s.tally.passed(w.rules, c.fromMemory)
+	}
+}
+
+func join(events []event) []byte {
+	var b []byte
+	for _, e := range events {
+		b = append(b, e.line...)
+	}
+	return b
+}
+
+// replay asks every side for the story again, from history, and expects the very events that were told live.
+func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
+	t.Helper()
+	w.query += "&resourceVersion=" + start
+	a := &audience{watcher: w, streams: make([]*stream, len(s.sides()))}
+	a.name += " from history"
+	s.openAll(ctx, t, a)
+	told := s.hear(t, a)
+	c := &comparison{request: request{target: w.path + "?watch=1" + w.query}, tally: s.tally}
+	if c.events(live, told); len(c.problems) > 0 {
+		t.Errorf("%s: not what was told live: %v", w.name, c.problems)
+	}
+}

@@ -1,0 +1,182 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"testing"
+)
+
+// page is what a page of a list says.
+type page struct {
+	Metadata struct {
+		ResourceVersion    string
+		Continue           string
+		RemainingItemCount *int64
+	}
+	Items []struct {
+		Metadata struct{ Namespace, Name, ResourceVersion string }
+	}
+}
+
+// keys are namespace/name@resourceVersion.
+func (p *page) keys() []string {
+	var keys []string
+	for _, i := range p.Items {
+		keys = append(keys, i.Metadata.Namespace+"/"+i.Metadata.Name+"@"+i.Metadata.ResourceVersion)
+	}
+	return keys
+}
+
+func (s *suite) page(ctx context.Context, t *testing.T, e *endpoint, target string) *page {
+	t.Helper()
+	a, err := e.do(ctx, request{target: target})
+	must(t, err)
+	if a.status != http.StatusOK {
+		t.Fatalf("%s: %s: %d %s", e.name, target, a.status, clip(a.body))
+	}
+	if e != s.direct && a.header.Get(flowControl) != "" {
+		t.Errorf("%s: %s: not answered from memory", e.name, target)
+	}
+	p := &page{}
+	must(t, decodeJSON(a.body, p))
+	return p
+}
+
+// testPaging walks lists whose pages come from different sides in turn: a token is good everywhere (W-80, W-81).
+func (s *suite) testPaging(t *testing.T) {
+	for _, walk := range []struct{ path, options string }{
+		{c1, ""}, {allMaps, ""}, {allMaps, "&labelSelector=app%3Dx"}, {someWidgets, ""}, {"/api/v1/pods", ""}, {"/api/v1/nodes", ""},
+		{"/api/v1/namespaces/o/configmaps", ""}, {heavy, ""}, {allMaps, "&fieldSelector=metadata.name%3Dz"},
+	} {
+		for _, limit := range []int{1, 2, 3, 7} {
+			for first := range 3 {
+				t.Run(fmt.Sprintf("%s%s by %d from %d", walk.path, walk.options, limit, first), func(t *testing.T) {
+					t.Parallel()
+					s.walk(t, walk.path, walk.options, limit, first)
+				})
+			}
+		}
+	}
+	t.Run("expired", s.testExpiredToken)
+	t.Run("namespace by field", s.testNamespaceField)
+}
+
+// walk goes through the pages, each asked of another side, and compares them with the whole.
+func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	sides := s.sides()
+	version := s.now(t, path)
+	whole := s.page(ctx, t, s.direct, path+"?resourceVersion="+version+"&resourceVersionMatch=Exact"+options).keys()
+	bound := "&limit=" + strconv.Itoa(limit) + options
+	target := path + "?resourceVersion=" + version + "&resourceVersionMatch=Exact" + bound
+	// The mirror may be behind the version until it hears of it: asking for it is how.
+	for _, e := range sides[1:] {
+		s.reach(t, e, path, version)
+	}
+	var got []string
+	for i := first; ; i++ {
+		p := s.page(ctx, t, sides[i%len(sides)], target)
+		if p.Metadata.ResourceVersion != version {
+			t.Errorf("page %d is at %s, the list at %s", i-first, p.Metadata.ResourceVersion, version)
+		}
+		if got = append(got, p.keys()...); options == "" {
+			checkRemaining(t, p, len(whole)-len(got))
+		}
+		if p.Metadata.Continue == "" || len(got) > len(whole) {
+			break
+		}
+		target = path + "?continue=" + p.Metadata.Continue + bound
+	}
+	if !slices.Equal(got, whole) {
+		t.Errorf("pages hold %q, the list %q", got, whole)
+	}
+	if !t.Failed() {
+		s.tally.passed("W-61 W-64 W-69 W-70 W-80 W-81", true)
+	}
+}
+
+// reach writes to the resource until a proxy has heard of a version: a quiet resource says nothing by itself.
+func (s *suite) reach(t *testing.T, e *endpoint, path, version string) {
+	t.Helper()
+	awaiting(t, e.name+" to reach "+version, func(ctx context.Context) error {
+		st, err := e.open(ctx, request{target: path + "?watch=1&timeoutSeconds=10" + informer + "&resourceVersion=" + version})
+		if err != nil {
+			return err
+		}
+		defer st.cancel()
+		for line := range st.lines {
+			if parseEvent(line).end {
+				return nil
+			}
+		}
+		return fmt.Errorf("no end of the initial events")
+	})
+}
+
+// checkRemaining compares how many items remain (W-70).
+func checkRemaining(t *testing.T, p *page, want int) {
+	t.Helper()
+	switch {
+	case p.Metadata.Continue == "" && p.Metadata.RemainingItemCount != nil:
+		t.Error("items remain after the last page")
+	case p.Metadata.Continue != "" && (p.Metadata.RemainingItemCount == nil || *p.Metadata.RemainingItemCount != int64(want)):
+		t.Errorf("remainingItemCount %v, want %d", p.Metadata.RemainingItemCount, want)
+	}
+}
+
+// testExpiredToken follows the token that a 410 offers, each on the other side (W-83).
+func (s *suite) testExpiredToken(t *testing.T) {
+	for i, e := range s.sides() {
+		other := s.sides()[(i+1)%3]
+		a, err := e.do(t.Context(), request{target: s.fill(c1 + "?limit=1&continue=${token-old}")})
+		must(t, err)
+		var status page
+		must(t, decodeJSON(a.body, &status))
+		if a.status != http.StatusGone || status.Metadata.Continue == "" {
+			t.Fatalf("%s: %d %s", e.name, a.status, a.body)
+		}
+		a, err = other.do(t.Context(), request{target: c1 + "?limit=1&continue=" + status.Metadata.Continue})
+		must(t, err)
+		var next page
+		must(t, decodeJSON(a.body, &next))
+		if a.status != http.StatusOK || len(next.Items) != 1 || next.Items[0].Metadata.Name != "b" {
+			t.Errorf("%s: %d %s", other.name, a.status, a.body)
+		}
+	}
+	if !t.Failed() {
+		s.tally.passed("W-83 W-84 W-177", false)
+	}
+}
+
+// testNamespaceField pages through one namespace by a field selector: the apiserver repeats an object, we do not (W-71).
+func (s *suite) testNamespaceField(t *testing.T) {
+	version := s.now(t, allMaps)
+	s.reach(t, s.plain, allMaps, version)
+	const only = "&limit=1&fieldSelector=metadata.namespace%3Dc2"
+	whole := s.page(t.Context(), t, s.direct, allMaps+"?resourceVersion="+version+"&resourceVersionMatch=Exact&fieldSelector=metadata.namespace%3Dc2").keys()
+	var got [2][]string
+	for i, e := range []*endpoint{s.direct, s.plain} {
+		target := allMaps + "?resourceVersion=" + version + "&resourceVersionMatch=Exact" + only
+		for range 2 * len(whole) {
+			p := s.page(t.Context(), t, e, target)
+			got[i] = append(got[i], p.keys()...)
+			if p.Metadata.Continue == "" {
+				break
+			}
+			target = allMaps + "?continue=" + p.Metadata.Continue + only
+		}
+	}
+	if !slices.Equal(got[1], whole) {
+		t.Errorf("the proxy's pages hold %q, the list %q", got[1], whole)
+	}
+	if !slices.Equal(got[0], got[1]) {
+		s.tally.deviated(DevNamespaceField)
+	}
+	if !t.Failed() {
+		s.tally.passed("W-71", true)
+	}
+}

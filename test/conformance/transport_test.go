@@ -1,0 +1,197 @@
+package conformance
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2, W-102, W-119).
+func (s *suite) testTransport(t *testing.T) {
+	t.Run("protocols", s.testProtocols)
+	t.Run("connections outlive watches", s.testReuse)
+	t.Run("HTTP 1.0", s.testOldProtocol)
+	t.Run("the head comes first", s.testHead)
+	t.Run("websocket", s.testWebSocket)
+}
+
+// dial opens a connection below HTTP.
+func (e *endpoint) dial(t *testing.T, protocols ...string) net.Conn {
+	t.Helper()
+	u, err := url.Parse(e.base)
+	must(t, err)
+	dialer := net.Dialer{Timeout: patience}
+	c, err := dialer.DialContext(t.Context(), "tcp", u.Host)
+	must(t, err)
+	t.Cleanup(func() { c.Close() })
+	must(t, c.SetDeadline(time.Now().Add(patience)))
+	if u.Scheme == "http" {
+		return c
+	}
+	config := e.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config.ServerName, config.NextProtos = u.Hostname(), protocols
+	secure := tls.Client(c, config)
+	must(t, secure.HandshakeContext(t.Context()))
+	return secure
+}
+
+// ask writes a request as text. Its head ends with the credentials.
+func (e *endpoint) ask(t *testing.T, c net.Conn, head ...string) {
+	t.Helper()
+	u, err := url.Parse(e.base)
+	must(t, err)
+	head = append(head, "Host: "+u.Host, "User-Agent: "+userAgent)
+	if e.config.BearerToken != "" {
+		head = append(head, "Authorization: Bearer "+e.config.BearerToken)
+	}
+	_, err = io.WriteString(c, strings.Join(head, "\r\n")+"\r\n\r\n")
+	must(t, err)
+}
+
+func (s *suite) testProtocols(t *testing.T) {
+	var chosen [2]string
+	for i, e := range []*endpoint{s.direct, s.secure} {
+		c := e.dial(t, "h2", "http/1.1").(*tls.Conn)
+		chosen[i] = c.ConnectionState().NegotiatedProtocol
+	}
+	switch chosen {
+	case [2]string{"h2", "http/1.1"}:
+		s.tally.deviated(DevNoHTTP2)
+		s.tally.passed("W-1 W-252", true)
+	default:
+		t.Errorf("direct and proxied chose %q", chosen)
+	}
+}
+
+// testReuse ends a watch and asks again on its connection.
+func (s *suite) testReuse(t *testing.T) {
+	for _, ending := range []string{"&resourceVersion=0", "&resourceVersion=1", "&resourceVersion=${first}" + marked} {
+		for _, e := range s.sides() {
+			c := e.dial(t, "http/1.1")
+			in := bufio.NewReader(c)
+			e.ask(t, c, "GET "+s.fill(c1+"?watch=1&timeoutSeconds=1"+ending)+" HTTP/1.1")
+			response, err := http.ReadResponse(in, nil)
+			must(t, err)
+			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.Close {
+				t.Fatalf("%s: %s: the watch ended with %v, closed: %t", e.name, ending, err, response.Close)
+			}
+			e.ask(t, c, "GET "+c1+"/a?resourceVersion=0 HTTP/1.1")
+			response, err = http.ReadResponse(in, nil)
+			must(t, err)
+			body, err := io.ReadAll(response.Body)
+			must(t, err)
+			if response.StatusCode != http.StatusOK || !bytes.HasPrefix(body, []byte(`{"kind":"ConfigMap"`)) {
+				t.Errorf("%s: after the watch: %s %s", e.name, response.Status, body)
+			}
+		}
+		s.tally.passed("W-2 W-107 W-112", true)
+	}
+}
+
+// testOldProtocol speaks HTTP/1.0: no chunks, and a body ends with its connection (W-1).
+func (s *suite) testOldProtocol(t *testing.T) {
+	for _, target := range []string{
+		c1 + "/a?resourceVersion=0", c1 + "?resourceVersion=${last}&resourceVersionMatch=Exact", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=${first}",
+		c1 + "/zz",
+	} {
+		target = s.fill(target)
+		var answers [2]*answer
+		for i, e := range []*endpoint{s.direct, s.plain} {
+			c := e.dial(t, "http/1.1")
+			e.ask(t, c, "GET "+target+" HTTP/1.0")
+			response, err := http.ReadResponse(bufio.NewReader(c), nil)
+			must(t, err)
+			answers[i] = &answer{status: response.StatusCode, header: wholeHeader(response)}
+			answers[i].header.Set("Protocol", response.Proto)
+			answers[i].header.Del("Connection") // closed either way; saying so is optional
+			answers[i].body, answers[i].cut = io.ReadAll(response.Body)
+			answers[i].length = len(answers[i].body)
+		}
+		c := compare(s.tally, request{target: target}, answers[0], answers[1])
+		for _, problem := range c.problems {
+			t.Errorf("%s\n%s", target, problem)
+		}
+		if !t.Failed() {
+			s.tally.passed("W-1", c.fromMemory)
+		}
+	}
+}
+
+// testHead opens watches that have nothing to say: their heads come all the same (W-102).
+func (s *suite) testHead(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer, noState + "&resourceVersion=0"} {
+		for _, e := range s.sides() {
+			st, err := e.open(ctx, request{target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" + options)})
+			if err != nil {
+				t.Errorf("%s: %s: %v", e.name, options, err)
+				continue
+			}
+			st.cancel()
+		}
+		s.tally.passed("W-20 W-102 W-106", true)
+	}
+}
+
+// testWebSocket watches over a WebSocket, which passes through: the same handshake, the same frames (W-119).
+func (s *suite) testWebSocket(t *testing.T) {
+	for _, options := range []struct {
+		query string
+		head  []string
+	}{
+		{"&resourceVersion=${first}", []string{"Origin: http://example.com"}},
+		{"&resourceVersion=1", []string{"Origin: http://example.com"}},
+		{"&resourceVersion=${first}", nil}, // without an Origin it is refused
+		{"&resourceVersion=abc", []string{"Origin: http://example.com"}},
+	} {
+		var answers [2][]byte
+		for i, e := range []*endpoint{s.direct, s.secure} {
+			c := e.dial(t, "http/1.1")
+			head := append([]string{
+				"GET " + s.fill(c1+"?watch=1&timeoutSeconds=1"+options.query) + " HTTP/1.1",
+				"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+			}, options.head...)
+			e.ask(t, c, head...)
+			in := bufio.NewReader(c)
+			response, err := http.ReadResponse(in, nil)
+			must(t, err)
+			answers[i] = append(answers[i], response.Status+" "+response.Header.Get("Sec-WebSocket-Accept")+"\n"...)
+			body := io.Reader(in)
+			if response.StatusCode != http.StatusSwitchingProtocols {
+				body = response.Body
+			}
+			rest, err := io.ReadAll(frames{body})
+			if err != nil {
+				t.Errorf("%s: %v", e.name, err)
+			}
+			answers[i] = append(answers[i], rest...)
+		}
+		if !bytes.Equal(answers[0], answers[1]) {
+			t.Errorf("%s:\n direct  %q\n proxied %q", options.query, clip(answers[0]), clip(answers[1]))
+			continue
+		}
+		s.tally.passed("W-119", false)
+	}
+}
+
+// frames reads up to the close frame that ends a WebSocket, after which either side may hang up as it likes.
+type frames struct{ io.Reader }
+
+var closeFrame = []byte{0x88, 0x02, 0x03, 0xe8}
+
+func (f frames) Read(b []byte) (int, error) {
+	n, err := f.Reader.Read(b)
+	if n >= len(closeFrame) && bytes.HasSuffix(b[:n], closeFrame) {
+		return n, io.EOF
+	}
+	return n, err
+}
