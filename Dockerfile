@@ -1,4 +1,3 @@
-# syntax=docker/dockerfile:1
 # Spillway in a container: a static program, no shell, not root. Builds for the platform it is asked for without emulating it.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src

@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz conformance simulation simulation-full controllers show
+.PHONY: test lint fuzz conformance simulation simulation-full controllers bench show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -48,8 +48,10 @@ simulation: ## Run the simulation with its default, small number of seeds
 simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
 	cd test && go test -race -count=1 -timeout=4h ./simulation -seeds=200 -steps=2000
 
-controllers: controlplane ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
-	cd test && go test -v -count=1 -timeout=30m ./controllers
+controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
+
+bench: ## Run the Go benchmarks of the proxy's packages
+	go test -run='^$$' -bench=. -benchmem ./internal/...
 
 show: $(shell grep -sohE '^show-[a-z-]+' bench/bench.mk) ## Run every program that shows a claim, one after another
 
