@@ -72,7 +72,7 @@ func (c *conn) unpace() {
 // is evicted that much late at most.
 const looks = 4
 
-// Write sends b. Under a pace it returns errStalled once the client falls below it.
+// Write sends b. Under a pace it returns errStalled once the client falls below it, and has reset the connection.
 func (c *conn) Write(b []byte) (int, error) {
 	p := c.pace.Load()
 	if p == nil {
@@ -90,7 +90,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			progress = time.Now()
 		}
 		if p.tooSlow() {
-			return written, errStalled
+			return written, c.abort()
 		}
 		switch {
 		case err == nil:
@@ -98,9 +98,16 @@ func (c *conn) Write(b []byte) (int, error) {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return written, err
 		case time.Since(progress) >= p.stall:
-			return written, errStalled
+			return written, c.abort()
 		}
 	}
+}
+
+// abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take
+// and go on offering it; and TLS would wait to say goodbye.
+func (c *conn) abort() error {
+	reset(c)
+	return errStalled
 }
 
 func (p *pace) tooSlow() bool {
