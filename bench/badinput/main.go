@@ -52,7 +52,7 @@ func (c badCase) try(ctx context.Context, binary string, r *rig.Report) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, c.args...)
-	cmd.Env = c.env
+	cmd.Env = append(rig.Environ(), c.env...)
 	var stderr, stdout bytes.Buffer
 	cmd.Stderr, cmd.Stdout = &stderr, &stdout
 	err := cmd.Run()

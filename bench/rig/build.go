@@ -6,11 +6,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 )
 
 // binaryVariable names a proxy binary to use instead of a new build.
-const binaryVariable = "SPILLWAY_BINARY"
+const binaryVariable = "BENCH_PROXY"
 
 // Binary builds the proxy, once, and returns its path.
 var Binary = sync.OnceValues(func() (string, error) {
@@ -44,4 +46,9 @@ func repositoryRoot() (string, error) {
 			return "", fmt.Errorf("%s is not inside the repository: name a proxy binary in %s", start, binaryVariable)
 		}
 	}
+}
+
+// Environ is the environment for a proxy: ours, without the settings that a proxy would take from it, or refuse.
+func Environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "SPILLWAY_") })
 }

@@ -40,7 +40,7 @@ func StartProxy(ctx context.Context, kubeconfig string, args ...string) (*Proxy,
 		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--plain-identity=self", "--debug",
 		"--log-format=json",
 	}, args...)...)
-	p.cmd.Stderr = p.Log
+	p.cmd.Env, p.cmd.Stderr = Environ(), p.Log
 	if err := start(p.cmd); err != nil {
 		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}

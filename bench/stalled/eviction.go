@@ -35,6 +35,9 @@ func (s *show) eviction(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.evictLister(ctx, p); err != nil {
+		return err
+	}
 	broken := 0
 	for _, r := range readers {
 		r.mu.Lock()
@@ -76,6 +79,42 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	gone := s.streaming(ctx, p, readerCount)
 	s.report.Check(gone, "nothing stays", "%s = %d", streamsMetric, readerCount)
 	return nil
+}
+
+// evictLister shows that a LIST that nobody reads does not keep its state alive either.
+func (s *show) evictLister(ctx context.Context, p *rig.Proxy) error {
+	if err := s.writer.fillState(ctx, listObjects); err != nil {
+		return err
+	}
+	before, err := p.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	c, err := rig.Stall(ctx, p.URL, watchPath+"?resourceVersion=0", rig.SmallWindow)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	opened := rig.Eventually(ctx, time.Minute, 10*time.Millisecond, func() bool { return s.openFiles(ctx, p) > before.FDs })
+	closed := rig.Eventually(ctx, time.Minute, 50*time.Millisecond, func() bool { return s.openFiles(ctx, p) <= before.FDs })
+	s.report.Check(opened && closed, "a LIST that nobody reads", "of %d KiB: hung up after %s", listObjects*largeEvent>>10, time.Since(began).Round(100*time.Millisecond))
+	n, err := c.End(10 * time.Second)
+	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what its client learns", "%v, after %d KiB", err, n>>10)
+	return nil
+}
+
+// listObjects of largeEvent bytes each are more than the kernel takes for a small window.
+const listObjects = 20
+
+// openFiles is how many file descriptors the proxy has open; the scrape's own connection is among them each time.
+func (s *show) openFiles(ctx context.Context, p *rig.Proxy) int {
+	const metric = "process_open_fds"
+	m, err := p.Metrics().Read(ctx, metric)
+	if err != nil {
+		return -1
+	}
+	return int(m.Sum(metric))
 }
 
 func (s *show) stalledEnds(ctx context.Context, p *rig.Proxy) int {

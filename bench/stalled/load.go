@@ -66,6 +66,18 @@ func (w *writer) write(ctx context.Context, n, size int, pause time.Duration) (u
 	return strconv.ParseUint(last, 10, 64)
 }
 
+// fillState creates n large objects.
+func (w *writer) fillState(ctx context.Context, n int) error {
+	for i := range n {
+		o := version(0, largeEvent)
+		o.Name = "state-" + strconv.Itoa(i)
+		if _, err := w.client.CoreV1().ConfigMaps("default").Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // reader is a client that keeps up. It notes how long each event took from the beginning of its write.
 type reader struct {
 	mu      sync.Mutex
