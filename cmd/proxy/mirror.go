@@ -29,7 +29,7 @@ type mirror struct {
 func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limits, log *zap.Logger, lost func(*mirror, error)) *mirror {
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
-	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober})}
+	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m})}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
 			if unmirrorable(err) {
@@ -59,13 +59,22 @@ func unmirrorable(err error) bool {
 		errors.Is(err, upstream.ErrUncacheable)
 }
 
-// prober shows upstream's prober as the cache wants it.
-type prober struct{ *upstream.Prober }
+// prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that upstream has not reached is silent
+// (W-106), so a restored etcd shows itself only to those who ask how far it is: an upstream that is behind its own word is
+// asked for its complete state.
+type prober struct {
+	*upstream.Prober
+	mirror *mirror
+}
 
 func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+	promised := p.mirror.resource.Through()
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
+	}
+	if rv < promised {
+		p.mirror.reflector.Relist("upstream is behind its own word: its history has been rewritten")
 	}
 	return rv, proof{probe}, nil
 }

@@ -47,8 +47,9 @@ type mirrors struct {
 // lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD may appear at any time.
 const lookEvery = 5 * time.Second
 
-// newMirrors starts the named mirrors. ctx ends all of them; wait for that with wait.
-func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
+// newMirrors starts the named mirrors. starting bounds what upstream is asked before; ctx ends the mirrors: wait for that with
+// wait.
+func newMirrors(starting, ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
 	m := &mirrors{
 		client: client, most: o.maxResources, log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
@@ -57,19 +58,20 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
 	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
 	m.demand = len(names) < len(o.resources)
-	named, err := client.Resolve(ctx, names)
+	named, err := client.Resolve(starting, names)
 	if err != nil {
 		return nil, o.refuse("resources", strings.Join(o.resources, ","), err.Error())
 	}
 	m.named = named
 	if m.demand {
-		if m.mu.offered, m.mu.refused, err = client.Discover(ctx); err != nil {
+		if m.mu.offered, m.mu.refused, err = client.Discover(starting); err != nil {
 			return nil, fmt.Errorf("finding out what upstream serves: %w", err)
 		}
 	}
 	for _, info := range named {
 		m.start(info)
 	}
+	m.active.Go(func() { m.checkHistories(historyCheck) })
 	return m, nil
 }
 
@@ -153,7 +155,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if found := running[info.GVR]; found != nil {
 		return found
 	}
-	if !m.isNamed(info.GVR) && len(running) >= m.most || m.ctx.Err() != nil {
+	if !m.isNamed(info.GVR) && m.onDemand(running) >= m.most || m.ctx.Err() != nil {
 		return nil
 	}
 	started := newMirror(m.client, info, m.limits, m.log, m.lose)
@@ -165,6 +167,17 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	m.active.Go(func() { started.run(ctx) })
 	m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	return started
+}
+
+// onDemand is how many of the mirrors run because a client asked for them.
+func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int {
+	n := len(running)
+	for _, info := range m.named {
+		if running[info.GVR] != nil {
+			n--
+		}
+	}
+	return n
 }
 
 // lose gives up a mirror that upstream serves no more, or not to us: from now on its requests pass through, and who watches

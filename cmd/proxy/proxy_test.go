@@ -16,7 +16,14 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// One goroutine per process, which keeps the Date header up to date and never ends.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		// A stopped server's cleaner of idle workers notices that within ten seconds.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+	)
+}
 
 // result is what one command line led to.
 type result struct {

@@ -42,7 +42,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 
 	life := watchSignals(ctx, o.drainPeriod, log)
 	defer life.finish()
-	mirrors, err := newMirrors(life.stop, client, o, log)
+	mirrors, err := newMirrors(starting, life.stop, client, o, log)
 	if err != nil {
 		return err
 	}

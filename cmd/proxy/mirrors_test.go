@@ -1,0 +1,421 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/fanout"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+	"spillway/internal/upstream"
+)
+
+// patience bounds waits that a working program ends soon.
+const patience = time.Minute
+
+// eventually waits for what a working program does soon.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// mirroring starts mirrors of an upstream, and ends them with the test.
+func mirroring(t *testing.T, up *kubetest.Server, change func(*options), resources ...string) *mirrors {
+	t.Helper()
+	m, err := tryMirroring(t, up, change, resources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), resources ...string) (*mirrors, error) {
+	t.Helper()
+	client, err := upstream.NewClient(up.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := newOptions()
+	o.resources = resources
+	if change != nil {
+		change(o)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	starting, cancelStarting := context.WithTimeout(ctx, patience)
+	defer cancelStarting()
+	m, err := newMirrors(starting, ctx, client, o, zap.NewNop())
+	t.Cleanup(func() {
+		cancel()
+		if m != nil {
+			m.wait()
+		}
+		client.Close()
+	})
+	return m, err
+}
+
+func newUpstream(t *testing.T) *kubetest.Server {
+	t.Helper()
+	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	t.Cleanup(up.Close)
+	return up
+}
+
+func (m *mirrors) names() string {
+	var names []string
+	for _, one := range m.all() {
+		names = append(names, one.resource.Info.String())
+	}
+	return strings.Join(names, " ")
+}
+
+// awaitReady waits until a resource is answered from memory.
+func (m *mirrors) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
+	t.Helper()
+	eventually(t, gvr.Resource+" to be mirrored", func() bool {
+		s := m.Find(gvr)
+		return s != nil && s.Resource().Ready()
+	})
+}
+
+func TestNamedMirrors(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmap", "widgets.example.com", "configmaps")
+	t.Run("names are kubectl's, each once", func(t *testing.T) {
+		if got := m.names(); got != "configmaps widgets.example.com" {
+			t.Errorf("mirrors %q", got)
+		}
+	})
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, kubetest.Widgets)
+	for _, gvr := range []schema.GroupVersionResource{kubetest.Pods, kubetest.Secrets, {Group: "apps", Version: "v1", Resource: "nothing"}} {
+		if m.Find(gvr) != nil {
+			t.Errorf("%s is mirrored without a name", gvr)
+		}
+	}
+	if detail, err := m.ready(); err != nil || detail != "2 resources, 1 objects" {
+		t.Errorf("ready: %q %v", detail, err)
+	}
+}
+
+// What cannot be mirrored stops the start with one line that says which setting is wrong.
+func TestNamesThatCannotBeMirrored(t *testing.T) {
+	up := newUpstream(t)
+	for name, want := range map[string]string{
+		"configmap,nothings": `--resources=configmap,nothings: upstream serves no resource "nothings"`,
+		"events":             "--resources=events: events cannot be cached: upstream has no watch cache for events",
+		"componentstatuses":  "cannot be listed and watched",
+		"podz":               "did you mean pods",
+	} {
+		_, err := tryMirroring(t, up, nil, strings.Split(name, ",")...)
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want %q", name, err, want)
+		}
+	}
+}
+
+func TestMirrorsOnDemand(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*", "configmaps")
+	if got := m.names(); got != "configmaps" {
+		t.Errorf("mirrors %q before anybody asked", got)
+	}
+	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, kubetest.Deployments)
+	for _, gvr := range []schema.GroupVersionResource{kubetest.Events, kubetest.Secrets, kubetest.ComponentStatuses} {
+		if m.Find(gvr) != nil {
+			t.Errorf("%s is mirrored", gvr)
+		}
+	}
+	if got := m.names(); got != "configmaps deployments.apps pods" {
+		t.Errorf("mirrors %q", got)
+	}
+	detail, err := m.passThrough()
+	for _, reason := range []string{"events (upstream has no watch cache", "secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
+		if err != nil || !strings.Contains(detail, reason) {
+			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
+		}
+	}
+	named := mirroring(t, up, nil, "*", "secrets")
+	named.awaitReady(t, kubetest.Secrets)
+}
+
+// The bound is on what clients make the proxy mirror; what was named is not theirs.
+func TestMostMirrorsOnDemand(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, func(o *options) { o.maxResources = 1 }, "*", "configmaps", "services", "nodes")
+	m.awaitReady(t, kubetest.Pods)
+	if m.Find(kubetest.Deployments) != nil {
+		t.Error("two resources are mirrored on demand")
+	}
+	if m.Find(kubetest.Pods) == nil || m.Find(kubetest.Nodes) == nil {
+		t.Error("what is mirrored is not found")
+	}
+}
+
+// Who asks for what is not known does not wait for upstream to say what it is, and does not make the proxy ask again and again.
+func TestFindDoesNotBlock(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*")
+	up.Hang()
+	made := schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "gadgets"}
+	for range 100 {
+		if m.Find(made) != nil {
+			t.Fatal("upstream serves no gadgets")
+		}
+	}
+	m.mu.Lock()
+	asked := len(m.mu.looking)
+	m.mu.Unlock()
+	if asked != 1 {
+		t.Errorf("asked about %d resources", asked)
+	}
+	if err := up.Up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Names that clients make up do not fill memory.
+func TestMadeUpNames(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, func(o *options) { o.maxResources = 2 }, "*")
+	for i := range 50 {
+		m.Find(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprint("gadgets", i)})
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if n := len(m.mu.looking); n > 4*2+1 {
+		t.Errorf("%d names are remembered", n)
+	}
+}
+
+// A resource that appears later is found when it is asked for again.
+func TestResourceThatAppears(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*")
+	m.mu.Lock()
+	delete(m.mu.offered, kubetest.Widgets) // as if its CRD was not there at the start
+	m.mu.Unlock()
+	if m.Find(kubetest.Widgets) != nil {
+		t.Error("found before it was looked up")
+	}
+	m.awaitReady(t, kubetest.Widgets)
+}
+
+// refusing answers every request for a resource with a code.
+func refusing(code int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"code":%d}`,
+			map[int]string{404: "NotFound", 403: "Forbidden"}[code], code)
+	})
+}
+
+// A resource that upstream serves no more, or not to the proxy, passes through; who watches it is told to start again; and when
+// it is back it is mirrored anew.
+func TestLostMirror(t *testing.T) {
+	for _, code := range []int{http.StatusNotFound, http.StatusForbidden} {
+		for _, resources := range [][]string{{"widgets.example.com"}, {"*"}} {
+			t.Run(fmt.Sprint(code, resources), func(t *testing.T) {
+				t.Parallel()
+				up := newUpstream(t)
+				up.Create(kubetest.Widgets, "n", "old")
+				m := mirroring(t, up, nil, resources...)
+				m.awaitReady(t, kubetest.Widgets)
+				before := m.Find(kubetest.Widgets)
+				cursor := before.Hub.From(before.Resource().Snapshot().Next, before.Resource().Through(), object.Selector{}, object.Encoding{})
+				defer cursor.Close()
+
+				const path = "/apis/example.com/v1/widgets"
+				up.Handle(path, refusing(code))
+				up.CutWatches(kubetest.Widgets)
+				eventually(t, "the mirror to be given up", func() bool { return m.Find(kubetest.Widgets) == nil && before.Resource().Retired() })
+				if err := expired(cursor); err == nil {
+					t.Error("a stream goes on without a mirror")
+				}
+				if detail, err := m.ready(); err != nil {
+					t.Errorf("not ready: %q %v", detail, err)
+				}
+				up.Handle(path, nil)
+				up.Create(kubetest.Widgets, "n", "new")
+				m.mu.Lock()
+				clear(m.mu.looking) // as if some time had passed
+				m.mu.Unlock()
+				m.awaitReady(t, kubetest.Widgets)
+				after := m.Find(kubetest.Widgets)
+				if after == before || after.Resource().Snapshot().Len() != 2 {
+					t.Errorf("mirrored anew: %v, %d objects", after != before, after.Resource().Snapshot().Len())
+				}
+			})
+		}
+	}
+}
+
+// expired reads on until there is an error or nothing more.
+func expired(c *fanout.Cursor) error {
+	for {
+		run, err := c.Next()
+		if err != nil || len(run) == 0 {
+			return err
+		}
+	}
+}
+
+// A resource that the proxy may never list is not held up by the attempt, and does not make the proxy unready.
+func TestForbiddenMirror(t *testing.T) {
+	up := newUpstream(t)
+	up.Handle("/apis/example.com/v1/widgets", refusing(http.StatusForbidden))
+	m := mirroring(t, up, nil, "widgets.example.com", "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	eventually(t, "the mirror to be given up", func() bool { return m.Find(kubetest.Widgets) == nil })
+	if detail, err := m.ready(); err != nil {
+		t.Errorf("not ready: %q %v", detail, err)
+	}
+}
+
+// While upstream has given nothing and cannot be reached, whoever asks had better hear that from upstream; what it has given
+// is served on.
+func TestUpstreamDown(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	up.Down()
+	eventually(t, "a first failure", func() bool {
+		m.Find(kubetest.Pods)
+		running := (*m.running.Load())[kubetest.Pods]
+		return running != nil && running.reflector.Status().Err != nil
+	})
+	if m.Find(kubetest.Pods) != nil {
+		t.Error("a mirror without a state is offered although upstream is down")
+	}
+	if s := m.Find(kubetest.ConfigMaps); s == nil || !s.Resource().Ready() {
+		t.Error("what is known is not served while upstream is down")
+	}
+	if err := up.Up(); err != nil {
+		t.Fatal(err)
+	}
+	m.awaitReady(t, kubetest.Pods)
+}
+
+// Not ready before every named resource has its first state.
+func TestReadyWhenListed(t *testing.T) {
+	up := newUpstream(t)
+	up.StallReads(kubetest.ConsistentReads)
+	m := mirroring(t, up, nil, "configmaps")
+	if _, err := m.ready(); err == nil || err.Error() != "configmaps has not been listed yet" {
+		t.Errorf("ready: %v", err)
+	}
+	up.StallReads(kubetest.NoReads)
+	m.awaitReady(t, kubetest.ConfigMaps)
+	if _, err := m.ready(); err != nil {
+		t.Error(err)
+	}
+}
+
+// An etcd that was restored answers a watch from our version with silence. A proof notices that upstream is behind its own
+// word, and the mirror starts over (D5).
+func TestRestoredUpstreamIsNoticed(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	lost := up.Create(kubetest.ConfigMaps, "n", "lost")
+	if err := source.Resource().WaitThrough(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	up.RestoreFrom(snapshot)
+	eventually(t, "the mirror to hold what upstream holds", func() bool {
+		_ = source.Fresh.Prove(t.Context()) // fails, and that is how it is noticed
+		return source.Resource().Snapshot().Len() == 1
+	})
+	eventually(t, "a proof", func() bool { return source.Fresh.Prove(t.Context()) == nil })
+	if _, err := source.Hub.Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
+		t.Error("a past that no longer exists can be resumed")
+	}
+}
+
+// Nobody needs to ask: a mirror whose watch began anew asks by itself.
+func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	m.active.Go(func() { m.checkHistories(time.Millisecond) })
+	m.awaitReady(t, kubetest.ConfigMaps)
+	resource := m.Find(kubetest.ConfigMaps).Resource()
+	if err := resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
+		t.Fatal(err)
+	}
+	up.RestoreFrom(snapshot)
+	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
+}
+
+// Metrics exist for every mirror and follow the conventions.
+func TestMirrorMetrics(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps", "pods")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, kubetest.Pods)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newMirrorMetrics(m))
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := promlint.NewWithMetricFamilies(families).Lint()
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v %v", problems, err)
+	}
+	values := map[string]float64{}
+	for _, f := range families {
+		if len(f.GetMetric()) != 2 {
+			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))
+		}
+		one := f.GetMetric()[0]
+		values[f.GetName()] = one.GetGauge().GetValue() + one.GetCounter().GetValue()
+	}
+	for name, want := range map[string]float64{"spillway_mirror_synced": 1, "spillway_mirror_objects": 1, "spillway_upstream_lists_total": 1} {
+		if values[name] != want {
+			t.Errorf("%s is %v, want %v", name, values[name], want)
+		}
+	}
+}
+
+// An upstream that stops answering while the proxy starts does not keep it starting for ever.
+func TestStartIsBounded(t *testing.T) {
+	up := newUpstream(t)
+	up.Hang()
+	client, err := upstream.NewClient(up.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	starting, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	o := newOptions()
+	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
+		o.resources = resources
+		if _, err := newMirrors(starting, t.Context(), client, o, zap.NewNop()); err == nil {
+			t.Errorf("%v: started", resources)
+		}
+	}
+}

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"spillway/internal/kubetest"
+)
+
+// kubeconfig writes a configuration that leads to an upstream.
+func kubeconfig(t *testing.T, up *kubetest.Server) string {
+	t.Helper()
+	return writeFile(t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
+kind: Config
+current-context: test
+contexts: [{name: test, context: {cluster: test, user: test}}]
+clusters: [{name: test, cluster: {server: %q, certificate-authority-data: %s}}]
+users: [{name: test, user: {token: own}}]
+`, up.URL, base64.StdEncoding.EncodeToString(up.Config().CAData)))
+}
+
+// secureUpstream is an upstream to which the proxy shows its credentials.
+func secureUpstream(t *testing.T) *kubetest.Server {
+	t.Helper()
+	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, TLS: true})
+	t.Cleanup(up.Close)
+	return up
+}
+
+// proxy is the whole program, running.
+type proxy struct {
+	t                   *testing.T
+	plain, tls, metrics string // URLs
+	logs                *observer.ObservedLogs
+	stop                context.CancelFunc
+	done                chan error
+}
+
+// running starts the program and waits until it serves.
+func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+	t.Helper()
+	o := newOptions()
+	o.kubeconfig, o.resources = kubeconfig(t, up), []string{"configmaps"}
+	o.listen, o.listenTLS, o.metricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	o.insecureAllowAll, o.drainPeriod = true, time.Second
+	if change != nil {
+		change(o)
+	}
+	core, logs := observer.New(zap.DebugLevel)
+	ctx, stop := context.WithCancel(context.Background())
+	p := &proxy{t: t, logs: logs, stop: stop, done: make(chan error, 1)}
+	go func() { p.done <- run(ctx, o, zap.New(core)) }()
+	t.Cleanup(func() {
+		stop()
+		<-p.done
+	})
+	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
+		eventually(t, message, func() bool {
+			found := logs.FilterMessage(message).All()
+			if len(found) == 0 {
+				p.stillRuns()
+				return false
+			}
+			*to = "http://" + found[0].ContextMap()["address"].(string)
+			return true
+		})
+	}
+	p.tls = strings.Replace(p.tls, "http:", "https:", 1)
+	return p
+}
+
+// stillRuns fails the test if the program has ended.
+func (p *proxy) stillRuns() {
+	p.t.Helper()
+	select {
+	case err := <-p.done:
+		p.done <- err
+		p.t.Fatalf("it ended: %v", err)
+	default:
+	}
+}
+
+// ends waits for the end.
+func (p *proxy) ends() {
+	p.t.Helper()
+	select {
+	case err := <-p.done:
+		p.done <- nil
+		if err != nil {
+			p.t.Errorf("ended with %v", err)
+		}
+	case <-time.After(patience):
+		p.t.Fatal("does not end")
+	}
+}
+
+// get is the status and the body of one GET.
+func (p *proxy) get(url string) (int, string) {
+	p.t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport, Timeout: patience}
+	response, err := client.Get(url)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return response.StatusCode, string(body)
+}
+
+// ready waits for /readyz.
+func (p *proxy) ready() {
+	p.t.Helper()
+	eventually(p.t, "readiness", func() bool {
+		code, _ := p.get(p.metrics + "/readyz")
+		return code == http.StatusOK
+	})
+}
+
+// watching is a watch whose head has come.
+func (p *proxy) watching(url, query string) *kubetest.Watcher {
+	p.t.Helper()
+	w := kubetest.Watch(p.t.Context(), url, "/api/v1/configmaps?watch=1"+query)
+	p.t.Cleanup(w.Close)
+	if code, _, err := w.Head(p.t.Context()); err != nil || code != http.StatusOK {
+		p.t.Fatalf("watch %s%s: %d %v", url, query, code, err)
+	}
+	return w
+}
+
+// The whole program: what is named comes from memory on both listeners, the rest from upstream with the client's own
+// credentials, and when its context ends it ends.
+func TestRun(t *testing.T) {
+	up := secureUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(kubetest.Pods, "n", "p")
+	p := running(t, up, nil)
+	p.ready()
+	lists := up.Lists(kubetest.ConfigMaps)
+	for _, url := range []string{p.plain, p.tls} {
+		code, body := p.get(url + "/api/v1/configmaps?resourceVersion=0")
+		if code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
+			t.Errorf("%s: %d %s", url, code, body)
+		}
+		if code, body = p.get(url + "/api/v1/pods"); code != http.StatusOK || !strings.Contains(body, `"name":"p"`) {
+			t.Errorf("%s: %d %s", url, code, body)
+		}
+		w := p.watching(url, "&allowWatchBookmarks=1")
+		events, err := w.Until(t.Context(), func(e kubetest.Event) bool { return e.End })
+		if err != nil || len(events) != 2 {
+			t.Errorf("%s: %v %v", url, events, err)
+		}
+	}
+	for _, r := range up.RequestsFor(kubetest.Pods, "list") {
+		if r.Header.Get("Authorization") != "" {
+			t.Error("the proxy's own credentials were lent to a client")
+		}
+	}
+	for _, r := range up.RequestsFor(kubetest.ConfigMaps, "watch") {
+		if r.Header.Get("Authorization") != "Bearer own" {
+			t.Errorf("a mirror without credentials: %v", r)
+		}
+	}
+	probes := len(up.RequestsFor(kubetest.ConfigMaps, "list")) - lists
+	if all := up.RequestsFor(kubetest.ConfigMaps, "list"); probes > 0 && all[len(all)-1].Query.Get("limit") != "1" {
+		t.Errorf("a list of the mirrored went upstream: %v", all)
+	}
+	_, metrics := p.get(p.metrics + "/metrics")
+	for _, want := range []string{
+		`spillway_mirror_objects{resource="configmaps",version="v1"} 1`, `spillway_cached_requests_total{resource="configmaps",verb="list"} 2`,
+		`spillway_watch_streams{resource="configmaps"} 2`,
+	} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+	p.stop()
+	p.ends()
+	for _, url := range []string{p.plain, p.tls, p.metrics} {
+		_, address, _ := strings.Cut(url, "://")
+		if c, err := net.Dial("tcp", address); err == nil {
+			c.Close()
+			t.Errorf("%s still listens", url)
+		}
+	}
+	if p.logs.FilterMessage("stopped").Len() != 1 {
+		t.Error("not a word at the end")
+	}
+}
+
+// On the first signal readiness goes, streams end one by one and cleanly, what is asked meanwhile is answered; then the end.
+func TestRunDrains(t *testing.T) {
+	up := secureUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	p := running(t, up, func(o *options) { o.drainPeriod = 2 * time.Second })
+	p.ready()
+	query := fmt.Sprintf("&resourceVersion=%d&allowWatchBookmarks=1", up.Revision())
+	var all []*kubetest.Watcher
+	for range 5 {
+		all = append(all, p.watching(p.plain, query), p.watching(p.tls, query))
+	}
+	last := up.Create(kubetest.ConfigMaps, "n", "b")
+	for _, w := range all {
+		if _, err := w.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "readiness to go", func() bool {
+		code, body := p.get(p.metrics + "/readyz")
+		return code == http.StatusInternalServerError && strings.Contains(body, "[-]shutdown")
+	})
+	if code, _ := p.get(p.plain + "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK {
+		t.Errorf("a list while draining: %d", code)
+	}
+	var waiting sync.WaitGroup
+	for _, w := range all {
+		waiting.Go(func() {
+			end, err := w.Wait(t.Context())
+			if err != nil || end.Reason != kubetest.Ended {
+				t.Errorf("%v %v", end, err)
+			}
+			if events := w.Events(); len(events) != 2 || events[1].String() != fmt.Sprint("BOOKMARK ", last) {
+				t.Errorf("got %v", events)
+			}
+		})
+	}
+	waiting.Wait()
+	p.ends()
+}
+
+// executed runs a command line to its end.
+func executed(t *testing.T, args ...string) (code int, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = execute(args, []string{"PATH=/bin"}, &out, &errs, run)
+	if out.Len() > 0 {
+		t.Errorf("stdout %q", out.String())
+	}
+	return code, errs.String()
+}
+
+// Whatever keeps it from starting is said in one line, with what to do, and leaves nothing behind.
+func TestRunRefusesToStart(t *testing.T) {
+	up := secureUpstream(t)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	gone := kubetest.New(kubetest.Options{TLS: true})
+	gone.Close()
+	refused := kubetest.New(kubetest.Options{TLS: true})
+	t.Cleanup(refused.Close)
+	refused.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	broken := filepath.Join(t.TempDir(), "broken.pem")
+	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	good := []string{"--listen=127.0.0.1:0", "--metrics-listen=", "--resources=configmaps", "--plain-identity=self"}
+	with := func(config string, more ...string) []string {
+		return append(append([]string{"--kubeconfig=" + config}, good...), more...)
+	}
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"no kubeconfig":     {with("/nonexistent"), "--kubeconfig=/nonexistent: cannot be read: no such file or directory"},
+		"no kubernetes":     {good, "name a kubeconfig file"},
+		"a port in use":     {with(kubeconfig(t, up), "--listen="+taken.Addr().String()), "is in use by another process"},
+		"upstream is gone":  {with(kubeconfig(t, gone)), "cannot be reached: "},
+		"not our upstream":  {with(kubeconfig(t, refused)), "does not accept the proxy's credentials (401)"},
+		"no such resource":  {with(kubeconfig(t, up), "--resources=nothings"), `upstream serves no resource "nothings"`},
+		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+broken, "--tls-private-key-file="+broken), broken},
+	} {
+		code, stderr := executed(t, c.args...)
+		if code != 1 || !strings.HasPrefix(stderr, "spillway: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: code %d, stderr %q; want one line with %q", name, code, stderr, c.want)
+		}
+	}
+}
