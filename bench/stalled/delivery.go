@@ -31,17 +31,17 @@ func (s *show) delivery(ctx context.Context) error {
 		return err
 	}
 	defer p.Kill()
-	var with, without []time.Duration
+	var with, without, addedWith, addedWithout []time.Duration
 	for i := range pairs {
 		for _, stalled := range []bool{i%2 == 0, i%2 != 0} { // interleaved, each first in turn
-			median, err := s.timed(ctx, p, stalled)
+			t, err := s.timed(ctx, p, stalled)
 			if err != nil {
 				return err
 			}
 			if stalled {
-				with = append(with, median)
+				with, addedWith = append(with, t.whole), append(addedWith, t.added)
 			} else {
-				without = append(without, median)
+				without, addedWithout = append(without, t.whole), append(addedWithout, t.added)
 			}
 		}
 		s.report.Note(fmt.Sprintf("pair %d", i+1), "median delivery %s with, %s without %d stalled clients", round(with[i]), round(without[i]), stallers)
@@ -50,51 +50,64 @@ func (s *show) delivery(ctx context.Context) error {
 	ratio := float64(a) / float64(b)
 	s.report.Check(ratio < 1+tolerance && ratio > 1/(1+tolerance), "delivery medians within 25 %",
 		"%s with, %s without: %+.0f %% (medians of %d runs; from the beginning of the write to the client)", round(a), round(b), 100*(ratio-1), pairs)
+	s.report.Note("of that, by the proxy", "%s with, %s without (medians of how much later than a watch straight at the apiserver)",
+		round(median(addedWith)), round(median(addedWithout)))
 	return s.noWaits(ctx, p, "in all runs")
 }
 
-// timed is the median delay of one run.
-func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (time.Duration, error) {
+// delays are the medians of one run: from the beginning of a write to a client of the proxy, and how much later than to a
+// client of the apiserver.
+type delays struct{ whole, added time.Duration }
+
+// timed is one run.
+func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (delays, error) {
 	ctx, end := context.WithCancel(ctx)
 	var players sync.WaitGroup
 	defer players.Wait()
 	defer end()
 	readers := readAll(ctx, p.URL, readerCount, &players)
+	reference := readWith(ctx, s.direct, s.apiserver, 1, &players)
 	var clients []*rig.Staller
 	if stalled {
 		var err error
 		if clients, err = stallMany(ctx, p.URL, stallers, rig.SmallWindow); err != nil {
-			return 0, err
+			return delays{}, err
 		}
 		defer closeAll(clients)
 	}
 	if !s.streaming(ctx, p, readerCount+len(clients)) {
-		return 0, fmt.Errorf("the proxy does not serve %d watches: %s", readerCount+len(clients), s.explain(ctx, p, readers))
+		return delays{}, fmt.Errorf("the proxy does not serve %d watches: %s", readerCount+len(clients), s.explain(ctx, p, readers))
 	}
 	if _, err := s.fill(ctx, readers, fillers); err != nil {
-		return 0, err
+		return delays{}, err
 	}
 	if stalled && !s.allFull(p, clients) {
-		return 0, fmt.Errorf("the stalled clients are not")
+		return delays{}, fmt.Errorf("the stalled clients are not")
 	}
-	for _, r := range readers {
+	all := append(reference, readers...)
+	for _, r := range all {
 		r.recording(true)
 	}
 	last, err := s.writer.write(ctx, *pulses, pulseSize, pulseEvery)
 	if err != nil {
-		return 0, err
+		return delays{}, err
 	}
-	if !awaitAll(ctx, readers, last) {
-		return 0, fmt.Errorf("version %d has not reached all readers", last)
+	if !awaitAll(ctx, all, last) {
+		return delays{}, fmt.Errorf("version %d has not reached all readers", last)
 	}
-	var delays []time.Duration
+	reference[0].recording(false)
+	var whole, added []time.Duration
 	for _, r := range readers {
-		delays = append(delays, r.recording(false)...)
+		r.recording(false)
+		whole = append(whole, r.delays...)
+		for version, at := range r.arrived {
+			added = append(added, at.Sub(reference[0].arrived[version]))
+		}
 	}
-	if len(delays) != readerCount**pulses {
-		return 0, fmt.Errorf("%d events of %d arrived", len(delays), readerCount**pulses)
+	if len(whole) != readerCount**pulses || len(added) != len(whole) {
+		return delays{}, fmt.Errorf("%d events of %d arrived", len(whole), readerCount**pulses)
 	}
-	return median(delays), nil
+	return delays{median(whole), median(added)}, nil
 }
 
 // explain says what the proxy serves instead, and what readers say.
@@ -122,12 +135,11 @@ func (s *show) allFull(p *rig.Proxy, clients []*rig.Staller) bool {
 	return true
 }
 
-// recording starts or ends the recording of delays, and returns those recorded so far.
-func (r *reader) recording(on bool) []time.Duration {
+// recording starts or ends the recording of delays. They may be read once it has ended.
+func (r *reader) recording(on bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.record = on
-	return r.delays
 }
 
 func median(d []time.Duration) time.Duration {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"net/http"
 	"strconv"
 	"sync"
 	"time"
@@ -83,17 +84,22 @@ type reader struct {
 	mu      sync.Mutex
 	version uint64
 	events  int
-	delays  []time.Duration // while recording
+	delays  []time.Duration      // while recording
+	arrived map[uint64]time.Time // while recording: versions
 	record  bool
 	problem error
 }
 
 // readAll starts n readers that end with ctx.
 func readAll(ctx context.Context, base string, n int, players *sync.WaitGroup) []*reader {
-	client := rig.NewHTTPClient()
+	return readWith(ctx, rig.NewHTTPClient(), base, n, players)
+}
+
+// readWith is readAll for a server that wants more from its clients.
+func readWith(ctx context.Context, client *http.Client, base string, n int, players *sync.WaitGroup) []*reader {
 	var readers []*reader
 	for range n {
-		r := &reader{}
+		r := &reader{arrived: map[uint64]time.Time{}}
 		readers = append(readers, r)
 		players.Go(func() {
 			r.run(ctx, func() (*rig.Watch, error) { return rig.OpenWatch(ctx, client, base+watchPath, fromNow()) })
@@ -130,6 +136,7 @@ func (r *reader) take(e rig.Event) {
 	r.events++
 	if nanos, err := strconv.ParseInt(e.Field("at"), 10, 64); err == nil && r.record {
 		r.delays = append(r.delays, e.At.Sub(time.Unix(0, nanos)))
+		r.arrived[e.RV] = e.At
 	}
 }
 

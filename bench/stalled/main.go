@@ -6,7 +6,10 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"spillway/bench/rig"
 )
@@ -20,6 +23,8 @@ type show struct {
 	report     *rig.Report
 	kubeconfig string
 	writer     *writer
+	direct     *http.Client // of the apiserver
+	apiserver  string
 }
 
 func run(ctx context.Context, r *rig.Report) error {
@@ -32,7 +37,11 @@ func run(ctx context.Context, r *rig.Report) error {
 	if err != nil {
 		return err
 	}
-	s := &show{report: r, kubeconfig: cp.Kubeconfig(admin), writer: w}
+	direct, err := rest.HTTPClientFor(cp.Config(admin))
+	if err != nil {
+		return err
+	}
+	s := &show{report: r, kubeconfig: cp.Kubeconfig(admin), writer: w, direct: direct, apiserver: cp.URL()}
 	for _, part := range []struct {
 		name string
 		play func(context.Context) error

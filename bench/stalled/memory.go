@@ -107,7 +107,7 @@ func (s *show) look(ctx context.Context, p *rig.Proxy, clients []*rig.Staller) (
 func (s *show) reportMemory(without rig.Memory, first, second look, written int64) {
 	r := s.report
 	r.Note("heap without stalled clients", "%s (the log may keep %d MiB)", mib(without.Heap), historyMiB)
-	r.Note("heap with "+count(stallers)+" of them", "%s: %d KiB each", mib(first.Heap), (first.Heap-without.Heap)>>10/stallers)
+	r.Note("heap with "+count(stallers)+" of them", "%s", mib(first.Heap))
 	r.Check(second.Heap-first.Heap < toleratedB, "heap does not grow", "%s → %s while %s of events passed them by", mib(first.Heap), mib(second.Heap), mib(written))
 	r.Check(second.RSS-first.RSS < written/4, "RSS does not grow", "%s → %s", mib(first.RSS), mib(second.RSS))
 	r.Check(first.sender > 0 && second.receiver >= first.receiver, "they are stalled", "their kernels hold %s unread, the proxy's kernel %s for them", mib(int64(second.receiver)), mib(int64(second.sender)))
