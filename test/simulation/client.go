@@ -25,6 +25,7 @@ type client struct {
 	session *session
 	last    uint64 // the resourceVersion to resume at; 0: none
 	stalled bool
+	got     []string // what came on the present connection
 }
 
 func newClient(s *Simulation, id int) *client {
@@ -71,7 +72,7 @@ func (c *client) connect() {
 	if c.last > 0 && (c.session.foreign(c.last) || c.session.unsettled()) {
 		c.last = 0
 	}
-	c.wire = &wire{chunked: c.format.chunked}
+	c.wire, c.got = &wire{chunked: c.format.chunked}, nil
 	if c.last > 0 {
 		c.resume()
 		return
@@ -111,6 +112,7 @@ func (c *client) resume() {
 func (c *client) receive(p []byte) {
 	messages, err := c.wire.write(p)
 	for _, m := range messages {
+		c.got = append(c.got, m.String())
 		if rv := c.session.message(m); rv > 0 {
 			c.last = rv
 		}

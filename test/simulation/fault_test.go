@@ -97,8 +97,11 @@ func (h *hoarder) Next() ([]byte, error) {
 		h.queue = nil
 		return run, nil
 	}
-	return h.source.Next()
+	run, err := h.source.Next()
+	return bytes.Clone(run), err
 }
+
+func (h *hoarder) InSeam() bool { return len(h.queue) > 0 || h.source.InSeam() }
 
 // planted is each fault and the one check that must see it.
 var planted = []struct {

@@ -189,6 +189,7 @@ func (s *session) rest() {
 	switch {
 	case s.client.stream.generation != g:
 		s.report(End, "the stream goes on, although history was void")
+		return
 	case s.initial:
 		s.report(Complete, "the initial events never end")
 	case s.future > g.through:
@@ -197,6 +198,8 @@ func (s *session) rest() {
 		s.report(End, "the stream goes on from %d, which is inside a gap", s.future)
 	case len(s.pending) > 0:
 		s.report(Complete, "%v never came", s.pending[0].delivery)
+	case s.client.stream.source.Through() != g.through:
+		s.report(Bookmark, "the client has everything up to %d, and is promised %d", g.through, s.client.stream.source.Through())
 	}
 	if s.state {
 		s.advance(len(g.entries))

@@ -58,10 +58,15 @@ type upstream struct {
 	padding int
 	state   map[string]*version
 	writes  []write
+	made    map[identity]bool // in all timelines
 }
 
+// identity is what tells versions apart. After a restore upstream could make another version of the same identity; nobody
+// could tell then that it did, so it does not.
+type identity struct{ uid, rv uint64 }
+
 func newUpstream(r *rand.Rand, padding int) *upstream {
-	return &upstream{rand: r, rv: 1000, lowest: math.MaxUint64, padding: padding, state: map[string]*version{}}
+	return &upstream{rand: r, rv: 1000, lowest: math.MaxUint64, padding: padding, state: map[string]*version{}, made: map[identity]bool{}}
 }
 
 func (u *upstream) step() {
@@ -90,8 +95,6 @@ func (u *upstream) write() {
 
 // put creates an object or gives it a new version.
 func (u *upstream) put(v *version) {
-	u.rv++
-	v.rv = u.rv
 	old := u.state[v.key()]
 	if old != nil {
 		v.uid = old.uid
@@ -99,6 +102,10 @@ func (u *upstream) put(v *version) {
 		u.uid++
 		v.uid = u.uid
 	}
+	for u.rv++; u.made[identity{v.uid, u.rv}]; u.rv++ {
+	}
+	v.rv = u.rv
+	u.made[identity{v.uid, v.rv}] = true
 	v.text = v.json(v.rv)
 	u.state[v.key()] = v
 	u.writes = append(u.writes, write{rv: u.rv, old: old, new: v})

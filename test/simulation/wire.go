@@ -19,7 +19,15 @@ type message struct {
 	text string // likewise
 }
 
-func (m *message) String() string { return fmt.Sprintf("%s %s %d", m.Type, m.key, m.rv) }
+func (m *message) String() string {
+	switch m.Type {
+	case "BOOKMARK":
+		return fmt.Sprintf("BOOKMARK %d", m.rv)
+	case "ERROR":
+		return fmt.Sprintf("ERROR %d %s", m.code, m.text)
+	}
+	return fmt.Sprintf("%s %s %d", m.Type, m.key, m.rv)
+}
 
 // wire is a client's side of a connection: bytes come in pieces, messages come out. A frame that is cut off is as if it had
 // never been sent.
