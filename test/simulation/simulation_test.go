@@ -2,11 +2,14 @@ package simulation
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"testing/synctest"
+
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
 	seeds = flag.Int("seeds", 20, "how many random runs to make")
@@ -45,7 +48,7 @@ func TestSimulation(t *testing.T) {
 		"deadlines": all.Deadlines, "cuts": all.Cuts, "bookmarks": all.Bookmarks, "exact reads": all.Exact,
 	} {
 		if n == 0 && *seeds**steps >= 10000 {
-			t.Error(fmt.Sprintf("the runs had no %s: they test less than they say", what))
+			t.Errorf("the runs had no %s: they test less than they say", what)
 		}
 	}
 }
