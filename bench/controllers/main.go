@@ -20,7 +20,7 @@ import (
 var (
 	duration    = flag.Duration("duration", 5*time.Minute, "how long to go on")
 	direct      = flag.Bool("direct", false, "leave the proxy out, for comparison")
-	contentType = flag.String("content-type", "application/json", "of the controllers' requests; their default is application/vnd.kubernetes.protobuf")
+	contentType = flag.String("content-type", "application/vnd.kubernetes.protobuf", "of the controllers' requests; this is their own default")
 )
 
 const nodeName = "hand-made"

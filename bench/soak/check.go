@@ -14,9 +14,9 @@ const (
 	panicsMetric  = "spillway_panics_total"
 	waitsMetric   = "spillway_dispatch_waits_total"
 
-	// slack is what may differ between two quiet moments: a connection upstream, a timer, a scrape under way.
-	slackGoroutines = 10
-	slackFDs        = 6
+	// slack is what may differ between two quiet moments: a connection or two upstream. Thousands of visits leak more than that.
+	slackGoroutines = 4
+	slackFDs        = 2
 	slackHeap       = 6 << 20  // the log is between half full and full, feeds start and end
 	slackRSS        = 48 << 20 // the runtime gives memory back when it likes
 )
