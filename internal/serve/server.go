@@ -61,9 +61,10 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		draining bool
-		fronts   []*fasthttp.Server
-		streams  map[*stream]struct{}
+		draining  bool
+		fronts    []*fasthttp.Server
+		listeners []net.Listener
+		streams   map[*stream]struct{}
 	}
 	active sync.WaitGroup // one per stream
 }
@@ -84,12 +85,18 @@ func randomWatchTimeout() time.Duration {
 	return least + rand.N(least)
 }
 
-// Serve answers requests on ln until Close, and returns then.
+// Serve answers requests on ln until Close, which closes ln, and returns then.
 func (s *Server) Serve(ln net.Listener, front Front) error {
 	server := s.fasthttp(front)
 	s.mu.Lock()
-	s.mu.fronts = append(s.mu.fronts, server)
+	closed := s.base.Err() != nil
+	if !closed {
+		s.mu.fronts, s.mu.listeners = append(s.mu.fronts, server), append(s.mu.listeners, ln)
+	}
 	s.mu.Unlock()
+	if closed {
+		return ln.Close()
+	}
 	var paced net.Listener = listener{Listener: ln}
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
@@ -236,14 +243,19 @@ func anonymous(h *fasthttp.RequestHeader) bool {
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
 func (s *Server) Close(ctx context.Context) error {
+	s.stop(endError(EndAborted))
 	s.mu.Lock()
 	s.mu.draining = true
-	fronts := s.mu.fronts
+	fronts, listeners := s.mu.fronts, s.mu.listeners
 	s.mu.Unlock()
-	s.stop(endError(EndAborted))
+	for _, ln := range listeners {
+		_ = ln.Close() // fasthttp closes only those that it serves already
+	}
 	var errs []error
 	for _, front := range fronts {
-		errs = append(errs, front.ShutdownWithContext(ctx))
+		if err := front.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
+			errs = append(errs, err)
+		}
 	}
 	s.closeStreams()
 	s.active.Wait()

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
+
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
@@ -317,5 +319,41 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := kubetest.List(deadline(t), r.url, "/version"); err == nil {
 		t.Error("still listening")
+	}
+}
+
+// A listener that is served after Close, or just before it, is closed.
+func TestServeAndClose(t *testing.T) {
+	for _, first := range []string{"close", "serve", "both"} {
+		t.Run(first, func(t *testing.T) {
+			for range 20 {
+				s := New(Options{Catalog: fixed{}, Forwarder: NewForwarder(ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
+				ln, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				served := make(chan error, 1)
+				stop := func() {
+					if err := s.Close(deadline(t)); err != nil {
+						t.Error(err)
+					}
+				}
+				if first == "close" {
+					stop()
+				}
+				go func() { served <- s.Serve(ln, Front{}) }()
+				if first == "serve" {
+					c, err := net.Dial("tcp", ln.Addr().String())
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = c.Close()
+				}
+				stop()
+				if err := await(t, served, "the end of Serve"); err != nil {
+					t.Error(err)
+				}
+			}
+		})
 	}
 }
