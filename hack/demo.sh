@@ -27,7 +27,7 @@ kubectl=$(command -v kubectl || :)
 if [[ -z $kubectl ]]; then
 	say "building kubectl, since there is none in PATH (once per machine)"
 	./test/controlplane/build.sh kubectl
-	kubectl=${SPILLWAY_CONTROLPLANE_DIR:-bin/controlplane}/kubectl
+	kubectl=${CONTROLPLANE_DIR:-bin/controlplane}/kubectl
 fi
 say "the show begins"
 exec env -u KUBECONFIG bin/demo -kubeconfig="$kubeconfig" -kubectl="$kubectl"

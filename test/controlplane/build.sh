@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl, or those of them that are named as
-# arguments. Needs Go and a module proxy, nothing else. They go to $SPILLWAY_CONTROLPLANE_DIR; when that is not set, to a folder
+# arguments. Needs Go and a module proxy, nothing else. They go to $CONTROLPLANE_DIR; when that is not set, to a folder
 # of the user's cache named after the stamp, which all clones on this machine share, with bin/controlplane as a link to it. A
 # bin/controlplane that is a folder is built into as it is. A program whose stamp (go.mod, go.sum, the Go version, this
 # script) is unchanged is not built again, so an interrupted build goes on where it stopped.
@@ -8,7 +8,7 @@ set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 link=$(cd "$here/../.." && pwd)/bin/controlplane
-out=${SPILLWAY_CONTROLPLANE_DIR:-}
+out=${CONTROLPLANE_DIR:-}
 [[ -z $out ]] || { mkdir -p "$out" && out=$(cd "$out" && pwd); }
 heartbeat=20 # seconds between signs of life of a long build
 
