@@ -131,21 +131,20 @@ func TestUnmarked(t *testing.T) {
 
 // No proof in three seconds: a clean end, without the mark (W-216).
 func TestUnproven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
-		marked, unmarked := w.watch(watchList), w.watch(unmarkedNow)
-		time.Sleep(proofWait - 1)
-		marked.gets("ADDED a/x 5")
-		unmarked.gets()
-		marked.goesOn()
-		unmarked.goesOn()
-		time.Sleep(1)
-		marked.ends(EndUnproven)
-		unmarked.ends(EndUnproven)
-		w.oracle.release()
-	})
+	for query, state := range map[string][]string{watchList: {"ADDED a/x 5"}, unmarkedNow: nil} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a/x 5")
+			w.oracle.set(110, nil)
+			w.oracle.hold()
+			p := w.watch(query)
+			time.Sleep(3*time.Second - 1)
+			p.gets(state...)
+			p.goesOn()
+			time.Sleep(1)
+			p.ends(EndUnproven)
+			w.oracle.release()
+		})
+	}
 }
 
 // An upstream that cannot be asked proves nothing, and one that is behind what it has promised neither (W-217).
