@@ -19,7 +19,7 @@ status=0
 run() { # module, flags of go test
 	local module=$1 started=$SECONDS name=${1//[.\/]/-}
 	shift
-	printf '\n== %s: go test %s ./...\n' "$(sed -n 's/^module //p' "$module/go.mod")" "$*"
+	printf '\n== %s: go test%s ./...\n' "$(sed -n 's/^module //p' "$module/go.mod")" "${*:+ $*}"
 	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$name.json" -- "$@" ./...) ||
 		status=1
 	echo "   $((SECONDS - started)) s"
