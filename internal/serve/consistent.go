@@ -6,8 +6,11 @@ import (
 )
 
 const (
-	// proofWait bounds a wait for a proof, as upstream bounds its own (W-210).
-	proofWait = 3 * time.Second
+	// arriveWait bounds a wait for a resourceVersion, as upstream bounds its own, however short the watch is to be (W-106).
+	arriveWait = 3 * time.Second
+	// proofWait bounds a wait for a proof. Whoever comes while a proof is under way that began too early to tell him
+	// anything waits for its end, and then for that of his own: three seconds each.
+	proofWait = 2 * arriveWait
 	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it has: on a busy
 	// resource the proof is there by then, and nothing has to be held back (design D7).
 	proofHead = 100 * time.Millisecond
@@ -19,7 +22,7 @@ const (
 // initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
 // before the proof.
 func (s *stream) consistent() (EndReason, error) {
-	ctx, cancel := s.waiting()
+	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
 	defer cancel()
 	proven := make(chan error, 1)
 	go func() { proven <- s.plan.Source.Fresh.Prove(ctx) }()
@@ -45,12 +48,6 @@ func (s *stream) consistent() (EndReason, error) {
 		return s.inVain(EndUnproven), nil
 	}
 	return s.held(proven)
-}
-
-// waiting is a context for what comes before the initial events: it lasts as long as upstream would wait, however short the
-// watch is to be (W-106).
-func (s *stream) waiting() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(s.ctx, proofWait)
 }
 
 // inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.

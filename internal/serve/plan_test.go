@@ -329,7 +329,7 @@ func TestPlanWatch(t *testing.T) {
 		{"W-101 consistent", "watch=1", "pods watch state now 42m0s proven"},
 		{"W-101 any", "watch=1&resourceVersion=0", "pods watch state 42m0s"},
 		{"W-100 events", "watch=1&resourceVersion=90", "pods watch events >90 42m0s"},
-		{"W-101 too short for a proof", "watch=1&timeoutSeconds=3", "upstream"},
+		{"W-101 too short for a proof", "watch=1&timeoutSeconds=6", "upstream"},
 		{"W-106 future", "watch=1&resourceVersion=900", "pods watch events >900 42m0s"},
 		{"W-100 consistent", "watch=1&sendInitialEvents=true" + notOlder, "pods watch state now 42m0s proven"},
 		{"W-100 any", "watch=1&resourceVersion=0&sendInitialEvents=true" + notOlder, "pods watch state 42m0s"},

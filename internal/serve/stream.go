@@ -151,7 +151,7 @@ func (s *stream) await(rv uint64) error {
 	if s.plan.Source.Resource().Through() >= rv {
 		return nil
 	}
-	ctx, cancel := s.waiting()
+	ctx, cancel := context.WithTimeout(s.ctx, arriveWait)
 	defer cancel()
 	asked := make(chan struct{})
 	go func() {
