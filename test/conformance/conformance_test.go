@@ -11,12 +11,19 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // full adds the cases that take minutes.
 var full = flag.Bool("full", false, "also run the cases that take minutes")
 
+// report takes what a run has shown, which go test prints with -v only.
+var report = flag.String("report", "", "write what the run has shown to this `file`")
+
 func TestMain(m *testing.M) {
+	if os.Getenv(childVariable) != "" {
+		os.Exit(runChild(os.Stderr))
+	}
 	flag.Parse()
 	// Requests wait, above all, so their number is not a matter of processors. A suite bounds them itself.
 	if err := flag.Set("test.parallel", "256"); err != nil {
@@ -38,20 +45,30 @@ func TestConformance(t *testing.T) {
 	for _, group := range []struct {
 		name string
 		run  func(*testing.T)
+		long bool
 	}{
-		{"requests", s.testRequests},
-		{"watches", s.testWatches},
-		{"matrix", s.testMatrix},
-		{"paging", s.testPaging},
-		{"transport", s.testTransport},
-		{"live", s.testLive},
-		{"restart", s.testRestart},
+		{name: "requests", run: s.testRequests},
+		{name: "watches", run: s.testWatches},
+		{name: "matrix", run: s.testMatrix},
+		{name: "paging", run: s.testPaging},
+		{name: "transport", run: s.testTransport},
+		{name: "live", run: s.testLive},
+		{name: "informers", run: s.testInformers},
+		{name: "manager", run: s.testManager},
+		{name: "kubectl", run: s.testKubectl},
+		{name: "kubelet", run: s.testKubelet},
+		{name: "bookmarks", run: s.testBookmarkPeriod, long: true},
+		{name: "informers through a crash", run: s.testInformersThroughCrash, long: true},
+		{name: "restart", run: s.testRestart},
 	} {
+		if group.long && !*full {
+			continue
+		}
 		if !t.Run(group.name, group.run) && t.Context().Err() != nil {
 			return
 		}
 	}
-	s.tally.print(t)
+	s.finish(t, flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "")
 }
 
 // source says who must have answered.
@@ -90,7 +107,7 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 	const attempts = 50 // of answers that tell the time
 	var result *comparison
 	for range attempts {
-		direct, answered := s.both(t, proxied, r)
+		direct, answered := s.both(t, proxied, r, patience)
 		if direct == nil {
 			return
 		}
@@ -126,9 +143,9 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 }
 
 // both asks the apiserver and the proxy the same at the same time.
-func (s *suite) both(t *testing.T, proxied *endpoint, r request) (direct, answered *answer) {
+func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Duration) (direct, answered *answer) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
 	failed := make(chan error, 1)
 	go func() {

@@ -14,7 +14,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"testing"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -226,4 +228,25 @@ func expectOK(ctx context.Context, url string) error {
 		return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
 	}
 	return nil
+}
+
+// watches is how many watches a proxy has served from memory so far.
+func (e *endpoint) watches(t *testing.T) int {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.metrics+"/metrics", nil)
+	must(t, err)
+	response, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	must(t, err)
+	total := 0
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "spillway_watch_streams{") || strings.HasPrefix(line, "spillway_watch_ends_total{") {
+			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
+			must(t, err)
+			total += int(n)
+		}
+	}
+	return total
 }

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"testing"
 )
 
 // tally is what a run has shown. Safe for use by several goroutines.
@@ -54,8 +53,8 @@ func (y *tally) unused() []string {
 	return ids
 }
 
-// print tells the outcome.
-func (y *tally) print(t *testing.T) {
+// text tells the outcome.
+func (y *tally) text() string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	rules := slices.SortedFunc(maps.Keys(y.rules), func(a, b string) int { return ruleNumber(a) - ruleNumber(b) })
@@ -66,7 +65,7 @@ func (y *tally) print(t *testing.T) {
 	for _, d := range Deviations {
 		fmt.Fprintf(&b, "  %-5s %5d×  %s (%s): %s\n", d.ID, y.used[d.ID], d.What, d.Rule, d.Why)
 	}
-	fmt.Fprintln(t.Output(), b.String())
+	return b.String()
 }
 
 func ruleNumber(rule string) int {

@@ -1,0 +1,42 @@
+package conformance
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestDeviationsAreWrittenDown holds ARCHITECTURE.md against the table.
+func TestDeviationsAreWrittenDown(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(repository(t), "ARCHITECTURE.md"))
+	must(t, err)
+	seen := map[string]bool{}
+	for _, d := range Deviations {
+		switch {
+		case seen[d.ID]:
+			t.Errorf("%s is declared twice", d.ID)
+		case d.What == "" || d.Why == "" || !strings.HasPrefix(d.Rule, "W-"):
+			t.Errorf("%s says too little", d.ID)
+		case !strings.Contains(string(text), "| "+d.ID+" |"):
+			t.Errorf("%s is not in the table of ARCHITECTURE.md: %s", d.ID, d.What)
+		}
+		seen[d.ID] = true
+	}
+}
+
+// finish tells the outcome, and fails if a deviation was declared for nothing: after a run of everything.
+func (s *suite) finish(t *testing.T, complete bool) {
+	t.Helper()
+	text := s.tally.text()
+	t.Log(text)
+	if *report != "" {
+		must(t, os.WriteFile(*report, []byte(text), 0o644))
+	}
+	if !complete || t.Failed() {
+		return
+	}
+	for _, id := range s.tally.unused() {
+		t.Errorf("%s is declared, and nothing relied on it", id)
+	}
+}
