@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -324,79 +322,6 @@ func TestReadyWhenListed(t *testing.T) {
 	m.awaitReady(t, kubetest.ConfigMaps)
 	if _, err := m.ready(); err != nil {
 		t.Error(err)
-	}
-}
-
-// An etcd that was restored answers a watch from our version with silence. A proof notices that upstream is behind its own
-// word, and the mirror starts over (D5).
-func TestRestoredUpstreamIsNoticed(t *testing.T) {
-	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	snapshot := up.Snapshot()
-	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	source := m.Find(kubetest.ConfigMaps)
-	lost := up.Create(kubetest.ConfigMaps, "n", "lost")
-	if err := source.Resource().WaitThrough(t.Context(), lost); err != nil {
-		t.Fatal(err)
-	}
-	up.RestoreFrom(snapshot)
-	eventually(t, "the mirror to hold what upstream holds", func() bool {
-		_ = source.Fresh.Prove(t.Context()) // fails, and that is how it is noticed
-		return source.Resource().Snapshot().Len() == 1
-	})
-	eventually(t, "a proof", func() bool { return source.Fresh.Prove(t.Context()) == nil })
-	if _, err := source.Hub.Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
-		t.Error("a past that no longer exists can be resumed")
-	}
-}
-
-// Nobody needs to ask: a mirror whose watch began anew asks by itself.
-func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
-	t.Parallel()
-	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	snapshot := up.Snapshot()
-	m := mirroring(t, up, nil, "configmaps")
-	m.active.Go(func() { m.checkHistories(time.Millisecond) })
-	m.awaitReady(t, kubetest.ConfigMaps)
-	resource := m.Find(kubetest.ConfigMaps).Resource()
-	if err := resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
-		t.Fatal(err)
-	}
-	up.RestoreFrom(snapshot)
-	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
-}
-
-// Metrics exist for every mirror and follow the conventions.
-func TestMirrorMetrics(t *testing.T) {
-	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	m := mirroring(t, up, nil, "configmaps", "pods")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Pods)
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newMirrorMetrics(m))
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	problems, err := promlint.NewWithMetricFamilies(families).Lint()
-	if err != nil || len(problems) > 0 {
-		t.Errorf("%v %v", problems, err)
-	}
-	values := map[string]float64{}
-	for _, f := range families {
-		if len(f.GetMetric()) != 2 {
-			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))
-		}
-		one := f.GetMetric()[0]
-		values[f.GetName()] = one.GetGauge().GetValue() + one.GetCounter().GetValue()
-	}
-	for name, want := range map[string]float64{"spillway_mirror_synced": 1, "spillway_mirror_objects": 1, "spillway_upstream_lists_total": 1} {
-		if values[name] != want {
-			t.Errorf("%s is %v, want %v", name, values[name], want)
-		}
 	}
 }
 

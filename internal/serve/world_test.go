@@ -24,11 +24,10 @@ import (
 
 // oracle is an upstream that can be asked how far it is. It says so when the test lets it.
 type oracle struct {
-	mu    sync.Mutex
-	rv    uint64
-	err   error
-	open  chan struct{} // closed: proofs come at once
-	asked int
+	mu   sync.Mutex
+	rv   uint64
+	err  error
+	open chan struct{} // closed: proofs come at once
 }
 
 func newOracle(rv uint64) *oracle {
@@ -66,7 +65,6 @@ func (o *oracle) state() (uint64, error, chan struct{}) {
 func (o *oracle) Begin(context.Context) (uint64, cache.Proof, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.asked++
 	return o.rv, o, o.err
 }
 

@@ -1,0 +1,50 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// An etcd that was restored answers a watch from our version with silence. A proof notices that upstream is behind its own
+// word, and the mirror starts over (D5).
+func TestRestoredUpstreamIsNoticed(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	lost := up.Create(kubetest.ConfigMaps, "n", "lost")
+	if err := source.Resource().WaitThrough(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	up.RestoreFrom(snapshot)
+	eventually(t, "the mirror to hold what upstream holds", func() bool {
+		_ = source.Fresh.Prove(t.Context()) // fails, and that is how it is noticed
+		return source.Resource().Snapshot().Len() == 1
+	})
+	eventually(t, "a proof", func() bool { return source.Fresh.Prove(t.Context()) == nil })
+	if _, err := source.Hub.Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
+		t.Error("a past that no longer exists can be resumed")
+	}
+}
+
+// Nobody needs to ask: a mirror whose watch began anew asks by itself.
+func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	m.active.Go(func() { m.checkHistories(time.Millisecond) })
+	m.awaitReady(t, kubetest.ConfigMaps)
+	resource := m.Find(kubetest.ConfigMaps).Resource()
+	if err := resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
+		t.Fatal(err)
+	}
+	up.RestoreFrom(snapshot)
+	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
+}
