@@ -141,31 +141,40 @@ func (c *Cursor) follow() ([]byte, bool) {
 	return run, true
 }
 
-// replay reads the log. more says that it is worth calling Next again although there were no frames.
+// replay reads the log. more says that it is worth calling Next again although there were no frames. What ends the cursor is
+// told after the frames before it.
 func (c *Cursor) replay() (run []byte, more bool, err error) {
-	log := c.hub.resource.Log()
-	head := log.Head()
+	head := c.hub.resource.Log().Head()
 	c.scratch = c.scratch[:0]
-	for c.position < head && len(c.scratch) < replayRun {
+	err = c.fill(head)
+	if len(c.scratch) > 0 {
+		return c.scratch, true, nil
+	}
+	return nil, err == nil && c.position < head, err
+}
+
+// fill takes log entries until there is a run of frames, or none are left below head.
+func (c *Cursor) fill(head uint64) error {
+	log := c.hub.resource.Log()
+	for {
+		switch {
+		case c.retracted:
+			return ErrRetracted
+		case c.hub.resource.Retired():
+			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+		case c.position >= head || len(c.scratch) >= replayRun:
+			return nil
+		}
 		e, ok := log.At(c.position)
 		if !ok {
-			return nil, false, &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
+			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		}
-		if c.future {
-			if err := c.arrive(e); err != nil {
-				return nil, false, err
-			}
-			continue
+		if !c.future {
+			c.take(e)
+		} else if err := c.arrive(e); err != nil {
+			return err
 		}
-		c.take(e)
 	}
-	if c.hub.resource.Retired() {
-		return nil, false, &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
-	}
-	if c.retracted {
-		return nil, false, ErrRetracted
-	}
-	return c.scratch, c.position < head, nil
 }
 
 // arrive passes a log entry that a client from the future has, and once the log has reached the client finds its place as
