@@ -19,6 +19,7 @@ const (
 	EndTooLarge  EndReason = "too_large" // the resourceVersion did not come in time: ERROR 504 (W-106)
 	EndRetracted EndReason = "retracted" // an initial object went away: a clean end, before the end bookmark (W-215)
 	EndUnproven  EndReason = "unproven"  // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
+	EndRetired   EndReason = "retired"   // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndStalled   EndReason = "stalled"   // the client stopped reading: evicted, its connection is reset
 	EndDeparted  EndReason = "departed"  // the client closed its connection
 	EndAborted   EndReason = "aborted"   // writing to the client failed, or this proxy was told to stop at once
@@ -26,7 +27,7 @@ const (
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndStalled, EndDeparted, EndAborted,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndStalled, EndDeparted, EndAborted,
 }
 
 // clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).

@@ -255,7 +255,10 @@ func (s *stream) write(b []byte) error {
 // failed is the reason behind an error. A write fails on a connection that was closed under it: then whoever closed it has
 // the say.
 func (s *stream) failed(err error) EndReason {
-	if reason := reasonOf(err); reason != EndAborted {
+	switch reason := reasonOf(err); {
+	case reason == EndExpired && s.plan.Source.Resource().Retired():
+		return EndRetired
+	case reason != EndAborted:
 		return reason
 	}
 	if s.ctx.Err() != nil {
