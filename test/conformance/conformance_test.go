@@ -59,7 +59,9 @@ func TestConformance(t *testing.T) {
 		{name: "kubelet", run: s.testKubelet},
 		{name: "bookmarks", run: s.testBookmarkPeriod, long: true},
 		{name: "informers through a crash", run: s.testInformersThroughCrash, long: true},
+		{name: "without etcd", run: s.testWithoutEtcd},
 		{name: "restart", run: s.testRestart},
+		{name: "definition", run: s.testDefinition},
 	} {
 		if group.long && !*full {
 			continue

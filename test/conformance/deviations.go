@@ -27,6 +27,7 @@ const (
 	DevNoHTTP2          = "D-9"
 	DevNamespaceField   = "D-10"
 	DevClosed           = "D-11"
+	DevUnproven         = "D-12"
 	NormListVersion     = "N-1"
 	NormCurrentVersion  = "N-2"
 	NormBookmarkVersion = "N-3"
@@ -91,6 +92,12 @@ var Deviations = []Deviation{
 		ID: DevClosed, Rule: "W-2",
 		What: "watches that pass through, and their refusals, end with Connection: close",
 		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
+	},
+	{
+		ID: DevUnproven, Rule: "W-66, W-216",
+		What: "a watch-list from now that cannot be proven complete, as when etcd is away, ends cleanly after its ADDED events, without its " +
+			"bookmark, where the apiserver sends an ERROR 500 at its timeout",
+		Why: "neither claims to be complete; clients that wait for the bookmark ask again, and after the second failure hear it from upstream",
 	},
 	{
 		ID: NormListVersion, Rule: "W-62",

@@ -1,0 +1,82 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+)
+
+// testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of now is not answered from
+// memory either (W-66, W-217).
+func (s *suite) testWithoutEtcd(t *testing.T) {
+	must(t, s.cp.FreezeEtcd())
+	thaw := func() { must(t, s.cp.ThawEtcd()) }
+	t.Cleanup(thaw)
+	t.Run("reads", func(t *testing.T) {
+		s.runAll(t, s.plain, []scenario{
+			get("list at 0", "W-66", c1+"?resourceVersion=0", memory, 0),
+			get("object at 0", "W-66", c1+"/a?resourceVersion=0", memory, 0),
+			get("watch from N", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion=${mid}", memory, 0),
+			get("watch from 0", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked, memory, 0),
+			get("short watch now", "W-66 W-217", c1+"?watch=1&timeoutSeconds=2"+marked, upstream, 0),
+		})
+		t.Run("watch-list now", s.testUnproven)
+		t.Run("reads of now", s.testUnanswered)
+	})
+	thaw()
+	awaiting(t, "a watch-list from memory again", func(ctx context.Context) error {
+		a, err := s.plain.do(ctx, request{target: allMaps + "?watch=1&timeoutSeconds=7" + informer})
+		if err != nil {
+			return err
+		}
+		for _, e := range splitEvents(a.body) {
+			if e.end && a.header.Get(flowControl) == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d, from upstream: %t", a.status, a.header.Get(flowControl) != "")
+	})
+}
+
+// testUnanswered asks for what only etcd knows. The apiserver answers 504 or hangs up, as it happens; an answer there is none.
+func (s *suite) testUnanswered(t *testing.T) {
+	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s", "/api/v1/nodes?timeout=2s"} {
+		for _, e := range s.sides() {
+			t.Run(e.name+" "+target, func(t *testing.T) {
+				t.Parallel()
+				a, err := e.do(t.Context(), request{target: target})
+				if err == nil && a.status < 500 {
+					t.Errorf("%d %s", a.status, clip(a.body))
+				}
+				s.tally.passed("W-28 W-66 W-217", false)
+			})
+		}
+	}
+}
+
+// testUnproven asks for a watch-list that nobody can answer: neither side may say that it was complete. The apiserver ends it
+// with an error at its timeout, the proxy without a word once it gives up.
+func (s *suite) testUnproven(t *testing.T) {
+	t.Parallel()
+	direct, proxied := s.both(t, s.plain, request{target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, patience)
+	if direct == nil {
+		return
+	}
+	told, heard := splitEvents(direct.body), splitEvents(proxied.body)
+	if len(told) != 1 || told[0].typ != "ERROR" {
+		t.Errorf("the apiserver says %s", summary(told))
+	}
+	for _, e := range heard {
+		if e.typ != "ADDED" {
+			t.Errorf("the proxy says %s", summary(heard))
+			break
+		}
+	}
+	if proxied.cut != nil {
+		t.Errorf("the stream was cut: %v", proxied.cut)
+	}
+	s.tally.deviated(DevUnproven)
+	if !t.Failed() {
+		s.tally.passed("W-66 W-215 W-216 W-217", true)
+	}
+}
