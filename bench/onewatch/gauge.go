@@ -21,7 +21,6 @@ type sampler struct {
 	mu          sync.Mutex
 	samples     int
 	least, most float64
-	proofs      float64 // at the end
 	failed      error
 }
 

@@ -29,7 +29,7 @@ func checkResource(arg string) error {
 		return errNotAResource
 	}
 	if bareVersion.MatchString(plain.Group) {
-		return errors.New("a version without a group is written with a dot at the end, such as pods.v1.")
+		return errors.New("a version without a group is written with a dot at the end, such as \"pods.v1.\"")
 	}
 	if versioned != nil && versioned.Group == "" {
 		return errorUnless(len(validation.IsDNS1123Label(versioned.Version)) == 0)

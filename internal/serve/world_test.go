@@ -55,10 +55,10 @@ func (o *oracle) set(rv uint64, err error) {
 	o.rv, o.err = rv, err
 }
 
-func (o *oracle) state() (uint64, error, chan struct{}) {
+func (o *oracle) state() (uint64, chan struct{}, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.rv, o.err, o.open
+	return o.rv, o.open, o.err
 }
 
 // Begin implements cache.Prober.
@@ -70,7 +70,7 @@ func (o *oracle) Begin(context.Context) (uint64, cache.Proof, error) {
 
 // Prove implements cache.Proof.
 func (o *oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
-	rv, _, open := o.state()
+	rv, open, _ := o.state()
 	select {
 	case <-open:
 		return rv, 0, nil
