@@ -117,7 +117,7 @@ func TestTooLarge(t *testing.T) {
 		time.Sleep(3*time.Second - 1)
 		p.gets()
 		p.goesOn()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		p.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
 	synctest.Test(t, func(t *testing.T) {
@@ -157,7 +157,7 @@ func TestTimeout(t *testing.T) {
 		time.Sleep(2*time.Second - 1)
 		p.gets("ADDED a/x 5")
 		p.goesOn()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		p.ends(EndTimeout)
 	})
 }
@@ -181,7 +181,7 @@ func TestBookmarks(t *testing.T) {
 		p.gets("ADDED a/x 111")
 		time.Sleep(18*time.Second - 1)
 		p.gets()
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		p.gets("BOOKMARK 111")
 		time.Sleep(2 * time.Second)
 		p.ends(EndTimeout)
@@ -204,7 +204,7 @@ func TestBookmarksOfShortWatches(t *testing.T) {
 			}
 			time.Sleep(want - 1)
 			p.gets()
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			p.gets("BOOKMARK 101")
 			time.Sleep(2 * time.Second)
 			p.ends(EndTimeout)
@@ -272,7 +272,7 @@ func TestStalled(t *testing.T) {
 		time.Sleep(worldStall - 1)
 		p.goesOn()
 		other.gets("MODIFIED a/x 101", "MODIFIED a/x 102")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := <-p.reason; got != EndStalled {
 			t.Errorf("ended: %s", got)
