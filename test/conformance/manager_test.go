@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -84,7 +85,7 @@ func (c *copier) Reconcile(ctx context.Context, r reconcile.Request) (reconcile.
 		return controllerruntime.SetControllerReference(source, o, c.Scheme())
 	})
 	if err != nil {
-		return reconcile.Result{Requeue: true}, nil //nolint:staticcheck,nilerr // conflicts and races are the point: try again
+		return reconcile.Result{RequeueAfter: time.Millisecond}, nil // conflicts and races are the point: try again
 	}
 	return reconcile.Result{}, nil
 }
