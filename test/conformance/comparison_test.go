@@ -84,7 +84,7 @@ func (c *comparison) headerMayDiffer(name string, direct, proxied []string) bool
 		c.otherFormat = c.fromMemory && strings.HasPrefix(direct[0], "application/vnd.kubernetes.protobuf") && slices.Equal(proxied, []string{"application/json"})
 		return c.otherFormat && c.deviate(DevJSONForProtobuf)
 	case "Connection":
-		return !c.fromMemory && len(direct) == 0 && c.deviate(DevClosed)
+		return !c.fromMemory && len(direct) == 0 && c.longLived() && c.deviate(DevClosed)
 	case "Transfer-Encoding":
 		return chunked && len(proxied) == 0 && c.proxied.header.Get("Content-Length") != "" && c.deviate(DevLength)
 	case "Content-Length":
@@ -204,6 +204,12 @@ func (c *comparison) exact() bool {
 	limit, _ := strconv.Atoi(q.Get("limit"))
 	match := q.Get("resourceVersionMatch")
 	return match == "Exact" || match == "" && limit > 0 && c.askedVersion() > 0 && !c.single()
+}
+
+// longLived reports that the request may stay open, reaches beyond the apiserver, or carries a body.
+func (c *comparison) longLived() bool {
+	path, _, _ := strings.Cut(c.request.target, "?")
+	return c.query().Has("watch") || strings.Contains(path, "/watch") || strings.HasSuffix(path, "/log") || strings.Contains(path, "/proxy/") || c.request.body != ""
 }
 
 // single reports that the request can find one key at most: there a limit does not make the resourceVersion an exact one.

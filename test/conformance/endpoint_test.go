@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -29,7 +30,8 @@ type endpoint struct {
 	base    string
 	config  *rest.Config // for clients of a library
 	client  *http.Client
-	metrics string // URL; empty for the apiserver
+	metrics string       // URL; empty for the apiserver
+	memory  atomic.Int64 // answers that it seems to have given from memory
 }
 
 func newEndpoint(name, base string, config *rest.Config) *endpoint {
@@ -233,6 +235,12 @@ func expectOK(ctx context.Context, url string) error {
 // watches is how many watches a proxy has served from memory so far.
 func (e *endpoint) watches(t *testing.T) int {
 	t.Helper()
+	return e.metric(t, "spillway_watch_streams") + e.metric(t, "spillway_watch_ends_total")
+}
+
+// metric is the sum of a proxy's metric over all labels.
+func (e *endpoint) metric(t *testing.T, name string) int {
+	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.metrics+"/metrics", nil)
 	must(t, err)
 	response, err := http.DefaultClient.Do(r)
@@ -242,7 +250,7 @@ func (e *endpoint) watches(t *testing.T) int {
 	must(t, err)
 	total := 0
 	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, "spillway_watch_streams{") || strings.HasPrefix(line, "spillway_watch_ends_total{") {
+		if strings.HasPrefix(line, name+"{") {
 			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
 			must(t, err)
 			total += int(n)

@@ -9,6 +9,8 @@ import (
 // testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of now is not answered from
 // memory either (W-66, W-217).
 func (s *suite) testWithoutEtcd(t *testing.T) {
+	recent := s.now(t, c1)
+	s.settle(t, allMaps, s.put(t, configMap("c1", "frozen", "x", "1")))
 	must(t, s.cp.FreezeEtcd())
 	thaw := func() { must(t, s.cp.ThawEtcd()) }
 	t.Cleanup(thaw)
@@ -16,7 +18,7 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 		s.runAll(t, s.plain, []scenario{
 			get("list at 0", "W-66", c1+"?resourceVersion=0", memory, 0),
 			get("object at 0", "W-66", c1+"/a?resourceVersion=0", memory, 0),
-			get("watch from N", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion=${mid}", memory, 0),
+			get("watch from N", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion="+recent, memory, 0),
 			get("watch from 0", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked, memory, 0),
 			get("short watch now", "W-66 W-217", c1+"?watch=1&timeoutSeconds=2"+marked, upstream, 0),
 		})

@@ -77,10 +77,10 @@ func (w *world) makeOthers(t *testing.T) {
 		}, options)
 		must(t, err)
 	}
-	//lint:ignore SA1019 a deprecated kind is what is wanted
-	_, err = core.Endpoints("c1").Create(ctx, &corev1.Endpoints{
-		ObjectMeta: metav1.ObjectMeta{Name: "plain"},
-	}, options)
+	endpoints := w.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}) // deprecated, which is the point
+	_, err = endpoints.Namespace("c1").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Endpoints", "metadata": map[string]any{"name": "plain"},
+	}}, options)
 	must(t, err)
 	for name, kind := range map[string]corev1.SecretType{"opaque": corev1.SecretTypeOpaque, "basic": corev1.SecretTypeBasicAuth} {
 		_, err := core.Secrets("c1").Create(ctx, &corev1.Secret{

@@ -177,7 +177,7 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 	s.put(t, configMap("c2", "first", "x", "1"))
 	s.put(t, configMap("c2", "first", "y", "2"))
 	must(t, client.Delete(ctx, "first", metav1.DeleteOptions{}))
-	version := s.put(t, configMap("c2", "watched", "x", "last"))
+	version := s.put(t, configMap("c2", "watched", "x", "final"))
 	s.put(t, configMap("c2", "last", "x", "1"))
 	for i := range commands {
 		s.sameOutput(t, commands[i], outputs[i], version)

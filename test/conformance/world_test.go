@@ -43,7 +43,10 @@ type world struct {
 // newWorld starts a cluster with its objects, and the proxies once their history is known to begin where the apiserver's does.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{
+		Log:           t.Output(),
+		APIServerArgs: []string{"--etcd-compaction-interval=0"}, // old states stay, however slow the machine
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
