@@ -41,7 +41,7 @@ type suite struct {
 
 // TestConformance asks everything. The groups follow each other, since some of them write.
 func TestConformance(t *testing.T) {
-	s := &suite{world: newWorld(t), tally: newTally(), slots: make(chan struct{}, 48)}
+	s := &suite{world: newWorld(t), tally: newTally(), slots: make(chan struct{}, 128)}
 	for _, group := range []struct {
 		name string
 		run  func(*testing.T)

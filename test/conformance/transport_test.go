@@ -16,11 +16,15 @@ import (
 
 // testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2, W-102, W-119).
 func (s *suite) testTransport(t *testing.T) {
-	t.Run("protocols", s.testProtocols)
-	t.Run("connections outlive watches", s.testReuse)
-	t.Run("HTTP 1.0", s.testOldProtocol)
-	t.Run("the head comes first", s.testHead)
-	t.Run("websocket", s.testWebSocket)
+	for name, test := range map[string]func(*testing.T){
+		"protocols": s.testProtocols, "connections outlive watches": s.testReuse, "HTTP 1.0": s.testOldProtocol,
+		"the head comes first": s.testHead, "websocket": s.testWebSocket,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t)
+		})
+	}
 }
 
 // dial opens a connection below HTTP.

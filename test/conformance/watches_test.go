@@ -9,9 +9,16 @@ import (
 // testWatches opens watches that end by themselves, while nothing is written to what they watch.
 func (s *suite) testWatches(t *testing.T) {
 	all := watches()
-	t.Run("plain", func(t *testing.T) { s.runAll(t, s.plain, all) })
-	t.Run("tls", func(t *testing.T) { s.runAll(t, s.secure, all) })
-	t.Run("duration", s.testDurations)
+	for _, e := range []*endpoint{s.plain, s.secure} {
+		t.Run(e.name, func(t *testing.T) {
+			t.Parallel()
+			s.runAll(t, e, all)
+		})
+	}
+	t.Run("duration", func(t *testing.T) {
+		t.Parallel()
+		s.testDurations(t)
+	})
 }
 
 const (
