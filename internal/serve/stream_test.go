@@ -289,6 +289,7 @@ func TestSlowClients(t *testing.T) {
 		w := newWorld(t)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		p.slowly(time.Second) // 4 KiB a second at most
+		synctest.Wait()       // past its initial events
 		for i := range 500 {
 			w.set(large(i + 100))
 		}
