@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spillway/test/exchange"
 )
 
 // full adds the cases that take minutes.
@@ -35,13 +37,13 @@ func TestMain(m *testing.M) {
 // suite is a world and what has been found out about it.
 type suite struct {
 	*world
-	tally *tally
+	tally *exchange.Tally
 	slots chan struct{} // bounds how many requests are under way
 }
 
 // TestConformance asks everything. The groups follow each other, since some of them write.
 func TestConformance(t *testing.T) {
-	s := &suite{world: newWorld(t), tally: newTally(), slots: make(chan struct{}, 128)}
+	s := &suite{world: newWorld(t), tally: exchange.NewTally(), slots: make(chan struct{}, 128)}
 	for _, group := range []struct {
 		name string
 		run  func(*testing.T)
@@ -101,13 +103,13 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 	s.slots <- struct{}{}
 	defer func() { <-s.slots }()
 	r := c.request
-	r.target = s.fill(r.target)
-	r.header = maps.Clone(r.header)
-	for key, value := range r.header {
-		r.header[key] = s.fill(value)
+	r.Target = s.fill(r.Target)
+	r.Header = maps.Clone(r.Header)
+	for key, value := range r.Header {
+		r.Header[key] = s.fill(value)
 	}
 	const attempts = 50 // of answers that tell the time
-	var result *comparison
+	var result *exchange.Comparison
 	for range attempts {
 		direct, answered := s.both(t, proxied, r, patience)
 		if direct == nil {
@@ -117,34 +119,34 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 		if want == 0 {
 			want = http.StatusOK
 		}
-		if direct.status != want && want != anyStatus {
-			t.Fatalf("%s %s: the apiserver answers %d, want %d: %s", r.method, r.target, direct.status, want, clip(direct.body))
+		if direct.Status != want && want != anyStatus {
+			t.Fatalf("%s %s: the apiserver answers %d, want %d: %s", r.Method, r.Target, direct.Status, want, exchange.Clip(direct.Body))
 		}
-		result = compare(s.tally, r, direct, answered)
-		if result.fromMemory {
+		result = exchange.Compare(s.tally, r, direct, answered)
+		if result.FromMemory {
 			proxied.memory.Add(1)
 		}
-		if !c.clocked || len(result.problems) == 0 {
+		if !c.clocked || len(result.Problems) == 0 {
 			break
 		}
 	}
 	if c.clocked {
-		s.tally.deviated(NormClocked)
+		s.tally.Deviated(exchange.NormClocked)
 	}
-	if result.otherFormat {
+	if result.OtherFormat {
 		s.compareInJSON(t, result)
 	}
-	for _, problem := range result.problems {
-		t.Errorf("%s %s\n%s", r.method, r.target, problem)
+	for _, problem := range result.Problems {
+		t.Errorf("%s %s\n%s", r.Method, r.Target, problem)
 	}
-	if c.from == memory && !result.fromMemory {
-		t.Errorf("%s %s: not answered from memory", r.method, r.target)
+	if c.from == memory && !result.FromMemory {
+		t.Errorf("%s %s: not answered from memory", r.Method, r.Target)
 	}
-	if c.from == upstream && result.fromMemory {
-		t.Errorf("%s %s: answered from memory", r.method, r.target)
+	if c.from == upstream && result.FromMemory {
+		t.Errorf("%s %s: answered from memory", r.Method, r.Target)
 	}
 	if !t.Failed() {
-		s.tally.passed(c.rules, result.fromMemory)
+		s.tally.Passed(c.rules, result.FromMemory)
 	}
 }
 
@@ -156,30 +158,30 @@ func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Dur
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		direct, err = s.direct.do(ctx, r)
+		direct, err = s.direct.Do(ctx, r)
 		failed <- err
 	}()
-	answered, err := proxied.do(ctx, r)
+	answered, err := proxied.Do(ctx, r)
 	if directly := <-failed; err != nil || directly != nil {
-		t.Errorf("%s %s: direct %v, proxied %v", r.method, r.target, directly, err)
+		t.Errorf("%s %s: direct %v, proxied %v", r.Method, r.Target, directly, err)
 		return nil, nil
 	}
 	return direct, answered
 }
 
 // compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
-func (s *suite) compareInJSON(t *testing.T, result *comparison) {
+func (s *suite) compareInJSON(t *testing.T, result *exchange.Comparison) {
 	t.Helper()
-	r := result.request
-	r.header = maps.Clone(r.header)
-	r.header["Accept"] = "application/json"
-	direct, err := s.direct.do(t.Context(), r)
+	r := result.Request
+	r.Header = maps.Clone(r.Header)
+	r.Header["Accept"] = "application/json"
+	direct, err := s.direct.Do(t.Context(), r)
 	if err != nil {
 		t.Error(err)
 		return
 	}
-	again := compare(s.tally, r, direct, result.proxied)
-	result.problems = append(result.problems, again.problems...)
+	again := exchange.Compare(s.tally, r, direct, result.Proxied)
+	result.Problems = append(result.Problems, again.Problems...)
 }
 
 // runAll runs scenarios at the same time, each as a subtest.
@@ -196,32 +198,32 @@ func (s *suite) runAll(t *testing.T, proxied *endpoint, scenarios []scenario) {
 // decodeJSON decodes, or says what it got.
 func decodeJSON(body []byte, into any) error {
 	if err := json.NewDecoder(bytes.NewReader(body)).Decode(into); err != nil {
-		return fmt.Errorf("%w in %s", err, clip(body))
+		return fmt.Errorf("%w in %s", err, exchange.Clip(body))
 	}
 	return nil
 }
 
 // get is a scenario of a plain GET.
 func get(name, rules, target string, from source, status int) scenario {
-	return scenario{name: name, rules: rules, request: request{target: target}, from: from, status: status}
+	return scenario{name: name, rules: rules, request: request{Target: target}, from: from, status: status}
 }
 
 // with adds headers, given as pairs.
 func (c scenario) with(pairs ...string) scenario {
 	header := map[string]string{}
-	for key, value := range c.header {
+	for key, value := range c.Header {
 		header[key] = value
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		header[pairs[i]] = pairs[i+1]
 	}
-	c.header = header
+	c.Header = header
 	return c
 }
 
 // by changes the method.
 func (c scenario) by(method string) scenario {
-	c.method = method
+	c.Method = method
 	return c
 }
 

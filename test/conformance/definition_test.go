@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"spillway/test/controlplane"
+	"spillway/test/exchange"
 )
 
 // testDefinition changes a CRD under those who watch its objects, and then removes it (W-116).
@@ -23,17 +24,17 @@ func (s *suite) testDefinition(t *testing.T) {
 	const name = "widgets." + widgetGroup
 
 	t.Run("changes", func(t *testing.T) {
-		before, err := s.direct.do(t.Context(), request{target: someWidgets + "?resourceVersion=0"})
+		before, err := s.direct.Do(t.Context(), request{Target: someWidgets + "?resourceVersion=0"})
 		must(t, err)
 		patch := `[{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/shape","value":{"type":"string","default":"round"}}]`
 		_, err = definitions.Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		must(t, err)
-		s.sameWidgets(t, before.body)
+		s.sameWidgets(t, before.Body)
 	})
 	t.Run("goes", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		r := request{target: someWidgets + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.now(t, someWidgets)}
+		r := request{Target: someWidgets + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.now(t, someWidgets)}
 		var streams []*stream
 		for _, e := range s.sides() {
 			st, err := e.open(ctx, r)
@@ -45,27 +46,27 @@ func (s *suite) testDefinition(t *testing.T) {
 		var told [3][]event
 		for i, st := range streams {
 			for line := range st.lines {
-				told[i] = append(told[i], parseEvent(line))
+				told[i] = append(told[i], exchange.ParseEvent(line))
 			}
 			if st.err != nil {
-				t.Errorf("%s: the stream was cut: %v", s.sides()[i].name, st.err)
+				t.Errorf("%s: the stream was cut: %v", s.sides()[i].Name, st.err)
 			}
 		}
 		for i, e := range s.sides()[1:] {
-			s.sameStory(t, watcher{name: "removal", rules: "W-116", path: someWidgets, until: ""}, e.name, streams[0], told[0], streams[i+1], told[i+1])
+			s.sameStory(t, watcher{name: "removal", rules: "W-116", path: someWidgets, until: ""}, e.Name, streams[0], told[0], streams[i+1], told[i+1])
 		}
 		for _, e := range s.sides()[1:] {
-			awaiting(t, e.name+" to know that the widgets are gone", func(ctx context.Context) error {
-				direct, proxied := s.both(t, e, request{target: someWidgets + "?resourceVersion=0"}, patience)
+			awaiting(t, e.Name+" to know that the widgets are gone", func(ctx context.Context) error {
+				direct, proxied := s.both(t, e, request{Target: someWidgets + "?resourceVersion=0"}, patience)
 				if direct == nil {
 					return errors.New("no answer")
 				}
-				if c := compare(s.tally, r, direct, proxied); direct.status != http.StatusNotFound || len(c.problems) > 0 {
-					return fmt.Errorf("%d: %v", direct.status, c.problems)
+				if c := exchange.Compare(s.tally, r, direct, proxied); direct.Status != http.StatusNotFound || len(c.Problems) > 0 {
+					return fmt.Errorf("%d: %v", direct.Status, c.Problems)
 				}
 				return nil
 			})
-			s.tally.passed("W-116 W-172", false)
+			s.tally.Passed("W-116 W-172", false)
 		}
 	})
 }
@@ -75,20 +76,20 @@ func (s *suite) testDefinition(t *testing.T) {
 func (s *suite) sameWidgets(t *testing.T, before []byte) {
 	t.Helper()
 	for _, e := range s.sides()[1:] {
-		awaiting(t, e.name+" to show widgets as they are defined now", func(context.Context) error {
-			r := request{target: someWidgets + "?resourceVersion=0"}
+		awaiting(t, e.Name+" to show widgets as they are defined now", func(context.Context) error {
+			r := request{Target: someWidgets + "?resourceVersion=0"}
 			direct, proxied := s.both(t, e, r, patience)
 			if direct == nil {
 				return errors.New("no answer")
 			}
-			if bytes.Equal(direct.body, before) || !bytes.Contains(direct.body, []byte("round")) {
+			if bytes.Equal(direct.Body, before) || !bytes.Contains(direct.Body, []byte("round")) {
 				return errors.New("the apiserver shows what it did")
 			}
-			if c := compare(s.tally, r, direct, proxied); len(c.problems) > 0 {
-				return fmt.Errorf("%v", c.problems)
+			if c := exchange.Compare(s.tally, r, direct, proxied); len(c.Problems) > 0 {
+				return fmt.Errorf("%v", c.Problems)
 			}
 			return nil
 		})
-		s.tally.passed("W-234", false)
+		s.tally.Passed("W-234", false)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"testing"
+
+	"spillway/test/exchange"
 )
 
 // testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of now is not answered from
@@ -27,16 +29,16 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 	})
 	thaw()
 	awaiting(t, "a watch-list from memory again", func(ctx context.Context) error {
-		a, err := s.plain.do(ctx, request{target: allMaps + "?watch=1&timeoutSeconds=7" + informer})
+		a, err := s.plain.Do(ctx, request{Target: allMaps + "?watch=1&timeoutSeconds=7" + informer})
 		if err != nil {
 			return err
 		}
-		for _, e := range splitEvents(a.body) {
-			if e.end && a.header.Get(flowControl) == "" {
+		for _, e := range exchange.SplitEvents(a.Body) {
+			if e.End && a.Header.Get(exchange.FlowControl) == "" {
 				return nil
 			}
 		}
-		return fmt.Errorf("%d, from upstream: %t", a.status, a.header.Get(flowControl) != "")
+		return fmt.Errorf("%d, from upstream: %t", a.Status, a.Header.Get(exchange.FlowControl) != "")
 	})
 }
 
@@ -44,13 +46,13 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 func (s *suite) testUnanswered(t *testing.T) {
 	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s", "/api/v1/nodes?timeout=2s"} {
 		for _, e := range s.sides() {
-			t.Run(e.name+" "+target, func(t *testing.T) {
+			t.Run(e.Name+" "+target, func(t *testing.T) {
 				t.Parallel()
-				a, err := e.do(t.Context(), request{target: target})
-				if err == nil && a.status < 500 {
-					t.Errorf("%d %s", a.status, clip(a.body))
+				a, err := e.Do(t.Context(), request{Target: target})
+				if err == nil && a.Status < 500 {
+					t.Errorf("%d %s", a.Status, exchange.Clip(a.Body))
 				}
-				s.tally.passed("W-28 W-66 W-217", false)
+				s.tally.Passed("W-28 W-66 W-217", false)
 			})
 		}
 	}
@@ -60,25 +62,25 @@ func (s *suite) testUnanswered(t *testing.T) {
 // with an error at its timeout, the proxy without a word once it gives up.
 func (s *suite) testUnproven(t *testing.T) {
 	t.Parallel()
-	direct, proxied := s.both(t, s.plain, request{target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, patience)
+	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, patience)
 	if direct == nil {
 		return
 	}
-	told, heard := splitEvents(direct.body), splitEvents(proxied.body)
-	if len(told) != 1 || told[0].typ != "ERROR" {
+	told, heard := exchange.SplitEvents(direct.Body), exchange.SplitEvents(proxied.Body)
+	if len(told) != 1 || told[0].Type != "ERROR" {
 		t.Errorf("the apiserver says %s", summary(told))
 	}
 	for _, e := range heard {
-		if e.typ != "ADDED" {
+		if e.Type != "ADDED" {
 			t.Errorf("the proxy says %s", summary(heard))
 			break
 		}
 	}
-	if proxied.cut != nil {
-		t.Errorf("the stream was cut: %v", proxied.cut)
+	if proxied.Cut != nil {
+		t.Errorf("the stream was cut: %v", proxied.Cut)
 	}
-	s.tally.deviated(DevUnproven)
+	s.tally.Deviated(exchange.DevUnproven)
 	if !t.Failed() {
-		s.tally.passed("W-66 W-215 W-216 W-217", true)
+		s.tally.Passed("W-66 W-215 W-216 W-217", true)
 	}
 }

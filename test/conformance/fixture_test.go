@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
+
+	"spillway/test/exchange"
 )
 
 const widgetGroup = "conformance.example.com"
@@ -111,11 +113,11 @@ func (w *world) changeObjects(t *testing.T) {
 		w.mark(t, "last-"+resource, w.touch(t, resource))
 		w.settle(t, path, w.marks["last-"+resource])
 	}
-	w.marks["token-last"] = encodeToken(int64(number(w.marks["last"])), "/a\x00")
-	w.marks["token-mid"] = encodeToken(int64(number(w.marks["mid"])), "/a\x00")
-	w.marks["token-old"] = encodeToken(int64(number(w.marks["old"])), "/a\x00")
-	w.marks["token-future"] = encodeToken(100000000, "/a\x00")
-	w.marks["token-any"] = encodeToken(-1, "/a\x00")
+	w.marks["token-last"] = exchange.EncodeToken(int64(exchange.Number(w.marks["last"])), "/a\x00")
+	w.marks["token-mid"] = exchange.EncodeToken(int64(exchange.Number(w.marks["mid"])), "/a\x00")
+	w.marks["token-old"] = exchange.EncodeToken(int64(exchange.Number(w.marks["old"])), "/a\x00")
+	w.marks["token-future"] = exchange.EncodeToken(100000000, "/a\x00")
+	w.marks["token-any"] = exchange.EncodeToken(-1, "/a\x00")
 }
 
 // touched is one object of each resource.
@@ -148,10 +150,10 @@ func (w *world) touch(t *testing.T, resource string) string {
 func (w *world) mirroring(t *testing.T, e *endpoint) {
 	t.Helper()
 	for _, path := range collections {
-		awaiting(t, e.name+" to mirror "+path, func(ctx context.Context) error {
-			a, err := e.do(ctx, request{target: path + "?resourceVersion=0"})
-			if err == nil && (a.status != http.StatusOK || a.header.Get(flowControl) != "") {
-				err = fmt.Errorf("%d, from upstream: %t", a.status, a.header.Get(flowControl) != "")
+		awaiting(t, e.Name+" to mirror "+path, func(ctx context.Context) error {
+			a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
+			if err == nil && (a.Status != http.StatusOK || a.Header.Get(exchange.FlowControl) != "") {
+				err = fmt.Errorf("%d, from upstream: %t", a.Status, a.Header.Get(exchange.FlowControl) != "")
 			}
 			return err
 		})
@@ -161,7 +163,7 @@ func (w *world) mirroring(t *testing.T, e *endpoint) {
 // mark gives a resourceVersion a name.
 func (w *world) mark(t *testing.T, name, version string) {
 	t.Helper()
-	if number(version) == 0 {
+	if exchange.Number(version) == 0 {
 		t.Fatalf("mark %s: %q is no resourceVersion", name, version)
 	}
 	w.marks[name] = version
@@ -171,14 +173,14 @@ func (w *world) mark(t *testing.T, name, version string) {
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
 	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {
-		awaiting(t, e.name+" to know "+path+" at "+version, func(ctx context.Context) error {
-			a, err := e.do(ctx, request{target: path + "?resourceVersion=0"})
+		awaiting(t, e.Name+" to know "+path+" at "+version, func(ctx context.Context) error {
+			a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
 			if err != nil {
 				return err
 			}
-			version0 := listVersion(a.body)
-			if a.status != http.StatusOK || version0 < number(version) {
-				return fmt.Errorf("%d, at %d", a.status, version0)
+			version0 := listVersion(a.Body)
+			if a.Status != http.StatusOK || version0 < exchange.Number(version) {
+				return fmt.Errorf("%d, at %d", a.Status, version0)
 			}
 			return nil
 		})
@@ -191,7 +193,7 @@ func listVersion(body []byte) uint64 {
 	if err := decodeJSON(body, &list); err != nil {
 		return 0
 	}
-	return number(list.ResourceVersion)
+	return exchange.Number(list.ResourceVersion)
 }
 
 func (w *world) makeNamespace(t *testing.T, name string) {

@@ -66,7 +66,7 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 	for _, p := range processes {
 		p.expectEqual(t)
 		if !t.Failed() {
-			s.tally.passed(p.rules, true)
+			s.tally.Passed(p.rules, true)
 		}
 	}
 	// All but the informers of metadata, in each of the two processes.
@@ -92,7 +92,7 @@ func (s *suite) startInformers(t *testing.T, e *endpoint, watchList string) *inf
 		directVariable+"="+s.cp.Kubeconfig(controlplane.Admin),
 		"KUBE_FEATURE_WatchListClient="+watchList, "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true")
 	in, quiet := io.Pipe()
-	p := &informers{name: e.name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: newLogFile(t), quiet: quiet}
+	p := &informers{name: e.Name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: newLogFile(t), quiet: quiet}
 	if watchList == "true" {
 		p.rules = "W-190 W-191 W-193 W-198 W-215"
 	}
@@ -133,7 +133,7 @@ func (p *informers) expectEqual(t *testing.T) {
 func (e *endpoint) kubeconfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(path, e.config))
+	must(t, controlplane.WriteKubeconfig(path, e.Config))
 	return path
 }
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/test/controlplane"
+	"spillway/test/exchange"
 )
 
 // testKubectl compares what kubectl prints both ways.
@@ -39,7 +40,7 @@ func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string)
 	defer stop()
 	err = p.Wait()
 	must(t, ctx.Err())
-	where := strings.NewReplacer(e.base, "SERVER", strings.TrimPrefix(strings.TrimPrefix(e.base, "https://"), "http://"), "SERVER")
+	where := strings.NewReplacer(e.Base, "SERVER", strings.TrimPrefix(strings.TrimPrefix(e.Base, "https://"), "http://"), "SERVER")
 	return printed{where.Replace(out.String()), where.Replace(errs.String()), err != nil}
 }
 
@@ -80,7 +81,7 @@ func (s *suite) testKubectlReads(t *testing.T) {
 			if proxied != direct {
 				t.Fatalf("kubectl %s:\n direct  %+v\n proxied %+v", line, direct, proxied)
 			}
-			s.tally.passed("W-193 W-195", false)
+			s.tally.Passed("W-193 W-195", false)
 		})
 	}
 }
@@ -122,9 +123,9 @@ func (s *suite) testKubectlWrites(t *testing.T) {
 		}
 	}
 	if said[0] != said[1] {
-		t.Fatal(firstDifference([]byte(said[0]), []byte(said[1])), firstDifference([]byte(said[1]), []byte(said[0])))
+		t.Fatal(exchange.FirstDifference([]byte(said[0]), []byte(said[1])), exchange.FirstDifference([]byte(said[1]), []byte(said[0])))
 	}
-	s.tally.passed("W-195", false)
+	s.tally.Passed("W-195", false)
 }
 
 // withoutDiffNames takes out the lines of `kubectl diff` that name temporary files and changing versions.
@@ -210,7 +211,7 @@ func (s *suite) sameOutput(t *testing.T, line string, outputs [2]*growing, versi
 		t.Errorf("kubectl %s:\n direct  %q\n proxied %q", line, stories[0], stories[1])
 		return
 	}
-	s.tally.passed("W-193 W-195", true)
+	s.tally.Passed("W-193 W-195", true)
 }
 
 // growing is what a process has written so far.

@@ -19,6 +19,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream/spdy"
 
 	"spillway/test/controlplane"
+	"spillway/test/exchange"
 )
 
 // kubelet is as much of one as it takes for logs and exec to have somebody at their far end.
@@ -156,13 +157,13 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 		select {
 		case lines = <-k.followers:
 		case <-ctx.Done():
-			t.Fatalf("%s: nobody follows the log: %s", e.name, out.text())
+			t.Fatalf("%s: nobody follows the log: %s", e.Name, out.text())
 		}
 		want := "log of talker/main\n"
 		for i := range 5 {
 			lines <- fmt.Sprint("line ", i)
 			want += fmt.Sprintln("line", i)
-			awaiting(t, e.name+": a line of the log", func(context.Context) error {
+			awaiting(t, e.Name+": a line of the log", func(context.Context) error {
 				if got := out.text(); got != want {
 					return fmt.Errorf("%q", got)
 				}
@@ -171,9 +172,9 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 		}
 		close(lines)
 		if err := p.Wait(); err != nil {
-			t.Errorf("%s: kubectl logs: %v", e.name, err)
+			t.Errorf("%s: kubectl logs: %v", e.Name, err)
 		}
-		s.tally.passed("W-97", false)
+		s.tally.Passed("W-97", false)
 	}
 }
 
@@ -186,14 +187,14 @@ func (s *suite) testExec(t *testing.T) {
 	} {
 		want := s.kubectl(t, s.direct, c.input, strings.Fields(c.line)...)
 		if want.failed || !strings.Contains(want.out, strings.ToUpper(c.input)) {
-			t.Fatalf("kubectl %s: %t %s %s", c.line, want.failed, clip([]byte(want.out)), want.err)
+			t.Fatalf("kubectl %s: %t %s %s", c.line, want.failed, exchange.Clip([]byte(want.out)), want.err)
 		}
 		for _, e := range s.sides()[1:] {
 			if got := s.kubectl(t, e, c.input, strings.Fields(c.line)...); got != want {
-				t.Errorf("%s: kubectl %s: %s %s", e.name, c.line, clip([]byte(got.out)), got.err)
+				t.Errorf("%s: kubectl %s: %s %s", e.Name, c.line, exchange.Clip([]byte(got.out)), got.err)
 				continue
 			}
-			s.tally.passed("W-119", false)
+			s.tally.Passed("W-119", false)
 		}
 	}
 }

@@ -1,6 +1,10 @@
 package conformance
 
-import "net/url"
+import (
+	"net/url"
+
+	"spillway/test/exchange"
+)
 
 // Paths that are asked often.
 const (
@@ -69,8 +73,8 @@ func pages() []scenario {
 		get("rest with version 0", "W-63", c1+"?continue=${token-last}&resourceVersion=0", upstream, 0),
 		get("next with another selector", "W-81", c1+"?continue=${token-last}&labelSelector=app%3Dy", memory, 0),
 		get("next of another resource", "W-81", "/api/v1/namespaces/c1/secrets?continue=${token-last}", memory, 0),
-		get("from a start without NUL", "W-81", c1+"?continue="+encodeToken(-1, "b"), either, 0),
-		get("from the beginning", "W-81", c1+"?continue="+encodeToken(-1, "/"), either, 0),
+		get("from a start without NUL", "W-81", c1+"?continue="+exchange.EncodeToken(-1, "b"), either, 0),
+		get("from the beginning", "W-81", c1+"?continue="+exchange.EncodeToken(-1, "/"), either, 0),
 		get("inconsistent", "W-63 W-83", c1+"?limit=1&continue=${token-any}", either, 0),
 		get("of a version long ago", "W-83 W-177", c1+"?limit=1&continue=${token-old}", upstream, 410),
 		get("of a version to come", "W-68", c1+"?limit=1&continue=${token-future}", upstream, 504),

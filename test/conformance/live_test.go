@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"spillway/test/exchange"
 )
 
 // watcher is a watch that is open on every side while the script of its resource is played, and is told the same story again
@@ -76,9 +78,9 @@ func (s *suite) play(t *testing.T, p play) {
 // now is the resourceVersion of a collection.
 func (s *suite) now(t *testing.T, path string) string {
 	t.Helper()
-	a, err := s.direct.do(t.Context(), request{target: path + "?limit=1"})
+	a, err := s.direct.Do(t.Context(), request{Target: path + "?limit=1"})
 	must(t, err)
-	return fmt.Sprint(listVersion(a.body))
+	return fmt.Sprint(listVersion(a.Body))
 }
 
 // openAll opens watchers on every side. Those that begin with state have seen it when the first write comes: their last
@@ -89,14 +91,14 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audienc
 	for _, a := range audiences {
 		for i, e := range s.sides() {
 			opening.Go(func() {
-				st, err := e.open(ctx, request{target: a.path + "?watch=1&timeoutSeconds=600" + a.query, header: a.header})
+				st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
 				if err != nil {
-					t.Errorf("%s: %s: %v", e.name, a.name, err)
+					t.Errorf("%s: %s: %v", e.Name, a.name, err)
 					return
 				}
 				t.Cleanup(st.cancel)
 				if strings.Contains(a.query, marked) {
-					st.events = collect(ctx, t, st, func(e event) bool { return e.end })
+					st.events = collect(ctx, t, st, func(e event) bool { return e.End })
 				}
 				a.streams[i] = st
 			})
@@ -119,7 +121,7 @@ func collect(ctx context.Context, t *testing.T, s *stream, wanted func(event) bo
 				t.Errorf("the watch ended (%v) after %s", s.err, summary(events))
 				return events
 			}
-			e := parseEvent(line)
+			e := exchange.ParseEvent(line)
 			if events = append(events, e); wanted(e) {
 				return events
 			}
@@ -134,14 +136,14 @@ func collect(ctx context.Context, t *testing.T, s *stream, wanted func(event) bo
 func summary(events []event) string {
 	var b strings.Builder
 	for _, e := range events[max(0, len(events)-30):] {
-		fmt.Fprintf(&b, " %s %s %d,", e.typ, e.name, e.version)
+		fmt.Fprintf(&b, " %s %s %d,", e.Type, e.Name, e.Version)
 	}
 	return b.String()
 }
 
 func (w watcher) last(e event) bool {
 	typ, name, _ := strings.Cut(w.until, " ")
-	return e.typ == typ && (e.name == name || strings.HasSuffix(e.name, "/"+name))
+	return e.Type == typ && (e.Name == name || strings.HasSuffix(e.Name, "/"+name))
 }
 
 // hear collects what every side told a watcher and compares it. It returns the apiserver's version.
@@ -154,11 +156,11 @@ func (s *suite) hear(t *testing.T, a *audience) []event {
 		told = append(told, append(st.events, collect(ctx, t, st, a.last)...))
 		st.cancel()
 		if t.Failed() {
-			t.Fatalf("%s, %s: heard only %s", s.sides()[i].name, a.name, summary(told[i]))
+			t.Fatalf("%s, %s: heard only %s", s.sides()[i].Name, a.name, summary(told[i]))
 		}
 	}
 	for i, e := range s.sides()[1:] {
-		s.sameStory(t, a.watcher, e.name, a.streams[0], told[0], a.streams[i+1], told[i+1])
+		s.sameStory(t, a.watcher, e.Name, a.streams[0], told[0], a.streams[i+1], told[i+1])
 	}
 	return told[0]
 }
@@ -166,23 +168,23 @@ func (s *suite) hear(t *testing.T, a *audience) []event {
 // sameStory compares two streams.
 func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, told []event, proxied *stream, heard []event) {
 	t.Helper()
-	r := request{target: w.path + "?watch=1" + w.query, header: w.header}
-	c := compare(s.tally, r, &answer{status: 200, header: direct.header, body: join(told)}, &answer{status: 200, header: proxied.header, body: join(heard)})
-	for _, problem := range c.problems {
+	r := request{Target: w.path + "?watch=1" + w.query, Header: w.header}
+	c := exchange.Compare(s.tally, r, &answer{Status: 200, Header: direct.header, Body: join(told)}, &answer{Status: 200, Header: proxied.header, Body: join(heard)})
+	for _, problem := range c.Problems {
 		t.Errorf("%s: %s: %s", who, w.name, problem)
 	}
-	if !c.fromMemory {
+	if !c.FromMemory {
 		t.Errorf("%s: %s: not answered from memory", who, w.name)
 	}
 	if !t.Failed() {
-		s.tally.passed(w.rules, c.fromMemory)
+		s.tally.Passed(w.rules, c.FromMemory)
 	}
 }
 
 func join(events []event) []byte {
 	var b []byte
 	for _, e := range events {
-		b = append(b, e.line...)
+		b = append(b, e.Line...)
 	}
 	return b
 }
@@ -195,8 +197,8 @@ func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start strin
 	a.name += " from history"
 	s.openAll(ctx, t, a)
 	told := s.hear(t, a)
-	c := &comparison{request: request{target: w.path + "?watch=1" + w.query}, tally: s.tally}
-	if c.events(live, told); len(c.problems) > 0 {
-		t.Errorf("%s: not what was told live: %v", w.name, c.problems)
+	c := exchange.CompareEvents(s.tally, request{Target: w.path + "?watch=1" + w.query}, live, told)
+	if len(c.Problems) > 0 {
+		t.Errorf("%s: not what was told live: %v", w.name, c.Problems)
 	}
 }

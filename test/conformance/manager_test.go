@@ -24,7 +24,7 @@ const managed = "managed" // a namespace
 func (s *suite) testManager(t *testing.T) {
 	s.makeNamespace(t, managed)
 	controllerruntime.SetLogger(logr.Discard())
-	manager, err := controllerruntime.NewManager(rest.CopyConfig(s.plain.config), controllerruntime.Options{Metrics: server.Options{BindAddress: "0"}})
+	manager, err := controllerruntime.NewManager(rest.CopyConfig(s.plain.Config), controllerruntime.Options{Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)
 	kind := &unstructured.Unstructured{}
 	kind.SetAPIVersion(widgetGroup + "/v1")
@@ -61,7 +61,7 @@ func (s *suite) testManager(t *testing.T) {
 		}
 		return nil
 	})
-	s.tally.passed("W-190 W-196 W-233", true)
+	s.tally.Passed("W-190 W-196 W-233", true)
 }
 
 // copier writes a widget's size into a ConfigMap that the widget owns.

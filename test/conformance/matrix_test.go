@@ -78,7 +78,7 @@ func (s *suite) trial(t *testing.T, path, query, rules string) {
 	t.Run(query, func(t *testing.T) {
 		t.Parallel()
 		c := get(query, rules, path+"?"+query, either, anyStatus)
-		c.method = http.MethodGet
+		c.Method = http.MethodGet
 		s.run(t, s.plain, c)
 	})
 }

@@ -22,6 +22,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"spillway/test/exchange"
 )
 
 func loadConfig(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
@@ -152,7 +154,7 @@ func (r *replica) saw(o any, how string) {
 		return
 	}
 	key := cache.MetaObjectToName(accessor).String()
-	if old := r.versions[key]; number(old) > number(accessor.GetResourceVersion()) {
+	if old := r.versions[key]; exchange.Number(old) > exchange.Number(accessor.GetResourceVersion()) {
 		r.wrong = fmt.Errorf("%s %s at %s after %s", key, how, accessor.GetResourceVersion(), old)
 	}
 	r.versions[key] = accessor.GetResourceVersion()

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"testing"
+
+	"spillway/test/exchange"
 )
 
 // page is what a page of a list says.
@@ -32,16 +34,16 @@ func (p *page) keys() []string {
 
 func (s *suite) page(ctx context.Context, t *testing.T, e *endpoint, target string) *page {
 	t.Helper()
-	a, err := e.do(ctx, request{target: target})
+	a, err := e.Do(ctx, request{Target: target})
 	must(t, err)
-	if a.status != http.StatusOK {
-		t.Fatalf("%s: %s: %d %s", e.name, target, a.status, clip(a.body))
+	if a.Status != http.StatusOK {
+		t.Fatalf("%s: %s: %d %s", e.Name, target, a.Status, exchange.Clip(a.Body))
 	}
-	if e != s.direct && a.header.Get(flowControl) != "" {
-		t.Errorf("%s: %s: not answered from memory", e.name, target)
+	if e != s.direct && a.Header.Get(exchange.FlowControl) != "" {
+		t.Errorf("%s: %s: not answered from memory", e.Name, target)
 	}
 	p := &page{}
-	must(t, decodeJSON(a.body, p))
+	must(t, decodeJSON(a.Body, p))
 	return p
 }
 
@@ -95,21 +97,21 @@ func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
 		t.Errorf("pages hold %q, the list %q", got, whole)
 	}
 	if !t.Failed() {
-		s.tally.passed("W-61 W-64 W-69 W-70 W-80 W-81", true)
+		s.tally.Passed("W-61 W-64 W-69 W-70 W-80 W-81", true)
 	}
 }
 
 // reach writes to the resource until a proxy has heard of a version: a quiet resource says nothing by itself.
 func (s *suite) reach(t *testing.T, e *endpoint, path, version string) {
 	t.Helper()
-	awaiting(t, e.name+" to reach "+version, func(ctx context.Context) error {
-		st, err := e.open(ctx, request{target: path + "?watch=1&timeoutSeconds=10" + informer + "&resourceVersion=" + version})
+	awaiting(t, e.Name+" to reach "+version, func(ctx context.Context) error {
+		st, err := e.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=10" + informer + "&resourceVersion=" + version})
 		if err != nil {
 			return err
 		}
 		defer st.cancel()
 		for line := range st.lines {
-			if parseEvent(line).end {
+			if exchange.ParseEvent(line).End {
 				return nil
 			}
 		}
@@ -132,23 +134,23 @@ func checkRemaining(t *testing.T, p *page, want int) {
 func (s *suite) testExpiredToken(t *testing.T) {
 	for i, e := range s.sides() {
 		other := s.sides()[(i+1)%3]
-		a, err := e.do(t.Context(), request{target: s.fill(c1 + "?limit=1&continue=${token-old}")})
+		a, err := e.Do(t.Context(), request{Target: s.fill(c1 + "?limit=1&continue=${token-old}")})
 		must(t, err)
 		var status page
-		must(t, decodeJSON(a.body, &status))
-		if a.status != http.StatusGone || status.Metadata.Continue == "" {
-			t.Fatalf("%s: %d %s", e.name, a.status, a.body)
+		must(t, decodeJSON(a.Body, &status))
+		if a.Status != http.StatusGone || status.Metadata.Continue == "" {
+			t.Fatalf("%s: %d %s", e.Name, a.Status, a.Body)
 		}
-		a, err = other.do(t.Context(), request{target: c1 + "?limit=1&continue=" + status.Metadata.Continue})
+		a, err = other.Do(t.Context(), request{Target: c1 + "?limit=1&continue=" + status.Metadata.Continue})
 		must(t, err)
 		var next page
-		must(t, decodeJSON(a.body, &next))
-		if a.status != http.StatusOK || len(next.Items) != 1 || next.Items[0].Metadata.Name != "b" {
-			t.Errorf("%s: %d %s", other.name, a.status, a.body)
+		must(t, decodeJSON(a.Body, &next))
+		if a.Status != http.StatusOK || len(next.Items) != 1 || next.Items[0].Metadata.Name != "b" {
+			t.Errorf("%s: %d %s", other.Name, a.Status, a.Body)
 		}
 	}
 	if !t.Failed() {
-		s.tally.passed("W-83 W-84 W-177", false)
+		s.tally.Passed("W-83 W-84 W-177", false)
 	}
 }
 
@@ -174,9 +176,9 @@ func (s *suite) testNamespaceField(t *testing.T) {
 		t.Errorf("the proxy's pages hold %q, the list %q", got[1], whole)
 	}
 	if !slices.Equal(got[0], got[1]) {
-		s.tally.deviated(DevNamespaceField)
+		s.tally.Deviated(exchange.DevNamespaceField)
 	}
 	if !t.Failed() {
-		s.tally.passed("W-71", true)
+		s.tally.Passed("W-71", true)
 	}
 }

@@ -4,25 +4,27 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/test/exchange"
 )
 
 // testBookmarkPeriod waits for bookmarks that come each minute (W-111).
 func (s *suite) testBookmarkPeriod(t *testing.T) {
-	r := request{target: "/api/v1/secrets?watch=1&timeoutSeconds=130&allowWatchBookmarks=true&resourceVersion=" + s.now(t, "/api/v1/secrets")}
+	r := request{Target: "/api/v1/secrets?watch=1&timeoutSeconds=130&allowWatchBookmarks=true&resourceVersion=" + s.now(t, "/api/v1/secrets")}
 	_, err := s.client.CoreV1().Secrets("c1").Patch(t.Context(), "basic", mergeType, []byte(`{"metadata":{"annotations":{"period":"yes"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	direct, proxied := s.both(t, s.plain, r, 2*patience)
 	if direct == nil {
 		return
 	}
-	c := compare(s.tally, r, direct, proxied)
-	for _, problem := range c.problems {
+	c := exchange.Compare(s.tally, r, direct, proxied)
+	for _, problem := range c.Problems {
 		t.Error(problem)
 	}
 	for who, a := range map[string]*answer{"direct": direct, "proxied": proxied} {
 		n := 0
-		for _, e := range splitEvents(a.body) {
-			if e.typ == "BOOKMARK" {
+		for _, e := range exchange.SplitEvents(a.Body) {
+			if e.Type == "BOOKMARK" {
 				n++
 			}
 		}
@@ -31,6 +33,6 @@ func (s *suite) testBookmarkPeriod(t *testing.T) {
 		}
 	}
 	if !t.Failed() {
-		s.tally.passed("W-111 W-236", c.fromMemory)
+		s.tally.Passed("W-111 W-236", c.FromMemory)
 	}
 }

@@ -1,6 +1,10 @@
 package conformance
 
-import "net/http"
+import (
+	"net/http"
+
+	"spillway/test/exchange"
+)
 
 // refusals are requests that are answered with an error, in the apiserver's very bytes (W-20 to W-35, W-170 to W-179).
 func refusals() []scenario {
@@ -84,9 +88,9 @@ func badSelectors() []scenario {
 func badTokens() []scenario {
 	var all []scenario
 	for name, token := range map[string]string{
-		"not base64": "!!!", "padded": encodeToken(5, "/a\x00") + "==", "not JSON": "aGVsbG8",
-		"other version": "eyJ2IjoidjEiLCJydiI6NSwic3RhcnQiOiIvYVx1MDAwMCJ9", "version 0": encodeToken(0, "/a\x00"), "no start": encodeToken(5, ""),
-		"path upwards": encodeToken(5, "../c2/a\x00"), "path not clean": encodeToken(5, "/a//b\x00"), "path upwards now": encodeToken(-1, "/../c2/a\x00"),
+		"not base64": "!!!", "padded": exchange.EncodeToken(5, "/a\x00") + "==", "not JSON": "aGVsbG8",
+		"other version": "eyJ2IjoidjEiLCJydiI6NSwic3RhcnQiOiIvYVx1MDAwMCJ9", "version 0": exchange.EncodeToken(0, "/a\x00"), "no start": exchange.EncodeToken(5, ""),
+		"path upwards": exchange.EncodeToken(5, "../c2/a\x00"), "path not clean": exchange.EncodeToken(5, "/a//b\x00"), "path upwards now": exchange.EncodeToken(-1, "/../c2/a\x00"),
 	} {
 		all = append(all, get(name, "W-82", c1+"?limit=1&continue="+escape(token), upstream, 400))
 	}
@@ -163,6 +167,6 @@ func order() []scenario {
 
 // saying adds a body.
 func (c scenario) saying(body string) scenario {
-	c.body = body
+	c.Body = body
 	return c
 }

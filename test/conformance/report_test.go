@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"spillway/test/exchange"
 )
 
 // TestDeviationsAreWrittenDown holds ARCHITECTURE.md against the table.
@@ -12,7 +14,7 @@ func TestDeviationsAreWrittenDown(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join(repository(t), "ARCHITECTURE.md"))
 	must(t, err)
 	seen := map[string]bool{}
-	for _, d := range Deviations {
+	for _, d := range exchange.Deviations {
 		switch {
 		case seen[d.ID]:
 			t.Errorf("%s is declared twice", d.ID)
@@ -28,7 +30,7 @@ func TestDeviationsAreWrittenDown(t *testing.T) {
 // finish tells the outcome, and fails if a deviation was declared for nothing: after a run of everything.
 func (s *suite) finish(t *testing.T, complete bool) {
 	t.Helper()
-	text := s.tally.text()
+	text := s.tally.Text()
 	t.Log(text)
 	if *report != "" {
 		must(t, os.WriteFile(*report, []byte(text), 0o644))
@@ -36,7 +38,7 @@ func (s *suite) finish(t *testing.T, complete bool) {
 	if !complete || t.Failed() {
 		return
 	}
-	for _, id := range s.tally.unused() {
+	for _, id := range s.tally.Unused() {
 		t.Errorf("%s is declared, and nothing relied on it", id)
 	}
 }

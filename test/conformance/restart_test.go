@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/test/exchange"
 )
 
 // testRestart lets the apiserver crash and come back. Its own watches break, and it has forgotten what was before; watches of
@@ -16,7 +18,7 @@ func (s *suite) testRestart(t *testing.T) {
 	defer cancel()
 	const path = "/api/v1/namespaces/" + stage + "/configmaps"
 	start := s.now(t, path)
-	from := request{target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + start}
+	from := request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + start}
 	before, err := s.direct.open(ctx, from)
 	must(t, err)
 	through, err := s.plain.open(ctx, from)
@@ -27,7 +29,7 @@ func (s *suite) testRestart(t *testing.T) {
 	s.put(t, configMap(stage, "crash", "x", "2"))
 	middle := s.put(t, configMap(stage, "crash", "y", "3"))
 	reached := func(version string) func(event) bool {
-		return func(e event) bool { return e.version == number(version) }
+		return func(e event) bool { return e.Version == exchange.Number(version) }
 	}
 	told := collect(ctx, t, before, reached(middle))
 	before.cancel()
@@ -38,11 +40,11 @@ func (s *suite) testRestart(t *testing.T) {
 	s.reach(t, s.plain, path, s.now(t, path))
 	must(t, s.client.CoreV1().ConfigMaps(stage).Delete(ctx, "crash", metav1.DeleteOptions{}))
 	end := s.put(t, configMap(stage, "crash", "x", "4"))
-	after, err := s.direct.open(ctx, request{target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + middle})
+	after, err := s.direct.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + middle})
 	must(t, err)
 	defer after.cancel()
-	rest := collect(ctx, t, after, func(e event) bool { return e.typ == "ERROR" || e.version == number(end) })
-	if rest[0].typ == "ERROR" { // the restarted apiserver's history begins after middle: see what it holds since
+	rest := collect(ctx, t, after, func(e event) bool { return e.Type == "ERROR" || e.Version == exchange.Number(end) })
+	if rest[0].Type == "ERROR" { // the restarted apiserver's history begins after middle: see what it holds since
 		rest = s.sinceRestart(ctx, t, path, end)
 	}
 	told = append(told, rest...)
@@ -61,32 +63,32 @@ func (s *suite) testRestart(t *testing.T) {
 // sinceRestart is what the apiserver tells of the changes after its restart, which began before the first of them.
 func (s *suite) sinceRestart(ctx context.Context, t *testing.T, path, end string) []event {
 	t.Helper()
-	w, err := s.direct.open(ctx, request{target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.oldestKnown(ctx, t, path)})
+	w, err := s.direct.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.oldestKnown(ctx, t, path)})
 	must(t, err)
 	defer w.cancel()
-	return collect(ctx, t, w, func(e event) bool { return e.version == number(end) })
+	return collect(ctx, t, w, func(e event) bool { return e.Version == exchange.Number(end) })
 }
 
 // oldestKnown is the resourceVersion that the apiserver's 410 says one may start from.
 func (s *suite) oldestKnown(ctx context.Context, t *testing.T, path string) string {
 	t.Helper()
-	a, err := s.direct.do(ctx, request{target: path + "?watch=1&resourceVersion=1"})
+	a, err := s.direct.Do(ctx, request{Target: path + "?watch=1&resourceVersion=1"})
 	must(t, err)
-	match := oldest.FindSubmatch(a.body)
+	match := exchange.Oldest.FindSubmatch(a.Body)
 	if match == nil {
-		t.Fatalf("no 410: %s", a.body)
+		t.Fatalf("no 410: %s", a.Body)
 	}
 	return string(match[1])
 }
 
 func (s *suite) sameAfterRestart(t *testing.T, name string, told, heard []event) {
 	t.Helper()
-	line := func(a, b event) bool { return string(a.line) == string(b.line) }
+	line := func(a, b event) bool { return string(a.Line) == string(b.Line) }
 	if !slices.EqualFunc(told, heard, line) {
 		t.Errorf("%s: told %s\nheard %s", name, summary(told), summary(heard))
 		return
 	}
-	s.tally.passed("W-115 W-231", true)
+	s.tally.Passed("W-115 W-231", true)
 }
 
 // refusedOnOneSide expects the apiserver to have forgotten what the proxy still knows.
@@ -98,10 +100,10 @@ func (s *suite) refusedOnOneSide(t *testing.T, r request) {
 	must(t, err)
 	defer st.cancel()
 	first := collect(ctx, t, st, func(event) bool { return true })
-	if first[0].typ != "ERROR" {
-		t.Errorf("the apiserver still knows what was before its restart: %s", first[0].line)
+	if first[0].Type != "ERROR" {
+		t.Errorf("the apiserver still knows what was before its restart: %s", first[0].Line)
 		return
 	}
-	s.tally.deviated(DevLongerHistory)
-	s.tally.passed("W-107 W-231", true)
+	s.tally.Deviated(exchange.DevLongerHistory)
+	s.tally.Passed("W-107 W-231", true)
 }

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"spillway/test/exchange"
 )
 
 // testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2, W-102, W-119).
@@ -30,7 +32,7 @@ func (s *suite) testTransport(t *testing.T) {
 // dial opens a connection below HTTP.
 func (e *endpoint) dial(t *testing.T, protocols ...string) net.Conn {
 	t.Helper()
-	u, err := url.Parse(e.base)
+	u, err := url.Parse(e.Base)
 	must(t, err)
 	dialer := net.Dialer{Timeout: patience}
 	c, err := dialer.DialContext(t.Context(), "tcp", u.Host)
@@ -40,7 +42,7 @@ func (e *endpoint) dial(t *testing.T, protocols ...string) net.Conn {
 	if u.Scheme == "http" {
 		return c
 	}
-	config := e.client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config := e.Client.Transport.(*http.Transport).TLSClientConfig.Clone()
 	config.ServerName, config.NextProtos = u.Hostname(), protocols
 	secure := tls.Client(c, config)
 	must(t, secure.HandshakeContext(t.Context()))
@@ -50,11 +52,11 @@ func (e *endpoint) dial(t *testing.T, protocols ...string) net.Conn {
 // ask writes a request as text. Its head ends with the credentials.
 func (e *endpoint) ask(t *testing.T, c net.Conn, head ...string) {
 	t.Helper()
-	u, err := url.Parse(e.base)
+	u, err := url.Parse(e.Base)
 	must(t, err)
-	head = append(head, "Host: "+u.Host, "User-Agent: "+userAgent)
-	if e.config.BearerToken != "" {
-		head = append(head, "Authorization: Bearer "+e.config.BearerToken)
+	head = append(head, "Host: "+u.Host, "User-Agent: "+exchange.UserAgent)
+	if e.Config.BearerToken != "" {
+		head = append(head, "Authorization: Bearer "+e.Config.BearerToken)
 	}
 	_, err = io.WriteString(c, strings.Join(head, "\r\n")+"\r\n\r\n")
 	must(t, err)
@@ -68,8 +70,8 @@ func (s *suite) testProtocols(t *testing.T) {
 	}
 	switch chosen {
 	case [2]string{"h2", "http/1.1"}:
-		s.tally.deviated(DevNoHTTP2)
-		s.tally.passed("W-1 W-252", true)
+		s.tally.Deviated(exchange.DevNoHTTP2)
+		s.tally.Passed("W-1 W-252", true)
 	default:
 		t.Errorf("direct and proxied chose %q", chosen)
 	}
@@ -85,7 +87,7 @@ func (s *suite) testReuse(t *testing.T) {
 			response, err := http.ReadResponse(in, nil)
 			must(t, err)
 			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.Close {
-				t.Fatalf("%s: %s: the watch ended with %v, closed: %t", e.name, ending, err, response.Close)
+				t.Fatalf("%s: %s: the watch ended with %v, closed: %t", e.Name, ending, err, response.Close)
 			}
 			e.ask(t, c, "GET "+c1+"/a?resourceVersion=0 HTTP/1.1")
 			response, err = http.ReadResponse(in, nil)
@@ -93,10 +95,10 @@ func (s *suite) testReuse(t *testing.T) {
 			body, err := io.ReadAll(response.Body)
 			must(t, err)
 			if response.StatusCode != http.StatusOK || !bytes.HasPrefix(body, []byte(`{"kind":"ConfigMap"`)) {
-				t.Errorf("%s: after the watch: %s %s", e.name, response.Status, body)
+				t.Errorf("%s: after the watch: %s %s", e.Name, response.Status, body)
 			}
 		}
-		s.tally.passed("W-2 W-107 W-112", true)
+		s.tally.Passed("W-2 W-107 W-112", true)
 	}
 }
 
@@ -113,18 +115,18 @@ func (s *suite) testOldProtocol(t *testing.T) {
 			e.ask(t, c, "GET "+target+" HTTP/1.0")
 			response, err := http.ReadResponse(bufio.NewReader(c), nil)
 			must(t, err)
-			answers[i] = &answer{status: response.StatusCode, header: wholeHeader(response)}
-			answers[i].header.Set("Protocol", response.Proto)
-			answers[i].header.Del("Connection") // closed either way; saying so is optional
-			answers[i].body, answers[i].cut = io.ReadAll(response.Body)
-			answers[i].length = len(answers[i].body)
+			answers[i] = &answer{Status: response.StatusCode, Header: exchange.WholeHeader(response)}
+			answers[i].Header.Set("Protocol", response.Proto)
+			answers[i].Header.Del("Connection") // closed either way; saying so is optional
+			answers[i].Body, answers[i].Cut = io.ReadAll(response.Body)
+			answers[i].Length = len(answers[i].Body)
 		}
-		c := compare(s.tally, request{target: target}, answers[0], answers[1])
-		for _, problem := range c.problems {
+		c := exchange.Compare(s.tally, request{Target: target}, answers[0], answers[1])
+		for _, problem := range c.Problems {
 			t.Errorf("%s\n%s", target, problem)
 		}
 		if !t.Failed() {
-			s.tally.passed("W-1", c.fromMemory)
+			s.tally.Passed("W-1", c.FromMemory)
 		}
 	}
 }
@@ -135,14 +137,14 @@ func (s *suite) testHead(t *testing.T) {
 	defer cancel()
 	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer, noState + "&resourceVersion=0"} {
 		for _, e := range s.sides() {
-			st, err := e.open(ctx, request{target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" + options)})
+			st, err := e.open(ctx, request{Target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" + options)})
 			if err != nil {
-				t.Errorf("%s: %s: %v", e.name, options, err)
+				t.Errorf("%s: %s: %v", e.Name, options, err)
 				continue
 			}
 			st.cancel()
 		}
-		s.tally.passed("W-20 W-102 W-106", true)
+		s.tally.Passed("W-20 W-102 W-106", true)
 	}
 }
 
@@ -175,15 +177,15 @@ func (s *suite) testWebSocket(t *testing.T) {
 			}
 			rest, err := io.ReadAll(frames{body})
 			if err != nil {
-				t.Errorf("%s: %v", e.name, err)
+				t.Errorf("%s: %v", e.Name, err)
 			}
 			answers[i] = append(answers[i], rest...)
 		}
 		if !bytes.Equal(answers[0], answers[1]) {
-			t.Errorf("%s:\n direct  %q\n proxied %q", options.query, clip(answers[0]), clip(answers[1]))
+			t.Errorf("%s:\n direct  %q\n proxied %q", options.query, exchange.Clip(answers[0]), exchange.Clip(answers[1]))
 			continue
 		}
-		s.tally.passed("W-119", false)
+		s.tally.Passed("W-119", false)
 	}
 }
 

@@ -4,13 +4,15 @@ import (
 	"strconv"
 	"testing"
 	"time"
+
+	"spillway/test/exchange"
 )
 
 // testWatches opens watches that end by themselves, while nothing is written to what they watch.
 func (s *suite) testWatches(t *testing.T) {
 	all := watches()
 	for _, e := range []*endpoint{s.plain, s.secure} {
-		t.Run(e.name, func(t *testing.T) {
+		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			s.runAll(t, e, all)
 		})
@@ -183,24 +185,24 @@ func (s *suite) testDurations(t *testing.T) {
 
 func (s *suite) testDuration(t *testing.T, seconds int, options string) {
 	t.Helper()
-	r := request{target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options)}
+	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options)}
 	direct, proxied := s.both(t, s.plain, r, patience)
 	if direct == nil {
 		return
 	}
-	result := compare(s.tally, r, direct, proxied)
-	for _, problem := range result.problems {
-		t.Errorf("%s\n%s", r.target, problem)
+	result := exchange.Compare(s.tally, r, direct, proxied)
+	for _, problem := range result.Problems {
+		t.Errorf("%s\n%s", r.Target, problem)
 	}
 	for who, a := range map[string]*answer{"direct": direct, "proxied": proxied} {
-		if least := time.Duration(seconds) * time.Second; a.took < least-50*time.Millisecond {
-			t.Errorf("%s: a watch of %v ended after %v", who, least, a.took)
+		if least := time.Duration(seconds) * time.Second; a.Took < least-50*time.Millisecond {
+			t.Errorf("%s: a watch of %v ended after %v", who, least, a.Took)
 		}
 	}
-	if !result.fromMemory && (options != informer) {
+	if !result.FromMemory && (options != informer) {
 		t.Error("not answered from memory")
 	}
 	if !t.Failed() {
-		s.tally.passed("W-29 W-111 W-112 W-236", result.fromMemory)
+		s.tally.Passed("W-29 W-111 W-112 W-236", result.FromMemory)
 	}
 }

@@ -1,7 +1,7 @@
-package conformance
+package exchange
 
-// Deviation is a way in which an answer of the proxy may differ from the apiserver's. The suite fails when an answer differs
-// in any other way, and when a deviation is declared and never met.
+// Deviation is a way in which an answer of the proxy may differ from the apiserver's. The conformance suite fails when an
+// answer differs in any other way, and when a deviation is declared and never met.
 type Deviation struct {
 	// ID names it in ARCHITECTURE.md. D-n are differences between the proxy and an apiserver. N-n are values that two
 	// answers of the same apiserver do not share either, so that they are compared by a rule instead of by their bytes.

@@ -1,4 +1,4 @@
-package conformance
+package exchange
 
 import (
 	"encoding/base64"
@@ -6,23 +6,25 @@ import (
 	"fmt"
 )
 
-// continueToken is what a list's continue token says (W-80).
-type continueToken struct {
+// ContinueToken is what a list's continue token says (W-80).
+type ContinueToken struct {
 	Version string `json:"v"`
 	RV      int64  `json:"rv"`
 	Start   string `json:"start"`
 }
 
-func encodeToken(rv int64, start string) string {
-	text, err := json.Marshal(continueToken{"meta.k8s.io/v1", rv, start})
+// EncodeToken makes the token of an apiserver.
+func EncodeToken(rv int64, start string) string {
+	text, err := json.Marshal(ContinueToken{"meta.k8s.io/v1", rv, start})
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-func decodeToken(token string) (continueToken, error) {
-	var c continueToken
+// DecodeToken reads a token that may be none.
+func DecodeToken(token string) (ContinueToken, error) {
+	var c ContinueToken
 	text, err := base64.RawURLEncoding.DecodeString(token)
 	if err != nil {
 		return c, fmt.Errorf("token %q: %w", token, err)

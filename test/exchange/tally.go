@@ -1,4 +1,4 @@
-package conformance
+package exchange
 
 import (
 	"fmt"
@@ -9,8 +9,8 @@ import (
 	"sync"
 )
 
-// tally is what a run has shown. Safe for use by several goroutines.
-type tally struct {
+// Tally is what a run has shown. Safe for use by several goroutines.
+type Tally struct {
 	mu     sync.Mutex
 	cases  int
 	memory int // answered from memory, and equal
@@ -18,10 +18,11 @@ type tally struct {
 	used   map[string]int // deviations, by identity
 }
 
-func newTally() *tally { return &tally{rules: map[string]struct{}{}, used: map[string]int{}} }
+// NewTally is empty.
+func NewTally() *Tally { return &Tally{rules: map[string]struct{}{}, used: map[string]int{}} }
 
-// passed notes a case both of whose answers were equal. rules are separated by blanks.
-func (y *tally) passed(rules string, fromMemory bool) {
+// Passed notes a case both of whose answers were equal. rules are separated by blanks.
+func (y *Tally) Passed(rules string, fromMemory bool) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.cases++
@@ -33,15 +34,15 @@ func (y *tally) passed(rules string, fromMemory bool) {
 	}
 }
 
-// deviated notes that a comparison relied on a deviation.
-func (y *tally) deviated(id string) {
+// Deviated notes that a comparison relied on a deviation.
+func (y *Tally) Deviated(id string) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	y.used[id]++
 }
 
-// unused are the deviations that nothing relied on.
-func (y *tally) unused() []string {
+// Unused are the deviations that nothing relied on.
+func (y *Tally) Unused() []string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	var ids []string
@@ -53,8 +54,8 @@ func (y *tally) unused() []string {
 	return ids
 }
 
-// text tells the outcome.
-func (y *tally) text() string {
+// Text tells the outcome.
+func (y *Tally) Text() string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
 	rules := slices.SortedFunc(maps.Keys(y.rules), func(a, b string) int { return ruleNumber(a) - ruleNumber(b) })

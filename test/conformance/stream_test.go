@@ -1,0 +1,73 @@
+package conformance
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"spillway/test/exchange"
+)
+
+// stream is an open watch. Its reader collects lines until the end.
+type stream struct {
+	header http.Header
+	lines  chan []byte // closed at the end
+	err    error       // why it ended, unless properly; read after lines is closed
+	events []event     // that have been read already
+	cancel context.CancelFunc
+}
+
+// errNoStream says that a watch was refused.
+var errNoStream = errors.New("the watch was refused")
+
+// open starts a watch and returns when its head is here.
+func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	out, err := e.NewRequest(ctx, r)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	response, err := e.Client.Do(out)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		body, _ := io.ReadAll(response.Body)
+		response.Body.Close()
+		cancel()
+		return nil, fmt.Errorf("%w: %s %s", errNoStream, response.Status, body)
+	}
+	s := &stream{header: exchange.WholeHeader(response), lines: make(chan []byte, 1<<16), cancel: cancel}
+	go s.read(response.Body)
+	return s, nil
+}
+
+func (s *stream) read(body io.ReadCloser) {
+	defer close(s.lines)
+	defer body.Close()
+	var text io.Reader = body
+	if s.header.Get("Content-Encoding") == "gzip" {
+		if text, s.err = gzip.NewReader(body); s.err != nil { // each flush is a member of its own (W-7)
+			return
+		}
+	}
+	lines := bufio.NewReaderSize(text, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 {
+			s.lines <- line
+		}
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				s.err = err
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package exchange
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Comparison holds two answers to one request against each other and collects in what they differ, beyond the deviations.
+type Comparison struct {
+	Request         Request
+	Direct, Proxied *Answer
+	tally           *Tally
+	Problems        []string
+	FromMemory      bool
+	OtherFormat     bool // the proxied answer is in JSON where the direct one is not
+}
+
+// FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from memory (W-3).
+const FlowControl = "X-Kubernetes-Pf-Flowschema-Uid"
+
+// Compare notes in y which deviations it relied on.
+func Compare(y *Tally, r Request, direct, proxied *Answer) *Comparison {
+	c := &Comparison{Request: r, Direct: direct, Proxied: proxied, tally: y}
+	c.FromMemory = direct.Header.Get(FlowControl) != "" && proxied.Header.Get(FlowControl) == ""
+	c.statuses()
+	c.headers()
+	if len(c.Problems) > 0 && direct.Status != proxied.Status {
+		c.differ("bodies", Clip(direct.Body), Clip(proxied.Body))
+		return c
+	}
+	c.bodies()
+	return c
+}
+
+func (c *Comparison) differ(what string, direct, proxied any) {
+	c.Problems = append(c.Problems, fmt.Sprintf("%s:\n  direct  %v\n  proxied %v", what, direct, proxied))
+}
+
+func (c *Comparison) statuses() {
+	if c.Direct.Status != c.Proxied.Status {
+		c.differ("status", c.Direct.Status, c.Proxied.Status)
+	}
+	if (c.Direct.Cut == nil) != (c.Proxied.Cut == nil) {
+		c.differ("end of body", c.Direct.Cut, c.Proxied.Cut)
+	}
+}
+
+// headers compares every header that either answer has.
+func (c *Comparison) headers() {
+	names := map[string]struct{}{}
+	for _, h := range []http.Header{c.Direct.Header, c.Proxied.Header} {
+		for name := range h {
+			names[name] = struct{}{}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		direct, proxied := c.Direct.Header.Values(name), c.Proxied.Header.Values(name)
+		if !slices.Equal(direct, proxied) && !c.headerMayDiffer(name, direct, proxied) {
+			c.differ("header "+name, direct, proxied)
+		}
+	}
+}
+
+// headerMayDiffer applies the deviations that are about headers.
+func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool {
+	chunked := c.Direct.Header.Get("Transfer-Encoding") == "chunked"
+	switch name {
+	case "Date", "Audit-Id":
+		own := name == "Audit-Id" && c.Request.Header["Audit-ID"] != ""
+		return !own && len(direct) == 1 && len(proxied) == 1 && c.deviate(NormPerAnswer)
+	case FlowControl, "X-Kubernetes-Pf-Prioritylevel-Uid":
+		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoFlowControl)
+	case "Warning":
+		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoWarning)
+	case "Content-Encoding", "Vary":
+		return c.FromMemory && c.Direct.Header.Get("Content-Encoding") == "gzip" && len(proxied) == 0 && c.deviate(DevNoGzip)
+	case "Content-Type":
+		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], "application/vnd.kubernetes.protobuf") && slices.Equal(proxied, []string{"application/json"})
+		return c.OtherFormat && c.deviate(DevJSONForProtobuf)
+	case "Connection":
+		return !c.FromMemory && len(direct) == 0 && c.longLived() && c.deviate(DevClosed)
+	case "Transfer-Encoding":
+		return chunked && len(proxied) == 0 && c.Proxied.Header.Get("Content-Length") != "" && c.deviate(DevLength)
+	case "Content-Length":
+		if len(direct) == 0 {
+			return chunked && proxied[0] == strconv.Itoa(c.Proxied.Length) && c.deviate(DevLength)
+		}
+		// Bodies of another length are compared as bodies; a length must be that of its body.
+		return len(proxied) == 1 && proxied[0] == strconv.Itoa(c.Proxied.Length) && direct[0] == strconv.Itoa(c.Direct.Length)
+	}
+	return false
+}
+
+func (c *Comparison) deviate(id string) bool {
+	c.tally.Deviated(id)
+	return true
+}
+
+// bodies compares bytes, with the few numbers blanked that are a matter of the moment.
+func (c *Comparison) bodies() {
+	if c.OtherFormat {
+		return // compared with another direct answer, in JSON
+	}
+	if isStream(c.Direct.Body) || isStream(c.Proxied.Body) {
+		c.events(SplitEvents(c.Direct.Body), SplitEvents(c.Proxied.Body))
+		return
+	}
+	direct, proxied := c.blankCurrent(c.Direct.Body), c.blankCurrent(c.Proxied.Body)
+	if !c.exact() {
+		direct, proxied = c.blankListVersion("direct", direct), c.blankListVersion("proxied", proxied)
+	}
+	if !bytes.Equal(direct, proxied) {
+		c.differ("body", FirstDifference(direct, proxied), FirstDifference(proxied, direct))
+	}
+}
+
+var current = regexp.MustCompile(`Too large resource version: \d+, current: (\d+)`)
+
+// blankCurrent blanks the moment's resourceVersion in the message of a 504.
+func (c *Comparison) blankCurrent(b []byte) []byte {
+	return blank(b, current.FindSubmatchIndex(b), func(string) { c.deviate(NormCurrentVersion) })
+}
+
+// blank replaces the first group of a match by a placeholder, having shown it.
+func blank(b []byte, match []int, show func(text string)) []byte {
+	if match == nil {
+		return b
+	}
+	show(string(b[match[2]:match[3]]))
+	return slices.Concat(b[:match[2]], []byte("<number>"), b[match[3]:])
+}
+
+// In lists the version stands before the items where the kind comes first, and after them where keys are sorted.
+var (
+	versionJSON = regexp.MustCompile(`"resourceVersion": ?"(\d+)"`)
+	versionYAML = regexp.MustCompile(`resourceVersion: "(\d+)"`)
+	tokenJSON   = regexp.MustCompile(`"continue": ?"([A-Za-z0-9_-]+)"`)
+	headOfList  = regexp.MustCompile(`^\{\s*"kind": ?"(\w+List|Table)"`)
+	someList    = regexp.MustCompile(`"?kind"?: ?"?(\w+List|Table)\b`)
+)
+
+// blankListVersion blanks a list's own resourceVersion and the same in its continue token, and checks that it is not below
+// what was asked for.
+func (c *Comparison) blankListVersion(who string, b []byte) []byte {
+	if !someList.Match(b) {
+		return b
+	}
+	var version string
+	check := func(text string) {
+		version = text
+		c.deviate(NormListVersion)
+		if asked := c.askedVersion(); Number(text) < asked {
+			c.Problems = append(c.Problems, fmt.Sprintf("%s: list at %s, asked for %d", who, text, asked))
+		}
+	}
+	switch {
+	case headOfList.Match(b):
+		b = blank(b, versionJSON.FindSubmatchIndex(b), check)
+	case len(b) > 0 && b[0] == '{':
+		b = blank(b, last(versionJSON.FindAllSubmatchIndex(b, -1)), check)
+	default:
+		b = blank(b, last(versionYAML.FindAllSubmatchIndex(b, -1)), check)
+	}
+	match := tokenJSON.FindSubmatchIndex(b)
+	if match == nil {
+		return b
+	}
+	token, err := DecodeToken(string(b[match[2]:match[3]]))
+	if err != nil || strconv.FormatInt(token.RV, 10) != version {
+		c.Problems = append(c.Problems, fmt.Sprintf("%s: continue token %+v (%v) in a list at %s", who, token, err, version))
+		return b
+	}
+	return slices.Concat(b[:match[2]], fmt.Appendf(nil, "<token from %q>", token.Start), b[match[3]:])
+}
+
+func last(all [][]int) []int {
+	if len(all) == 0 {
+		return nil
+	}
+	return all[len(all)-1]
+}
+
+// query is what the request asks, as the server reads it.
+func (c *Comparison) query() url.Values {
+	_, raw, _ := strings.Cut(c.Request.Target, "?")
+	q, _ := url.ParseQuery(raw) // the server drops what does not parse, too
+	return q
+}
+
+func (c *Comparison) askedVersion() uint64 { return Number(c.query().Get("resourceVersion")) }
+
+// exact reports that the request names the very resourceVersion of its answer (W-63).
+func (c *Comparison) exact() bool {
+	q := c.query()
+	if token, err := DecodeToken(q.Get("continue")); err == nil {
+		return token.RV > 0
+	}
+	limit, _ := strconv.Atoi(q.Get("limit"))
+	match := q.Get("resourceVersionMatch")
+	return match == "Exact" || match == "" && limit > 0 && c.askedVersion() > 0 && !c.single()
+}
+
+// longLived reports that the request may stay open, reaches beyond the apiserver, or carries a body.
+func (c *Comparison) longLived() bool {
+	path, _, _ := strings.Cut(c.Request.Target, "?")
+	return c.query().Has("watch") || strings.Contains(path, "/watch") || strings.HasSuffix(path, "/log") || strings.Contains(path, "/proxy/") || c.Request.Body != ""
+}
+
+// single reports that the request can find one key at most: there a limit does not make the resourceVersion an exact one.
+func (c *Comparison) single() bool {
+	path, _, _ := strings.Cut(c.Request.Target, "?")
+	clusterScoped := strings.HasSuffix(path, "/nodes") || strings.HasSuffix(path, "/namespaces")
+	return strings.HasPrefix(c.query().Get("fieldSelector"), "metadata.name=") && (clusterScoped || strings.Contains(path, "/namespaces/"))
+}
+
+// Number is the resourceVersion that text says, or 0.
+func Number(text string) uint64 {
+	n, _ := strconv.ParseUint(text, 10, 64) // what is no number asks for nothing
+	return n
+}
+
+// FirstDifference shows a from shortly before where it leaves b.
+func FirstDifference(a, b []byte) string {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	from := max(0, i-60)
+	return fmt.Sprintf("%d bytes, from %d: %q", len(a), from, Clip(a[from:]))
+}
+
+// Clip is b, or its beginning if that is long.
+func Clip(b []byte) string {
+	const most = 400
+	if len(b) <= most {
+		return string(b)
+	}
+	return string(b[:most]) + "…"
+}
