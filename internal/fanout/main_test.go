@@ -24,9 +24,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 var pods = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 
 var (
-	plain     = object.Encoding{Media: object.JSON}
-	chunked   = object.Encoding{Media: object.JSON, Chunked: true}
-	bookmarks = object.Encoding{Media: object.JSON, Chunked: true, Bookmarks: true}
+	plain     = object.Encoding{}
+	chunked   = object.Encoding{Chunked: true}
+	bookmarks = object.Encoding{Chunked: true, Bookmarks: true}
 )
 
 // plenty keeps every event of a test.

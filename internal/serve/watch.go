@@ -16,7 +16,7 @@ func (s *Server) watch(ctx *fasthttp.RequestCtx, server *fasthttp.Server, p Plan
 	st := &stream{
 		server:   s,
 		plan:     p,
-		enc:      object.Encoding{Media: object.JSON, Chunked: true, Bookmarks: p.Watch.Bookmarks},
+		enc:      object.Encoding{Chunked: true, Bookmarks: p.Watch.Bookmarks},
 		deadline: time.Now().Add(p.Watch.Timeout),
 		closing:  ctx.Request.Header.ConnectionClose(),
 	}

@@ -165,7 +165,7 @@ func (w *world) watch(query string) *peer {
 	near, far := net.Pipe()
 	st := &stream{
 		server: w.server, plan: plan, conn: &conn{Conn: near}, deadline: time.Now().Add(plan.Watch.Timeout), head: watchHead("audit", false),
-		enc: object.Encoding{Media: object.JSON, Chunked: true, Bookmarks: plan.Watch.Bookmarks},
+		enc: object.Encoding{Chunked: true, Bookmarks: plan.Watch.Bookmarks},
 	}
 	st.ctx, st.cancel = context.WithCancelCause(w.server.base)
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}

@@ -15,9 +15,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"spillway/internal/object"
 )
 
 const (
@@ -88,7 +87,7 @@ func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 	u := *c.base
 	u.Path += r.path
 	u.RawQuery = r.query.Encode()
-	h := http.Header{"Accept": {object.JSON}, "User-Agent": {c.cfg.UserAgent}, "Accept-Encoding": {"gzip"}}
+	h := http.Header{"Accept": {runtime.ContentTypeJSON}, "User-Agent": {c.cfg.UserAgent}, "Accept-Encoding": {"gzip"}}
 	if r.accept != "" {
 		h.Set("Accept", r.accept)
 	}
@@ -106,7 +105,7 @@ func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 func check(resp *http.Response, r request, body io.Reader) error {
 	if resp.StatusCode == http.StatusOK {
 		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-		if err != nil || media != object.JSON {
+		if err != nil || media != runtime.ContentTypeJSON {
 			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.verb, r.path, resp.Header.Get("Content-Type"))
 		}
 		return nil

@@ -12,7 +12,7 @@ type faults struct {
 	onResume   func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error)
 	onStart    func(*cache.Snapshot) uint64
 	onDispatch func(*Simulation)
-	onEncoding func(*client, object.Encoding) object.Encoding
+	onSelector func(*client) object.Selector
 	onFinish   func(*stream, []byte) []byte
 	onRest     func()
 }
@@ -67,13 +67,12 @@ func (f *faults) release() {
 	}
 }
 
-// encoding is the client's encoding, as the hub gets it.
-func (c *client) encoding() object.Encoding {
-	enc := c.format.encoding()
-	if c.sim.faults.onEncoding == nil {
-		return enc
+// selector is the client's selector, as the hub gets it.
+func (c *client) selector() object.Selector {
+	if c.sim.faults.onSelector == nil {
+		return c.filter.selector()
 	}
-	return c.sim.faults.onEncoding(c, enc)
+	return c.sim.faults.onSelector(c)
 }
 
 var _ source = (*fanout.Cursor)(nil)

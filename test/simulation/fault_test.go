@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
@@ -84,7 +86,7 @@ var planted = []struct {
 	{"a bookmark overtakes an event", Bookmark, func() faults {
 		return tamper(func(e *edited, f [][]byte) [][]byte {
 			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() && !e.InSeam() {
-				overtaking := fanout.AppendBookmark(nil, e.stream.client.encoding(), e.stream.sim.resource.Template(), rvOf(f[n]), false)
+				overtaking := fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(), rvOf(f[n]), false)
 				return append(f[:n:n], overtaking, f[n])
 			}
 			return f
@@ -130,14 +132,14 @@ var planted = []struct {
 		}}
 	}, nil},
 	{"every client has a feed of its own", Encoded, func() faults {
-		return faults{onEncoding: func(c *client, enc object.Encoding) object.Encoding {
-			enc.Media += fmt.Sprintf(";client=%d", c.id)
-			return enc
+		return faults{onSelector: func(c *client) object.Selector {
+			all, _ := labels.ParseToRequirements(fmt.Sprintf("client!=%d", c.id)) // no object has the label
+			return c.filter.selector(all...)
 		}}
 	}, nil},
 	{"an expired client is not told why", End, func() faults {
 		return faults{onFinish: func(s *stream, last []byte) []byte {
-			return fanout.AppendEnd(nil, s.client.encoding())
+			return fanout.AppendEnd(nil, s.client.format.encoding())
 		}}
 	}, nil},
 	{"an end is not told", End, func() faults {
@@ -156,7 +158,7 @@ var planted = []struct {
 			if !s.client.format.chunked {
 				return last
 			}
-			return fanout.AppendBookmark(last, s.client.encoding(), s.sim.resource.Template(), s.sim.resource.Through(), false)
+			return fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(), s.sim.resource.Through(), false)
 		}}
 	}, nil},
 	{"a stream expires while history reaches back to it", End, func() faults {

@@ -47,13 +47,14 @@ func (f filter) seen(e *entry) (kind string, shown *version, ok bool) {
 	return "", nil, false
 }
 
-// selector is the filter as the hub understands it.
-func (f filter) selector() object.Selector {
-	var l labels.Selector
+// selector is the filter as the hub understands it, and whatever labels are required beyond it.
+func (f filter) selector(beyond ...labels.Requirement) object.Selector {
+	l := labels.Everything()
 	var d fields.Selector
 	if f.app != "" {
 		l = labels.SelectorFromSet(labels.Set{"app": f.app})
 	}
+	l = l.Add(beyond...)
 	if f.node != "" {
 		d = fields.OneTermEqualSelector("spec.nodeName", f.node)
 	}
@@ -64,5 +65,5 @@ func (f filter) selector() object.Selector {
 type format struct{ chunked, bookmarks bool }
 
 func (f format) encoding() object.Encoding {
-	return object.Encoding{Media: object.JSON, Chunked: f.chunked, Bookmarks: f.bookmarks}
+	return object.Encoding{Chunked: f.chunked, Bookmarks: f.bookmarks}
 }

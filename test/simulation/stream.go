@@ -61,13 +61,13 @@ type stream struct {
 func (c *client) fromState(consistent bool) *stream {
 	snapshot := c.sim.resource.Snapshot()
 	position := c.sim.faults.start(snapshot)
-	s := c.newStream(c.sim.hub.From(position, snapshot.RV, c.filter.selector(), c.encoding()))
+	s := c.newStream(c.sim.hub.From(position, snapshot.RV, c.selector(), c.format.encoding()))
 	s.started, s.phase, s.consistent = snapshot.RV, phaseState, consistent
 	if consistent {
 		s.source.Hold()
 	}
-	snapshot.Scan(c.filter.selector(), "", func(o *object.Object) bool {
-		s.out = fanout.AppendEvent(s.out, c.encoding(), object.Added, o, o.RV)
+	snapshot.Scan(c.selector(), "", func(o *object.Object) bool {
+		s.out = fanout.AppendEvent(s.out, c.format.encoding(), object.Added, o, o.RV)
 		return true
 	})
 	return s
@@ -75,7 +75,7 @@ func (c *client) fromState(consistent bool) *stream {
 
 // fromRV opens a stream of what follows rv, or one that says that it cannot.
 func (c *client) fromRV(rv uint64) (*stream, error) {
-	cursor, err := c.sim.faults.resume(c.sim, rv, c.filter.selector(), c.encoding())
+	cursor, err := c.sim.faults.resume(c.sim, rv, c.selector(), c.format.encoding())
 	if err != nil {
 		s := c.newStream(nil)
 		s.end(expired, err)
@@ -149,7 +149,7 @@ func (s *stream) fill() bool {
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
 		s.bookmarkDue = false
 		if rv := s.source.Through(); s.client.format.bookmarks && rv > s.started {
-			s.out = fanout.AppendBookmark(nil, s.client.encoding(), s.sim.resource.Template(), rv, false)
+			s.out = fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), rv, false)
 			return true
 		}
 	}
@@ -167,7 +167,7 @@ func (s *stream) poll() {
 func (s *stream) endOfState() {
 	s.phase = phaseLive
 	s.started = s.source.Through()
-	s.out = fanout.AppendBookmark(nil, s.client.encoding(), s.sim.resource.Template(), s.started, true)
+	s.out = fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), s.started, true)
 }
 
 func (s *stream) fail(err error) {
@@ -183,7 +183,7 @@ func (s *stream) fail(err error) {
 func (s *stream) end(why reason, cause error) {
 	s.reasons = append(s.reasons, why)
 	s.phase = phaseEnded
-	enc := s.client.encoding()
+	enc := s.client.format.encoding()
 	var last []byte
 	if cause != nil {
 		last = fanout.AppendError(last, enc, &metav1.Status{
