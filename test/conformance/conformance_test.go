@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // full adds the cases that take minutes.
@@ -111,7 +112,7 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 	const attempts = 50 // of answers that tell the time
 	var result *exchange.Comparison
 	for range attempts {
-		direct, answered := s.both(t, proxied, r, patience)
+		direct, answered := s.both(t, proxied, r, process.Patience)
 		if direct == nil {
 			return
 		}

@@ -14,6 +14,7 @@ import (
 
 	"spillway/test/controlplane"
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testDefinition changes a CRD under those who watch its objects, and then removes it (W-116).
@@ -32,7 +33,7 @@ func (s *suite) testDefinition(t *testing.T) {
 		s.sameWidgets(t, before.Body)
 	})
 	t.Run("goes", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 		defer cancel()
 		r := request{Target: someWidgets + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.now(t, someWidgets)}
 		var streams []*stream
@@ -56,8 +57,8 @@ func (s *suite) testDefinition(t *testing.T) {
 			s.sameStory(t, watcher{name: "removal", rules: "W-116", path: someWidgets, until: ""}, e.Name, streams[0], told[0], streams[i+1], told[i+1])
 		}
 		for _, e := range s.sides()[1:] {
-			awaiting(t, e.Name+" to know that the widgets are gone", func(ctx context.Context) error {
-				direct, proxied := s.both(t, e, request{Target: someWidgets + "?resourceVersion=0"}, patience)
+			process.Awaiting(t, e.Name+" to know that the widgets are gone", func(ctx context.Context) error {
+				direct, proxied := s.both(t, e, request{Target: someWidgets + "?resourceVersion=0"}, process.Patience)
 				if direct == nil {
 					return errors.New("no answer")
 				}
@@ -76,9 +77,9 @@ func (s *suite) testDefinition(t *testing.T) {
 func (s *suite) sameWidgets(t *testing.T, before []byte) {
 	t.Helper()
 	for _, e := range s.sides()[1:] {
-		awaiting(t, e.Name+" to show widgets as they are defined now", func(context.Context) error {
+		process.Awaiting(t, e.Name+" to show widgets as they are defined now", func(context.Context) error {
 			r := request{Target: someWidgets + "?resourceVersion=0"}
-			direct, proxied := s.both(t, e, r, patience)
+			direct, proxied := s.both(t, e, r, process.Patience)
 			if direct == nil {
 				return errors.New("no answer")
 			}

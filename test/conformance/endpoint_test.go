@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"context"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -41,24 +39,6 @@ func (w *world) fill(text string) string {
 		text = strings.ReplaceAll(text, "${"+name+"}", w.marks[name])
 	}
 	return text
-}
-
-// expectOK succeeds if url answers 200.
-func expectOK(ctx context.Context, url string) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return err
-	}
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return err
-	}
-	defer response.Body.Close()
-	body, _ := io.ReadAll(response.Body)
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s answers %s: %s", url, response.Status, body)
-	}
-	return nil
 }
 
 // watches is how many watches a proxy has served from memory so far.

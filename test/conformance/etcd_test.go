@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of now is not answered from
@@ -28,7 +29,7 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 		t.Run("reads of now", s.testUnanswered)
 	})
 	thaw()
-	awaiting(t, "a watch-list from memory again", func(ctx context.Context) error {
+	process.Awaiting(t, "a watch-list from memory again", func(ctx context.Context) error {
 		a, err := s.plain.Do(ctx, request{Target: allMaps + "?watch=1&timeoutSeconds=7" + informer})
 		if err != nil {
 			return err
@@ -62,7 +63,7 @@ func (s *suite) testUnanswered(t *testing.T) {
 // with an error at its timeout, the proxy without a word once it gives up.
 func (s *suite) testUnproven(t *testing.T) {
 	t.Parallel()
-	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, patience)
+	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, process.Patience)
 	if direct == nil {
 		return
 	}

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 const widgetGroup = "conformance.example.com"
@@ -150,7 +151,7 @@ func (w *world) touch(t *testing.T, resource string) string {
 func (w *world) mirroring(t *testing.T, e *endpoint) {
 	t.Helper()
 	for _, path := range collections {
-		awaiting(t, e.Name+" to mirror "+path, func(ctx context.Context) error {
+		process.Awaiting(t, e.Name+" to mirror "+path, func(ctx context.Context) error {
 			a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
 			if err == nil && (a.Status != http.StatusOK || a.Header.Get(exchange.FlowControl) != "") {
 				err = fmt.Errorf("%d, from upstream: %t", a.Status, a.Header.Get(exchange.FlowControl) != "")
@@ -173,7 +174,7 @@ func (w *world) mark(t *testing.T, name, version string) {
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
 	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {
-		awaiting(t, e.Name+" to know "+path+" at "+version, func(ctx context.Context) error {
+		process.Awaiting(t, e.Name+" to know "+path+" at "+version, func(ctx context.Context) error {
 			a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
 			if err != nil {
 				return err

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/test/controlplane"
+	"spillway/test/process"
 )
 
 // churn is the namespace that is written to while informers run.
@@ -78,8 +79,8 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 // informers is a process of informers.
 type informers struct {
 	name, rules string
-	*child
-	log   *logFile
+	*process.Child
+	log   *process.Log
 	quiet io.Closer // closed when nobody writes any more
 }
 
@@ -92,13 +93,13 @@ func (s *suite) startInformers(t *testing.T, e *endpoint, watchList string) *inf
 		directVariable+"="+s.cp.Kubeconfig(controlplane.Admin),
 		"KUBE_FEATURE_WatchListClient="+watchList, "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true")
 	in, quiet := io.Pipe()
-	p := &informers{name: e.Name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: newLogFile(t), quiet: quiet}
+	p := &informers{name: e.Name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: process.NewLog(t), quiet: quiet}
 	if watchList == "true" {
 		p.rules = "W-190 W-191 W-193 W-198 W-215"
 	}
-	p.child, err = startChild(cmd, in, p.log.file)
+	p.Child, err = process.Start(cmd, in, p.log.File)
 	must(t, err)
-	t.Cleanup(func() { quiet.Close(); p.stop(0) })
+	t.Cleanup(func() { quiet.Close(); p.Stop(0) })
 	return p
 }
 
@@ -107,13 +108,13 @@ const synced = "informers have synced"
 
 func (p *informers) awaitSynced(t *testing.T) {
 	t.Helper()
-	awaiting(t, p.name, func(context.Context) error {
-		if bytes.Contains(p.log.text(), []byte(synced)) {
+	process.Awaiting(t, p.name, func(context.Context) error {
+		if bytes.Contains(p.log.Text(), []byte(synced)) {
 			return nil
 		}
-		if p.ended() {
-			p.log.show(t)
-			t.Fatalf("%s: %v", p.name, p.err)
+		if p.Ended() {
+			p.log.Show(t)
+			t.Fatalf("%s: %v", p.name, p.Err)
 		}
 		return errors.New("not synced")
 	})
@@ -122,10 +123,10 @@ func (p *informers) awaitSynced(t *testing.T) {
 func (p *informers) expectEqual(t *testing.T) {
 	t.Helper()
 	must(t, p.quiet.Close())
-	<-p.done // it gives up by itself
-	if p.err != nil {
-		t.Errorf("%s: %v", p.name, p.err)
-		p.log.show(t)
+	<-p.Done // it gives up by itself
+	if p.Err != nil {
+		t.Errorf("%s: %v", p.name, p.Err)
+		p.log.Show(t)
 	}
 }
 
@@ -185,7 +186,7 @@ func (w *churner) write(ctx context.Context, i int) {
 func (w *churner) awaitWrites(t *testing.T, more int64) {
 	t.Helper()
 	from := w.writes.Load()
-	awaiting(t, "writes", func(context.Context) error {
+	process.Awaiting(t, "writes", func(context.Context) error {
 		if w.writes.Load() < from+more {
 			return errors.New("not enough of them")
 		}

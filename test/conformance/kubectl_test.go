@@ -13,6 +13,7 @@ import (
 
 	"spillway/test/controlplane"
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testKubectl compares what kubectl prints both ways.
@@ -31,7 +32,7 @@ type printed struct {
 // kubectl runs kubectl against one side.
 func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string) printed {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	var out, errs bytes.Buffer
 	p, err := s.cp.StartKubectl(controlplane.Streams{In: strings.NewReader(input), Out: &out, Err: &errs}, append([]string{"--kubeconfig=" + e.kubeconfig(t)}, args...)...)
@@ -197,7 +198,7 @@ func (s *suite) sameOutput(t *testing.T, line string, outputs [2]*growing, versi
 	}
 	var stories [2]string
 	for i, out := range outputs {
-		awaiting(t, "kubectl "+line, func(context.Context) error {
+		process.Awaiting(t, "kubectl "+line, func(context.Context) error {
 			story := out.text()
 			from := strings.Index(story, begin)
 			if from < 0 || !strings.Contains(story[from:], end) || !strings.HasSuffix(story, "\n") {

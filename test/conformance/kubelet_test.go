@@ -20,6 +20,7 @@ import (
 
 	"spillway/test/controlplane"
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // kubelet is as much of one as it takes for logs and exec to have somebody at their far end.
@@ -146,7 +147,7 @@ func (s *suite) testLogs(t *testing.T) {
 
 // testFollow follows a log: each line must come through before the next is written.
 func (s *suite) testFollow(t *testing.T, k *kubelet) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	for _, e := range s.sides() {
 		out := &growing{}
@@ -163,7 +164,7 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 		for i := range 5 {
 			lines <- fmt.Sprint("line ", i)
 			want += fmt.Sprintln("line", i)
-			awaiting(t, e.Name+": a line of the log", func(context.Context) error {
+			process.Awaiting(t, e.Name+": a line of the log", func(context.Context) error {
 				if got := out.text(); got != want {
 					return fmt.Errorf("%q", got)
 				}

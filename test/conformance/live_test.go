@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // watcher is a watch that is open on every side while the script of its resource is played, and is told the same story again
@@ -49,7 +50,7 @@ type audience struct {
 func (s *suite) sides() []*endpoint { return []*endpoint{s.direct, s.plain, s.secure} }
 
 func (s *suite) play(t *testing.T, p play) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	start := s.now(t, collections[p.resource])
 	var audiences []*audience
@@ -149,7 +150,7 @@ func (w watcher) last(e event) bool {
 // hear collects what every side told a watcher and compares it. It returns the apiserver's version.
 func (s *suite) hear(t *testing.T, a *audience) []event {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	var told [][]event
 	for i, st := range a.streams {

@@ -15,6 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"spillway/test/process"
 )
 
 const managed = "managed" // a namespace
@@ -48,7 +50,7 @@ func (s *suite) testManager(t *testing.T) {
 		must(t, err)
 		_ = s.client.CoreV1().ConfigMaps(managed).Delete(ctx, name, metav1.DeleteOptions{}) // it may not be there yet: it must come back
 	}
-	awaiting(t, "every widget to be copied", func(ctx context.Context) error {
+	process.Awaiting(t, "every widget to be copied", func(ctx context.Context) error {
 		for i := range many {
 			name := fmt.Sprintf("m-%d", i)
 			o, err := s.client.CoreV1().ConfigMaps(managed).Get(ctx, name, metav1.GetOptions{})

@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 func loadConfig(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
@@ -41,7 +42,7 @@ type replica struct {
 
 // informersUntilEqual runs informers of every kind through the proxy. Once nobody writes they must get to the apiserver's state.
 func informersUntilEqual() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
 	proxied, err := restOf(proxiedVariable)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // page is what a page of a list says.
@@ -68,7 +69,7 @@ func (s *suite) testPaging(t *testing.T) {
 
 // walk goes through the pages, each asked of another side, and compares them with the whole.
 func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	sides := s.sides()
 	version := s.now(t, path)
@@ -104,7 +105,7 @@ func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
 // reach writes to the resource until a proxy has heard of a version: a quiet resource says nothing by itself.
 func (s *suite) reach(t *testing.T, e *endpoint, path, version string) {
 	t.Helper()
-	awaiting(t, e.Name+" to reach "+version, func(ctx context.Context) error {
+	process.Awaiting(t, e.Name+" to reach "+version, func(ctx context.Context) error {
 		st, err := e.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=10" + informer + "&resourceVersion=" + version})
 		if err != nil {
 			return err

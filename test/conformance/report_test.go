@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // TestDeviationsAreWrittenDown holds ARCHITECTURE.md against the table.
 func TestDeviationsAreWrittenDown(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(repository(t), "ARCHITECTURE.md"))
+	text, err := os.ReadFile(filepath.Join(process.Repository(t), "ARCHITECTURE.md"))
 	must(t, err)
 	seen := map[string]bool{}
 	for _, d := range exchange.Deviations {

@@ -8,13 +8,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testRestart lets the apiserver crash and come back. Its own watches break, and it has forgotten what was before; watches of
 // the proxy go on, and resume from before (W-115, W-231). What they tell is held against what the apiserver told whoever
 // watched it before and after.
 func (s *suite) testRestart(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	const path = "/api/v1/namespaces/" + stage + "/configmaps"
 	start := s.now(t, path)
@@ -94,7 +95,7 @@ func (s *suite) sameAfterRestart(t *testing.T, name string, told, heard []event)
 // refusedOnOneSide expects the apiserver to have forgotten what the proxy still knows.
 func (s *suite) refusedOnOneSide(t *testing.T, r request) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	st, err := s.direct.open(ctx, r)
 	must(t, err)

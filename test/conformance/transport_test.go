@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2, W-102, W-119).
@@ -34,11 +35,11 @@ func (e *endpoint) dial(t *testing.T, protocols ...string) net.Conn {
 	t.Helper()
 	u, err := url.Parse(e.Base)
 	must(t, err)
-	dialer := net.Dialer{Timeout: patience}
+	dialer := net.Dialer{Timeout: process.Patience}
 	c, err := dialer.DialContext(t.Context(), "tcp", u.Host)
 	must(t, err)
 	t.Cleanup(func() { c.Close() })
-	must(t, c.SetDeadline(time.Now().Add(patience)))
+	must(t, c.SetDeadline(time.Now().Add(process.Patience)))
 	if u.Scheme == "http" {
 		return c
 	}
@@ -133,7 +134,7 @@ func (s *suite) testOldProtocol(t *testing.T) {
 
 // testHead opens watches that have nothing to say: their heads come all the same (W-102).
 func (s *suite) testHead(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer, noState + "&resourceVersion=0"} {
 		for _, e := range s.sides() {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // testWatches opens watches that end by themselves, while nothing is written to what they watch.
@@ -186,7 +187,7 @@ func (s *suite) testDurations(t *testing.T) {
 func (s *suite) testDuration(t *testing.T, seconds int, options string) {
 	t.Helper()
 	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options)}
-	direct, proxied := s.both(t, s.plain, r, patience)
+	direct, proxied := s.both(t, s.plain, r, process.Patience)
 	if direct == nil {
 		return
 	}

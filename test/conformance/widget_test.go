@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/test/controlplane"
+	"spillway/test/process"
 )
 
 // makeDefinition makes the CRD of the widgets: v1 is mirrored, v1beta1 is not.
@@ -21,7 +22,7 @@ func (w *world) makeDefinition(t *testing.T) {
 	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
 	_, err = definitions.Create(t.Context(), definition(), metav1.CreateOptions{})
 	must(t, err)
-	awaiting(t, "the widgets to be served", func(ctx context.Context) error {
+	process.Awaiting(t, "the widgets to be served", func(ctx context.Context) error {
 		_, err := w.dynamic.Resource(widgets).List(ctx, metav1.ListOptions{})
 		return err
 	})

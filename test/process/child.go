@@ -1,4 +1,4 @@
-package conformance
+package process
 
 import (
 	"fmt"
@@ -9,27 +9,28 @@ import (
 	"time"
 )
 
-// child is a process that ends with us, however we end: the kernel kills it when the thread that started it is gone, so
+// Child is a process that ends with us, however we end: the kernel kills it when the thread that started it is gone, so
 // that thread does nothing but wait for it.
-type child struct {
+type Child struct {
 	cmd  *exec.Cmd
-	done chan struct{}
-	err  error // how it ended; read after done
+	Done chan struct{}
+	Err  error // how it ended; read after Done
 }
 
-func startChild(cmd *exec.Cmd, in io.Reader, out io.Writer) (*child, error) {
+// Start starts cmd in a process group of its own.
+func Start(cmd *exec.Cmd, in io.Reader, out io.Writer) (*Child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, out
 	cmd.WaitDelay = 5 * time.Second
-	c := &child{cmd: cmd, done: make(chan struct{})}
+	c := &Child{cmd: cmd, Done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		err := cmd.Start()
 		started <- err
 		if err == nil {
-			c.err = cmd.Wait()
-			close(c.done)
+			c.Err = cmd.Wait()
+			close(c.Done)
 		}
 	}()
 	if err := <-started; err != nil {
@@ -38,25 +39,26 @@ func startChild(cmd *exec.Cmd, in io.Reader, out io.Writer) (*child, error) {
 	return c, nil
 }
 
-func (c *child) ended() bool {
+// Ended reports that it has.
+func (c *Child) Ended() bool {
 	select {
-	case <-c.done:
+	case <-c.Done:
 		return true
 	default:
 		return false
 	}
 }
 
-// stop ends the child, by force if it does not end within grace.
-func (c *child) stop(grace time.Duration) {
-	if c.ended() {
+// Stop ends the child, by force if it does not end within grace.
+func (c *Child) Stop(grace time.Duration) {
+	if c.Ended() {
 		return
 	}
 	_ = c.cmd.Process.Signal(syscall.SIGTERM) // fails only if it has ended meanwhile
 	select {
-	case <-c.done:
+	case <-c.Done:
 	case <-time.After(grace):
 		_ = c.cmd.Process.Kill()
-		<-c.done
+		<-c.Done
 	}
 }

@@ -1,0 +1,94 @@
+package process
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// Repository is the root of the module that is tested: the nearest folder upwards that holds the proxy's source.
+func Repository(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "proxy", "main.go")); err == nil {
+			return dir
+		}
+	}
+	t.Fatal("not inside the repository")
+	return ""
+}
+
+// BuildProxy compiles what is in the repository and returns the program's path.
+func BuildProxy(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "spillway")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/proxy")
+	build.Dir = Repository(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the proxy: %v\n%s", err, out)
+	}
+	return binary
+}
+
+// Proxy is a running Spillway: the URLs of its listeners, empty where it has none.
+type Proxy struct {
+	Plain, TLS, Metrics string
+}
+
+// StartProxy starts the binary and returns when it is ready. It ends with the test; its log is shown if the test fails.
+func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
+	t.Helper()
+	args = append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, args...)
+	log := NewLog(t)
+	child, err := Start(exec.Command(binary, args...), nil, log.File)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		child.Stop(10 * time.Second)
+		if t.Failed() {
+			log.Show(t)
+		}
+	})
+	p := &Proxy{}
+	Awaiting(t, "the proxy to be ready", func(ctx context.Context) error {
+		if child.Ended() {
+			log.Show(t)
+			t.Fatal("the proxy ended at once")
+		}
+		p.readAddresses(log.Text())
+		if p.Metrics == "" {
+			return fmt.Errorf("no address in its log yet")
+		}
+		return ExpectOK(ctx, p.Metrics+"/readyz")
+	})
+	return p
+}
+
+// readAddresses finds out where a proxy serves: it says so in its log.
+func (p *Proxy) readAddresses(log []byte) {
+	for line := range bytes.Lines(log) {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal(line, &entry) != nil || entry.Address == "" {
+			continue
+		}
+		switch entry.Msg {
+		case "serving plain HTTP":
+			p.Plain = "http://" + entry.Address
+		case "serving HTTPS":
+			p.TLS = "https://" + entry.Address
+		case "serving health and metrics":
+			p.Metrics = "http://" + entry.Address
+		}
+	}
+}
