@@ -82,7 +82,7 @@ func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool
 	case "Content-Encoding", "Vary":
 		return c.FromMemory && c.Direct.Header.Get("Content-Encoding") == "gzip" && len(proxied) == 0 && c.deviate(DevNoGzip)
 	case "Content-Type":
-		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], "application/vnd.kubernetes.protobuf") && slices.Equal(proxied, []string{"application/json"})
+		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], protobufType) && slices.Equal(proxied, []string{"application/json"})
 		return c.OtherFormat && c.deviate(DevJSONForProtobuf)
 	case "Connection":
 		return !c.FromMemory && len(direct) == 0 && c.longLived() && c.deviate(DevClosed)
@@ -108,11 +108,19 @@ func (c *Comparison) bodies() {
 	if c.OtherFormat {
 		return // compared with another direct answer, in JSON
 	}
-	if isStream(c.Direct.Body) || isStream(c.Proxied.Body) {
-		c.events(SplitEvents(c.Direct.Body), SplitEvents(c.Proxied.Body))
+	direct, err := c.Direct.readable()
+	if err != nil {
+		c.Problems = append(c.Problems, "direct: "+err.Error())
+	}
+	proxied, err := c.Proxied.readable()
+	if err != nil {
+		c.Problems = append(c.Problems, "proxied: "+err.Error())
+	}
+	if isStream(direct) || isStream(proxied) {
+		c.events(SplitEvents(direct), SplitEvents(proxied))
 		return
 	}
-	direct, proxied := c.blankCurrent(c.Direct.Body), c.blankCurrent(c.Proxied.Body)
+	direct, proxied = c.blankCurrent(direct), c.blankCurrent(proxied)
 	if !c.exact() {
 		direct, proxied = c.blankListVersion("direct", direct), c.blankListVersion("proxied", proxied)
 	}
