@@ -23,10 +23,13 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	}
 	up.RestoreFrom(snapshot)
 	eventually(t, "the mirror to hold what upstream holds", func() bool {
-		_ = source.Fresh.Prove(t.Context()) // fails, and that is how it is noticed
+		_, _ = source.Fresh.Prove(t.Context()) // fails, and that is how it is noticed
 		return source.Resource().Snapshot().Len() == 1
 	})
-	eventually(t, "a proof", func() bool { return source.Fresh.Prove(t.Context()) == nil })
+	eventually(t, "a proof", func() bool {
+		_, err := source.Fresh.Prove(t.Context())
+		return err == nil
+	})
 	if _, err := source.Hub.Resume(lost, object.Selector{}, object.Encoding{}); err == nil {
 		t.Error("a past that no longer exists can be resumed")
 	}

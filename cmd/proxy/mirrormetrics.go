@@ -74,7 +74,10 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		metric(counter, "proof_watches_total", "Short watches that proved a mirror fresh.", func(m *mirror) float64 {
 			return float64(m.prober.Stats().Proofs)
 		}),
-		metric(counter, "proofs_failed_total", "Probes and proof watches that proved nothing.", func(m *mirror) float64 {
+		metric(counter, "proof_states_total", "Watch-lists as metadata that a mirror was compared with.", func(m *mirror) float64 {
+			return float64(m.prober.Stats().States)
+		}),
+		metric(counter, "proofs_failed_total", "Probes, proof watches and comparisons that proved nothing.", func(m *mirror) float64 {
 			s := m.prober.Stats()
 			return float64(s.Failed + s.Unproven)
 		}),

@@ -225,7 +225,7 @@ func (r *Resource) append(entries ...Entry) {
 func (r *Resource) publish(through uint64) {
 	r.mu.greatest = max(r.mu.greatest, through)
 	r.snapshot.Store(&Snapshot{
-		RV: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation, tree: r.mu.tree.Copy(),
+		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation, tree: r.mu.tree.Copy(),
 	})
 	r.changed.Wake()
 }

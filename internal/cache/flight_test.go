@@ -21,12 +21,12 @@ func TestProofsAreShared(t *testing.T) {
 		f := NewFreshness(r, u)
 		var first, rest sync.WaitGroup
 		firstDone, restDone := 0, 0
-		first.Go(func() { _ = f.Prove(t.Context()); firstDone++ })
+		first.Go(func() { _, _ = f.Prove(t.Context()); firstDone++ })
 		synctest.Wait()
 		var mu sync.Mutex
 		for range 50 {
 			rest.Go(func() {
-				if err := f.Prove(t.Context()); err != nil {
+				if _, err := f.Prove(t.Context()); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -51,7 +51,7 @@ func TestProofsAreShared(t *testing.T) {
 			t.Errorf("%d flights for %d callers", u.begun, restDone)
 		}
 		// Nobody is left: the next one flies alone.
-		first.Go(func() { _ = f.Prove(t.Context()) })
+		first.Go(func() { _, _ = f.Prove(t.Context()) })
 		listed <- 20
 		first.Wait()
 		if u.begun != 3 {
@@ -73,7 +73,7 @@ func TestProofFailsForAllOfAFlight(t *testing.T) {
 		var asked sync.WaitGroup
 		ask := func(want error) {
 			asked.Go(func() {
-				if err := f.Prove(t.Context()); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				if _, err := f.Prove(t.Context()); !errors.Is(err, want) || (err == nil) != (want == nil) {
 					t.Errorf("%v, want %v", err, want)
 				}
 			})
@@ -103,7 +103,7 @@ func TestProofWithoutTheCaller(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var asked sync.WaitGroup
 		asked.Go(func() {
-			if err := f.Prove(ctx); !errors.Is(err, gone) {
+			if _, err := f.Prove(ctx); !errors.Is(err, gone) {
 				t.Errorf("%v, want %v", err, gone)
 			}
 		})

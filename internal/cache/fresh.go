@@ -13,6 +13,9 @@ import (
 type Prober interface {
 	// Begin learns R, the resourceVersion of a LIST that starts now, and returns the connection that it came on.
 	Begin(ctx context.Context) (rv uint64, proof Proof, err error)
+	// State learns the resourceVersion of every object, by key, in a state that is not older than the call, and the
+	// resourceVersion of that state. It is one request, which no balancer can split.
+	State(ctx context.Context) (rv uint64, versions map[string]uint64, err error)
 }
 
 // Proof is one upstream connection. Whatever it says comes from the apiserver that answered its Begin: behind a load
@@ -27,154 +30,192 @@ type Proof interface {
 // ErrNotProven says that upstream did not confirm in time how far it is. Nothing may be claimed then.
 var ErrNotProven = errors.New("the cache could not be proven fresh in time")
 
-// proofTimeout bounds one proof, as upstream bounds its own wait (W-210).
-const proofTimeout = 3 * time.Second
-
-// arrival is how long a flight waits for the mirror's own stream before it asks upstream for a bookmark: on a busy
-// resource the next event is the proof (W-211 l).
-const arrival = 25 * time.Millisecond
+const (
+	// proofTimeout bounds one flight, as upstream bounds its own wait (W-210).
+	proofTimeout = 3 * time.Second
+	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked: on a busy resource
+	// the next event is the proof (W-211 l).
+	arrival = 25 * time.Millisecond
+	// doubt is how many flights in a row may fail before requests that need a proof had better go upstream.
+	doubt = 2
+)
 
 // Freshness proves that a resource's cache is not older than the moment of the question (design D7).
 //
 // Knowing R, the newest resourceVersion upstream, proves nothing about what the open watch has delivered (W-212): the cache
-// is proven when it is complete through R. Everybody who asks while a flight is under way shares the next one, so that
-// there is one flight in the air and at most one waiting, however many ask.
+// is proven when it is complete through R. A flight is one question for R and those who wait for what follows from it. Whoever
+// comes after the question was sent shares the next flight, so that one question is under way and at most one flight waits
+// to ask, however many come. Flights that know their R wait side by side: the next one need not wait for the bookmark that
+// this one needs.
 type Freshness struct {
 	resource *Resource
 	prober   Prober
+	worth    worth
 
-	failures atomic.Int32 // flights in a row that proved nothing
+	failures atomic.Int32 // flights in a row that proved nothing to somebody who insisted
 
 	mu struct {
 		sync.Mutex
-		running, waiting *flight
+		asking  bool    // a flight is asking for R
+		waiting *flight // the one that asks next
+		checks  checks
 	}
 }
 
-// doubt is how many flights in a row may fail before requests that need a proof had better go upstream.
-const doubt = 2
+// flight is one question for R and those who wait for the proof.
+type flight struct {
+	insists bool          // somebody can do nothing without the proof; fixed once it asks
+	known   chan struct{} // closed when rv is known, or never will be
+	rv      uint64        // R, 0 if upstream did not say
+	waited  time.Duration // from R until the mirror's own stream had got there
+
+	done  chan struct{}
+	state *Snapshot
+	err   error
+}
+
+// NewFreshness makes the prover of one resource.
+func NewFreshness(r *Resource, p Prober) *Freshness {
+	f := &Freshness{resource: r, prober: p}
+	f.mu.checks.claims = map[*claim]struct{}{}
+	return f
+}
+
+// Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven or upstream's error if
+// there is none in time; ctx's error if that comes first. The flight goes on without the caller.
+func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
+	return f.land(ctx, f.join(true))
+}
+
+// Newest returns R: a resourceVersion that everything acknowledged before the call is at or below. That says nothing about
+// the cache, which may not have heard of it yet (W-212).
+func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
+	fl := f.join(false)
+	select {
+	case <-fl.known:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	if fl.rv == 0 {
+		_, err := f.land(ctx, fl)
+		return 0, err
+	}
+	return fl.rv, nil
+}
 
 // Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer can change.
 func (f *Freshness) Doubtful() bool {
 	if f.failures.Load() < doubt {
 		return false
 	}
-	f.join()
+	f.join(true)
 	return true
 }
 
-// flight is one proof and those who wait for it.
-type flight struct {
-	done chan struct{}
-	err  error
-}
-
-// NewFreshness makes the prover of one resource.
-func NewFreshness(r *Resource, p Prober) *Freshness {
-	return &Freshness{resource: r, prober: p}
-}
-
-// Prove returns nil once the cache holds everything that was acknowledged before the call; ErrNotProven or upstream's
-// error if it cannot be known; ctx's error if that comes first. The flight goes on without the caller.
-func (f *Freshness) Prove(ctx context.Context) error {
-	fl := f.join()
+// land waits for a flight. The newest state is as good as the one that was proven, and spares the log behind it.
+func (f *Freshness) land(ctx context.Context, fl *flight) (*Snapshot, error) {
 	select {
 	case <-fl.done:
-		return fl.err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return nil, context.Cause(ctx)
 	}
+	if fl.err != nil {
+		return nil, fl.err
+	}
+	now := f.resource.Snapshot()
+	switch {
+	case now.generation != fl.state.generation:
+		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
+	case now.RV >= fl.state.RV:
+		return now, nil
+	}
+	return fl.state, nil
 }
 
-// join returns a flight that has not started yet: one that has may have asked upstream too early.
-func (f *Freshness) join() *flight {
+// join returns a flight that has not asked yet: one that has may have asked too early.
+func (f *Freshness) join(insists bool) *flight {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.mu.waiting == nil {
-		f.mu.waiting = &flight{done: make(chan struct{})}
+		f.mu.waiting = &flight{known: make(chan struct{}), done: make(chan struct{})}
 	}
 	fl := f.mu.waiting
-	if f.mu.running == nil {
-		f.start()
+	fl.insists = fl.insists || insists
+	if !f.mu.asking {
+		f.startLocked()
 	}
 	return fl
 }
 
-// start lets the waiting flight go. Callers hold mu.
-func (f *Freshness) start() {
+// startLocked lets the waiting flight go.
+func (f *Freshness) startLocked() {
 	fl := f.mu.waiting
-	f.mu.running, f.mu.waiting = fl, nil
-	go func() {
-		if fl.err = f.fly(); fl.err != nil {
-			f.failures.Add(1)
-		} else {
-			f.failures.Store(0)
-		}
-		close(fl.done)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.mu.running = nil
-		if f.mu.waiting != nil {
-			f.start()
-		}
-	}()
+	f.mu.asking, f.mu.waiting = true, nil
+	go f.fly(fl)
 }
 
-func (f *Freshness) fly() error {
+// fly is one flight from question to proof.
+func (f *Freshness) fly(fl *flight) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
 	defer cancel()
-	generation, through := f.resource.Generation(), f.resource.Through()
+	fl.rv, fl.err = f.ask(ctx)
+	f.asked(fl)
+	if fl.err == nil {
+		fl.state, fl.err = f.prove(ctx, fl)
+	}
+	switch {
+	case fl.err == nil:
+		f.failures.Store(0)
+	case fl.insists:
+		f.failures.Add(1)
+	}
+	close(fl.done)
+}
+
+// ask learns R.
+func (f *Freshness) ask(ctx context.Context) (uint64, error) {
+	through, began := f.resource.Through(), time.Now()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
-			return errors.Join(ErrNotProven, err)
+			err = errors.Join(ErrNotProven, err)
 		}
-		return err
+		return 0, err
 	}
-	defer proof.Close()
+	proof.Close()
 	if rv < through {
-		return fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
+		return 0, fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
 	}
-	soon, cancelSoon := context.WithTimeout(ctx, arrival)
-	err = f.resource.WaitThrough(soon, rv)
-	cancelSoon()
-	if err == nil {
-		return nil
-	}
-	// The mirror's own stream may still get there first; whichever does ends the flight.
-	watching, stop := context.WithCancel(ctx)
-	proved := make(chan error, 1)
-	go func() { proved <- f.prove(watching, proof, generation) }()
-	defer func() { stop(); <-proved }()
-	return f.waitEither(ctx, rv, proved)
+	f.worth.asked(time.Since(began))
+	return rv, nil
 }
 
-// prove moves progress to upstream's bookmark, once the mirror has delivered whatever happened before it.
-func (f *Freshness) prove(ctx context.Context, proof Proof, generation uint64) error {
-	bookmark, last, err := proof.Prove(ctx, f.resource.Through())
-	if err != nil {
-		return err
+// asked lets the next flight ask.
+func (f *Freshness) asked(fl *flight) {
+	close(fl.known)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.asking = false
+	if f.mu.waiting != nil {
+		f.startLocked()
 	}
-	if err := f.resource.WaitThrough(ctx, last); err != nil {
-		return err
-	}
-	f.resource.Progress(bookmark, generation)
-	return nil
 }
 
-// waitEither waits until the cache is complete through rv. A failed proof does not end the wait: the mirror may succeed.
-func (f *Freshness) waitEither(ctx context.Context, rv uint64, proved chan error) error {
-	err := f.resource.WaitThrough(ctx, rv)
-	if err == nil {
-		return nil
+// prove waits until the cache is complete through R: by the mirror's own stream, or, if somebody insists, by what upstream
+// says when it is checked.
+func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
+	least := patience
+	if fl.insists {
+		least = arrival
 	}
-	select {
-	case failed := <-proved:
-		proved <- failed
-		if failed != nil {
-			return errors.Join(ErrNotProven, failed)
-		}
-	default:
+	soon, cancel := context.WithTimeoutCause(ctx, least, ErrNotProven)
+	defer cancel()
+	began := time.Now()
+	state, err := f.resource.StateThrough(soon, fl.rv)
+	fl.waited = time.Since(began)
+	f.worth.arrived(fl.waited, err == nil)
+	if err == nil || !fl.insists {
+		return state, err
 	}
-	return err
+	return f.checked(ctx, fl.rv)
 }

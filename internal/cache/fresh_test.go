@@ -9,15 +9,19 @@ import (
 	"time"
 )
 
-var errUpstream = errors.New("upstream: no etcd")
+var (
+	errUpstream = errors.New("upstream: no etcd")
+	errRefused  = errors.New("upstream: no watch-lists")
+)
 
 // upstream is a Prober whose answers a test scripts. Every field is of what it does, or did.
 type upstream struct {
 	begin func(ctx context.Context) (uint64, error)                     // R
 	prove func(ctx context.Context, from uint64) (b, e uint64, _ error) // the bookmark and the last event
+	state func(ctx context.Context) (uint64, map[string]uint64, error)  // nil: refused
 
-	mu                                sync.Mutex
-	begun, proving, proved, connected int
+	mu                                          sync.Mutex
+	begun, proving, proved, connected, compared int
 }
 
 func (u *upstream) count(n *int, by int) {
@@ -40,6 +44,14 @@ func (u *upstream) Prove(ctx context.Context, from uint64) (uint64, uint64, erro
 	u.count(&u.proving, 1)
 	defer u.count(&u.proved, 1)
 	return u.prove(ctx, from)
+}
+
+func (u *upstream) State(ctx context.Context) (uint64, map[string]uint64, error) {
+	u.count(&u.compared, 1)
+	if u.state == nil {
+		return 0, nil, errRefused
+	}
+	return u.state(ctx)
 }
 
 func (u *upstream) Close() { u.count(&u.connected, -1) }
@@ -68,6 +80,7 @@ func proof(t *testing.T, u *upstream, test func(t *testing.T, r *Resource, f *Fr
 		r := newPods(unlimited)
 		_ = r.Replace(objects(t, "a=a@11"), 20)
 		test(t, r, NewFreshness(r, u))
+		time.Sleep(proofTimeout) // checks go on without those who wanted them
 		synctest.Wait()
 		if u.connected != 0 || u.proving != u.proved {
 			t.Errorf("%d connections and %d watches are left open", u.connected, u.proving-u.proved)
@@ -79,7 +92,7 @@ func proof(t *testing.T, u *upstream, test func(t *testing.T, r *Resource, f *Fr
 func checkProve(t *testing.T, f *Freshness, want error, after time.Duration) {
 	t.Helper()
 	start := time.Now()
-	if err := f.Prove(t.Context()); !errors.Is(err, want) || (err == nil) != (want == nil) {
+	if _, err := f.Prove(t.Context()); !errors.Is(err, want) || (err == nil) != (want == nil) {
 		t.Errorf("proof: %v, want %v", err, want)
 	}
 	if took := time.Since(start); took != after {
@@ -176,7 +189,7 @@ func TestNotProven(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 				start := time.Now()
-				err := f.Prove(t.Context())
+				_, err := f.Prove(t.Context())
 				for _, w := range append(want, ErrNotProven) {
 					if !errors.Is(err, w) {
 						t.Errorf("%v is not %v", err, w)

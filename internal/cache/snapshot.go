@@ -12,7 +12,10 @@ import (
 // Snapshot is the state at one resourceVersion and the log position that follows it. Immutable.
 type Snapshot struct {
 	RV, Next uint64
-	Bytes    int64 // of JSON
+	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared and found equal. Then
+	// Next does not follow RV, and who reads on looks for RV (see Log.Find).
+	Reached uint64
+	Bytes   int64 // of JSON
 
 	generation uint64
 	copying    sync.Mutex // taking a copy marks the copied tree
@@ -99,7 +102,26 @@ func (r *Resource) undone(now *Snapshot, rv uint64) (*Snapshot, error) {
 		}
 		undo(tree, &e.Event)
 	}
-	return &Snapshot{RV: rv, Next: pos, generation: now.generation, tree: tree}, nil
+	return &Snapshot{RV: rv, Next: pos, Reached: rv, generation: now.generation, tree: tree}, nil
+}
+
+// holds reports whether the state has exactly these objects, by key and resourceVersion.
+func (s *Snapshot) holds(versions map[string]uint64) bool {
+	if len(versions) != s.Len() {
+		return false
+	}
+	same := true
+	s.tree.Scan(func(o *object.Object) bool {
+		rv, ok := versions[o.Key]
+		same = ok && rv == o.RV
+		return same
+	})
+	return same
+}
+
+// provenAt is the same content as the state at a later rv.
+func (s *Snapshot) provenAt(rv uint64) *Snapshot {
+	return &Snapshot{RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree()}
 }
 
 func (s *Snapshot) copyTree() *btree.BTreeG[*object.Object] {

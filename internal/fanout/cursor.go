@@ -39,6 +39,14 @@ func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding
 	return c
 }
 
+// After makes a cursor for a client that has a state. Close it.
+func (h *Hub) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	if s.Reached < s.RV {
+		return h.Resume(s.RV, sel, enc)
+	}
+	return h.From(s.Next, s.RV, sel, enc), nil
+}
+
 // Resume makes a cursor for a client that has seen everything up to rv. It returns a cache.ExpiredError if history does
 // not reach back to it.
 func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {

@@ -235,7 +235,7 @@ func (s *Server) FailWatches(n, code int) {
 	s.faults.watches = failure{n, code}
 }
 
-// NeverProve sends no bookmark on watches with timeoutSeconds up to 5, which is how a cache proves itself fresh.
+// NeverProve sends no bookmark of any kind on watches with timeoutSeconds up to 5, which is how a cache proves itself fresh.
 func (s *Server) NeverProve(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,8 @@ func (s *Server) startLocked(st *stream, initial bool) {
 		return
 	}
 	now := s.cachedLocked(t)
-	st.position, st.rv, st.endMarker = t.cached, now.rv, st.query.options.AllowWatchBookmarks
+	st.position, st.rv = t.cached, now.rv
+	st.endMarker = st.query.options.AllowWatchBookmarks && !(st.proof && s.faults.neverProve)
 	now.objects.Scan(func(_ string, o *Obj) bool {
 		if st.query.selector.matches(o) {
 			st.initial = append(st.initial, o)

@@ -3,6 +3,8 @@ package serve
 import (
 	"context"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 const (
@@ -24,8 +26,11 @@ const (
 func (s *stream) consistent() (EndReason, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
 	defer cancel()
-	proven := make(chan error, 1)
-	go func() { proven <- s.plan.Source.Fresh.Prove(ctx) }()
+	proofs := make(chan proof, 1)
+	go func() {
+		state, err := s.plan.Source.Fresh.Prove(ctx)
+		proofs <- proof{state, err}
+	}()
 
 	head := ctx
 	if s.plan.Watch.Bookmarks {
@@ -34,11 +39,11 @@ func (s *stream) consistent() (EndReason, error) {
 		defer cancelHead()
 	}
 	select {
-	case err := <-proven:
-		if err != nil {
+	case proven := <-proofs:
+		if proven.err != nil {
 			return s.inVain(EndUnproven), nil
 		}
-		if err := s.state(); err != nil {
+		if err := s.state(proven.state); err != nil {
 			return "", err
 		}
 		return "", s.endOfState()
@@ -47,7 +52,13 @@ func (s *stream) consistent() (EndReason, error) {
 	if !s.plan.Watch.Bookmarks {
 		return s.inVain(EndUnproven), nil
 	}
-	return s.held(proven)
+	return s.held(proofs)
+}
+
+// proof is a state that is not older than the request, or why there is none.
+type proof struct {
+	state *cache.Snapshot
+	err   error
 }
 
 // inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
@@ -59,8 +70,8 @@ func (s *stream) inVain(reason EndReason) EndReason {
 }
 
 // held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
-func (s *stream) held(proven <-chan error) (EndReason, error) {
-	if err := s.state(); err != nil {
+func (s *stream) held(proofs <-chan proof) (EndReason, error) {
+	if err := s.state(s.plan.Source.Resource().Snapshot()); err != nil {
 		return "", err
 	}
 	s.cursor.Hold()
@@ -83,13 +94,33 @@ func (s *stream) held(proven <-chan error) (EndReason, error) {
 		}
 		select {
 		case <-more:
-		case err := <-proven:
-			if err != nil {
+		case proven := <-proofs:
+			if proven.err != nil {
 				return s.inVain(EndUnproven), nil
 			}
-			complete = s.plan.Source.Resource().Through()
+			if s.has(proven.state) {
+				return "", s.adopt(proven.state)
+			}
+			complete = proven.state.RV
 		case <-s.ctx.Done():
 			return endCause(s.ctx), nil
 		}
 	}
+}
+
+// has reports whether the client has the content of a state that was proven at a resourceVersion which history had not
+// reached. Any other client gets there with history.
+func (s *stream) has(state *cache.Snapshot) bool {
+	return state.Reached < state.RV && s.cursor.Through() == state.Reached && !s.cursor.InSeam()
+}
+
+// adopt declares the initial events complete at the resourceVersion of a state that the client has.
+func (s *stream) adopt(state *cache.Snapshot) error {
+	moved, err := s.plan.Source.Hub.After(state, s.plan.Selector, s.enc)
+	if err != nil {
+		return err
+	}
+	s.cursor.Close()
+	s.cursor = moved
+	return s.endOfState()
 }

@@ -42,6 +42,10 @@ func (unreachable) Begin(context.Context) (uint64, cache.Proof, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
 
+func (unreachable) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("upstream is gone")
+}
+
 // keepAll keeps all history that a test can make.
 var keepAll = cache.Limits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
@@ -372,7 +376,7 @@ func TestPlanDoubtful(t *testing.T) {
 		if got := p.Plan(r).Action; got != FromCacheProven {
 			t.Fatalf("before the second failure: %v", got)
 		}
-		if err := source.Fresh.Prove(t.Context()); err == nil {
+		if _, err := source.Fresh.Prove(t.Context()); err == nil {
 			t.Fatal("proven by nobody")
 		}
 	}

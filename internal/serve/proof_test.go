@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -141,6 +142,10 @@ func (l liar) Begin(context.Context) (uint64, cache.Proof, error) {
 
 func (l liar) Prove(context.Context, uint64) (bookmark, last uint64, err error) {
 	return l.resource.Through(), 0, nil
+}
+
+func (l liar) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("a liar shows nothing")
 }
 
 func (l liar) Close() {}

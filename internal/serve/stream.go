@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -84,39 +85,39 @@ func (s *stream) initial() (EndReason, error) {
 		return "", err
 	}
 	s.head = nil
-	r := s.plan.Source.Resource()
+	state := s.plan.Source.Resource().Snapshot()
 	switch w := s.plan.Watch; w.Start {
 	case EventsFrom:
 		c, err := s.plan.Source.Hub.Resume(w.RV, s.plan.Selector, s.enc)
 		s.cursor, s.started = c, w.RV
 		return "", err
 	case EventsFromNow:
-		now := r.Snapshot()
-		s.cursor = s.plan.Source.Hub.From(now.Next, now.RV, s.plan.Selector, s.enc)
-		s.started = now.RV
+		s.cursor = s.plan.Source.Hub.From(state.Next, state.RV, s.plan.Selector, s.enc)
+		s.started = state.RV
 		return "", nil
 	case StateConsistent:
 		return s.consistent()
 	case StateAtLeast:
-		if err := s.await(w.RV); err != nil {
+		if state = s.await(w.RV); state == nil {
 			return s.inVain(EndTooLarge), nil
 		}
 	}
-	if err := s.state(); err != nil {
+	if err := s.state(state); err != nil {
 		return "", err
 	}
 	return "", s.endOfState()
 }
 
-// state sends the current state as ADDED events, and places the cursor behind it.
-func (s *stream) state() error {
-	snapshot := s.plan.Source.Resource().Snapshot()
-	s.cursor = s.plan.Source.Hub.From(snapshot.Next, snapshot.RV, s.plan.Selector, s.enc)
-	s.started = snapshot.RV
+// state sends a state as ADDED events, and places the cursor behind it.
+func (s *stream) state(snapshot *cache.Snapshot) error {
+	cursor, err := s.plan.Source.Hub.After(snapshot, s.plan.Selector, s.enc)
+	if err != nil {
+		return err
+	}
+	s.cursor, s.started = cursor, snapshot.RV
 	s.pace(true)
 	defer s.pace(false)
 	run := make([]byte, 0, runSize)
-	var err error
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
 		if len(run) > 0 && len(run)+fanout.EventSize(o) > runSize {
 			err = s.write(run)
@@ -145,23 +146,29 @@ func (s *stream) endOfState() error {
 
 func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
 
-// await waits until the cache is complete through rv, as long as upstream would (W-106). Asking for a proof makes a quiet
-// resource move.
-func (s *stream) await(rv uint64) error {
-	if s.plan.Source.Resource().Through() >= rv {
-		return nil
+// await is a state that is complete through rv; nil if there is none for as long as upstream would wait (W-106). Asking for a
+// proof makes a quiet resource move, or shows that its content is that of rv.
+func (s *stream) await(rv uint64) *cache.Snapshot {
+	r := s.plan.Source.Resource()
+	if now := r.Snapshot(); now.RV >= rv {
+		return now
 	}
 	ctx, cancel := context.WithTimeout(s.ctx, arriveWait)
-	defer cancel()
-	asked := make(chan struct{})
-	go func() {
-		defer close(asked)
-		_ = s.plan.Source.Fresh.Prove(ctx) // whether it succeeds shows in Through
-	}()
-	err := s.plan.Source.Resource().WaitThrough(ctx, rv)
+	var proven *cache.Snapshot
+	var asked sync.WaitGroup
+	asked.Go(func() {
+		if state, err := s.plan.Source.Fresh.Prove(ctx); err == nil && state.RV >= rv {
+			proven = state
+			cancel()
+		}
+	})
+	state, err := r.StateThrough(ctx, rv)
 	cancel()
-	<-asked
-	return err
+	asked.Wait()
+	if err != nil {
+		return proven
+	}
+	return state
 }
 
 // live sends what follows until the stream ends.

@@ -79,6 +79,11 @@ func (o *oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, er
 	}
 }
 
+// State implements cache.Prober: this upstream knows no watch-lists.
+func (o *oracle) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("no watch-lists")
+}
+
 // Close implements cache.Proof.
 func (o *oracle) Close() {}
 

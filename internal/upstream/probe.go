@@ -36,7 +36,7 @@ type Prober struct {
 	client                           *Client
 	resource                         *object.Resource
 	probes, proofs, unproven, failed atomic.Uint64
-	apart                            atomic.Uint64
+	apart, states                    atomic.Uint64
 }
 
 // ProbeStats counts what a Prober asked upstream.
@@ -45,7 +45,8 @@ type ProbeStats struct {
 	Proofs   uint64 // Prove
 	Unproven uint64 // proofs that ended without a bookmark
 	Apart    uint64 // proofs that travelled on another connection than their probe
-	Failed   uint64 // either, with an error
+	States   uint64 // State
+	Failed   uint64 // any of them, with an error
 }
 
 // NewProber sends nothing yet. Its requests say "probe" in their User-Agent.
@@ -54,7 +55,8 @@ func (c *Client) NewProber(r *object.Resource) *Prober { return &Prober{client: 
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
 	return ProbeStats{
-		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(), Failed: p.failed.Load(),
+		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(), States: p.states.Load(),
+		Failed: p.failed.Load(),
 	}
 }
 
@@ -182,7 +184,7 @@ func (p *Progress) read(in *lines) error {
 		if t == watch.Error {
 			return statusError(raw)
 		}
-		rv, err := versionOf(raw)
+		rv, _, _, err := versionOf(raw)
 		if err != nil {
 			return err
 		}
@@ -193,14 +195,6 @@ func (p *Progress) read(in *lines) error {
 		p.Events++
 		p.Last = rv
 	}
-}
-
-func versionOf(raw []byte) (uint64, error) {
-	var o metav1.PartialObjectMetadata
-	if err := json.Unmarshal(raw, &o); err != nil {
-		return 0, fmt.Errorf("watch event: %w", err)
-	}
-	return parseRV(o.ResourceVersion)
 }
 
 // Close gives the connection back. Idempotent.

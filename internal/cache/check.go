@@ -1,0 +1,205 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// checkEvery is how soon one check of upstream may follow another. A check takes up to 1.7 s (W-211 i), so that a
+	// few overlap while flights keep coming: whoever comes waits for the next one, not for the end of this.
+	checkEvery = 250 * time.Millisecond
+	// smallState is how many objects a state may have to be compared at once: their metadata is then sent sooner than the
+	// bookmark, and costs upstream no more than the LIST that a client would have sent.
+	smallState = 500
+	// comparison is how long the mirror's own stream may take to get to the state that it is compared with.
+	comparison = 500 * time.Millisecond
+)
+
+// errDiffers says that the mirror does not hold what upstream holds, and did not come to.
+var errDiffers = errors.New("the cache differs from upstream's state")
+
+// checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of upstream that are made
+// for them. A check says how far history is complete, or that the present content is upstream's; whichever claims that
+// satisfies are granted, whoever asked for it.
+type checks struct {
+	claims map[*claim]struct{}
+	due    bool      // one is to begin
+	begun  time.Time // the last one
+}
+
+// claim is one flight that waits for a state that is complete through rv.
+type claim struct {
+	rv      uint64
+	granted chan *Snapshot
+	err     error // of the last check
+}
+
+// checked has upstream checked, and returns the first state through rv that comes of it, or of the mirror's own stream.
+func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
+	c := f.claim(rv)
+	defer f.withdraw(c)
+	for {
+		changed := f.resource.Changed()
+		if s := f.resource.Snapshot(); s != nil && s.RV >= rv {
+			return s, nil
+		}
+		select {
+		case <-changed:
+		case s := <-c.granted:
+			return s, nil
+		case <-ctx.Done():
+			return nil, errors.Join(context.Cause(ctx), f.failure(c))
+		}
+	}
+}
+
+// claim waits for a check that begins from now on.
+func (f *Freshness) claim(rv uint64) *claim {
+	c := &claim{rv: rv, granted: make(chan *Snapshot, 1)}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.mu.checks.claims[c] = struct{}{}
+	if !f.mu.checks.due {
+		f.mu.checks.due = true
+		time.AfterFunc(checkEvery-time.Since(f.mu.checks.begun), f.check)
+	}
+	return c
+}
+
+func (f *Freshness) withdraw(c *claim) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.mu.checks.claims, c)
+}
+
+func (f *Freshness) failure(c *claim) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return c.err
+}
+
+// grant hands a state to every claim that it satisfies.
+func (f *Freshness) grant(s *Snapshot) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.mu.checks.claims {
+		if c.rv <= s.RV {
+			c.granted <- s // it has room, and is offered no second
+			delete(f.mu.checks.claims, c)
+		}
+	}
+}
+
+// owed reports whether a claim is beyond what history is complete through.
+func (f *Freshness) owed() bool {
+	through := f.resource.Through()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.mu.checks.claims {
+		if c.rv > through {
+			return true
+		}
+	}
+	return false
+}
+
+// check asks upstream for what the claims need. A small state is compared while the bookmark is on its way, which is still
+// worth having, since it moves history along; a large one only if the bookmark does not do: behind a balancer that splits a
+// connection it may come from another apiserver than R.
+func (f *Freshness) check() {
+	f.mu.Lock()
+	f.mu.checks.due, f.mu.checks.begun = false, time.Now()
+	f.mu.Unlock()
+	if !f.resource.Ready() || !f.owed() {
+		return // there is nothing to prove, or the mirror's own stream was sooner
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), proofTimeout, ErrNotProven)
+	defer cancel()
+	var both sync.WaitGroup
+	var compared error
+	small := f.resource.Snapshot().Len() <= smallState
+	if small {
+		both.Go(func() { compared = f.compare(ctx) })
+	}
+	advanced := f.advance(ctx)
+	both.Wait()
+	if !small && f.owed() {
+		compared = f.compare(ctx)
+	}
+	f.failed(errors.Join(advanced, compared))
+}
+
+// failed tells the claims that a check left why it did not help them, should nothing else.
+func (f *Freshness) failed(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.mu.checks.claims {
+		c.err = err
+	}
+}
+
+// advance moves progress to a bookmark on a connection whose apiserver was just made current, once the mirror has delivered
+// whatever happened before it. It gives up when the mirror's own stream gets there first.
+func (f *Freshness) advance(ctx context.Context) error {
+	generation, through := f.resource.Generation(), f.resource.Through()
+	rv, proof, err := f.prober.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer proof.Close()
+	if rv < through {
+		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, through)
+	}
+	watching, stop := context.WithCancel(ctx)
+	var overtaken sync.WaitGroup
+	overtaken.Go(func() {
+		if f.resource.WaitThrough(watching, rv) == nil {
+			stop()
+		}
+	})
+	defer overtaken.Wait()
+	defer stop()
+	bookmark, last, err := proof.Prove(watching, f.resource.Through())
+	if err != nil {
+		return err
+	}
+	if err := f.resource.WaitThrough(ctx, last); err != nil {
+		return err
+	}
+	f.resource.Progress(bookmark, generation)
+	return nil
+}
+
+// compare grants the present content as upstream's state, if it is. That two states are equal does not say that nothing
+// happened between them, so history does not move: the claim is about the content alone.
+func (f *Freshness) compare(ctx context.Context) error {
+	generation := f.resource.Generation()
+	rv, versions, err := f.prober.State(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, comparison, errDiffers)
+	defer cancel()
+	for {
+		changed := f.resource.Changed()
+		s := f.resource.Snapshot()
+		switch {
+		case s.generation != generation:
+			return errDiffers
+		case s.RV >= rv:
+			return nil // whoever waits has seen it
+		case s.holds(versions):
+			f.grant(s.provenAt(rv))
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

@@ -1,0 +1,155 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// shows is an upstream whose state comes after a while.
+func shows(after time.Duration, rv uint64, versions map[string]uint64) func(context.Context) (uint64, map[string]uint64, error) {
+	return func(ctx context.Context) (uint64, map[string]uint64, error) {
+		select {
+		case <-time.After(after):
+			return rv, versions, nil
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+	}
+}
+
+// A small state that is upstream's is proven without history: its content is that of a resourceVersion which the log is yet to
+// reach, and the log is left alone (W-213, W-214).
+func TestProofByComparison(t *testing.T) {
+	u := &upstream{begin: at(25), prove: says(time.Second, 27, 0), state: shows(70*time.Millisecond, 26, map[string]uint64{"n/a": 11})}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		began := time.Now()
+		s, err := f.Prove(t.Context())
+		if err != nil || s.RV != 26 || s.Reached != 20 || s.Next != r.Log().Head() || s.Len() != 1 {
+			t.Fatalf("%+v %v", s, err)
+		}
+		if took := time.Since(began); took != arrival+70*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		if r.Through() != 20 {
+			t.Errorf("history moved to %d", r.Through())
+		}
+		time.Sleep(2 * time.Second) // the bookmark is still worth having
+		checkState(t, r, 27, "a=a@11")
+	})
+}
+
+// What differs is not proven, and nothing but the mirror can mend it.
+func TestComparisonWaitsForTheMirror(t *testing.T) {
+	for name, versions := range map[string]map[string]uint64{
+		"a version": {"n/a": 24}, "one more": {"n/a": 11, "n/b": 24}, "one less": {}, "another": {"n/b": 11},
+	} {
+		t.Run(name, func(t *testing.T) {
+			u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(0, 26, versions)}
+			proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+				checkProve(t, f, ErrNotProven, proofTimeout)
+			})
+		})
+	}
+	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(0, 26, map[string]uint64{"n/a": 11, "n/b": 23})}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		time.AfterFunc(100*time.Millisecond, func() { _ = r.Add(pod(t, "b", 22)) })
+		time.AfterFunc(200*time.Millisecond, func() { _ = r.Update(pod(t, "b", 23)) })
+		checkProve(t, f, nil, 200*time.Millisecond)
+		if r.Through() != 23 {
+			t.Errorf("history moved to %d", r.Through())
+		}
+	})
+}
+
+// A comparison across the end of one history and the beginning of another says nothing.
+func TestNoComparisonAcrossVoid(t *testing.T) {
+	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(objects(t, "a=a@11"), 15) })
+		checkProve(t, f, ErrNotProven, proofTimeout)
+	})
+}
+
+// A large state is compared only if the bookmark does not do: that may come from another apiserver than R (design D7).
+func TestComparisonOfALargeState(t *testing.T) {
+	for _, c := range []struct {
+		bookmark uint64
+		after    time.Duration
+		compared int
+		rv       uint64
+	}{{27, time.Second, 0, 27}, {24, time.Second + 70*time.Millisecond, 1, 26}} {
+		u := &upstream{begin: at(25), prove: says(time.Second, c.bookmark, 0)}
+		synctest.Test(t, func(t *testing.T) {
+			r, versions := newPods(unlimited), map[string]uint64{}
+			var state []string
+			for i := range smallState + 1 {
+				name := fmt.Sprintf("p%04d", i)
+				state, versions["n/"+name] = append(state, fmt.Sprintf("%s=x@%d", name, 11)), 11
+			}
+			_ = r.Replace(objects(t, state...), 20)
+			u.state = shows(70*time.Millisecond, 26, versions)
+			began := time.Now()
+			s, err := NewFreshness(r, u).Prove(t.Context())
+			if err != nil || s.RV != c.rv || u.compared != c.compared {
+				t.Errorf("%+v after %d comparisons: %v", s, u.compared, err)
+			}
+			if took := time.Since(began) - arrival; took != c.after {
+				t.Errorf("it took %v, want %v", took, c.after)
+			}
+			time.Sleep(proofTimeout)
+		})
+	}
+}
+
+// Who comes while a bookmark is waited for need not wait for its end: checks overlap, a little apart (W-213).
+func TestChecksOverlap(t *testing.T) {
+	u := &upstream{begin: at(25)}
+	var rv uint64 = 25
+	var mu sync.Mutex
+	u.begin = func(context.Context) (uint64, error) { mu.Lock(); defer mu.Unlock(); rv++; return rv, nil }
+	u.prove = func(ctx context.Context, from uint64) (uint64, uint64, error) {
+		mu.Lock()
+		now := rv
+		mu.Unlock()
+		return says(1700*time.Millisecond, now, 0)(ctx, from)
+	}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		var asked sync.WaitGroup
+		for range 100 {
+			asked.Go(func() {
+				began := time.Now()
+				if _, err := f.Prove(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(began); took > arrival+checkEvery+1700*time.Millisecond {
+					t.Errorf("a proof took %v", took)
+				}
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+		asked.Wait()
+		if most := int(7*time.Second/checkEvery) + 1; u.proving > most || u.proving < 10 {
+			t.Errorf("%d bookmarks were asked for, at most %d are due", u.proving, most)
+		}
+	})
+}
+
+// R is known long before it is proven.
+func TestNewest(t *testing.T) {
+	u := &upstream{begin: func(context.Context) (uint64, error) { time.Sleep(time.Millisecond); return 25, nil }}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		began := time.Now()
+		if rv, err := f.Newest(t.Context()); rv != 25 || err != nil || time.Since(began) != time.Millisecond {
+			t.Errorf("%d %v after %v", rv, err, time.Since(began))
+		}
+		u.begin = func(context.Context) (uint64, error) { return 0, errUpstream }
+		if rv, err := f.Newest(t.Context()); !errors.Is(err, errUpstream) {
+			t.Errorf("%d %v", rv, err)
+		}
+	})
+}

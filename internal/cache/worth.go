@@ -1,0 +1,134 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// patience is how long a LIST waits for a proof at most, and what a proof that did not come by the mirror's own stream is
+	// taken to have cost.
+	patience = 100 * time.Millisecond
+	// exploreEvery is how often a LIST is answered against expectation, so that a resource that has become busy is found out.
+	exploreEvery = time.Second
+	// leastGain is a price below which there is nothing to be found out.
+	leastGain = 500 * time.Microsecond
+	// presumedPrice is what upstream's making of one object and its way through here are taken to cost before one was
+	// measured.
+	presumedPrice = 20 * time.Microsecond
+	// pricedObjects is how many objects a LIST must have to tell the price of one.
+	pricedObjects = 10
+)
+
+// worth weighs the two ways to answer a consistent LIST. Both begin with a round trip: the question for R, or the LIST
+// itself. What differs is the wait from R until the cache is proven, against upstream's making of the objects and their way
+// through here; so those two are measured, per resource, and the smaller is taken. Hence a quiet resource costs no LIST more
+// than before, and the LISTs of a busy one no longer reach upstream.
+type worth struct {
+	mu      sync.Mutex
+	round   average // a question for R
+	arrival average // from R until the mirror's own stream got there, or patience
+	object  average // of a LIST that passed through, above a round trip
+	explore time.Time
+}
+
+// average is one that forgets: each sample counts a fifth.
+type average struct {
+	value time.Duration
+	known bool
+}
+
+func (a *average) add(sample time.Duration) {
+	if !a.known {
+		a.value, a.known = sample, true
+		return
+	}
+	a.value += (sample - a.value) / 5
+}
+
+// asked is told what a question for R took.
+func (w *worth) asked(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.round.add(took)
+}
+
+// arrived is told how long a flight waited for the mirror's own stream, and whether that got there.
+func (w *worth) arrived(waited time.Duration, there bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !there {
+		waited = patience
+	}
+	w.arrival.add(waited)
+}
+
+// passed is told what a LIST of n objects that passed through took.
+func (w *worth) passed(n int, took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if n >= pricedObjects && w.round.known {
+		w.object.add(max(took-w.round.value, 0) / time.Duration(n))
+	}
+}
+
+// priceLocked is what n objects are expected to cost if they pass through.
+func (w *worth) priceLocked(n int) time.Duration {
+	if !w.object.known {
+		return time.Duration(n) * presumedPrice
+	}
+	return time.Duration(n) * w.object.value
+}
+
+// proof reports whether a LIST of n objects had better wait for a proof. busy says that a question is under way, which has to
+// be waited for first.
+func (w *worth) proof(n int, busy bool) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	price, cost := w.priceLocked(n), w.arrival.value
+	if busy {
+		cost += w.round.value / 2
+	}
+	if w.arrival.known && cost <= price {
+		return true
+	}
+	now := time.Now()
+	if price < leastGain || now.Before(w.explore) {
+		return false
+	}
+	w.explore = now.Add(exploreEvery)
+	return true
+}
+
+// proved is told how long a LIST of n objects that was answered from memory had to wait after R. One that was worth it lets the
+// next be tried at once.
+func (w *worth) proved(n int, waited time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if waited <= w.priceLocked(n) {
+		w.explore = time.Time{}
+	}
+}
+
+// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotProven at once if that is
+// expected to be sooner, or after patience.
+func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
+	f.mu.Lock()
+	asking := f.mu.asking
+	f.mu.Unlock()
+	if !f.worth.proof(n, asking) {
+		return nil, ErrNotProven
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNotProven)
+	defer cancel()
+	fl := f.join(false)
+	state, err := f.land(ctx, fl)
+	if err == nil {
+		f.worth.proved(n, fl.waited)
+	}
+	return state, err
+}
+
+// Passed is told what a consistent LIST of n objects that passed through took upstream to answer in full.
+func (f *Freshness) Passed(n int, took time.Duration) { f.worth.passed(n, took) }

@@ -1,0 +1,59 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+
+	"spillway/internal/kubetest"
+)
+
+// State is what upstream holds now, as keys and versions, whatever else was written (W-211h).
+func TestState(t *testing.T) {
+	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
+		s, c := apiserver(t, o)
+		want := map[string]uint64{
+			"a/one": s.Create(configMaps.GVR, "a", "one"),
+			"b/two": s.Create(configMaps.GVR, "b", "two"),
+		}
+		s.Create(configMaps.GVR, "a", "gone")
+		s.Delete(configMaps.GVR, "a", "gone")
+		want["a/one"] = s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "v"))
+		s.Create(kubetest.Pods, "a", "elsewhere")
+		p := c.NewProber(configMaps)
+		rv, versions, err := p.State(deadline(t))
+		if err != nil || rv < s.Revision() || !maps.Equal(versions, want) {
+			t.Errorf("%v at %d, %v; want %v at %d", versions, rv, err, want, s.Revision())
+		}
+		if got, want := p.Stats(), (ProbeStats{States: 1}); got != want {
+			t.Errorf("stats %+v", got)
+		}
+	}
+}
+
+// What is no complete state is none.
+func TestNoState(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	s.Create(configMaps.GVR, "a", "one")
+	p := c.NewProber(configMaps)
+	s.FailWatches(1, 422)
+	if _, _, err := p.State(deadline(t)); err == nil {
+		t.Error("a refusal is taken for a state")
+	}
+	s.NeverProve(true)
+	if _, versions, err := p.State(deadline(t)); !errors.Is(err, errNoEnd) {
+		t.Errorf("%v of a watch-list that ended early: %v", versions, err)
+	}
+	if n := p.Stats().Failed; n != 2 {
+		t.Errorf("%d failures are counted", n)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, _, err := p.State(ctx); err == nil {
+		t.Error("a state that nobody waited for")
+	}
+	if n := p.Stats().Failed; n != 2 {
+		t.Errorf("%d failures are counted with one that was called off", n)
+	}
+}
