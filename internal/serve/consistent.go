@@ -8,8 +8,6 @@ import (
 )
 
 const (
-	// arriveWait bounds a wait for a resourceVersion, as upstream bounds its own, however short the watch is to be (W-106).
-	arriveWait = 3 * time.Second
 	// proofWait bounds a wait for a proof. Whoever comes while a proof is under way that began too early to tell him
 	// anything waits for its end, and then for that of his own: three seconds each.
 	proofWait = 2 * arriveWait
@@ -33,7 +31,7 @@ func (s *stream) consistent() (EndReason, error) {
 	}()
 
 	head := ctx
-	if s.plan.Watch.Bookmarks {
+	if s.plan.Watch.EndMark {
 		var cancelHead context.CancelFunc
 		head, cancelHead = context.WithTimeout(ctx, proofHead)
 		defer cancelHead()
@@ -49,7 +47,7 @@ func (s *stream) consistent() (EndReason, error) {
 		return "", s.endOfState()
 	case <-head.Done():
 	}
-	if !s.plan.Watch.Bookmarks {
+	if !s.plan.Watch.EndMark {
 		return s.inVain(EndUnproven), nil
 	}
 	return s.held(proofs)

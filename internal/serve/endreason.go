@@ -42,9 +42,12 @@ func (r EndReason) clean() bool {
 // reasonOf is the reason behind an error of a cursor or a connection.
 func reasonOf(err error) EndReason {
 	var expired *cache.ExpiredError
+	var large *tooLargeError
 	switch {
 	case errors.As(err, &expired):
 		return EndExpired
+	case errors.As(err, &large):
+		return EndTooLarge
 	case errors.Is(err, fanout.ErrRetracted):
 		return EndRetracted
 	case errors.Is(err, errStalled):

@@ -8,20 +8,17 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/cache"
 	"spillway/internal/object"
 )
 
-// arrivalWait is how long a read waits for a state that upstream has and the cache is about to have. After that upstream
-// answers: it also words the refusal, should the state not exist at all (W-65, W-68).
-const arrivalWait = 100 * time.Millisecond
-
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
 func (s *Server) list(ctx *fasthttp.RequestCtx, p Plan) bool {
 	snapshot, err := s.snapshot(p)
 	if err != nil {
-		return false
+		return s.refused(ctx, p, err)
 	}
 	body := newListBody(p, snapshot)
 	s.respond(ctx, "application/json")
@@ -30,16 +27,15 @@ func (s *Server) list(ctx *fasthttp.RequestCtx, p Plan) bool {
 	return true
 }
 
-// get answers a GET of one object. It reports false if upstream must answer: who asks for what is not there gets upstream's
-// words for it (W-96).
+// get answers a GET of one object. It reports false if upstream must answer.
 func (s *Server) get(ctx *fasthttp.RequestCtx, p Plan) bool {
-	snapshot := p.Source.Resource().Snapshot()
-	if snapshot == nil {
-		return false
+	state, err := s.reach(p.Source, p.Get.RV, p.Get.Hurried)
+	if err != nil {
+		return s.refused(ctx, p, err)
 	}
-	o, ok := snapshot.Get(p.Get.Key)
+	o, ok := state.Get(p.Get.Key)
 	if !ok {
-		return false
+		return s.refused(ctx, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	s.respond(ctx, "application/json")
 	ctx.Response.SetBody(append(append(make([]byte, 0, o.Size()+1), o.JSON()...), '\n'))
@@ -61,18 +57,12 @@ func (s *Server) respond(ctx *fasthttp.RequestCtx, contentType string) {
 
 // snapshot is the state that a LIST asks for.
 func (s *Server) snapshot(p Plan) (*cache.Snapshot, error) {
-	r, l := p.Source.Resource(), p.List
-	if r.Through() < l.RV || !r.Ready() {
-		ctx, cancel := s.within(arrivalWait)
-		defer cancel()
-		if err := r.WaitThrough(ctx, l.RV); err != nil {
-			return nil, err
-		}
+	l := p.List
+	state, err := s.reach(p.Source, l.RV, l.Hurried)
+	if err != nil || !l.Exact || state.RV == l.RV {
+		return state, err
 	}
-	if l.Exact {
-		return r.At(l.RV)
-	}
-	return r.Snapshot(), nil
+	return p.Source.Resource().At(l.RV)
 }
 
 // listBody is a LIST, spliced from the objects' own bytes and never assembled. It pins the objects until it is written.
@@ -108,8 +98,7 @@ func newListBody(p Plan, snapshot *cache.Snapshot) *listBody {
 func nextPage(p Plan, snapshot *cache.Snapshot, last string) (string, int) {
 	sel := p.Selector
 	remaining := 0
-	scope := object.NewSelector(sel.Namespace, sel.Name, nil, nil)
-	snapshot.Scan(scope, last+"\x00", func(*object.Object) bool {
+	snapshot.Scan(p.List.Scanned, last+"\x00", func(*object.Object) bool {
 		remaining++
 		return sel.ScopeOnly()
 	})

@@ -182,7 +182,7 @@ func TestTokensCannotWidenScope(t *testing.T) {
 		}
 		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
 			plan := planner.Plan(Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + token(string(text)) + more, Trusted: true})
-			if plan.Action == Upstream {
+			if plan.List == nil {
 				continue
 			}
 			snapshot, err := source.Resource().At(plan.List.RV)

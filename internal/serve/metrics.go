@@ -5,6 +5,7 @@ import "github.com/prometheus/client_golang/prometheus"
 // Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
 type Metrics struct {
 	requests *prometheus.CounterVec
+	refused  *prometheus.CounterVec
 	streams  *prometheus.GaugeVec
 	ends     *prometheus.CounterVec
 	bytes    *prometheus.CounterVec
@@ -18,6 +19,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_cached_requests_total", Help: "Requests answered from memory.",
 		}, []string{"resource", "verb"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_refused_requests_total", Help: "Requests that were refused here in upstream's words, by the code of the answer.",
+		}, []string{"resource", "code"}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "spillway_watch_streams", Help: "Watches that are being served from memory.",
 		}, []string{"resource"}),
@@ -35,7 +39,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.streams, m.ends, m.bytes, m.notReady, m.panics)
+		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.notReady, m.panics)
 	}
 	return m
 }

@@ -5,7 +5,8 @@ import (
 	"net/url"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
 )
@@ -13,19 +14,22 @@ import (
 // Action is how a request is answered.
 type Action int
 
-// The four answers (design D1). Refusals are upstream's own: a request that it would refuse goes there and is refused in its
-// own words, so Upstream is also the answer to everything malformed.
+// The four answers (design D1).
 const (
+	// Upstream: passed through. Whatever is in doubt is.
 	Upstream Action = iota
 	FromCache
 	// FromCacheProven: from the cache once it is proven not older than the request.
 	FromCacheProven
+	// Refuse: with the Status that upstream would answer with.
+	Refuse
 )
 
 // Plan is how one request is answered, and everything that the answer needs. Made by Planner.Plan.
 type Plan struct {
 	Action   Action
 	Source   *Source
+	Status   *metav1.Status // of a refusal
 	Selector object.Selector
 	Get      *GetPlan
 	List     *ListPlan
@@ -33,7 +37,13 @@ type Plan struct {
 }
 
 // GetPlan is a GET of one object: from any state at or above RV (W-95).
-type GetPlan struct{ Key string }
+type GetPlan struct {
+	Key  string
+	Name string
+	RV   uint64
+	// Hurried: the client may give up before the cache has reached RV (W-28), and hears of that from upstream.
+	Hurried bool
+}
 
 // ListPlan is a LIST (W-63).
 type ListPlan struct {
@@ -41,6 +51,10 @@ type ListPlan struct {
 	Exact bool
 	Limit int64  // 0: none
 	Start string // key to begin with, "" the first
+	// Scanned is the range in which a page that is full looks for more: if it holds a key after the last one, the list has a
+	// continue token, whether that key is selected or not (W-69).
+	Scanned object.Selector
+	Hurried bool // as in GetPlan
 }
 
 // WatchPlan is a WATCH (W-100).
@@ -48,7 +62,10 @@ type WatchPlan struct {
 	RV        uint64
 	Start     WatchStart
 	Bookmarks bool
-	// Timeout is how long the watch lasts.
+	// EndMark: a bookmark of its own kind ends the initial events. This is what a client calls a watch-list (W-101), and not
+	// every watch that begins with the state has it.
+	EndMark bool
+	// Timeout is how long the watch lasts. One that is not positive is over before it begins (W-29).
 	Timeout time.Duration
 }
 
@@ -57,11 +74,12 @@ type WatchStart int
 
 // The starts of a watch.
 const (
-	StateAny        WatchStart = iota // the state, of any age
-	StateAtLeast                      // the state, not older than RV
-	StateConsistent                   // the state, not older than the request
-	EventsFrom                        // the events above RV
-	EventsFromNow                     // the events from the cache's present on
+	StateAny         WatchStart = iota // the state, of any age
+	StateAtLeast                       // the state, not older than RV
+	StateConsistent                    // the state, not older than the request
+	EventsFrom                         // the events above RV
+	EventsFromNow                      // the events from the cache's present on
+	EventsFromNewest                   // the events from upstream's present on
 )
 
 // Planner decides how requests are answered. Pure: it looks at the request and at the catalog, and does nothing.
@@ -71,8 +89,8 @@ type Planner struct {
 	WatchTimeout func() time.Duration
 }
 
-// Plan decides how a request is answered. What the cache cannot answer exactly as upstream would goes upstream: there is no
-// third way (design D1).
+// Plan decides how a request is answered. What the cache cannot answer exactly as upstream would, and what we cannot refuse in
+// exactly its words, goes upstream: there is no third way (design D1).
 func (p *Planner) Plan(r Request) Plan {
 	if r.Method != http.MethodGet || !r.Trusted || r.Upgrade || !acceptsJSON(r.Accept) {
 		return Plan{}
@@ -81,66 +99,52 @@ func (p *Planner) Plan(r Request) Plan {
 	if !ok {
 		return Plan{}
 	}
-	query, _ := url.ParseQuery(r.RawQuery) // drops what Go drops (W-24)
+	query := r.query()
+	if t.object() && query.Get("resourceVersion") == "" {
+		return Plan{} // a consistent GET passes through at once: nothing is sooner (design D7)
+	}
+	pretty := wantsPretty(query.Get("pretty"), r.UserAgent)
+	if pretty && !t.watches(query) {
+		return Plan{}
+	}
+	source := p.Catalog.Find(t.gvr)
+	if source == nil || !t.fits(source.Resource().Info) {
+		return Plan{}
+	}
+	plan := p.planQuery(source, t, query)
+	if plan.Action == Refuse && pretty { // streams are never indented, but refusals of them are (W-9)
+		return Plan{}
+	}
+	return plan
+}
+
+// planQuery plans a request for a mirrored resource, in the order in which upstream looks at it (W-30).
+func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
+	timeout, err := queryTimeout(query)
+	if err != nil && !t.watches(query) {
+		return refuse(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+	}
+	hurried := timeout > 0 && timeout <= arriveWait+time.Second
+	if t.object() {
+		return planGet(s, t, query, hurried)
+	}
 	if query.Has("shardSelector") {
 		return Plan{}
 	}
-	watch := t.name == "" && queryBool(query, "watch")
-	if !watch && (wantsPretty(query.Get("pretty"), r.UserAgent) || !plainTimeout(query)) {
-		return Plan{}
-	}
-	if t.name != "" && query.Get("resourceVersion") == "" {
-		return Plan{} // a consistent GET passes through at once (design D7)
-	}
-	source := p.find(t)
-	if source == nil {
-		return Plan{}
-	}
-	switch {
-	case t.name != "":
-		return planGet(source, t, query)
-	case watch:
-		return p.planWatch(source, t, query)
-	default:
-		return planList(source, t, query)
-	}
-}
-
-// find is the source of a target whose scope fits the resource; upstream answers 404 to the others (W-172).
-func (p *Planner) find(t target) *Source {
-	if t.gvr == (schema.GroupVersionResource{}) {
-		return nil
-	}
-	s := p.Catalog.Find(t.gvr)
-	if s == nil {
-		return nil
+	o, err := decodeOptions(query)
+	if err != nil {
+		return refuse(s, err)
 	}
 	info := s.Resource().Info
-	if t.namespace != "" && !info.Namespaced || t.name != "" && t.namespace == "" && info.Namespaced {
-		return nil
-	}
-	return s
-}
-
-// plainTimeout reports that a timeout parameter, if there is one, is what upstream takes: it would refuse others (W-28).
-func plainTimeout(query url.Values) bool {
-	text := query.Get("timeout")
-	if text == "" {
-		return true
-	}
-	_, err := time.ParseDuration(text)
-	return err == nil
-}
-
-// planGet plans a GET with a resourceVersion.
-func planGet(s *Source, t target, query url.Values) Plan {
-	rv, ok := parseRV(query.Get("resourceVersion"))
-	if !ok || query.Has("export") || s.Resource().Through() < rv {
+	if !selectable(info, o.FieldSelector) {
 		return Plan{}
 	}
-	key := t.name
-	if t.namespace != "" {
-		key = t.namespace + "/" + t.name
+	if o.FieldSelector, err = selectName(o.FieldSelector, t.name); err != nil {
+		return refuse(s, err)
 	}
-	return Plan{Action: FromCache, Source: s, Get: &GetPlan{Key: key}}
+	c := newCollection(info, t, o)
+	if t.watches(query) {
+		return p.planWatch(s, c)
+	}
+	return planList(s, c, hurried)
 }

@@ -1,97 +1,90 @@
 package serve
 
 import (
-	"encoding/base64"
-	"encoding/json"
-	"net/url"
-	"path"
-	"strings"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
 )
 
-// The values of resourceVersionMatch.
-const (
-	matchExact        = "Exact"
-	matchNotOlderThan = "NotOlderThan"
-)
-
-// planList plans a LIST by the table of W-63. What that table calls "most recent" goes upstream: to prove the cache fresh
-// takes longer than upstream's own answer, unless somebody is waiting for a proof anyway (design D7).
-func planList(s *Source, t target, query url.Values) Plan {
-	sel, ok := selector(s.Resource().Info, t, query)
-	limit, okLimit := queryInt(query, "limit")
-	_, okTimeout := queryInt(query, "timeoutSeconds")
-	if !ok || !okLimit || !okTimeout || query.Has("sendInitialEvents") {
-		return Plan{}
-	}
-	list, ok := listState(query, max(limit, 0), t.namespace, sel.Name != "" && (t.namespace != "" || !s.Resource().Info.Namespaced))
-	if !ok {
-		return Plan{}
-	}
-	return Plan{Action: FromCache, Source: s, Selector: sel, List: list}
-}
-
-// listState is which state a LIST asks for, or false if upstream must answer. single says that it can find one key at most:
-// there a limit does not make the resourceVersion an exact one.
-func listState(query url.Values, limit int64, namespace string, single bool) (*ListPlan, bool) {
-	text, match, token := query.Get("resourceVersion"), query.Get("resourceVersionMatch"), query.Get("continue")
-	rv, ok := parseRV(text)
+// planList plans a LIST by the table of W-63.
+func planList(s *Source, c collection, hurried bool) Plan {
+	l, err := c.listed(s.Resource().Info)
 	switch {
-	case !ok:
-		return nil, false
-	case token != "":
-		if match != "" || text != "" { // with "0" upstream takes the token and ignores the limit
-			return nil, false
-		}
-		return continued(token, limit, namespace)
-	case text == "":
-		return nil, false
-	case rv == 0 && (match == "" || match == matchNotOlderThan):
-		return &ListPlan{}, true // any state; the limit is not honoured
-	case rv == 0:
-		return nil, false
-	case match == matchExact, match == "" && limit > 0 && !single:
-		return &ListPlan{RV: rv, Exact: true, Limit: limit}, true
-	case match == "", match == matchNotOlderThan:
-		return &ListPlan{RV: rv, Limit: limit}, true
+	case errors.Is(err, errForeignToken):
+		return Plan{}
+	case err != nil:
+		return refuse(s, err)
 	}
-	return nil, false
+	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, List: l}
+	l.Hurried = hurried
+	switch {
+	case c.recent(l):
+		plan.Action = FromCacheProven
+	case c.single && (l.Exact || l.Limit > 0) && s.Resource().Through() < l.RV:
+		return Plan{} // upstream asks its store, which waits for nothing (W-68)
+	}
+	return plan
 }
 
-// continueToken is W-80.
-type continueToken struct {
-	Version string `json:"v"`
-	RV      int64  `json:"rv"`
-	Start   string `json:"start"`
-}
-
-const tokenVersion = "meta.k8s.io/v1"
-
-// continued is the rest of a list at the token's resourceVersion. The start key is the client's word: it only says where in
-// the request's own scope to begin, and can never widen it (W-81, W-82).
-func continued(token string, limit int64, namespace string) (*ListPlan, bool) {
-	text, err := base64.RawURLEncoding.DecodeString(token)
+// listed is the state and the page that a LIST asks for.
+func (c collection) listed(info *object.Resource) (*ListPlan, error) {
+	if c.Continue != "" {
+		return c.continued(info)
+	}
+	rv, err := parseRV(c.ResourceVersion)
 	if err != nil {
-		return nil, false
+		return nil, apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
-	var c continueToken
-	if err := json.Unmarshal(text, &c); err != nil || c.Version != tokenVersion || c.RV <= 0 || c.Start == "" {
-		return nil, false
-	}
-	start := strings.TrimPrefix(c.Start, "/")
-	if cleaned := path.Clean("/" + start); cleaned != "/"+start {
-		return nil, false
-	}
-	if namespace != "" {
-		start = namespace + "/" + start
-	}
-	return &ListPlan{RV: uint64(c.RV), Exact: true, Limit: limit, Start: start}, true
+	l := &ListPlan{RV: rv, Limit: c.honoured()}
+	l.Exact = rv > 0 && (c.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
+		c.ResourceVersionMatch == "" && l.Limit > 0 && !c.single) // the second is the rule of old
+	l.Scanned = c.scanned(info, !l.Exact)
+	return l, nil
 }
 
-// encodeContinue makes the token of the page after last, a key relative to the request's scope (W-80).
-func encodeContinue(rv uint64, last string) string {
-	text, err := json.Marshal(continueToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"})
-	if err != nil { // a struct of strings and a number always encodes
-		return ""
+// continued is the rest of a list, at the token's resourceVersion or at the most recent one. The token's key is put under the
+// request's own scope, whatever it says, so that it can never widen that (W-81).
+func (c collection) continued(info *object.Resource) (*ListPlan, error) {
+	token, err := decodeContinue(c.Continue)
+	switch {
+	case errors.Is(err, errForeignToken):
+		return nil, err
+	case err != nil:
+		return nil, apierrors.NewBadRequest("invalid continue token: " + err.Error())
+	case c.ResourceVersion != "" && c.ResourceVersion != "0":
+		return nil, apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
 	}
-	return base64.RawURLEncoding.EncodeToString(text)
+	l := &ListPlan{Limit: c.honoured(), Start: token.Start, Scanned: c.scanned(info, false)}
+	if c.selector.Namespace != "" {
+		l.Start = c.selector.Namespace + "/" + token.Start
+	}
+	if token.RV > 0 {
+		l.RV, l.Exact = uint64(token.RV), true
+	}
+	return l, nil
+}
+
+// honoured is the limit: none of a negative one, and none of any state at all (W-26, W-63).
+func (c collection) honoured() int64 {
+	if c.ResourceVersion == "0" {
+		return 0
+	}
+	return max(c.Limit, 0)
+}
+
+// recent reports that the LIST asks for the most recent state: by naming none, by a token that names none, or by a zero that
+// is not "0" where a resourceVersion would be exact.
+func (c collection) recent(l *ListPlan) bool {
+	switch {
+	case l.RV > 0:
+		return false
+	case c.Continue != "", c.ResourceVersion == "":
+		return true
+	case c.ResourceVersionMatch == metav1.ResourceVersionMatchExact:
+		return true
+	}
+	return c.ResourceVersionMatch == "" && l.Limit > 0
 }

@@ -1,75 +1,60 @@
 package serve
 
-import (
-	"net/url"
-	"time"
-)
+import "time"
 
-// planWatch plans a WATCH by the table of W-100, W-101.
-func (p *Planner) planWatch(s *Source, t target, query url.Values) Plan {
-	sel, ok := selector(s.Resource().Info, t, query)
-	_, okLimit := queryInt(query, "limit")
-	seconds, okTimeout := queryInt(query, "timeoutSeconds")
-	if !ok || !okLimit || !okTimeout || seconds < 0 || seconds > maxWatchSeconds {
-		return Plan{}
+// planWatch plans a WATCH by the table of W-100.
+func (p *Planner) planWatch(s *Source, c collection) Plan {
+	rv, err := parseRV(c.ResourceVersion)
+	if err != nil {
+		return refuse(s, err)
 	}
-	w, ok := watchStart(query)
-	if !ok {
-		return Plan{}
+	w := &WatchPlan{
+		RV: rv, Start: c.start(rv), Bookmarks: c.AllowWatchBookmarks,
+		EndMark: c.AllowWatchBookmarks && c.SendInitialEvents != nil && *c.SendInitialEvents,
+		Timeout: c.timeout(),
 	}
-	w.Bookmarks = queryBool(query, "allowWatchBookmarks")
-	w.Timeout = time.Duration(seconds) * time.Second
-	if seconds == 0 {
+	if w.Timeout == 0 {
 		w.Timeout = p.WatchTimeout()
 	}
-	action := FromCache
+	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
 		// What is to end before a proof can be expected had better be asked where none is needed.
 		if s.Fresh.Doubtful() || w.Timeout <= proofWait {
 			return Plan{}
 		}
-		action = FromCacheProven
+		plan.Action = FromCacheProven
 	}
-	return Plan{Action: action, Source: s, Selector: sel, Watch: w}
+	return plan
 }
 
-// maxWatchSeconds keeps a duration inside its type. Upstream does not cap (W-29); nobody watches longer than a century.
-const maxWatchSeconds = 100 * 365 * 24 * 3600
-
-// watchStart is what the watch begins with, or false if upstream must answer: it refuses some combinations (W-32), and
-// "no state, but only what is newer than the store is now" is known to it alone.
-func watchStart(query url.Values) (*WatchPlan, bool) {
-	text, match := query.Get("resourceVersion"), query.Get("resourceVersionMatch")
-	rv, ok := parseRV(text)
-	if !ok {
-		return nil, false
-	}
-	if !query.Has("sendInitialEvents") {
-		switch {
-		case match != "", rv == 0 && query.Get("continue") != "": // the options that upstream fills in forbid it (W-32, W-101)
-			return nil, false
-		case text == "":
-			return &WatchPlan{Start: StateConsistent}, true
-		case rv == 0:
-			return &WatchPlan{Start: StateAny}, true
-		}
-		return &WatchPlan{RV: rv, Start: EventsFrom}, true
-	}
-	if match != matchNotOlderThan || query.Get("continue") != "" {
-		return nil, false
-	}
-	initial := queryBool(query, "sendInitialEvents")
-	switch {
-	case initial && text == "":
-		return &WatchPlan{Start: StateConsistent}, true
-	case initial && rv == 0:
-		return &WatchPlan{Start: StateAny}, true
-	case initial:
-		return &WatchPlan{RV: rv, Start: StateAtLeast}, true
-	case text == "":
-		return nil, false
+// start is what the watch begins with. A watch that was told to send no state, or to send it, was told so by the client or by
+// upstream's defaults; one that was told nothing is of the old kind, where zero means any state.
+func (c collection) start(rv uint64) WatchStart {
+	unset := c.ResourceVersion == ""
+	switch send := c.SendInitialEvents; {
+	case send == nil && rv == 0:
+		return StateAny
+	case send == nil:
+		return EventsFrom
+	case *send && unset:
+		return StateConsistent
+	case *send && rv == 0:
+		return StateAny
+	case *send:
+		return StateAtLeast
+	case unset:
+		return EventsFromNewest
 	case rv == 0:
-		return &WatchPlan{Start: EventsFromNow}, true
+		return EventsFromNow
 	}
-	return &WatchPlan{RV: rv, Start: EventsFrom}, true
+	return EventsFrom
+}
+
+// timeout is how long the client wants to watch, 0 if it does not say. A number of seconds that no duration can hold overflows
+// as it does upstream (W-29).
+func (c collection) timeout() time.Duration {
+	if c.TimeoutSeconds == nil {
+		return 0
+	}
+	return time.Duration(*c.TimeoutSeconds) * time.Second
 }

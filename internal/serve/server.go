@@ -149,7 +149,7 @@ func (s *Server) panicked(p any) {
 	s.log.Error("BUG: a request panicked; please report this", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
 }
 
-// handle answers one request: from memory if the plan says so and still can, else from upstream.
+// handle answers one request: here if the plan says so and still can, else from upstream.
 func (s *Server) handle(ctx *fasthttp.RequestCtx, server *fasthttp.Server, front Front) {
 	if p := pacer(ctx.Conn()); p != nil {
 		p.unpace()
@@ -167,10 +167,13 @@ func (s *Server) handle(ctx *fasthttp.RequestCtx, server *fasthttp.Server, front
 // readyWait is how long a request is held while a resource's first state is on its way (design D14).
 const readyWait = 3 * time.Second
 
-// answer answers from memory, or reports false if upstream must.
+// answer answers here, or reports false if upstream must.
 func (s *Server) answer(ctx *fasthttp.RequestCtx, server *fasthttp.Server, plan Plan) bool {
 	r := plan.Source.Resource()
-	if plan.Get == nil && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
+	if plan.List != nil && plan.Action == FromCacheProven {
+		return false // upstream answers sooner than it can be proven
+	}
+	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
 		writeStatus(ctx, statusNotReady(1))
 		return true
@@ -178,12 +181,30 @@ func (s *Server) answer(ctx *fasthttp.RequestCtx, server *fasthttp.Server, plan 
 	switch {
 	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
 		return false
+	case plan.Action == Refuse:
+		s.refuse(ctx, plan.Source, plan.Status)
+		return true
 	case plan.Get != nil:
 		return s.get(ctx, plan)
 	case plan.List != nil:
 		return s.list(ctx, plan)
+	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
+		return false
 	}
 	s.watch(ctx, server, plan)
+	return true
+}
+
+// fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
+// answer is an event that it must see. It reports false if upstream does not say.
+func (s *Server) fromNewest(plan Plan) bool {
+	ctx, cancel := s.within(arriveWait)
+	defer cancel()
+	rv, err := plan.Source.Fresh.Newest(ctx)
+	if err != nil {
+		return false
+	}
+	plan.Watch.RV, plan.Watch.Start = rv, EventsFrom
 	return true
 }
 

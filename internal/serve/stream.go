@@ -5,8 +5,6 @@ import (
 	"errors"
 	"net"
 	"net/http"
-	"strconv"
-	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,6 +83,9 @@ func (s *stream) initial() (EndReason, error) {
 		return "", err
 	}
 	s.head = nil
+	if s.plan.Watch.Timeout <= 0 {
+		return EndTimeout, nil
+	}
 	state := s.plan.Source.Resource().Snapshot()
 	switch w := s.plan.Watch; w.Start {
 	case EventsFrom:
@@ -98,8 +99,9 @@ func (s *stream) initial() (EndReason, error) {
 	case StateConsistent:
 		return s.consistent()
 	case StateAtLeast:
-		if state = s.await(w.RV); state == nil {
-			return s.inVain(EndTooLarge), nil
+		var err error
+		if state, err = s.plan.Source.arrive(s.ctx, w.RV); err != nil {
+			return s.notArrived(err)
 		}
 	}
 	if err := s.state(state); err != nil {
@@ -135,9 +137,19 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// endOfState tells clients that take bookmarks that the initial events are complete.
+// notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an error that the client is
+// shown; anything else is a clean end, so that the client asks again.
+func (s *stream) notArrived(err error) (EndReason, error) {
+	var large *tooLargeError
+	if errors.As(err, &large) {
+		return "", err
+	}
+	return s.inVain(EndUnproven), nil
+}
+
+// endOfState tells clients that asked for the mark that the initial events are complete.
 func (s *stream) endOfState() error {
-	if !s.plan.Watch.Bookmarks {
+	if !s.plan.Watch.EndMark {
 		return nil
 	}
 	s.started = s.cursor.Through()
@@ -145,31 +157,6 @@ func (s *stream) endOfState() error {
 }
 
 func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
-
-// await is a state that is complete through rv; nil if there is none for as long as upstream would wait (W-106). Asking for a
-// proof makes a quiet resource move, or shows that its content is that of rv.
-func (s *stream) await(rv uint64) *cache.Snapshot {
-	r := s.plan.Source.Resource()
-	if now := r.Snapshot(); now.RV >= rv {
-		return now
-	}
-	ctx, cancel := context.WithTimeout(s.ctx, arriveWait)
-	var proven *cache.Snapshot
-	var asked sync.WaitGroup
-	asked.Go(func() {
-		if state, err := s.plan.Source.Fresh.Prove(ctx); err == nil && state.RV >= rv {
-			proven = state
-			cancel()
-		}
-	})
-	state, err := r.StateThrough(ctx, rv)
-	cancel()
-	asked.Wait()
-	if err != nil {
-		return proven
-	}
-	return state
-}
 
 // live sends what follows until the stream ends.
 func (s *stream) live() (EndReason, error) {
@@ -308,19 +295,9 @@ func (s *stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 		}
 		return newStatus(http.StatusGone, metav1.StatusReasonExpired, message, nil)
 	case EndTooLarge:
-		return statusTooLarge(s.plan.Watch.RV, s.plan.Source.Resource().Through())
+		return statusOf(cause)
 	}
 	return nil
-}
-
-// statusTooLarge is W-68 and W-106.
-func statusTooLarge(asked, current uint64) *metav1.Status {
-	return newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout,
-		"Timeout: Too large resource version: "+strconv.FormatUint(asked, 10)+", current: "+strconv.FormatUint(current, 10),
-		&metav1.StatusDetails{
-			Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
-			RetryAfterSeconds: 1,
-		})
 }
 
 // endCause is why a stream's context ended.

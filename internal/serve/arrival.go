@@ -1,0 +1,101 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"spillway/internal/cache"
+)
+
+const (
+	// arriveWait bounds a wait for a resourceVersion, as upstream bounds its own, however short the watch is to be (W-65, W-106).
+	arriveWait = 3 * time.Second
+	// arriveAgain is how long after one proof the next is asked for: what is waited for may be anybody's write to anything.
+	arriveAgain = 100 * time.Millisecond
+	// arrivalWait is how long a read waits for a state that upstream has and the cache is about to have, if the client may not
+	// have the time to hear that the state does not exist: then upstream answers.
+	arrivalWait = 100 * time.Millisecond
+	// verdictWait bounds the question whether upstream itself has what did not arrive.
+	verdictWait = time.Second
+)
+
+// tooLargeError says that a resourceVersion exists neither here nor upstream (W-68, W-106).
+type tooLargeError struct{ asked, current uint64 }
+
+func (e *tooLargeError) Error() string {
+	return fmt.Sprintf("Too large resource version: %d, current: %d", e.asked, e.current)
+}
+
+// errBehind says that upstream has a resourceVersion that has not arrived here, or may have it.
+var errBehind = errors.New("the cache is behind upstream")
+
+// arrive is a state that is not older than rv. It waits for it as long as upstream would, and at most until ctx ends. A quiet
+// resource hears of a resourceVersion only if it asks, so this asks for proofs meanwhile. That rv is too large is a
+// tooLargeError, and upstream's own word: it is asked when the time is up.
+func (s *Source) arrive(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
+	r := s.Resource()
+	if now := r.Snapshot(); now != nil && now.RV >= rv {
+		return now, nil
+	}
+	waiting, cancel := context.WithTimeout(ctx, arriveWait)
+	defer cancel()
+	var proven *cache.Snapshot
+	var asking sync.WaitGroup
+	asking.Go(func() {
+		proven = s.proveThrough(waiting, rv)
+		cancel()
+	})
+	state, err := r.StateThrough(waiting, rv)
+	cancel()
+	asking.Wait()
+	switch {
+	case err == nil:
+		return state, nil
+	case proven != nil:
+		return proven, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, s.verdict(ctx, rv)
+}
+
+// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
+func (s *Server) reach(source *Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
+	if !hurried {
+		return source.arrive(s.base, rv)
+	}
+	ctx, cancel := context.WithTimeout(s.base, arrivalWait)
+	defer cancel()
+	return source.Resource().StateThrough(ctx, rv)
+}
+
+// proveThrough asks for one proof after the other until one is of a state that is not older than rv; nil if ctx ends first.
+func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
+	for ctx.Err() == nil {
+		if state, err := s.Fresh.Prove(ctx); err == nil && state.RV >= rv {
+			return state
+		}
+		select {
+		case <-time.After(arriveAgain):
+		case <-ctx.Done():
+		}
+	}
+	return nil
+}
+
+// verdict is why rv has not arrived.
+func (s *Source) verdict(ctx context.Context, rv uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, verdictWait)
+	defer cancel()
+	newest, err := s.Fresh.Newest(ctx)
+	if err != nil {
+		return errors.Join(errBehind, err)
+	}
+	if newest >= rv {
+		return errBehind
+	}
+	return &tooLargeError{asked: rv, current: newest}
+}

@@ -1,0 +1,86 @@
+package serve
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+)
+
+// target is what a path names, if that can be answered from memory: a collection, an object, or one of the two by the
+// deprecated path that always watches.
+type target struct {
+	gvr       schema.GroupVersionResource
+	namespace string
+	name      string // "" for a collection
+	watch     bool   // …/watch/… (W-33)
+	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
+}
+
+// parseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end ignored, then split, so that an
+// escaped slash makes two segments (W-20, W-21). Subresources, and whatever is not plainly a collection or an object, are
+// somebody else's business: upstream words the answer.
+func parseTarget(raw string) (target, bool) {
+	u, err := url.ParseRequestURI(raw)
+	if err != nil || !strings.HasPrefix(raw, "/") {
+		return target{}, false
+	}
+	t, parts := target{}, strings.Split(strings.TrimSuffix(u.Path, "/"), "/")[1:]
+	switch {
+	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
+		t.gvr.Version, parts = parts[1], parts[2:]
+	case len(parts) > 3 && parts[0] == "apis" && parts[1] != "":
+		t.gvr.Group, t.gvr.Version, parts = parts[1], parts[2], parts[3:]
+	default:
+		return target{}, false
+	}
+	if parts[0] == "watch" && len(parts) > 1 {
+		t.watch, parts = true, parts[1:]
+	}
+	if parts[0] == "namespaces" && len(parts) > 2 {
+		// namespaces/{name}/status and /finalize are subresources, not resources of a namespace.
+		if parts[2] == "status" || parts[2] == "finalize" {
+			return target{}, false
+		}
+		t.namespace, t.anywhere, parts = parts[1], parts[1] == "", parts[2:]
+	}
+	if len(parts) > 2 || slices.Contains(parts, "") {
+		return target{}, false
+	}
+	t.gvr.Resource = parts[0]
+	if len(parts) == 2 {
+		t.name = parts[1]
+	}
+	return t, len(content.IsPathSegmentName(t.name)) == 0 && len(content.IsPathSegmentName(t.namespace)) == 0
+}
+
+// object reports that the path is read as an object, not as a collection of one.
+func (t target) object() bool { return t.name != "" && !t.watch }
+
+// watches reports that the request is a WATCH, well-formed or not.
+func (t target) watches(query url.Values) bool {
+	return t.watch || t.name == "" && queryBool(query, "watch")
+}
+
+// fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or words it otherwise.
+func (t target) fits(info *object.Resource) bool {
+	switch {
+	case !info.Namespaced:
+		return t.namespace == "" && !t.anywhere
+	case t.name != "":
+		return t.namespace != ""
+	}
+	return true
+}
+
+// key is the place of a named object in its resource.
+func (t target) key() string {
+	if t.namespace == "" {
+		return t.name
+	}
+	return t.namespace + "/" + t.name
+}
