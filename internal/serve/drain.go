@@ -44,13 +44,13 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	}
 }
 
-// closeStreams breaks the connections of the streams that are left: some may be waiting for clients that do not read.
+// closeStreams cuts the streams that are left: some may be waiting for clients that do not read.
 func (s *Server) closeStreams() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.mu.streams {
-		if st.conn != nil { // else its handler has yet to hand it over, and finds the server closed
-			reset(st.conn)
+		if st.out != nil { // else its handler has yet to attach it, and finds the server closed
+			st.out.cut()
 		}
 	}
 }

@@ -102,20 +102,21 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 // no longer the server's).
 func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity) {
 	f.starts.Do(f.start)
+	w := fastResponder{ctx: ctx}
 	in, err := readInbound(ctx)
 	if err != nil {
-		writeMalformed(ctx, err.Error())
+		writeMalformed(w, err.Error())
 		return
 	}
 	target, err := targetURL(f.opts.Base, in.target)
 	if err != nil {
-		writeMalformed(ctx, "malformed request target")
+		writeMalformed(w, "malformed request target")
 		return
 	}
 	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
 	if s := headerRefusal(in.header, asSelf); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
-		writeStatus(ctx, s)
+		writeStatus(w, s)
 		return
 	}
 	x := f.begin(ctx, in)
@@ -127,7 +128,7 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity) {
 	switch {
 	case x.transport == nil:
 		x.code = http.StatusForbidden
-		writeStatus(ctx, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
+		writeStatus(w, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
 		x.end()
 	case in.direct(x.class):
 		f.direct(ctx, x)

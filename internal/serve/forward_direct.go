@@ -25,7 +25,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 			f.log.Error("BUG: panic while passing a request through", zap.Any("panic", p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
 			ctx.SetConnectionClose()
-			writeStatus(ctx, statusBadGateway("the proxy failed; the request may have been carried out"))
+			writeStatus(fastResponder{ctx: ctx}, statusBadGateway("the proxy failed; the request may have been carried out"))
 		}
 		if !streams {
 			stop()
@@ -35,7 +35,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 	body, err := ownedBody(ctx, x.in.length)
 	if err != nil {
 		ctx.SetConnectionClose()
-		writeStatus(ctx, statusBadRequest("the request body ended early"))
+		writeStatus(fastResponder{ctx: ctx}, statusBadRequest("the request body ended early"))
 		return
 	}
 	stop = f.gone.watch(x.conn, x.cancel)
@@ -73,7 +73,7 @@ func (f *Forwarder) failed(ctx *fasthttp.RequestCtx, x *exchange, err error) {
 		x.code = int(s.Code)
 		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
 	}
-	writeStatus(ctx, s)
+	writeStatus(fastResponder{ctx: ctx}, s)
 }
 
 // request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the pooled one turns

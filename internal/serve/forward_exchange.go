@@ -38,12 +38,12 @@ func (f *Forwarder) begin(ctx *fasthttp.RequestCtx, in *inbound) *exchange {
 		x.cancel()
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
 		ctx.SetConnectionClose()
-		writeStatus(ctx, statusShuttingDown())
+		writeStatus(fastResponder{ctx: ctx}, statusShuttingDown())
 		return nil
 	case !admitted:
 		x.cancel()
 		f.metrics.answered(x.class, http.StatusTooManyRequests)
-		writeTooManyRequests(ctx, 1)
+		writeTooManyRequests(fastResponder{ctx: ctx}, 1)
 		return nil
 	}
 	f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()

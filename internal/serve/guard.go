@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/valyala/fasthttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -45,12 +44,12 @@ type PlainRequest struct {
 }
 
 // Admit reports whether the request may go on, and answers it with 403 if not.
-func (g *PlainGuard) Admit(ctx *fasthttp.RequestCtx, id Identity) bool {
-	s := g.Refusal(plainRequest(ctx, id))
+func (g *PlainGuard) Admit(w responder, r PlainRequest) bool {
+	s := g.Refusal(r)
 	if s == nil {
 		return true
 	}
-	writeStatus(ctx, s)
+	writeStatus(w, s)
 	return false
 }
 
@@ -104,21 +103,6 @@ func connectRequest(r PlainRequest) (string, bool) {
 		return fmt.Sprintf("an upgrade on path %q", clip(raw)), true
 	}
 	return "", false
-}
-
-// plainRequest collects what Refusal needs; it copies, since fasthttp's buffers are reused.
-func plainRequest(ctx *fasthttp.RequestCtx, id Identity) PlainRequest {
-	h := &ctx.Request.Header
-	r := PlainRequest{
-		Host:    string(h.Host()),
-		Target:  string(h.RequestURI()),
-		Upgrade: len(h.Peek("Upgrade")) > 0,
-		AsSelf:  id == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
-	}
-	for _, o := range h.PeekAll("Origin") {
-		r.Origins = append(r.Origins, string(o))
-	}
-	return r
 }
 
 // clip bounds what a message repeats of a request.

@@ -72,7 +72,8 @@ func TestPlainGuard(t *testing.T) {
 func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		if guard.Admit(ctx, IdentitySelf) {
+		c := fastCall{fastResponder: fastResponder{ctx: ctx}, front: Front{Identity: IdentitySelf}}
+		if guard.Admit(c, c.guarded()) {
 			ctx.SetStatusCode(http.StatusNoContent)
 		}
 	})

@@ -1,13 +1,11 @@
 package serve
 
 import (
-	"errors"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/valyala/fasthttp"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/cache"
@@ -15,44 +13,32 @@ import (
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
-func (s *Server) list(ctx *fasthttp.RequestCtx, p Plan) bool {
+func (s *Server) list(w responder, p Plan) bool {
 	snapshot, err := s.snapshot(p)
 	if err != nil {
-		return s.refused(ctx, p, err)
+		return s.refused(w, p, err)
 	}
 	body := newListBody(p, snapshot)
-	s.respond(ctx, "application/json")
-	ctx.Response.SetBodyStream(&pacedBody{listBody: body, conn: pacer(ctx.Conn()), stall: s.opts.StallTimeout}, body.size)
 	s.metrics.answered(p, "list")
+	answerHeaders(w, "application/json")
+	w.stream(http.StatusOK, body, int64(body.size))
 	return true
 }
 
 // get answers a GET of one object. It reports false if upstream must answer.
-func (s *Server) get(ctx *fasthttp.RequestCtx, p Plan) bool {
+func (s *Server) get(w responder, p Plan) bool {
 	state, err := s.reach(p.Source, p.Get.RV, p.Get.Hurried)
 	if err != nil {
-		return s.refused(ctx, p, err)
+		return s.refused(w, p, err)
 	}
 	o, ok := state.Get(p.Get.Key)
 	if !ok {
-		return s.refused(ctx, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
+		return s.refused(w, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
-	s.respond(ctx, "application/json")
-	ctx.Response.SetBody(append(append(make([]byte, 0, o.Size()+1), o.JSON()...), '\n'))
 	s.metrics.answered(p, "get")
+	answerHeaders(w, "application/json")
+	w.send(http.StatusOK, append(append(make([]byte, 0, o.Size()+1), o.JSON()...), '\n'))
 	return true
-}
-
-// respond writes what every answer from the cache begins with (W-3), and lets the client take it at no less than a pace, until
-// its next request.
-func (s *Server) respond(ctx *fasthttp.RequestCtx, contentType string) {
-	if p := pacer(ctx.Conn()); p != nil {
-		_ = p.setPace(s.opts.StallTimeout, false) // fails on a closed connection, as the answer will
-	}
-	h := &ctx.Response.Header
-	h.Set(auditID, answerAuditID(string(ctx.Request.Header.Peek(auditID))))
-	h.Set("Cache-Control", "no-cache, private")
-	h.SetContentType(contentType)
 }
 
 // snapshot is the state that a LIST asks for.
@@ -161,35 +147,4 @@ func (b *listBody) WriteTo(w io.Writer) (int64, error) {
 	}
 	piece = append(piece, b.tail...)
 	return written, flush()
-}
-
-// pacedBody writes a list while its client keeps up: a list pins a state.
-type pacedBody struct {
-	*listBody
-	conn  *conn
-	stall time.Duration
-}
-
-// errReadOnly says that a list is written with WriteTo alone.
-var errReadOnly = errors.New("a list is written, not read")
-
-// Read is never called: SupportsBodyWriteTo says so.
-func (b *pacedBody) Read([]byte) (int, error) { return 0, errReadOnly }
-
-// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
-func (b *pacedBody) SupportsBodyWriteTo() bool { return true }
-
-// WriteTo writes the list under a pace.
-func (b *pacedBody) WriteTo(w io.Writer) (int64, error) {
-	if b.conn == nil {
-		return b.listBody.WriteTo(w)
-	}
-	if err := b.conn.setPace(b.stall, true); err != nil {
-		return 0, err
-	}
-	n, err := b.listBody.WriteTo(w)
-	if err == nil { // what is left is in fasthttp's buffer, and no longer in the state
-		err = b.conn.setPace(b.stall, false)
-	}
-	return n, err
 }

@@ -5,8 +5,6 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/valyala/fasthttp"
-
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -17,20 +15,20 @@ func refuse(s *Source, err error) Plan {
 }
 
 // refused answers with upstream's words for an error, or reports false if only upstream has them.
-func (s *Server) refused(ctx *fasthttp.RequestCtx, p Plan, err error) bool {
+func (s *Server) refused(w responder, p Plan, err error) bool {
 	var known apierrors.APIStatus
 	var large *tooLargeError
 	if p.Source.Resource().Retired() || !errors.As(err, &known) && !errors.As(err, &large) {
 		return false
 	}
-	s.refuse(ctx, p.Source, statusOf(err))
+	s.refuse(w, p.Source, statusOf(err))
 	return true
 }
 
 // refuse answers with a Status.
-func (s *Server) refuse(ctx *fasthttp.RequestCtx, source *Source, status *metav1.Status) {
+func (s *Server) refuse(w responder, source *Source, status *metav1.Status) {
 	s.metrics.refused.WithLabelValues(source.Resource().Info.String(), strconv.Itoa(int(status.Code))).Inc()
-	writeStatus(ctx, status)
+	writeStatus(w, status)
 }
 
 // statusOf is what upstream answers for an error of its own code: the Status that the error brings, or else a 500 that gives

@@ -71,7 +71,7 @@ func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
 		read, err := prefetched(ctx, x.in.length)
 		if err != nil {
 			ctx.SetConnectionClose()
-			writeStatus(ctx, statusBadRequest("the request body ended early"))
+			writeStatus(fastResponder{ctx: ctx}, statusBadRequest("the request body ended early"))
 			x.end()
 			return
 		}
@@ -160,5 +160,5 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	} else if errors.Is(err, context.Canceled) {
 		s = statusUnavailable("the request was cancelled")
 	}
-	writeStatusHTTP(w, x.in.header.Get(auditID), s)
+	writeStatus(netResponder{w, x.in.header}, s)
 }

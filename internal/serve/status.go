@@ -7,7 +7,6 @@ import (
 	"strconv"
 
 	"github.com/google/uuid"
-	"github.com/valyala/fasthttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -65,47 +64,6 @@ func statusBadGateway(message string) *metav1.Status {
 // statusShuttingDown is the answer to requests that arrive while the proxy stops. The words are upstream's (W-182).
 func statusShuttingDown() *metav1.Status {
 	return statusUnavailable("apiserver is shutting down")
-}
-
-// writeStatus answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170).
-// On HEAD fasthttp keeps the headers and drops the body, as upstream does.
-func writeStatus(ctx *fasthttp.RequestCtx, s *metav1.Status) {
-	statusHeaders(s, ctx.Response.Header.Set)
-	writeAnswer(ctx, int(s.Code), "application/json", statusBody(s))
-}
-
-// writeTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in seconds (W-180).
-func writeTooManyRequests(ctx *fasthttp.RequestCtx, retryAfter int) {
-	ctx.Response.Header.Set("Retry-After", strconv.Itoa(retryAfter))
-	ctx.Response.Header.Set("X-Content-Type-Options", "nosniff")
-	writeAnswer(ctx, http.StatusTooManyRequests, "text/plain; charset=utf-8", []byte(tooManyRequests))
-}
-
-// writeMalformed answers a request that net/http, and so upstream, would not even parse, and closes the connection.
-func writeMalformed(ctx *fasthttp.RequestCtx, why string) {
-	ctx.SetConnectionClose()
-	writeAnswer(ctx, http.StatusBadRequest, "text/plain; charset=utf-8", []byte("400 Bad Request: "+why))
-}
-
-func writeAnswer(ctx *fasthttp.RequestCtx, code int, contentType string, body []byte) {
-	h := &ctx.Response.Header
-	h.Set(auditID, answerAuditID(string(ctx.Request.Header.Peek(auditID))))
-	h.Set("Cache-Control", "no-cache, private")
-	h.SetContentType(contentType)
-	ctx.Response.SetStatusCode(code)
-	ctx.Response.SetBody(body)
-}
-
-// writeStatusHTTP is writeStatus for the net/http server behind replayed connections.
-func writeStatusHTTP(w http.ResponseWriter, requestAuditID string, s *metav1.Status) {
-	h := w.Header()
-	statusHeaders(s, h.Set)
-	h.Set(auditID, answerAuditID(requestAuditID))
-	h.Set("Cache-Control", "no-cache, private")
-	h.Set("Content-Type", "application/json")
-	w.WriteHeader(int(s.Code))
-	// A failed write means that the client left; there is nobody to tell.
-	_, _ = w.Write(statusBody(s))
 }
 
 // statusHeaders sets the headers that depend on which Status it is (W-3, W-182).

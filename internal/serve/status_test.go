@@ -20,9 +20,9 @@ func TestStatusBodies(t *testing.T) {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		writeStatusHTTP(rec, "", s)
+		writeStatus(netResponder{rec, http.Header{}}, s)
 		var ctx fasthttp.RequestCtx
-		writeStatus(&ctx, s)
+		writeStatus(fastResponder{ctx: &ctx}, s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
 		}
@@ -54,9 +54,9 @@ func TestStatusHeaders(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/status":
-			writeStatus(ctx, statusUnauthorized())
+			writeStatus(fastResponder{ctx: ctx}, statusUnauthorized())
 		case "/many":
-			writeTooManyRequests(ctx, 3)
+			writeTooManyRequests(fastResponder{ctx: ctx}, 3)
 		}
 	})
 	fr := serveFront(t, server)

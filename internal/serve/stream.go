@@ -14,21 +14,18 @@ import (
 	"spillway/internal/object"
 )
 
-// stream is one client's watch: its connection, its cursor, its deadline, and in the end its EndReason.
+// stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
 //
-// The stream pulls: it takes what its cursor has and writes that to its connection, and while the connection does not take
-// it, nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
+// The stream pulls: it takes what its cursor has and writes that to its sink, and while the sink does not take it, nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
 type stream struct {
 	// Static after construction.
 	server   *Server
-	conn     net.Conn // set under Server.mu, once, before it is delivered
+	out      sink // set under Server.mu, once, before it is delivered
 	plan     Plan
 	enc      object.Encoding
 	ctx      context.Context // ends with cause EndReason: departure, drain, stop
 	cancel   context.CancelCauseFunc
 	deadline time.Time
-	head     []byte
-	closing  bool // the client wants the connection closed after this answer
 
 	// The deliverer's.
 	cursor   *fanout.Cursor
@@ -44,9 +41,9 @@ const (
 	bookmarkLead   = 2 * time.Second
 )
 
-// deliverer moves frames from cursors to connections, until each stream ends.
+// deliverer moves frames from cursors to sinks, until each stream ends.
 type deliverer interface {
-	// deliver runs the stream to its end and returns the reason. It owns the stream's connection meanwhile.
+	// deliver runs the stream to its end and returns the reason. It owns the stream's sink meanwhile.
 	deliver(s *stream) EndReason
 }
 
@@ -55,7 +52,7 @@ type deliverer interface {
 type goroutines struct{}
 
 func (goroutines) deliver(s *stream) EndReason {
-	s.pace(false)
+	s.out.pace(false)
 	reason, err := s.initial()
 	if err == nil && reason == "" {
 		reason, err = s.live()
@@ -66,23 +63,14 @@ func (goroutines) deliver(s *stream) EndReason {
 	return s.finish(reason, err)
 }
 
-// pace demands progress of the client: any at all, or, while it pins old state, a rate. The clock starts now: the time that a
-// proof took before is not the client's.
-func (s *stream) pace(pins bool) {
-	if p := pacer(s.conn); p != nil {
-		_ = p.setPace(s.server.opts.StallTimeout, pins) // fails on a closed connection, as the next write does
-	}
-}
-
 // resource is the label of metrics and log lines.
 func (s *stream) resource() string { return s.plan.Source.Resource().Info.String() }
 
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
-	if err := s.write(s.head); err != nil {
+	if err := s.out.begin(); err != nil {
 		return "", err
 	}
-	s.head = nil
 	if s.plan.Watch.Timeout <= 0 {
 		return EndTimeout, nil
 	}
@@ -117,8 +105,8 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
-	s.pace(true)
-	defer s.pace(false)
+	s.out.pace(true) // the clock starts now: the time that a proof took before is not the client's
+	defer s.out.pace(false)
 	run := make([]byte, 0, runSize)
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
 		if len(run) > 0 && len(run)+fanout.EventSize(o) > runSize {
@@ -241,7 +229,7 @@ func (s *stream) next() time.Time {
 }
 
 func (s *stream) write(b []byte) error {
-	n, err := s.conn.Write(b)
+	n, err := s.out.Write(b)
 	s.bytes += int64(n)
 	return err
 }

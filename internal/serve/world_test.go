@@ -168,11 +168,9 @@ func (w *world) watch(query string) *peer {
 		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
 	}
 	near, far := net.Pipe()
-	st := &stream{
-		server: w.server, plan: plan, conn: &conn{Conn: near}, deadline: time.Now().Add(plan.Watch.Timeout), head: watchHead("audit", false),
-		enc: object.Encoding{Chunked: true, Bookmarks: plan.Watch.Bookmarks},
-	}
-	st.ctx, st.cancel = context.WithCancelCause(w.server.base)
+	st := w.server.newStream(plan)
+	st.enc.Chunked = true
+	st.out = &connSink{conn: &conn{Conn: near}, stall: worldStall, head: watchHead(st, "audit", false)}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	go func() {
 		reason := goroutines{}.deliver(st)

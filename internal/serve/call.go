@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"spillway/internal/cache"
+)
+
+// call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
+// all protocols; a call knows how to read it and how to carry that out.
+type call interface {
+	responder
+	// request is what a plan looks at.
+	request() Request
+	// guarded is what a guard looks at.
+	guarded() PlainRequest
+	// watch serves a stream to its end, or sees to it that somebody does.
+	watch(p Plan)
+	// forward passes the request through.
+	forward()
+}
+
+// handle answers one request: here if the plan says so and still can, else from upstream.
+func (s *Server) handle(c call, front Front) {
+	if front.Guard != nil && !front.Guard.Admit(c, c.guarded()) {
+		return
+	}
+	plan := s.planner.Plan(c.request())
+	if plan.Action != Upstream && s.answer(c, plan) {
+		return
+	}
+	c.forward()
+}
+
+// answer answers here, or reports false if upstream must.
+func (s *Server) answer(c call, plan Plan) bool {
+	r := plan.Source.Resource()
+	if plan.List != nil && plan.Action == FromCacheProven {
+		return false // upstream answers sooner than it can be proven
+	}
+	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
+		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
+		writeStatus(c, statusNotReady(1))
+		return true
+	}
+	switch {
+	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
+		return false
+	case plan.Action == Refuse:
+		s.refuse(c, plan.Source, plan.Status)
+		return true
+	case plan.Get != nil:
+		return s.get(c, plan)
+	case plan.List != nil:
+		return s.list(c, plan)
+	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
+		return false
+	}
+	c.watch(plan)
+	return true
+}
+
+// fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
+// answer is an event that it must see. It reports false if upstream does not say.
+func (s *Server) fromNewest(plan Plan) bool {
+	ctx, cancel := s.within(arriveWait)
+	defer cancel()
+	rv, err := plan.Source.Fresh.Newest(ctx)
+	if err != nil {
+		return false
+	}
+	plan.Watch.RV, plan.Watch.Start = rv, EventsFrom
+	return true
+}
+
+// readyWait is how long a request is held while a resource's first state is on its way (design D14).
+const readyWait = 3 * time.Second
+
+// awaitReady waits for the resource's first state, unless it has been given up.
+func (s *Server) awaitReady(r *cache.Resource) bool {
+	if r.Ready() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(s.base, readyWait)
+	defer cancel()
+	for {
+		changed := r.Changed()
+		if r.Ready() || r.Retired() {
+			return r.Ready()
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// within is a context for a short wait that also ends with the server.
+func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(s.base, d)
+}
+
+// writeBug is the answer to a request that ran into a bug of the proxy.
+func writeBug(w responder) {
+	writeStatus(w, newStatus(http.StatusInternalServerError, "InternalError", "this request ran into a bug of the proxy", nil))
+}

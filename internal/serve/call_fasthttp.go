@@ -1,0 +1,123 @@
+package serve
+
+import (
+	"bytes"
+	"net"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+// fastCall is an HTTP/1.1 request.
+type fastCall struct {
+	fastResponder
+	server *Server
+	fast   *fasthttp.Server
+	front  Front
+}
+
+// fastHandler answers the requests of a listener that fasthttp reads.
+func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.RequestHandler {
+	return func(ctx *fasthttp.RequestCtx) {
+		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s, fast: fast, front: front}
+		defer c.recovered()
+		if p := pacer(ctx.Conn()); p != nil {
+			p.unpace()
+		}
+		s.handle(c, front)
+	}
+}
+
+// recovered turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
+func (c fastCall) recovered() {
+	if p := recover(); p != nil {
+		c.server.panicked(p)
+		c.ctx.Response.Reset()
+		writeBug(c)
+	}
+}
+
+func (c fastCall) forward() { c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity) }
+
+// request copies what a plan needs.
+func (c fastCall) request() Request {
+	h := &c.ctx.Request.Header
+	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
+	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0
+	return Request{
+		Method:    string(h.Method()),
+		Path:      string(path),
+		RawQuery:  string(query),
+		Accept:    string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
+		UserAgent: string(h.UserAgent()),
+		Upgrade:   !plain || len(h.Peek("Upgrade")) > 0,
+		Trusted:   c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymous(h),
+	}
+}
+
+// anonymous reports that the request brings no identity of its own.
+func anonymous(h *fasthttp.RequestHeader) bool {
+	if len(h.PeekAll("Authorization")) > 0 {
+		return false
+	}
+	for key := range h.All() {
+		if len(key) > len("Impersonate-") && bytes.EqualFold(key[:len("Impersonate-")], []byte("Impersonate-")) {
+			return false
+		}
+	}
+	return true
+}
+
+// guarded copies what a guard needs.
+func (c fastCall) guarded() PlainRequest {
+	h := &c.ctx.Request.Header
+	r := PlainRequest{
+		Host:    string(h.Host()),
+		Target:  string(h.RequestURI()),
+		Upgrade: len(h.Peek("Upgrade")) > 0,
+		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+	}
+	for _, o := range h.PeekAll("Origin") {
+		r.Origins = append(r.Origins, string(o))
+	}
+	return r
+}
+
+// watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
+func (c fastCall) watch(p Plan) {
+	s := c.server
+	st := s.newStream(p)
+	st.enc.Chunked = true
+	if !s.admit(st) {
+		writeStatus(c, statusShuttingDown())
+		return
+	}
+	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
+	out.head = watchHead(st, answerAuditID(c.requested(auditID)), out.closing)
+	c.ctx.HijackSetNoResponse(true)
+	c.ctx.Hijack(func(conn net.Conn) {
+		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
+			conn = h.UnsafeConn() // the wrapper holds a read buffer
+		}
+		out.conn = conn
+		s.attach(st, out)
+		go s.runConn(st, out, c.fast)
+	})
+}
+
+// runConn delivers a stream to its end, and gives its connection back for the next request if the end was a clean one (W-2).
+func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
+	left := s.gone.watch(out.conn, func() { st.cancel(endError(EndDeparted)) })
+	reason := s.delivered(st)
+	left()
+	if draining := s.ended(st, reason); !reason.clean() || out.closing || draining {
+		if !reason.clean() {
+			reset(out.conn)
+		}
+		_ = out.conn.Close() // there is nobody left to tell
+		return
+	}
+	if err := fast.ServeConn(out.conn); err != nil {
+		s.log.Debug("connection after a watch", zap.Error(err))
+	}
+}

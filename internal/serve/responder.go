@@ -1,0 +1,57 @@
+package serve
+
+import (
+	"io"
+	"net/http"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// responder is where the one answer to a request is written: a fasthttp response, or one of net/http. What an answer says is
+// decided above it, once for both; what it does to a connection is decided below.
+//
+// Exactly one of send and stream is called, once, after the headers are set.
+type responder interface {
+	// requested is the first value of a header of the request.
+	requested(key string) string
+	// header sets a header of the answer.
+	header(key, value string)
+	// send answers with a body that is at hand. The client must take it at any pace at all.
+	send(code int, body []byte)
+	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so the client must take it
+	// at a rate. size is its length in bytes, -1 if that is known only at its end.
+	stream(code int, body io.WriterTo, size int64)
+	// hangUp closes the connection after the answer, where it may not be trusted with another request.
+	hangUp()
+}
+
+// answerHeaders sets what every answer of this proxy begins with (W-3).
+func answerHeaders(w responder, contentType string) {
+	w.header(auditID, answerAuditID(w.requested(auditID)))
+	w.header("Cache-Control", "no-cache, private")
+	w.header("Content-Type", contentType)
+}
+
+// writeStatus answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170). On HEAD
+// the headers stay and the body is dropped, as upstream does.
+func writeStatus(w responder, s *metav1.Status) {
+	answerHeaders(w, "application/json")
+	statusHeaders(s, w.header)
+	w.send(int(s.Code), statusBody(s))
+}
+
+// writeTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in seconds (W-180).
+func writeTooManyRequests(w responder, retryAfter int) {
+	answerHeaders(w, "text/plain; charset=utf-8")
+	w.header("Retry-After", strconv.Itoa(retryAfter))
+	w.header("X-Content-Type-Options", "nosniff")
+	w.send(http.StatusTooManyRequests, []byte(tooManyRequests))
+}
+
+// writeMalformed answers a request that net/http, and so upstream, would not even parse, and closes the connection.
+func writeMalformed(w responder, why string) {
+	w.hangUp()
+	answerHeaders(w, "text/plain; charset=utf-8")
+	w.send(http.StatusBadRequest, []byte("400 Bad Request: "+why))
+}

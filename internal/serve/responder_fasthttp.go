@@ -1,0 +1,71 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has returned.
+type fastResponder struct {
+	ctx   *fasthttp.RequestCtx
+	stall time.Duration // how long the client may take nothing; 0: as long as it likes
+}
+
+func (r fastResponder) requested(key string) string { return string(r.ctx.Request.Header.Peek(key)) }
+
+func (r fastResponder) header(key, value string) { r.ctx.Response.Header.Set(key, value) }
+
+func (r fastResponder) send(code int, body []byte) {
+	r.pace()
+	r.ctx.Response.SetStatusCode(code)
+	r.ctx.Response.SetBody(body)
+}
+
+func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
+	r.pace()
+	r.ctx.Response.SetStatusCode(code)
+	r.ctx.Response.SetBodyStream(&pacedBody{body: body, conn: pacer(r.ctx.Conn()), stall: r.stall}, int(size))
+}
+
+func (r fastResponder) hangUp() { r.ctx.SetConnectionClose() }
+
+// pace lets the client take the answer at no less than a pace, until its next request.
+func (r fastResponder) pace() {
+	if p := pacer(r.ctx.Conn()); p != nil && r.stall > 0 {
+		_ = p.setPace(r.stall, false) // fails on a closed connection, as the answer will
+	}
+}
+
+// pacedBody writes a body while its client keeps up.
+type pacedBody struct {
+	body  io.WriterTo
+	conn  *conn // nil: not paced
+	stall time.Duration
+}
+
+// errWrittenOnly says that a body is written with WriteTo alone.
+var errWrittenOnly = errors.New("this body is written, not read")
+
+// Read is never called: SupportsBodyWriteTo says so.
+func (b *pacedBody) Read([]byte) (int, error) { return 0, errWrittenOnly }
+
+// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
+func (b *pacedBody) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo writes the body under a pace.
+func (b *pacedBody) WriteTo(w io.Writer) (int64, error) {
+	if b.conn == nil {
+		return b.body.WriteTo(w)
+	}
+	if err := b.conn.setPace(b.stall, true); err != nil {
+		return 0, err
+	}
+	n, err := b.body.WriteTo(w)
+	if err == nil { // what is left is in fasthttp's buffer, and no longer in the state
+		err = b.conn.setPace(b.stall, false)
+	}
+	return n, err
+}

@@ -1,0 +1,77 @@
+package serve
+
+import (
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
+// uses it, but for cut.
+type sink interface {
+	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
+	begin() error
+	// Write sends frames, at once and all of them. It returns errStalled once the client falls below the pace; the stream is cut
+	// then.
+	Write(b []byte) (int, error)
+	// pace demands progress of the client from now on: any at all, or, while it pins old state, a rate.
+	pace(pins bool)
+	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
+	cut()
+	// client is the client's address, for the log.
+	client() string
+}
+
+// connSink is an HTTP/1.1 connection that a stream has to itself.
+type connSink struct {
+	conn    net.Conn
+	head    []byte // until it is sent
+	stall   time.Duration
+	closing bool // the client wants the connection closed after this answer
+}
+
+func (c *connSink) begin() error {
+	_, err := c.conn.Write(c.head)
+	c.head = nil
+	return err
+}
+
+func (c *connSink) Write(b []byte) (int, error) { return c.conn.Write(b) }
+
+func (c *connSink) pace(pins bool) {
+	if p := pacer(c.conn); p != nil {
+		_ = p.setPace(c.stall, pins) // fails on a closed connection, as the next write does
+	}
+}
+
+func (c *connSink) cut() { reset(c.conn) }
+
+func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
+
+// watchHead is the head of a watch's answer as HTTP/1.1 writes it.
+func watchHead(st *stream, audit string, closing bool) []byte {
+	head := make([]byte, 0, 256)
+	head = append(head, "HTTP/1.1 200 OK\r\n"...)
+	watchHeaders(st, audit, func(key, value string) {
+		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
+	})
+	head = append(head, "Date: "...)
+	head = fasthttp.AppendHTTPDate(head, time.Now())
+	head = append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
+	if closing {
+		head = append(head, "Connection: close\r\n"...)
+	}
+	return append(head, "\r\n"...)
+}
+
+// watchHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).
+func watchHeaders(st *stream, audit string, set func(key, value string)) {
+	set(auditID, audit)
+	set("Cache-Control", "no-cache, private")
+	set("Content-Type", st.enc.StreamMediaType())
+	if st.enc.Gzip {
+		set("Content-Encoding", "gzip")
+		set("Vary", "Accept-Encoding")
+	}
+}
