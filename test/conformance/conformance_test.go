@@ -53,6 +53,7 @@ func TestConformance(t *testing.T) {
 		{name: "requests", run: s.testRequests},
 		{name: "watches", run: s.testWatches},
 		{name: "matrix", run: s.testMatrix},
+		{name: "planner", run: s.testPlanner},
 		{name: "paging", run: s.testPaging},
 		{name: "transport", run: s.testTransport},
 		{name: "live", run: s.testLive},

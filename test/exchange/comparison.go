@@ -225,7 +225,9 @@ func (c *Comparison) longLived() bool {
 func (c *Comparison) single() bool {
 	path, _, _ := strings.Cut(c.Request.Target, "?")
 	clusterScoped := strings.HasSuffix(path, "/nodes") || strings.HasSuffix(path, "/namespaces")
-	return strings.HasPrefix(c.query().Get("fieldSelector"), "metadata.name=") && (clusterScoped || strings.Contains(path, "/namespaces/"))
+	selector := c.query().Get("fieldSelector")
+	placed := clusterScoped || strings.Contains(path, "/namespaces/") || strings.Contains(selector, "metadata.namespace=")
+	return c.query().Get("continue") == "" && strings.HasPrefix(selector, "metadata.name=") && placed
 }
 
 // Number is the resourceVersion that text says, or 0.
