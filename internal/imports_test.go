@@ -23,10 +23,11 @@ var mayImport = map[string][]string{
 	"object":   {},
 	"ring":     {},
 	"cache":    {"object", "ring"},
-	"fanout":   {"cache", "object", "ring"},
+	"codec":    {"object"},
+	"fanout":   {"cache", "codec", "object", "ring"},
 	"upstream": {"object"},
 	"auth":     {"object"},
-	"serve":    {"auth", "fanout", "cache", "object"},
+	"serve":    {"auth", "fanout", "cache", "codec", "object"},
 	"kubetest": {"object"},
 }
 
@@ -39,8 +40,8 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"serve"},
 		"fasthttp reuses what it hands out; only serve knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "kubetest"},
-		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "kubetest"},
+		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, and codec on client-go's scheme"},
 }
 
 // forbidden returns why the package in folder (relative to the module, with slashes) must not import what it does, or "".
@@ -161,7 +162,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "may import object only")
-	f("internal/serve", "spillway/internal/upstream", "may import auth, fanout, cache, object only")
+	f("internal/serve", "spillway/internal/upstream", "may import auth, fanout, cache, codec, object only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")
@@ -173,8 +174,8 @@ func TestForbidden(t *testing.T) {
 	f("internal/fanout", "github.com/valyala/fasthttp", "only serve may")
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only serve may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
-	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, kubetest may")
-	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, kubetest may")
+	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, kubetest may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, kubetest may")
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
 	f("test/conformance", "k8s.io/client-go/rest", "")
 	f("bench", "github.com/valyala/fasthttp", "")

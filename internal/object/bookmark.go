@@ -15,6 +15,7 @@ import (
 // "Empty" is a zero value of upstream's Go type, in which required members show. So the template is cut from a bookmark
 // that upstream sent, and only until there was one is it the bare type.
 type Bookmark struct {
+	resource    *Resource
 	head, tail  string // around the members of metadata
 	rest        string // the other members of metadata, each with a comma: upstreams before 1.35 say "creationTimestamp":null
 	annotations map[string]string
@@ -27,8 +28,11 @@ func NewBookmark(r *Resource) *Bookmark {
 	if !r.Builtin {
 		head = `{"apiVersion":"` + r.APIVersion() + `","kind":"` + r.Kind + `","metadata":{`
 	}
-	return &Bookmark{head: head, tail: "}}", sorted: !r.Builtin}
+	return &Bookmark{resource: r, head: head, tail: "}}", sorted: !r.Builtin}
 }
+
+// Resource is what the bookmark is about.
+func (b *Bookmark) Resource() *Resource { return b.resource }
 
 // BookmarkFrom cuts the template out of a bookmark object that upstream sent.
 func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
@@ -36,7 +40,7 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	if !json.Valid(raw) {
 		return nil, fmt.Errorf("bookmark of %s: %w", r, errSyntax)
 	}
-	b := &Bookmark{sorted: !r.Builtin}
+	b := &Bookmark{resource: r, sorted: !r.Builtin}
 	s := scanner{b: raw}
 	err := s.members(func(key string) error {
 		if key != "metadata" || s.peek() != '{' {
@@ -72,12 +76,6 @@ func (b *Bookmark) member(s *scanner, key string) error {
 		b.rest += strconv.Quote(key) + ":" + string(value) + ","
 	}
 	return nil
-}
-
-// MaxSize is the most bytes that Append appends.
-func (b *Bookmark) MaxSize() int {
-	const digitsAndNames = 64
-	return len(b.head) + len(b.rest) + len(b.tail) + len(b.encodeAnnotations(true)) + digitsAndNames
 }
 
 // Append appends the bookmark object for rv. end marks the end of a watch's initial events.

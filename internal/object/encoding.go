@@ -38,6 +38,12 @@ const (
 	MetadataV1beta1
 )
 
+// Bare is the encoding of what a chunk or a gzip member holds.
+func (e Encoding) Bare() Encoding {
+	e.Chunked, e.Gzip = false, false
+	return e
+}
+
 // MediaType is the Content-Type of a document in this encoding. Views add nothing to it (W-41).
 func (e Encoding) MediaType() string {
 	switch e.Format {

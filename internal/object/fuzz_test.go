@@ -41,6 +41,10 @@ func FuzzParse(f *testing.F) {
 		"{\"metadata\":{\"name\":\"a\xff\xfe\",\"resourceVersion\":\"1\"},\"na\\u006de\":\"\\ud800\"}",
 		` { "metadata" : { "resourceVersion" : "007" , "labels" : { "a" : null } } , "x" : [ 1e400, -0.5E+9, true, [[{}]] ] } `,
 		`{"metadata":{"resourceVersion":"1","name":"a/b","namespace":"n/m"}}`,
+		`{"metadata":{"resourceVersion":"1","name":"a\u2028\u0000ü\ud83d\ude00\udc00","labels":{"\u00e4":"\/","ä":"é"}}}`,
+		`{"metadata":{"resourceVersion":"1","generation":123456789012345678901234567890,"x":-0.0e-999},"spec":{"n":1E400,"hostNetwork":false}}`,
+		`{"x":` + strings.Repeat(`[{"a":`, 500) + `1` + strings.Repeat(`}]`, 500) + `,"metadata":{"resourceVersion":"1"}}`,
+		`{"metadata":{"resourceVersion":"1"},"spec":` + strings.Repeat(`{"spec":`, 200) + `{"nodeName":"deep"}` + strings.Repeat(`}`, 200) + `}`,
 		`{"kind":1,"metadata":{"resourceVersion":"\u0031"}}`,
 		`{"metadata":{"resourceVersion":"1"}}` + "\x00", `{}`, `[]`, ``, `{"a":{]}`, `{"a":{{{{`, `{"a":,,,}`,
 	} {
@@ -87,7 +91,10 @@ func checkSplices(t *testing.T, o *Object) {
 	if len(item) != o.ItemSize() {
 		t.Errorf("the item %s has %d bytes, ItemSize says %d", item, len(item), o.ItemSize())
 	}
-	for rv, form := range map[uint64][]byte{o.RV: item, 12345678: o.AppendAt(nil, "12345678")} {
+	alone := func(metadata []byte) []byte { return slices.Concat([]byte(`{"metadata":`), metadata, []byte{'}'}) }
+	for rv, form := range map[uint64][]byte{
+		o.RV: item, 12345678: o.AppendAt(nil, "12345678"), 1: alone(o.AppendMetadataAt(nil, "1")),
+	} {
 		again, err := o.resource.Parse(form)
 		if err != nil || again.RV != rv || again.Key != o.Key || again.UID != o.UID || !maps.Equal(again.Labels, o.Labels) {
 			t.Errorf("%s read again from %s: %+v, %v", o.JSON(), form, again, err)

@@ -1,12 +1,13 @@
 // Package object is the vocabulary of the proxy: one version of one Kubernetes object, one change, who sees which change,
 // and what determines the bytes a client receives. It knows no network and holds no state.
 //
-// Invariant: everything here is immutable once made. An Object, its bytes and its labels are shared by the watch cache, by
+// Invariant: everything here is immutable once made, but for Forms, which are made when first asked for. An Object, its bytes and its labels are shared by the watch cache, by
 // every feed and by every response that is being written, and none of them takes a lock.
 package object
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -31,7 +32,10 @@ type Object struct {
 	resource *Resource
 	raw      []byte
 	typeEnd  int  // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
+	metadata span // the value of metadata
 	rv       span // the digits of metadata.resourceVersion
+
+	forms atomic.Pointer[Forms]
 }
 
 // span is a half-open range of bytes.
@@ -50,6 +54,9 @@ func (o *Object) Namespace() string {
 func (o *Object) Name() string {
 	return o.Key[strings.IndexByte(o.Key, '/')+1:]
 }
+
+// Resource is what the object is one of.
+func (o *Object) Resource() *Resource { return o.resource }
 
 // JSON is the object with its type, as a GET or a watch event shows it: compact and without a trailing newline.
 // The caller must not change it.
@@ -85,6 +92,16 @@ func (o *Object) AppendAt(dst []byte, rv string) []byte {
 
 // SizeAt is the number of bytes that AppendAt appends.
 func (o *Object) SizeAt(rv string) int { return len(o.raw) - (o.rv.end - o.rv.start) + len(rv) }
+
+// Metadata is the value of the object's metadata as upstream wrote it. The caller must not change it.
+func (o *Object) Metadata() []byte { return o.raw[o.metadata.start:o.metadata.end] }
+
+// AppendMetadataAt appends the value of the object's metadata with rv, in decimal, for its resourceVersion.
+func (o *Object) AppendMetadataAt(dst []byte, rv string) []byte {
+	dst = append(dst, o.raw[o.metadata.start:o.rv.start]...)
+	dst = append(dst, rv...)
+	return append(dst, o.raw[o.rv.end:o.metadata.end]...)
+}
 
 // Fields are the object's selectable fields (W-152).
 func (o *Object) Fields() fields.Fields { return fieldSet{o} }

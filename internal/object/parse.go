@@ -66,7 +66,13 @@ func (p *parser) parse() error {
 
 func (p *parser) topLevel(key string) error {
 	if key == "metadata" && p.peek() == '{' {
-		return p.members(p.metadata)
+		if p.o.metadata.end > 0 { // its members could be in either: upstream writes one
+			return errSyntax
+		}
+		start := p.i
+		err := p.members(p.metadata)
+		p.o.metadata = span{start, p.i}
+		return err
 	}
 	return p.descend(p.o.resource.paths, key)
 }

@@ -55,7 +55,7 @@ func TestParseReadsMetadata(t *testing.T) {
 	f(pods, `{"metadata":{"annotations":{"name":"no","labels":"{\"x\":1}"},"ownerReferences":[{"name":"no","uid":"no"}],"managedFields":[{"fieldsV1":{"f:labels":{}}}],`+
 		`"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x"}}}`, a)
 	// As to members that come twice, the last one wins, as in upstream's decoder; objects merge.
-	f(pods, `{"metadata":{"name":"b","name":"a","resourceVersion":"6","uid":"u","labels":{"app":"y","app":"x"},"resourceVersion":"7"},"metadata":{"namespace":"n"}}`, a)
+	f(pods, `{"metadata":{"name":"b","name":"a","resourceVersion":"6","uid":"u","labels":{"app":"y","app":"x"},"resourceVersion":"7","namespace":"n"}}`, a)
 	f(pods, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"b":"y"},"labels":null,"labels":{"app":"x"}},"metadata":null}`, a)
 	f(pods, `{"metadata":{"resourceVersion":"7","labels":{"a":"1","b":"1"},"labels":{"b":"2"}}}`, parsed{key: "/", rv: 7, labels: labels.Set{"a": "1", "b": "2"}})
 	// Names are told apart by case, unlike encoding/json does.
@@ -107,6 +107,8 @@ func TestParseRefuses(t *testing.T) {
 	f(widgets, `{"metadata":{"resourceVersion":"7","name":"\x"}}`, "malformed JSON")
 	f(widgets, `{"metadata":{"resourceVersion":"7"},"spec":}`, "malformed JSON")
 	f(widgets, `{"metadata":{"resourceVersion":"7"},"spec":#}`, "malformed JSON")
+	// Which of two would a view of the metadata show?
+	f(pods, `{"metadata":{"resourceVersion":"7"},"metadata":{"name":"a"}}`, "malformed JSON")
 }
 
 // Values may nest as deep as in encoding/json, and no deeper: neither costs stack.

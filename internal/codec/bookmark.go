@@ -1,0 +1,72 @@
+package codec
+
+import (
+	"encoding/json"
+
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
+)
+
+// Template is the bookmark of a resource that upstream has sent none for: the zero value of its Go type, as upstream's own is
+// (W-110). A kind without a type here has the bare type members.
+func Template(r *object.Resource) *object.Bookmark {
+	if !r.Builtin {
+		return object.NewBookmark(r)
+	}
+	zero, err := newMessage(r)
+	if err != nil {
+		return object.NewBookmark(r)
+	}
+	convert(zero)
+	raw, err := json.Marshal(zero)
+	if err != nil {
+		return object.NewBookmark(r)
+	}
+	t := typeOf(r, object.Whole)
+	raw = append([]byte(`{"kind":"`+t.Kind+`","apiVersion":"`+t.APIVersion+`",`), raw[1:]...)
+	b, err := object.BookmarkFrom(r, raw)
+	if err != nil {
+		return object.NewBookmark(r)
+	}
+	return b
+}
+
+// convert does to a zero value what upstream's conversion from its internal type does, where that shows.
+func convert(zero message) {
+	var none int32
+	switch o := zero.(type) {
+	case *appsv1.Deployment:
+		o.Spec.Replicas = &none
+	case *appsv1.ReplicaSet:
+		o.Spec.Replicas = &none
+	case *appsv1.StatefulSet:
+		o.Spec.Replicas = &none
+	case *appsv1.DaemonSet:
+		o.Annotations = map[string]string{appsv1.DeprecatedTemplateGeneration: "0"}
+	}
+}
+
+// AppendBookmark appends the object of a BOOKMARK event as a document of its own.
+func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint64, end bool) ([]byte, error) {
+	if enc.Format == object.JSON && enc.View == object.Whole {
+		return b.Append(dst, rv, end), nil
+	}
+	raw := b.Append(nil, rv, end)
+	if enc.View == object.Whole {
+		msg, err := marshal(b.Resource(), raw)
+		return appendDocument(dst, typeOf(b.Resource(), enc.View), msg), err
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := json.Unmarshal(raw, &partial); err != nil {
+		return dst, err
+	}
+	if enc.Format == object.Protobuf {
+		msg, err := partial.Marshal()
+		return appendDocument(dst, typeOf(b.Resource(), enc.View), msg), err
+	}
+	partial.TypeMeta = typeOf(b.Resource(), enc.View)
+	text, err := json.Marshal(&partial)
+	return append(dst, text...), err
+}

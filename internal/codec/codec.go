@@ -1,0 +1,51 @@
+// Package codec makes the other encodings of objects, lists, bookmarks and errors from the JSON that upstream sent: protobuf,
+// PartialObjectMetadata, YAML, indented JSON, and gzip of any.
+//
+// Invariant: what is made says what the JSON says, all of it. Whatever is not certain to (a kind without a type here, a member
+// that its type does not know, an apiserver newer than the types) is refused, and upstream answers (design D1, D9).
+package codec
+
+import (
+	"sync/atomic"
+
+	"spillway/internal/object"
+)
+
+// Codec knows which encodings of one resource are made here. The zero pointer knows only the JSON that upstream sent.
+//
+// It decides before an answer begins; the functions of this package then do the work, and may still fail. Such an encoding is
+// withdrawn: that watch has ended, and the next request passes through.
+type Codec struct {
+	resource  *object.Resource
+	release   *Release
+	typed     bool // its kind has a protobuf type
+	withdrawn [3][3]atomic.Bool
+}
+
+// New makes the codec of a resource. What depends on Go types is offered while release says that they suffice.
+func New(r *object.Resource, release *Release) *Codec {
+	_, err := newMessage(r)
+	return &Codec{resource: r, release: release, typed: r.Builtin && err == nil}
+}
+
+// Offers reports whether an encoding is made here.
+func (c *Codec) Offers(f object.Format, v object.View) bool {
+	if f == object.JSON && v == object.Whole {
+		return true
+	}
+	if c == nil || c.withdrawn[f][v].Load() {
+		return false
+	}
+	switch {
+	case f == object.Protobuf && v == object.Whole:
+		return c.typed && c.release.Suffices()
+	case f == object.Protobuf, v != object.Whole && !c.resource.Builtin:
+		return c.release.Suffices() // decoded into ObjectMeta
+	}
+	return true
+}
+
+// Withdraw says that an encoding could not be made of some object, and reports whether that is news.
+func (c *Codec) Withdraw(f object.Format, v object.View) bool {
+	return c != nil && !c.withdrawn[f][v].Swap(true)
+}

@@ -1,0 +1,105 @@
+package codec
+
+import (
+	"encoding/json"
+	"strconv"
+
+	"spillway/internal/object"
+)
+
+// Append appends an object as a document of its own at resourceVersion rv, which is the object's but for a deletion's (W-104):
+// what a watch event carries, and what a GET answers, but for JSON's newline. Chunks and gzip are left to the caller.
+func Append(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byte, error) {
+	switch enc.Format {
+	case object.Protobuf:
+		msg, err := messageAt(enc.View, o, rv)
+		if err != nil {
+			return dst, err
+		}
+		return appendDocument(dst, typeOf(o.Resource(), enc.View), msg), nil
+	case object.YAML:
+		return appendYAML(dst, enc, o, rv)
+	default:
+		return appendJSON(dst, enc.View, o, rv)
+	}
+}
+
+func appendYAML(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byte, error) {
+	raw, err := appendJSON(nil, enc.View, o, rv)
+	if err != nil {
+		return dst, err
+	}
+	text, err := YAML(raw)
+	return append(dst, text...), err
+}
+
+func appendJSON(dst []byte, v object.View, o *object.Object, rv uint64) ([]byte, error) {
+	digits := strconv.FormatUint(rv, 10)
+	switch {
+	case v == object.Whole && rv == o.RV:
+		return append(dst, o.JSON()...), nil
+	case v == object.Whole:
+		return o.AppendAt(dst, digits), nil
+	}
+	dst = appendPartialHead(dst, v)
+	var err error
+	switch {
+	case rv == o.RV:
+		var meta []byte
+		meta, err = metadataJSON(o)
+		dst = append(dst, meta...)
+	case o.Resource().Builtin:
+		dst = o.AppendMetadataAt(dst, digits)
+	default:
+		var meta []byte
+		meta, err = reorder(o.Resource(), o.AppendMetadataAt(nil, digits))
+		dst = append(dst, meta...)
+	}
+	return append(dst, '}'), err
+}
+
+// appendPartialHead appends what comes before the metadata of a PartialObjectMetadata (W-45).
+func appendPartialHead(dst []byte, v object.View) []byte {
+	t := typeOf(nil, v)
+	dst = append(dst, `{"kind":"`...)
+	dst = append(dst, t.Kind...)
+	dst = append(dst, `","apiVersion":"`...)
+	dst = append(dst, t.APIVersion...)
+	return append(dst, `","metadata":`...)
+}
+
+// metadataJSON is an object's metadata in Go's field order. Built-in objects have it so; those of custom resources have their
+// keys sorted (W-8), and are decoded and encoded once.
+func metadataJSON(o *object.Object) ([]byte, error) {
+	if o.Resource().Builtin {
+		return o.Metadata(), nil
+	}
+	return o.Forms().MetadataJSON.Get(o, func(o *object.Object) ([]byte, error) { return reorder(o.Resource(), o.Metadata()) })
+}
+
+func reorder(r *object.Resource, raw []byte) ([]byte, error) {
+	meta, err := decodeMetadata(r, raw)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(meta)
+}
+
+// messageAt is an object's protobuf message in a view, at resourceVersion rv.
+func messageAt(v object.View, o *object.Object, rv uint64) ([]byte, error) {
+	if v == object.Whole {
+		msg, err := wholeMessage(o)
+		if err == nil && rv != o.RV {
+			return withVersion(msg, rv)
+		}
+		return msg, err
+	}
+	meta, err := metadataMessage(o)
+	if err == nil && rv != o.RV {
+		meta, err = metadataWithVersion(meta, rv)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return partialMessage(meta), nil
+}

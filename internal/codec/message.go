@@ -1,0 +1,126 @@
+package codec
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	kjson "sigs.k8s.io/json"
+
+	"spillway/internal/object"
+)
+
+// message is what the Go types of Kubernetes are: structs with a protobuf form of their own.
+type message interface{ Marshal() ([]byte, error) }
+
+// newMessage makes an empty object of a resource's kind.
+func newMessage(r *object.Resource) (message, error) {
+	o, err := scheme.Scheme.New(r.GVR.GroupVersion().WithKind(r.Kind))
+	if err != nil {
+		return nil, err
+	}
+	m, ok := o.(message)
+	if !ok {
+		return nil, fmt.Errorf("kind %s has no protobuf form", r.Kind)
+	}
+	return m, nil
+}
+
+// wholeMessage is an object as a protobuf message, made once.
+func wholeMessage(o *object.Object) ([]byte, error) { return o.Forms().Message.Get(o, encodeWhole) }
+
+func encodeWhole(o *object.Object) ([]byte, error) { return marshal(o.Resource(), o.JSON()) }
+
+// marshal makes the protobuf message of an object's JSON.
+func marshal(r *object.Resource, raw []byte) ([]byte, error) {
+	m, err := newMessage(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := decode(raw, m); err != nil {
+		return nil, fmt.Errorf("%s: %w", r, err)
+	}
+	return m.Marshal()
+}
+
+// decode reads JSON as upstream's decoder does, and refuses a member that v does not know: v would lose it.
+func decode(raw []byte, v any) error {
+	unknown, err := kjson.UnmarshalStrict(raw, v)
+	if err != nil {
+		return err
+	}
+	return errors.Join(unknown...)
+}
+
+// metadataMessage is an object's metadata as a protobuf message, made once.
+func metadataMessage(o *object.Object) ([]byte, error) {
+	return o.Forms().Metadata.Get(o, encodeMetadata)
+}
+
+func encodeMetadata(o *object.Object) ([]byte, error) {
+	meta, err := decodeMetadata(o.Resource(), o.Metadata())
+	if err != nil {
+		return nil, err
+	}
+	return meta.Marshal()
+}
+
+func decodeMetadata(r *object.Resource, raw []byte) (*metav1.ObjectMeta, error) {
+	meta := &metav1.ObjectMeta{}
+	if err := decode(raw, meta); err != nil {
+		return nil, fmt.Errorf("metadata of %s: %w", r, err)
+	}
+	return meta, nil
+}
+
+// The fields that a resourceVersion lies in.
+const (
+	fieldMetadata        = 1 // of every kind
+	fieldResourceVersion = 6 // of ObjectMeta
+)
+
+var errShape = errors.New("a message is not of the shape that every kind has")
+
+// withVersion is an object's message with another resourceVersion: what a DELETED shows (W-104).
+func withVersion(whole []byte, rv uint64) ([]byte, error) {
+	field, wire, n := protowire.ConsumeTag(whole)
+	if n < 0 || field != fieldMetadata || wire != protowire.BytesType {
+		return nil, errShape
+	}
+	meta, m := protowire.ConsumeBytes(whole[n:])
+	if m < 0 {
+		return nil, errShape
+	}
+	meta, err := metadataWithVersion(meta, rv)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]byte, 0, len(whole)+32)
+	out = protowire.AppendTag(out, fieldMetadata, protowire.BytesType)
+	out = protowire.AppendBytes(out, meta)
+	return append(out, whole[n+m:]...), nil
+}
+
+// metadataWithVersion is withVersion for a message of metadata alone.
+func metadataWithVersion(meta []byte, rv uint64) ([]byte, error) {
+	for rest := meta; len(rest) > 0; {
+		field, wire, tag := protowire.ConsumeTag(rest)
+		if tag < 0 {
+			return nil, errShape
+		}
+		value := protowire.ConsumeFieldValue(field, wire, rest[tag:])
+		if value < 0 {
+			return nil, errShape
+		}
+		if field == fieldResourceVersion && wire == protowire.BytesType {
+			out := append(make([]byte, 0, len(meta)+20), meta[:len(meta)-len(rest)+tag]...)
+			out = protowire.AppendString(out, strconv.FormatUint(rv, 10))
+			return append(out, rest[tag+value:]...), nil
+		}
+		rest = rest[tag+value:]
+	}
+	return nil, errShape
+}

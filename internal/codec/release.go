@@ -1,0 +1,56 @@
+package codec
+
+import (
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync/atomic"
+)
+
+// Release says whether the Go types of this build know every field that upstream may send: whether their minor version is not
+// older than upstream's (W-235). They would leave out what they do not know, which no client could notice.
+type Release struct {
+	own      int // the minor version of the types; -1 if the build does not tell
+	suffices atomic.Bool
+}
+
+// NewRelease is this build's. It suffices for nobody until upstream's version is known.
+func NewRelease() *Release {
+	r := &Release{own: -1}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		r.own = minorOfTypes(info.Deps)
+	}
+	return r
+}
+
+// Suffices reports whether the types know what upstream sends.
+func (r *Release) Suffices() bool { return r != nil && r.suffices.Load() }
+
+// Upstream notes upstream's minor version, as its /version tells it: "37", or "37+".
+func (r *Release) Upstream(minor string) {
+	theirs, ok := leadingNumber(minor)
+	r.suffices.Store(ok && r.own >= theirs)
+}
+
+// minorOfTypes finds the version of Kubernetes' types among what the build depends on: k8s.io/api v0.37.1 is of Kubernetes 1.37.
+func minorOfTypes(deps []*debug.Module) int {
+	for _, dep := range deps {
+		if dep.Path != "k8s.io/api" {
+			continue
+		}
+		if dep.Replace != nil {
+			dep = dep.Replace
+		}
+		if minor, ok := leadingNumber(strings.TrimPrefix(dep.Version, "v0.")); ok {
+			return minor
+		}
+	}
+	return -1
+}
+
+// leadingNumber is the number that text begins with.
+func leadingNumber(text string) (int, bool) {
+	digits := len(text) - len(strings.TrimLeft(text, "0123456789"))
+	n, err := strconv.Atoi(text[:digits])
+	return n, err == nil
+}
