@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/serve"
@@ -26,10 +27,12 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
-func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limits, log *zap.Logger, lost func(*mirror, error)) *mirror {
+func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limits, release *codec.Release, log *zap.Logger,
+	lost func(*mirror, error)) *mirror {
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
-	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m})}
+	m.resource.Expect(codec.Template(info))
+	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
 			if unmirrorable(err) {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/object"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
@@ -25,13 +26,14 @@ import (
 // Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
 type mirrors struct {
 	// Static after construction.
-	client *upstream.Client
-	limits cache.Limits
-	most   int  // on demand
-	demand bool // everything that can be listed and watched is mirrored when it is asked for
-	log    *zap.Logger
-	ctx    context.Context // of the mirrors
-	named  []*object.Resource
+	client  *upstream.Client
+	limits  cache.Limits
+	most    int  // on demand
+	demand  bool // everything that can be listed and watched is mirrored when it is asked for
+	release *codec.Release
+	log     *zap.Logger
+	ctx     context.Context // of the mirrors
+	named   []*object.Resource
 
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
 
@@ -51,13 +53,18 @@ const lookEvery = 5 * time.Second
 // wait.
 func newMirrors(starting, ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
 	m := &mirrors{
-		client: client, most: o.maxResources, log: log, ctx: ctx,
+		client: client, most: o.maxResources, release: codec.NewRelease(), log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
 	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
 	m.demand = len(names) < len(o.resources)
+	version, err := client.Version(starting)
+	if err != nil {
+		return nil, fmt.Errorf("finding out upstream's version: %w", err)
+	}
+	m.release.Upstream(version.Minor)
 	named, err := client.Resolve(starting, names)
 	if err != nil {
 		return nil, o.refuse("resources", strings.Join(o.resources, ","), err.Error())
@@ -158,7 +165,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if !m.isNamed(info.GVR) && m.onDemand(running) >= m.most || m.ctx.Err() != nil {
 		return nil
 	}
-	started := newMirror(m.client, info, m.limits, m.log, m.lose)
+	started := newMirror(m.client, info, m.limits, m.release, m.log, m.lose)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)

@@ -81,6 +81,9 @@ func (r *Resource) Log() *Log { return r.log }
 // Changed returns a channel that closes at the next change, progress included. Take it before looking.
 func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 
+// Expect says what bookmarks are made from until upstream sends one. It is called before the first change.
+func (r *Resource) Expect(template *object.Bookmark) { r.bookmark.Store(template) }
+
 // Template is what this resource's bookmarks are made from.
 func (r *Resource) Template() *object.Bookmark { return r.bookmark.Load() }
 

@@ -85,7 +85,7 @@ func BenchmarkAppendEvent(b *testing.B) {
 				b.ReportAllocs()
 				b.SetBytes(int64(o.Size()))
 				for b.Loop() {
-					dst = AppendEvent(dst[:0], chunked, kind, o, 12345)
+					dst = made(AppendEvent(dst[:0], chunked, kind, o, 12345))
 				}
 			})
 		}

@@ -7,7 +7,7 @@ import (
 
 // Cursor is one client's place in the log. Next returns the frames that follow; when there are none, Through is a
 // resourceVersion that the client is complete through: a truthful bookmark. An error is a cache.ExpiredError: the log has
-// moved past it.
+// moved past it; or ErrUnencodable: it cannot be told what follows.
 //
 // It follows its feed, which is the log with the selector already applied. A cursor that is below the feed, or falls off
 // it, reads the log itself until it meets the feed again: same frames, more work. So a client that lags costs what it
@@ -177,9 +177,11 @@ func (c *Cursor) fill(head uint64) error {
 		if !ok {
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		}
-		if !c.future {
-			c.take(e)
-		} else if err := c.arrive(e); err != nil {
+		pass := c.take
+		if c.future {
+			pass = c.arrive
+		}
+		if err := pass(e); err != nil {
 			return err
 		}
 	}
@@ -200,19 +202,32 @@ func (c *Cursor) arrive(e *cache.Entry) error {
 	return nil
 }
 
-// take appends the frame of a log entry, if the client sees it, and passes the entry.
-func (c *Cursor) take(e *cache.Entry) {
+// take appends the frame of a log entry, if the client sees it, and passes the entry. An entry that cannot be shown is not passed.
+func (c *Cursor) take(e *cache.Entry) error {
+	if err := c.frame(e); err != nil {
+		return err
+	}
 	c.position++
 	c.seam = e.Seam.Open()
 	c.through = e.Through
+	return nil
+}
+
+func (c *Cursor) frame(e *cache.Entry) (err error) {
 	t, o, seen := c.selector.Seen(&e.Event)
 	switch {
 	case seen && c.holding:
-		c.hold(t, o, e.RV)
+		err = c.hold(t, o, e.RV)
 	case seen:
-		c.scratch = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
-		c.hub.stats.Replayed.Add(1)
+		c.scratch, err = AppendEvent(c.scratch, c.encoding, t, o, e.RV)
 	case e.Seam == cache.SeamEnd && c.encoding.Bookmarks && !c.holding:
-		c.scratch = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
+		c.scratch, err = AppendBookmark(c.scratch, c.encoding, c.hub.resource.Template(), e.Through, false)
+		return err
+	default:
+		return nil
 	}
+	if err == nil {
+		c.hub.stats.Replayed.Add(1)
+	}
+	return err
 }

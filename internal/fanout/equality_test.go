@@ -42,7 +42,7 @@ func (r *reference) advance(w *world) {
 	for log := w.resource.Log(); r.cursor.position < log.Head(); {
 		e, _ := log.At(r.cursor.position)
 		r.cursor.scratch = r.cursor.scratch[:0]
-		r.cursor.take(e)
+		made(nil, r.cursor.take(e))
 		r.bytes = append(r.bytes, r.cursor.scratch...)
 		r.note()
 	}
@@ -77,6 +77,9 @@ func newHistory(t *testing.T, limits cache.Limits) *history {
 		for _, e := range []object.Encoding{plain, bookmarks} {
 			h.views = append(h.views, view{s, e})
 		}
+	}
+	for _, e := range []object.Encoding{zipped, metadata} {
+		h.views = append(h.views, view{everything, e})
 	}
 	h.begin()
 	return h

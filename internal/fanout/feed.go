@@ -102,24 +102,40 @@ func (f *Feed) open(position uint64, size, keep int) {
 }
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
-// the entry.
-func (f *Feed) add(e *cache.Entry, next uint64, template *object.Bookmark) bool {
+// the entry. scratch is the dispatcher's, for frames whose size is not known beforehand; it is returned for the next one.
+//
+// A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the log, and fail there in their turn.
+func (f *Feed) add(e *cache.Entry, next uint64, template *object.Bookmark, scratch []byte) (added bool, _ []byte) {
 	t, o, seen := f.selector.Seen(&e.Event)
+	var err error
 	switch {
-	case seen:
+	case seen && direct(f.encoding):
 		s := f.reserve(EventSize(o))
-		s.used = len(AppendEvent(s.data[:s.used], f.encoding, t, o, e.RV))
+		f.mark(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))
+		return true, scratch
+	case seen:
+		scratch, err = AppendEvent(scratch[:0], f.encoding, t, o, e.RV)
 	case e.Seam == cache.SeamEnd && f.encoding.Bookmarks:
-		s := f.reserve(bookmarkSize(template))
-		s.used = len(AppendBookmark(s.data[:s.used], f.encoding, template, e.Through, false))
+		scratch, err = AppendBookmark(scratch[:0], f.encoding, template, e.Through, false)
 	default:
-		return false
+		return false, scratch
 	}
+	if err != nil {
+		f.restart(next)
+		return false, scratch
+	}
+	s := f.reserve(len(scratch))
+	f.mark(e, next, s.used+copy(s.data[s.used:], scratch))
+	return true, scratch
+}
+
+// mark ends a frame that has been written to the last segment.
+func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 	s := f.tail
-	s.marks[s.count] = mark{end: s.used, next: next, through: e.Through, seam: e.Seam.Open()}
+	s.used = end
+	s.marks[s.count] = mark{end: end, next: next, through: e.Through, seam: e.Seam.Open()}
 	s.count++
 	f.touched = true
-	return true
 }
 
 // reserve returns a segment with room for a frame of at most need bytes: the last one, or a new one.

@@ -1,16 +1,21 @@
 package fanout
 
 import (
-	"encoding/json"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
 	"strconv"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/codec"
 	"spillway/internal/object"
 )
 
-// Frame is one watch event as it goes on the wire, HTTP chunk included (W-130, W-131). Shared, so never written to. There
-// is no type for it: a frame is always a piece of a longer run of bytes.
+// Frame is one watch event as it goes on the wire, HTTP chunk included (W-130 to W-132). Shared, so never written to. There is no
+// type for it: a frame is always a piece of a longer run of bytes.
 const (
 	eventHead  = `{"type":"`
 	eventInner = `","object":`
@@ -20,34 +25,89 @@ const (
 	frameOverhead = 96
 )
 
-// EventSize is the most bytes that AppendEvent appends.
+// ErrUnencodable says that an event could not be made in a client's encoding. It is never left out: the stream ends before it, and
+// whoever asks again had better ask upstream.
+var ErrUnencodable = errors.New("an event cannot be encoded")
+
+// direct reports that frames hold the very bytes that upstream sent, so that their size is known before they are made.
+func direct(enc object.Encoding) bool {
+	return enc.Format == object.JSON && enc.View == object.Whole && !enc.Gzip
+}
+
+// EventSize is the most bytes that AppendEvent appends of o as upstream sent it; in other encodings it is an estimate.
 func EventSize(o *object.Object) int { return o.Size() + frameOverhead }
 
-// AppendEvent appends the frame of an event that shows o, at resourceVersion rv.
-func AppendEvent(dst []byte, enc object.Encoding, t object.Type, o *object.Object, rv uint64) []byte {
+// AppendEvent appends the frame of an event that shows o, at resourceVersion rv. An error is ErrUnencodable, and dst is as it was.
+func AppendEvent(dst []byte, enc object.Encoding, t object.Type, o *object.Object, rv uint64) ([]byte, error) {
+	if enc.Gzip {
+		frame, err := AppendEvent(nil, enc.Bare(), t, o, rv)
+		return appendSealed(dst, enc, frame, err)
+	}
+	if direct(enc) {
+		return appendDirect(dst, enc, t, o, rv), nil
+	}
 	if t != object.Deleted {
-		return appendFrame(dst, enc, t.String(), o.Size(), func(dst []byte) []byte { return append(dst, o.JSON()...) })
+		rv = o.RV
+	}
+	doc, err := codec.Append(nil, enc, o, rv)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrUnencodable, err)
+	}
+	return appendDocument(dst, enc, t.String(), doc)
+}
+
+// appendDirect splices a frame from the object's own bytes.
+func appendDirect(dst []byte, enc object.Encoding, t object.Type, o *object.Object, rv uint64) []byte {
+	if t != object.Deleted {
+		return appendJSON(dst, enc, t.String(), o.Size(), func(dst []byte) []byte { return append(dst, o.JSON()...) })
 	}
 	var buf [20]byte // on the stack, as is the string
 	digits := string(strconv.AppendUint(buf[:0], rv, 10))
-	size := o.SizeAt(digits)
-	return appendFrame(dst, enc, t.String(), size, func(dst []byte) []byte { return o.AppendAt(dst, digits) })
+	return appendJSON(dst, enc, t.String(), o.SizeAt(digits), func(dst []byte) []byte { return o.AppendAt(dst, digits) })
 }
 
-func bookmarkSize(b *object.Bookmark) int { return b.MaxSize() + frameOverhead }
-
-// AppendBookmark appends the frame of a bookmark (W-110); end marks the end of the initial events.
-func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint64, end bool) []byte {
-	return appendDocument(dst, enc, "BOOKMARK", b.Append(nil, rv, end))
+// AppendBookmark appends the frame of a bookmark (W-110); end marks the end of the initial events. An error is ErrUnencodable.
+func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint64, end bool) ([]byte, error) {
+	if enc.Gzip {
+		frame, err := AppendBookmark(nil, enc.Bare(), b, rv, end)
+		return appendSealed(dst, enc, frame, err)
+	}
+	doc, err := codec.AppendBookmark(nil, enc, b, rv, end)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrUnencodable, err)
+	}
+	return appendDocument(dst, enc, "BOOKMARK", doc)
 }
 
 // AppendError appends the frame of an ERROR event, after which nothing may follow but the end (W-107, W-108).
-func AppendError(dst []byte, enc object.Encoding, status *metav1.Status) []byte {
-	doc, err := json.Marshal(status)
-	if err != nil { // a Status always encodes
-		return dst
+func AppendError(dst []byte, enc object.Encoding, status *metav1.Status) ([]byte, error) {
+	if enc.Gzip {
+		frame, err := AppendError(nil, enc.Bare(), status)
+		return appendSealed(dst, enc, frame, err)
+	}
+	doc, err := codec.Status(enc.Format, status)
+	if err != nil {
+		return dst, fmt.Errorf("%w: %w", ErrUnencodable, err)
 	}
 	return appendDocument(dst, enc, "ERROR", doc)
+}
+
+// AppendRun appends frames that were made in the bare encoding as one piece of the stream: a gzip member of their own, a chunk
+// (W-7, W-131).
+func AppendRun(dst []byte, enc object.Encoding, frames []byte) []byte {
+	if enc.Gzip {
+		frames = codec.AppendMember(nil, frames)
+	}
+	dst = appendChunkHead(dst, enc, len(frames))
+	dst = append(dst, frames...)
+	return appendChunkTail(dst, enc)
+}
+
+func appendSealed(dst []byte, enc object.Encoding, frame []byte, err error) ([]byte, error) {
+	if err != nil {
+		return dst, err
+	}
+	return AppendRun(dst, enc, frame), nil
 }
 
 // AppendEnd appends the clean end of a stream (W-2).
@@ -58,22 +118,52 @@ func AppendEnd(dst []byte, enc object.Encoding) []byte {
 	return dst
 }
 
-func appendDocument(dst []byte, enc object.Encoding, typ string, doc []byte) []byte {
-	return appendFrame(dst, enc, typ, len(doc), func(dst []byte) []byte { return append(dst, doc...) })
+// appendDocument appends an event around a document.
+func appendDocument(dst []byte, enc object.Encoding, typ string, doc []byte) ([]byte, error) {
+	if enc.Format == object.Protobuf {
+		return appendProtobuf(dst, enc, typ, doc)
+	}
+	return appendJSON(dst, enc, typ, len(doc), func(dst []byte) []byte { return append(dst, doc...) }), nil
 }
 
-// appendFrame appends an event around an object of size bytes, which body appends.
-func appendFrame(dst []byte, enc object.Encoding, typ string, size int, body func([]byte) []byte) []byte {
-	if enc.Chunked {
-		n := len(eventHead) + len(typ) + len(eventInner) + size + len(eventTail)
-		dst = strconv.AppendUint(dst, uint64(n), 16)
-		dst = append(dst, "\r\n"...)
-	}
+// appendJSON appends an event around an object of size bytes, which body appends.
+func appendJSON(dst []byte, enc object.Encoding, typ string, size int, body func([]byte) []byte) []byte {
+	dst = appendChunkHead(dst, enc, len(eventHead)+len(typ)+len(eventInner)+size+len(eventTail))
 	dst = append(dst, eventHead...)
 	dst = append(dst, typ...)
 	dst = append(dst, eventInner...)
 	dst = body(dst)
 	dst = append(dst, eventTail...)
+	return appendChunkTail(dst, enc)
+}
+
+// appendProtobuf appends a length and a bare WatchEvent, whose object is a RawExtension around a document (W-132).
+func appendProtobuf(dst []byte, enc object.Encoding, typ string, doc []byte) ([]byte, error) {
+	raw := protowire.SizeTag(1) + protowire.SizeBytes(len(doc))
+	size := protowire.SizeTag(1) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(2) + protowire.SizeBytes(raw)
+	if int64(size) > math.MaxUint32 {
+		return dst, fmt.Errorf("%w: its frame would have %d bytes", ErrUnencodable, size)
+	}
+	dst = appendChunkHead(dst, enc, 4+size)
+	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
+	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
+	dst = protowire.AppendString(dst, typ)
+	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(raw))
+	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
+	dst = protowire.AppendBytes(dst, doc)
+	return appendChunkTail(dst, enc), nil
+}
+
+func appendChunkHead(dst []byte, enc object.Encoding, size int) []byte {
+	if !enc.Chunked {
+		return dst
+	}
+	dst = strconv.AppendUint(dst, uint64(size), 16)
+	return append(dst, "\r\n"...)
+}
+
+func appendChunkTail(dst []byte, enc object.Encoding) []byte {
 	if enc.Chunked {
 		dst = append(dst, "\r\n"...)
 	}

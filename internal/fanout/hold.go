@@ -18,11 +18,11 @@ func (c *Cursor) Hold() { c.holding = true }
 // Release lets events through as they are again.
 func (c *Cursor) Release() { c.holding = false }
 
-func (c *Cursor) hold(t object.Type, o *object.Object, rv uint64) {
+func (c *Cursor) hold(t object.Type, o *object.Object, rv uint64) (err error) {
 	if t == object.Deleted {
 		c.retracted = true
-		return
+		return nil
 	}
-	c.scratch = AppendEvent(c.scratch, c.encoding, object.Added, o, rv)
-	c.hub.stats.Replayed.Add(1)
+	c.scratch, err = AppendEvent(c.scratch, c.encoding, object.Added, o, rv)
+	return err
 }

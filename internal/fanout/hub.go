@@ -28,6 +28,9 @@ type Hub struct {
 	progress atomic.Pointer[progress]
 	stats    Stats
 
+	// The dispatcher's.
+	scratch []byte
+
 	// Replaced under mu, read by the dispatcher.
 	feeds atomic.Pointer[feedMap]
 	mu    sync.Mutex
@@ -117,7 +120,8 @@ func (h *Hub) Dispatch() {
 		}
 		done.position, done.through = done.position+1, e.Through
 		for _, f := range feeds {
-			if f.add(e, done.position, h.resource.Template()) {
+			var added bool
+			if added, h.scratch = f.add(e, done.position, h.resource.Template(), h.scratch); added {
 				h.stats.Frames.Add(1)
 			}
 		}

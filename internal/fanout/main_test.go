@@ -27,7 +27,18 @@ var (
 	plain     = object.Encoding{}
 	chunked   = object.Encoding{Chunked: true}
 	bookmarks = object.Encoding{Chunked: true, Bookmarks: true}
+	zipped    = object.Encoding{Chunked: true, Bookmarks: true, Gzip: true}
+	whole     = object.Encoding{Format: object.Protobuf}
+	metadata  = object.Encoding{Format: object.Protobuf, View: object.Metadata, Chunked: true, Bookmarks: true}
 )
+
+// made is a frame that nothing keeps from being made.
+func made(frame []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return frame
+}
 
 // plenty keeps every event of a test.
 var plenty = cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour}

@@ -13,21 +13,22 @@ type EndReason string
 
 // The reasons, and what the client sees of them.
 const (
-	EndTimeout   EndReason = "timeout"   // the watch's own deadline: a clean end (W-112)
-	EndDrain     EndReason = "drain"     // this proxy is going away: a clean end
-	EndExpired   EndReason = "expired"   // the log moved past the cursor: ERROR 410 (W-107)
-	EndTooLarge  EndReason = "too_large" // the resourceVersion did not come in time: ERROR 504 (W-106)
-	EndRetracted EndReason = "retracted" // an initial object went away: a clean end, before the end bookmark (W-215)
-	EndUnproven  EndReason = "unproven"  // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
-	EndRetired   EndReason = "retired"   // upstream serves the resource no more, or not to us: a clean end (W-116)
-	EndStalled   EndReason = "stalled"   // the client stopped reading: evicted, its connection is reset
-	EndDeparted  EndReason = "departed"  // the client closed its connection
-	EndAborted   EndReason = "aborted"   // writing to the client failed, or this proxy was told to stop at once
+	EndTimeout     EndReason = "timeout"     // the watch's own deadline: a clean end (W-112)
+	EndDrain       EndReason = "drain"       // this proxy is going away: a clean end
+	EndExpired     EndReason = "expired"     // the log moved past the cursor: ERROR 410 (W-107)
+	EndTooLarge    EndReason = "too_large"   // the resourceVersion did not come in time: ERROR 504 (W-106)
+	EndRetracted   EndReason = "retracted"   // an initial object went away: a clean end, before the end bookmark (W-215)
+	EndUnproven    EndReason = "unproven"    // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
+	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
+	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
+	EndStalled     EndReason = "stalled"     // the client stopped reading: evicted, its connection is reset
+	EndDeparted    EndReason = "departed"    // the client closed its connection
+	EndAborted     EndReason = "aborted"     // writing to the client failed, or this proxy was told to stop at once
 )
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndStalled, EndDeparted, EndAborted,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndStalled, EndDeparted, EndAborted,
 }
 
 // clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).
@@ -50,6 +51,8 @@ func reasonOf(err error) EndReason {
 		return EndTooLarge
 	case errors.Is(err, fanout.ErrRetracted):
 		return EndRetracted
+	case errors.Is(err, fanout.ErrUnencodable):
+		return EndUnencodable
 	case errors.Is(err, errStalled):
 		return EndStalled
 	}

@@ -4,13 +4,14 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
 type Metrics struct {
-	requests *prometheus.CounterVec
-	refused  *prometheus.CounterVec
-	streams  *prometheus.GaugeVec
-	ends     *prometheus.CounterVec
-	bytes    *prometheus.CounterVec
-	notReady *prometheus.CounterVec
-	panics   prometheus.Counter
+	requests    *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+	streams     *prometheus.GaugeVec
+	ends        *prometheus.CounterVec
+	bytes       *prometheus.CounterVec
+	notReady    *prometheus.CounterVec
+	unencodable *prometheus.CounterVec
+	panics      prometheus.Counter
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -34,12 +35,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
+		unencodable: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_unencodable_total", Help: "Answers that could not be made in an encoding, which is not offered since.",
+		}, []string{"resource", "encoding"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.notReady, m.panics)
+		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.notReady, m.unencodable, m.panics)
 	}
 	return m
 }

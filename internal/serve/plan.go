@@ -31,9 +31,13 @@ type Plan struct {
 	Source   *Source
 	Status   *metav1.Status // of a refusal
 	Selector object.Selector
-	Get      *GetPlan
-	List     *ListPlan
-	Watch    *WatchPlan
+	// Encoding is how the answer is written; whether it is in chunks is the protocol's to say.
+	Encoding object.Encoding
+	// Pretty asks for JSON that is indented (W-9).
+	Pretty bool
+	Get    *GetPlan
+	List   *ListPlan
+	Watch  *WatchPlan
 }
 
 // GetPlan is a GET of one object: from any state at or above RV (W-95).

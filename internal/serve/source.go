@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/fanout"
 )
 
@@ -18,6 +19,8 @@ type Catalog interface {
 type Source struct {
 	Hub   *fanout.Hub
 	Fresh *cache.Freshness
+	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing else.
+	Codec *codec.Codec
 }
 
 // Resource is the state behind the source.

@@ -107,17 +107,31 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 	s.cursor, s.started = cursor, snapshot.RV
 	s.out.pace(true) // the clock starts now: the time that a proof took before is not the client's
 	defer s.out.pace(false)
+	frames := s.enc
+	if frames.Gzip {
+		frames = frames.Bare() // a run of them is one member (W-7)
+	}
 	run := make([]byte, 0, runSize)
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
 		if len(run) > 0 && len(run)+fanout.EventSize(o) > runSize {
-			err = s.write(run)
+			err = s.writeRun(run)
 			run = run[:0]
 		}
-		run = fanout.AppendEvent(run, s.enc, object.Added, o, o.RV)
+		if err == nil {
+			run, err = fanout.AppendEvent(run, frames, object.Added, o, o.RV)
+		}
 		return err == nil
 	})
 	if err != nil || len(run) == 0 {
 		return err
+	}
+	return s.writeRun(run)
+}
+
+// writeRun writes initial events.
+func (s *stream) writeRun(run []byte) error {
+	if s.enc.Gzip {
+		run = fanout.AppendRun(nil, s.enc, run)
 	}
 	return s.write(run)
 }
@@ -141,7 +155,7 @@ func (s *stream) endOfState() error {
 		return nil
 	}
 	s.started = s.cursor.Through()
-	return s.write(fanout.AppendBookmark(nil, s.enc, s.template(), s.started, true))
+	return s.send(fanout.AppendBookmark(nil, s.enc, s.template(), s.started, true))
 }
 
 func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
@@ -205,7 +219,7 @@ func (s *stream) tell(rv uint64) error {
 	if !s.plan.Watch.Bookmarks || rv <= s.started {
 		return nil
 	}
-	return s.write(fanout.AppendBookmark(nil, s.enc, s.template(), rv, false))
+	return s.send(fanout.AppendBookmark(nil, s.enc, s.template(), rv, false))
 }
 
 // schedule sets when the next bookmark is due.
@@ -226,6 +240,14 @@ func (s *stream) next() time.Time {
 		return s.bookmark
 	}
 	return s.deadline
+}
+
+// send writes a frame, if it could be made.
+func (s *stream) send(frame []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.write(frame)
 }
 
 func (s *stream) write(b []byte) error {
@@ -259,12 +281,18 @@ func (s *stream) finish(reason EndReason, cause error) EndReason {
 	if s.cursor != nil {
 		s.cursor.Close()
 	}
+	if reason == EndUnencodable {
+		s.server.withdraw(s.plan, cause)
+	}
 	if !reason.clean() {
 		return reason
 	}
 	var last []byte
 	if status := s.errorStatus(reason, cause); status != nil {
-		last = fanout.AppendError(last, s.enc, status)
+		var err error
+		if last, err = fanout.AppendError(last, s.enc, status); err != nil {
+			return s.failed(err)
+		}
 	}
 	if err := s.write(fanout.AppendEnd(last, s.enc)); err != nil {
 		return s.failed(err)

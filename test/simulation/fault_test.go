@@ -86,7 +86,7 @@ var planted = []struct {
 	{"a bookmark overtakes an event", Bookmark, func() faults {
 		return tamper(func(e *edited, f [][]byte) [][]byte {
 			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() && !e.InSeam() {
-				overtaking := fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(), rvOf(f[n]), false)
+				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(), rvOf(f[n]), false))
 				return append(f[:n:n], overtaking, f[n])
 			}
 			return f
@@ -158,7 +158,7 @@ var planted = []struct {
 			if !s.client.format.chunked {
 				return last
 			}
-			return fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(), s.sim.resource.Through(), false)
+			return made(fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(), s.sim.resource.Through(), false))
 		}}
 	}, nil},
 	{"a stream expires while history reaches back to it", End, func() faults {

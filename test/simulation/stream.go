@@ -67,7 +67,7 @@ func (c *client) fromState(consistent bool) *stream {
 		s.source.Hold()
 	}
 	snapshot.Scan(c.selector(), "", func(o *object.Object) bool {
-		s.out = fanout.AppendEvent(s.out, c.format.encoding(), object.Added, o, o.RV)
+		s.out = made(fanout.AppendEvent(s.out, c.format.encoding(), object.Added, o, o.RV))
 		return true
 	})
 	return s
@@ -149,7 +149,7 @@ func (s *stream) fill() bool {
 	case s.phase == phaseLive && s.bookmarkDue && !s.source.InSeam():
 		s.bookmarkDue = false
 		if rv := s.source.Through(); s.client.format.bookmarks && rv > s.started {
-			s.out = fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), rv, false)
+			s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), rv, false))
 			return true
 		}
 	}
@@ -167,7 +167,7 @@ func (s *stream) poll() {
 func (s *stream) endOfState() {
 	s.phase = phaseLive
 	s.started = s.source.Through()
-	s.out = fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), s.started, true)
+	s.out = made(fanout.AppendBookmark(nil, s.client.format.encoding(), s.sim.resource.Template(), s.started, true))
 }
 
 func (s *stream) fail(err error) {
@@ -186,13 +186,21 @@ func (s *stream) end(why reason, cause error) {
 	enc := s.client.format.encoding()
 	var last []byte
 	if cause != nil {
-		last = fanout.AppendError(last, enc, &metav1.Status{
+		last = made(fanout.AppendError(last, enc, &metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
 			Status:   metav1.StatusFailure, Message: cause.Error(), Reason: metav1.StatusReasonExpired, Code: 410,
-		})
+		}))
 	}
 	s.out = s.sim.faults.finish(s, fanout.AppendEnd(last, enc))
 	if s.source != nil {
 		s.source.Close()
 	}
+}
+
+// made is a frame: upstream's own bytes can always be framed.
+func made(frame []byte, err error) []byte {
+	if err != nil {
+		panic(err)
+	}
+	return frame
 }

@@ -1,0 +1,27 @@
+package serve
+
+import (
+	"go.uber.org/zap"
+
+	"spillway/internal/object"
+)
+
+// withdraw notes that an answer could not be made in the plan's encoding: from now on upstream makes it. Nothing was left out:
+// a watch ended before the event, a LIST or GET was not begun.
+func (s *Server) withdraw(p Plan, cause error) {
+	resource, encoding := p.Source.Resource().Info.String(), encodingName(p.Encoding)
+	s.metrics.unencodable.WithLabelValues(resource, encoding).Inc()
+	if p.Source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) {
+		s.log.Warn("cannot encode what upstream sends; such requests pass through from now on",
+			zap.String("resource", resource), zap.String("encoding", encoding), zap.Error(cause))
+	}
+}
+
+// encodingName is an encoding as a metric label.
+func encodingName(e object.Encoding) string {
+	name := [...]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}[e.Format]
+	if e.View != object.Whole {
+		name += "-metadata"
+	}
+	return name
+}
