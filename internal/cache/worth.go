@@ -2,6 +2,7 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 )
@@ -111,14 +112,17 @@ func (w *worth) proved(n int, waited time.Duration) {
 	}
 }
 
-// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotProven at once if that is
-// expected to be sooner, or after patience.
+// ErrNotWorth says that upstream is expected to answer sooner than the cache can be proven.
+var ErrNotWorth = errors.New("a proof is not worth the wait")
+
+// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotWorth at once if that is
+// expected to be sooner, and ErrNotProven after patience.
 func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
 	f.mu.Unlock()
 	if !f.worth.proof(n, asking) {
-		return nil, ErrNotProven
+		return nil, ErrNotWorth
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNotProven)
 	defer cancel()

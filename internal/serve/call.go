@@ -18,8 +18,9 @@ type call interface {
 	guarded() PlainRequest
 	// watch serves a stream to its end, or sees to it that somebody does.
 	watch(p Plan)
-	// forward passes the request through.
-	forward()
+	// forward passes the request through. took, unless nil, is told how long upstream took for a whole short answer, if it can be
+	// known.
+	forward(took func(time.Duration))
 }
 
 // handle answers one request: here if the plan says so and still can, else from upstream.
@@ -31,14 +32,14 @@ func (s *Server) handle(c call, front Front) {
 	if plan.Action != Upstream && s.answer(c, plan) {
 		return
 	}
-	c.forward()
+	c.forward(s.pricing(plan))
 }
 
 // answer answers here, or reports false if upstream must.
 func (s *Server) answer(c call, plan Plan) bool {
 	r := plan.Source.Resource()
-	if plan.List != nil && plan.Action == FromCacheProven {
-		return false // upstream answers sooner than it can be proven
+	if plan.mostRecent() && !r.Ready() {
+		return false // upstream need not wait for our first state
 	}
 	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()

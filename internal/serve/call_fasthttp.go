@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"net"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -37,7 +38,9 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) forward() { c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity) }
+func (c fastCall) forward(took func(time.Duration)) {
+	c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity, took)
+}
 
 // request copies what a plan needs.
 func (c fastCall) request() Request {

@@ -99,8 +99,8 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 
 // Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream.
 // It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
-// no longer the server's).
-func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity) {
+// no longer the server's). took, unless nil, is told how long upstream took for a short answer, to its end.
+func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, took func(time.Duration)) {
 	f.starts.Do(f.start)
 	w := fastResponder{ctx: ctx}
 	in, err := readInbound(ctx)
@@ -124,6 +124,7 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity) {
 		return
 	}
 	x.target, x.header = target, outgoingHeader(in.header, in.peer, in.upgrade)
+	x.took = took
 	x.transport = f.transport(asSelf, in.upgrade != "")
 	switch {
 	case x.transport == nil:

@@ -39,6 +39,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 		return
 	}
 	stop = f.gone.watch(x.conn, x.cancel)
+	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {
 		f.failed(ctx, x, err)
@@ -52,7 +53,9 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 		return
 	}
 	streams = true
-	f.stream(ctx, resp, &answerBody{x: x, upstream: resp.Body, stop: stop, stall: f.opts.StallTimeout})
+	f.stream(ctx, resp, &answerBody{
+		x: x, upstream: resp.Body, stop: stop, stall: f.opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
+	})
 }
 
 // stream makes b the body of the answer. With a chunked answer the head goes out before the first byte of the body: it
@@ -134,12 +137,20 @@ type answerBody struct {
 	upstream io.ReadCloser
 	stop     func()
 	stall    time.Duration
+	spent    time.Duration // waiting for upstream
+	left     int64         // of the answer's length; negative: not known
 	closes   sync.Once
 }
 
 // Read implements io.Reader.
 func (b *answerBody) Read(p []byte) (int, error) {
+	began := time.Now()
 	n, err := b.upstream.Read(p)
+	b.spent += time.Since(began)
+	b.left -= int64(n)
+	if err == io.EOF || b.left == 0 { // who knows the length reads no further
+		b.x.complete(b.spent)
+	}
 	_ = b.x.conn.SetWriteDeadline(time.Now().Add(b.stall))
 	return n, err
 }

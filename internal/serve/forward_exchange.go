@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -23,8 +24,9 @@ type exchange struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	code    int         // of the answer; 0: none yet. Owned by whoever answers
-	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
+	took    func(time.Duration) // wants to know how long upstream took; may be nil
+	code    int                 // of the answer; 0: none yet. Owned by whoever answers
+	waiting atomic.Bool         // replayed, but not yet with the net/http server: nobody but abort would end it
 	ends    sync.Once
 }
 
@@ -64,6 +66,14 @@ func (f *Forwarder) admit(x *exchange) (admitted, closing bool) {
 	f.mu.exchanges[x] = struct{}{}
 	f.active.Add(1)
 	return true, false
+}
+
+// complete tells whoever wants to know it how long upstream took for the whole answer.
+func (x *exchange) complete(spent time.Duration) {
+	if x.took != nil && x.code == http.StatusOK {
+		x.took(spent)
+		x.took = nil
+	}
 }
 
 // end counts the request out. Only the first call does anything.

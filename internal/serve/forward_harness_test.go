@@ -31,6 +31,7 @@ type front struct {
 type frontOptions struct {
 	tls      bool
 	identity Identity
+	took     func(time.Duration)
 	mutate   func(*ForwarderOptions)
 }
 
@@ -60,7 +61,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.CloseClientConnections()
 		u.Close()
 	})
-	fr.serve(t, passThroughServer(func(ctx *fasthttp.RequestCtx) { fr.forwarder.Forward(ctx, o.identity) }), o.tls)
+	fr.serve(t, passThroughServer(func(ctx *fasthttp.RequestCtx) { fr.forwarder.Forward(ctx, o.identity, o.took) }), o.tls)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -9,6 +9,7 @@ type Metrics struct {
 	streams     *prometheus.GaugeVec
 	ends        *prometheus.CounterVec
 	bytes       *prometheus.CounterVec
+	recent      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
@@ -32,6 +33,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_watch_sent_bytes_total", Help: "Bytes sent on watches that have ended.",
 		}, []string{"resource"}),
+		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by who answered: memory, upstream at once, or upstream after a wait in vain (late).",
+		}, []string{"resource", "answer"}),
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
@@ -43,7 +47,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.notReady, m.unencodable, m.panics)
+		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.notReady, m.unencodable, m.panics)
 	}
 	return m
 }

@@ -1,0 +1,68 @@
+package serve
+
+import (
+	"errors"
+	"time"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+// How a LIST that asks for the most recent state was answered: the label of a metric.
+const (
+	recentProven = "memory"   // once the cache was proven
+	recentPassed = "upstream" // passed through at once, which was expected to be sooner
+	recentLate   = "late"     // passed through after a proof had been waited for in vain
+)
+
+// mostRecent reports that the plan is for a LIST that must not be older than the request.
+func (p Plan) mostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
+
+// recent is a state for a LIST that must not be older than the request, or an error if upstream answers sooner.
+func (s *Server) recent(p Plan) (*cache.Snapshot, error) {
+	state, err := p.Source.Fresh.ProveSoon(s.base, p.size())
+	answer := recentProven
+	switch {
+	case errors.Is(err, cache.ErrNotWorth):
+		answer = recentPassed
+	case err != nil:
+		answer = recentLate
+	}
+	s.metrics.recent.WithLabelValues(p.Source.Resource().Info.String(), answer).Inc()
+	return state, err
+}
+
+// pricing is what wants to know how long upstream takes for a request that passes through; nil: nobody.
+func (s *Server) pricing(p Plan) func(time.Duration) {
+	if !p.mostRecent() {
+		return nil
+	}
+	return func(took time.Duration) { p.Source.Fresh.Passed(p.size(), took) }
+}
+
+// sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof is worth any wait.
+const sizedMost = 2000
+
+// size is about how many objects the LIST has now. Counting takes no longer than it tells something.
+func (p Plan) size() int {
+	state := p.Source.Resource().Snapshot()
+	if state == nil {
+		return 0
+	}
+	most := sizedMost
+	if p.List.Limit > 0 {
+		most = int(min(p.List.Limit, sizedMost))
+	}
+	if p.Selector.ScopeOnly() && p.Selector.Namespace == "" && p.Selector.Name == "" {
+		return min(state.Len(), most)
+	}
+	n, looked := 0, 0
+	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
+	state.Scan(scope, p.List.Start, func(o *object.Object) bool {
+		if looked++; p.Selector.Matches(o) {
+			n++
+		}
+		return n < most && looked < 5*sizedMost
+	})
+	return n
+}

@@ -1,0 +1,138 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// recentList lists ConfigMaps as of now and returns their names.
+func (r *rig) recentList(query string) map[string]bool {
+	r.t.Helper()
+	l, err := kubetest.List(deadline(r.t), r.url, mapsPath+query)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	names := map[string]bool{}
+	for _, key := range l.Keys() {
+		names[key] = true
+	}
+	return names
+}
+
+// answered counts the LISTs of the most recent state by how they were answered.
+func (r *rig) answered(how string) float64 {
+	return r.metric("spillway_recent_lists_total", "answer="+how, "resource=configmaps")
+}
+
+// The LISTs of a busy resource are answered from memory, and show what was written before them.
+func TestRecentListsOfABusyResource(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	for i := range 200 {
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+	}
+	r.up.DelayWatch(kubetest.ConfigMaps, time.Millisecond)
+	const want = 50
+	for i := 0; r.answered(recentProven) < want; i++ {
+		if i > 20*want {
+			t.Fatalf("%v of %d LISTs were answered from memory", r.answered(recentProven), i)
+		}
+		name := fmt.Sprintf("w%03d", i)
+		r.up.Create(kubetest.ConfigMaps, "n", name)
+		if l := r.recentList(""); !l["n/"+name] || len(l) != 201 {
+			t.Fatalf("%d objects, with the one just written: %v", len(l), l["n/"+name])
+		}
+		if l := r.recentList("?limit=150"); len(l) != 150 {
+			t.Fatalf("%d objects of a page of 150", len(l))
+		}
+		r.up.Delete(kubetest.ConfigMaps, "n", name)
+	}
+}
+
+// Nobody waits long for a resource that says nothing, and most do not wait at all.
+func TestRecentListsOfAQuietResource(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	for i := range 200 {
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+	}
+	r.mirrored(configMaps)
+	r.up.HoldWatch(kubetest.ConfigMaps)
+	defer r.up.ReleaseWatch(kubetest.ConfigMaps)
+	r.up.Create(kubetest.ConfigMaps, "n", "unheard-of")
+	for range 20 {
+		if l := r.recentList(""); len(l) != 201 {
+			t.Errorf("%d objects", len(l))
+		}
+	}
+	if late, passed := r.answered(recentLate), r.answered(recentPassed); r.answered(recentProven) != 0 || late < 1 || late+passed != 20 {
+		t.Errorf("%v waited in vain, %v did not wait", late, passed)
+	}
+}
+
+// A LIST whose proof upstream refuses is passed through: the refusal of a probe is nobody's answer.
+func TestRecentListWithoutProbes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	for i := range 200 {
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+	}
+	r.mirrored(configMaps)
+	r.up.FailLists(1, http.StatusForbidden)
+	if l := r.recentList(""); len(l) != 200 {
+		t.Errorf("%d objects", len(l))
+	}
+	if r.answered(recentLate) != 1 {
+		t.Error("no probe was refused: this tests nothing")
+	}
+}
+
+// How long upstream took for a whole answer is told once, and only of an answer that came.
+func TestTimeTaken(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		handler http.HandlerFunc
+		told    int64
+	}{
+		{"chunks", func(w http.ResponseWriter, _ *http.Request) {
+			for range 3 {
+				_, _ = io.WriteString(w, "some of it")
+				_ = http.NewResponseController(w).Flush()
+				time.Sleep(5 * time.Millisecond)
+			}
+		}, 1},
+		{"length", func(w http.ResponseWriter, _ *http.Request) {
+			time.Sleep(5 * time.Millisecond)
+			_ = json.NewEncoder(w).Encode("all of it")
+		}, 1},
+		{"refusal", func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusForbidden) }, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var told atomic.Int64
+			took := func(d time.Duration) {
+				told.Add(1)
+				if d < 5*time.Millisecond {
+					t.Errorf("it took %v", d)
+				}
+			}
+			fr := newFront(t, c.handler, frontOptions{took: took})
+			resp, err := http.Get("http://" + fr.addr + "/api")
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, _ = io.Copy(io.Discard, resp.Body)
+			_ = resp.Body.Close()
+			if n := told.Load(); n != c.told {
+				t.Errorf("told %d times, want %d", n, c.told)
+			}
+		})
+	}
+}
