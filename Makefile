@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz conformance simulation simulation-full controllers bench show
+.PHONY: test lint fuzz conformance simulation simulation-full readyourwrites readyourwrites-full controllers bench show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -47,6 +47,12 @@ simulation: ## Run the simulation with its default, small number of seeds
 
 simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
 	cd test && go test -race -count=1 -timeout=4h ./simulation -seeds=200 -steps=2000
+
+readyourwrites: controlplane ## Write, and at once read through a proxy whose own watch is late: 2000 times
+	cd test && go test -v -count=1 ./readyourwrites
+
+readyourwrites-full: controlplane ## The same 100,000 times
+	cd test && go test -v -count=1 -timeout=4h ./readyourwrites -tries=100000
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 

@@ -1,0 +1,176 @@
+package readyourwrites
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/test/controlplane"
+	"spillway/test/process"
+)
+
+var tries = flag.Int("tries", 2000, "how often to write and read")
+
+const (
+	workers = 24
+	// plantedTries is by when a proxy that does not prove anything must have been caught.
+	plantedTries = 2000
+)
+
+// Whoever reads after a write, with resourceVersion unset, finds exactly what was written, however late the mirror's own watch is; and
+// at least half of the LISTs of so busy a resource are answered from memory all the same (W-210, W-212).
+func TestReadYourWrites(t *testing.T) {
+	cp := startControlPlane(t)
+	seen := play(t, cp, process.BuildProxy(t), *tries, func(*tally) bool { return false })
+	t.Log(seen)
+	for i, err := range seen.staleReads() {
+		if i < 10 {
+			t.Error(err)
+		}
+	}
+	if n := seen.tries.Load(); n != int64(*tries) {
+		t.Errorf("%d of %d tries were made", n, *tries)
+	}
+	if 2*seen.listsFromMemory.Load() < seen.lists.Load() {
+		t.Error("less than half of the LISTs were answered from memory: this tests too little")
+	}
+	if 2*seen.watchListsFromMemory.Load() < seen.watchLists.Load() {
+		t.Error("less than half of the watch-lists were answered from memory: this tests too little")
+	}
+}
+
+// The same proxy, but for taking upstream's resourceVersion for a proof that it has arrived, is caught.
+func TestPlantedStaleness(t *testing.T) {
+	cp := startControlPlane(t)
+	binary := buildWith(t, "internal/cache/fresh.go", "f.resource.StateThrough(soon, fl.rv)", "f.resource.StateThrough(soon, 0)")
+	seen := play(t, cp, binary, plantedTries, func(s *tally) bool { return len(s.staleReads()) > 0 })
+	t.Log(seen)
+	if len(seen.staleReads()) == 0 {
+		t.Error("a proxy that proves nothing was not caught")
+	} else {
+		t.Log("caught: ", seen.staleReads()[0])
+	}
+}
+
+func startControlPlane(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cp.Stop)
+	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range workers {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cp
+}
+
+func namespaceOf(worker int) string { return fmt.Sprintf("w%d", worker) }
+
+// play lets workers write to the apiserver and read through a proxy behind a relay, until the tries are used up or enough was seen.
+func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int, enough func(*tally) bool) *tally {
+	t.Helper()
+	relay := newRelay(t, cp)
+	kubeconfig := filepath.Join(t.TempDir(), "relay.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: relay.url}); err != nil {
+		t.Fatal(err)
+	}
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps")
+	seen := work(t, cp, &rest.Config{Host: proxy.Plain}, tries, enough)
+	if relay.delayed.Load() == 0 {
+		t.Error("no watch was late: this tests nothing")
+	}
+	return seen
+}
+
+// work lets workers write to the apiserver and read from the address given.
+func work(t *testing.T, cp *controlplane.ControlPlane, through *rest.Config, tries int, enough func(*tally) bool) *tally {
+	t.Helper()
+	direct, err := newClient(cp.Config(controlplane.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxied, err := newClient(through)
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := &tally{}
+	var left atomic.Int64
+	left.Store(int64(tries))
+	group, ctx := errgroup.WithContext(t.Context())
+	for i := range workers {
+		w := &worker{
+			namespace: namespaceOf(i), direct: direct, proxy: proxied, tally: seen,
+			random: rand.New(rand.NewPCG(1, uint64(i))), truth: versions{},
+		}
+		group.Go(func() error { return w.until(ctx, &left, enough) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
+// until runs until the tries are used up or enough was seen.
+func (w *worker) until(ctx context.Context, left *atomic.Int64, enough func(*tally) bool) error {
+	for left.Add(-1) >= 0 && !enough(w.tally) {
+		if err := w.try(ctx); err != nil {
+			return fmt.Errorf("%s: %w", w.namespace, err)
+		}
+		w.tally.tries.Add(1)
+	}
+	return nil
+}
+
+// buildWith compiles a proxy in which one piece of a source file, which must stand there once, is another. The file itself stays as
+// it is: what is planted leaves no trace in the product.
+func buildWith(t *testing.T, file, old, planted string) string {
+	t.Helper()
+	source := filepath.Join(process.Repository(t), file)
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), old); n != 1 {
+		t.Fatalf("%q stands %d times in %s", old, n, file)
+	}
+	dir := t.TempDir()
+	replaced, overlay, binary := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "spillway")
+	if err := os.WriteFile(replaced, []byte(strings.Replace(string(text), old, planted, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	layers, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(overlay, layers, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-o", binary, "./cmd/proxy")
+	build.Dir = process.Repository(t)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("building the proxy: %v\n%s", err, out)
+	}
+	return binary
+}

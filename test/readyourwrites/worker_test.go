@@ -1,0 +1,162 @@
+package readyourwrites
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"strconv"
+	"sync"
+	"sync/atomic"
+)
+
+// tally is what all workers together saw.
+type tally struct {
+	tries, lists, listsFromMemory, watchLists, watchListsFromMemory, gets, unfinished atomic.Int64
+
+	mu    sync.Mutex
+	stale []error
+}
+
+func (t *tally) isStale(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.stale = append(t.stale, err)
+}
+
+func (t *tally) staleReads() []error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.stale
+}
+
+func (t *tally) String() string {
+	share := func(part, whole int64) string {
+		return fmt.Sprintf("%d (%.0f %% from memory)", whole, 100*float64(part)/float64(max(whole, 1)))
+	}
+	return fmt.Sprintf("%d tries: %s LISTs, %s watch-lists, %d GETs; %d watch-lists had to be asked for again; %d stale",
+		t.tries.Load(), share(t.listsFromMemory.Load(), t.lists.Load()), share(t.watchListsFromMemory.Load(), t.watchLists.Load()),
+		t.gets.Load(), t.unfinished.Load(), len(t.staleReads()))
+}
+
+// fewest and most are how many objects a namespace holds.
+const (
+	fewest = 12
+	most   = 20
+)
+
+// worker writes to a namespace in which nobody else does, and reads it after every write. So it knows exactly what each answer must
+// show: neither less nor more.
+type worker struct {
+	namespace     string
+	direct, proxy *client
+	tally         *tally
+	random        *rand.Rand
+	serial        int
+	truth         versions
+	newest        uint64 // the greatest version that a write was answered with
+}
+
+// try is one write and the read after it.
+func (w *worker) try(ctx context.Context) error {
+	name, err := w.write(ctx)
+	if err != nil {
+		return err
+	}
+	switch w.random.IntN(16) {
+	case 0:
+		return w.get(ctx, name)
+	case 1, 2:
+		return w.watchList(ctx)
+	}
+	return w.list(ctx)
+}
+
+// write creates, changes or deletes an object, mostly at the apiserver, sometimes through the proxy.
+func (w *worker) write(ctx context.Context) (name string, err error) {
+	c := w.direct
+	if w.random.IntN(4) == 0 {
+		c = w.proxy
+	}
+	for name = range w.truth { // any
+		break
+	}
+	w.serial++
+	value := strconv.Itoa(w.serial)
+	switch n := len(w.truth); {
+	case n < fewest || n < most && w.random.IntN(3) == 0:
+		name = "c" + value
+		w.truth[name], err = c.put(ctx, w.namespace, name, value, true)
+	case w.random.IntN(2) == 0:
+		delete(w.truth, name)
+		return name, c.delete(ctx, w.namespace, name)
+	default:
+		w.truth[name], err = c.put(ctx, w.namespace, name, value, false)
+	}
+	if rv, e := strconv.ParseUint(w.truth[name], 10, 64); err == nil && e == nil {
+		w.newest = max(w.newest, rv)
+	}
+	return name, err
+}
+
+func (w *worker) list(ctx context.Context) error {
+	a, err := w.proxy.list(ctx, w.namespace)
+	if err != nil {
+		return err
+	}
+	w.tally.lists.Add(1)
+	if a.own {
+		w.tally.listsFromMemory.Add(1)
+	}
+	w.compare("LIST", a, w.truth)
+	return nil
+}
+
+func (w *worker) watchList(ctx context.Context) error {
+	for {
+		a, err := w.proxy.watchList(ctx, w.namespace)
+		if errors.Is(err, errUnfinished) {
+			w.tally.unfinished.Add(1)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		w.tally.watchLists.Add(1)
+		if a.own {
+			w.tally.watchListsFromMemory.Add(1)
+		}
+		w.compare("watch-list", a, w.truth)
+		return nil
+	}
+}
+
+func (w *worker) get(ctx context.Context, name string) error {
+	a, err := w.proxy.get(ctx, w.namespace, name)
+	if err != nil {
+		return err
+	}
+	w.tally.gets.Add(1)
+	a.rv = w.newest // a GET names none but the object's own
+	want := versions{}
+	if rv, ok := w.truth[name]; ok {
+		want[name] = rv
+	}
+	w.compare("GET", a, want)
+	return nil
+}
+
+// compare notes an answer that does not show exactly what the worker wrote, or that says it is older.
+func (w *worker) compare(what string, a answer, want versions) {
+	source := "upstream"
+	if a.own {
+		source = "memory"
+	}
+	switch {
+	case !reflect.DeepEqual(a.objects, want):
+		w.tally.isStale(fmt.Errorf("%s of %s from %s at %d shows %v, not %v", what, w.namespace, source, a.rv, a.objects, want))
+	case a.rv < w.newest:
+		w.tally.isStale(fmt.Errorf("%s of %s from %s says it is at %d, below %d", what, w.namespace, source, a.rv, w.newest))
+	}
+}
