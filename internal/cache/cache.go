@@ -41,7 +41,7 @@ type Resource struct {
 		sync.Mutex
 		tree       *btree.BTreeG[*object.Object]
 		bytes      int64
-		generation uint64 // how often history was void
+		generation uint64 // how often history was void, or its representation old
 		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
 	}
 }
@@ -95,7 +95,8 @@ func (r *Resource) Through() uint64 {
 	return 0
 }
 
-// Generation counts how often history was void. Progress that was observed in another generation means nothing.
+// Generation counts how often history was void, or held another representation than upstream's. Progress and states that were
+// observed in another generation mean nothing.
 func (r *Resource) Generation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,8 +179,11 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	} else {
 		r.append(s.entries()...)
 	}
-	if s.rewritten || s.replaced {
+	switch {
+	case s.rewritten:
 		r.recent.drop()
+	case s.replaced:
+		r.represented(s.through())
 	}
 	r.publish(s.through())
 	return nil

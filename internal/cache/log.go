@@ -200,6 +200,13 @@ func (l *Log) reset(rv, greatest uint64) {
 	l.entries.Trim(start)
 }
 
+// raise keeps readers from starting before rv. Those who have started go on: entries stay where they are.
+func (l *Log) raise(rv uint64) {
+	b := *l.bounds.Load()
+	b.floor = max(b.floor, rv)
+	l.bounds.Store(&b)
+}
+
 // trim drops the oldest entries: whatever exceeds the budget, and beyond half of it what is older than the minimum age,
 // so that a burst does not cost young history. A seam goes whole, since without its first half the rest is a lie.
 func (l *Log) trim(limits Limits, now time.Time) {
@@ -221,7 +228,7 @@ func (l *Log) trim(limits Limits, now time.Time) {
 		return
 	}
 	b := *l.bounds.Load()
-	b.floor, b.position = floor, pos
+	b.floor, b.position = max(b.floor, floor), pos
 	l.bounds.Store(&b)
 	l.entries.Trim(pos)
 }

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,6 +34,7 @@ type Reflector struct {
 	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
 	relist   atomic.Bool                     // the next watch must not resume
+	warning  atomic.Pointer[string]          // see Warning
 
 	mu      sync.Mutex
 	running bool
@@ -133,6 +136,20 @@ func (r *Reflector) Status() Status {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.status
+}
+
+// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing: that its version is deprecated
+// (W-4). It is known before the Sink is told anything.
+func (r *Reflector) Warning() string {
+	if w := r.warning.Load(); w != nil {
+		return *w
+	}
+	return ""
+}
+
+// heed keeps what the head of an answer says of the resource itself.
+func (r *Reflector) heed(head http.Header) {
+	r.warning.Store(new(strings.Join(head.Values("Warning"), ", ")))
 }
 
 // Relist asks for the complete state again: the watch under way ends, and a Replace follows after a backoff. It is for what changes the

@@ -33,8 +33,9 @@ type request struct {
 	resource schema.GroupResource
 	path     string
 	query    url.Values
-	accept   string // default: JSON
-	agent    string // default: the client's
+	accept   string            // default: JSON
+	agent    string            // default: the client's
+	accepted func(http.Header) // told of the head of a 200, before its body is read; nil: nobody
 }
 
 // get sends a request and returns the body of a 200, decompressed. Any other answer is an *apierrors.StatusError.
@@ -65,6 +66,9 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 	if err := check(resp, r, body); err != nil {
 		_ = body.Close()
 		return nil, err
+	}
+	if r.accepted != nil {
+		r.accepted(resp.Header)
 	}
 	return body, nil
 }

@@ -63,7 +63,7 @@ func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalve
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.r.client.get(ctx, request{verb: "list", resource: s.r.resource.GVR.GroupResource(), path: s.r.resource.Path(), query: query})
+	body, err := s.r.client.get(ctx, s.request("list", query))
 	if err != nil {
 		return nil, err
 	}
@@ -106,12 +106,17 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
-	body, err := s.r.client.get(ctx, request{verb: "watch", resource: s.r.resource.GVR.GroupResource(), path: s.r.resource.Path(), query: query})
+	body, err := s.r.client.get(ctx, s.request("watch", query))
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	return newStream(cancel, s.r, body), nil
+}
+
+func (s source) request(verb string, query url.Values) request {
+	info := s.r.resource
+	return request{verb: verb, resource: info.GVR.GroupResource(), path: info.Path(), query: query, accepted: s.r.heed}
 }
 
 // atLeast raises the version that a complete state must not be older than to what has been promised. Versions that mean something else

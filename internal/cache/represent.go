@@ -1,0 +1,44 @@
+package cache
+
+import (
+	"bytes"
+
+	"spillway/internal/object"
+)
+
+// Represent takes over how upstream shows objects now, and returns how many it shows otherwise than before. objects is a complete state,
+// asked for since the change. What an object looks like is a function of its resourceVersion and of a representation, which a new
+// version of upstream or of a definition changes without any event (design D2): so the bytes are replaced without one, as upstream does.
+//
+// A version that the list does not share with the state comes, or came, with an event of its own. What history holds of older versions is
+// in the old representation for ever, hence nobody may start in it any more. Streams that are open have no need to and go on: the
+// alternative, a seam or an end for each of them, would tell clients of a change that their own apiserver does not tell them of.
+func (r *Resource) Represent(objects []*object.Object) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.Ready() {
+		return 0
+	}
+	changed := 0
+	for _, o := range objects {
+		old, ok := r.mu.tree.Get(o)
+		if !ok || old.RV != o.RV || old.UID != o.UID || bytes.Equal(old.JSON(), o.JSON()) {
+			continue
+		}
+		r.mu.tree.Set(o)
+		r.account(old, o)
+		changed++
+	}
+	if changed > 0 {
+		r.represented(r.Through())
+		r.publish(r.Through())
+	}
+	return changed
+}
+
+// represented forgets what is known in an old representation of the time before rv. Callers hold mu and publish then.
+func (r *Resource) represented(rv uint64) {
+	r.mu.generation++ // a state that was taken before is not what upstream shows
+	r.log.raise(rv)
+	r.recent.drop()
+}
