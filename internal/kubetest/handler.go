@@ -36,6 +36,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFound(w, r)
 		return
 	}
+	if text := at.table.kind.Deprecated; text != "" {
+		w.Header().Set("Warning", `299 - "`+text+`"`) // W-4
+	}
 	verb := verbOf(r, at)
 	seen := s.record(r, verb, at.table)
 	timeout, err := s.timeout(r)
@@ -174,9 +177,6 @@ func commonHeaders(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-cache, private")
 	h.Set("X-Kubernetes-Pf-Flowschema-Uid", "a22ae54e-242e-4519-9662-9c709e88763b")
 	h.Set("X-Kubernetes-Pf-Prioritylevel-Uid", "bae19c55-8562-4445-ab81-8eb25b15fc26")
-	if strings.HasPrefix(r.URL.Path, "/api/v1/componentstatuses") {
-		h.Set("Warning", `299 - "v1 ComponentStatus is deprecated in v1.19+"`) // W-4
-	}
 }
 
 func (s *Server) extraFor(path string) http.Handler {

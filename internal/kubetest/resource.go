@@ -43,6 +43,8 @@ type Resource struct {
 	Unwatchable bool
 	// Fields are the selectable fields besides metadata.name and, if namespaced, metadata.namespace: paths as in spec.nodeName.
 	Fields []string
+	// Deprecated is what upstream warns of with every answer about the resource.
+	Deprecated string
 
 	typed bool // the kind is in client-go's scheme, so fields are printed in the order of its Go type
 }
@@ -59,7 +61,7 @@ func builtins() []Resource {
 		{GVR: Events, Kind: "Event", Namespaced: true, Uncached: true, Fields: []string{"involvedObject.kind", "involvedObject.namespace",
 			"involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
 			"involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"}},
-		{GVR: ComponentStatuses, Kind: "ComponentStatus", Unwatchable: true},
+		{GVR: ComponentStatuses, Kind: "ComponentStatus", Unwatchable: true, Deprecated: "v1 ComponentStatus is deprecated in v1.19+"},
 		{GVR: Deployments, Kind: "Deployment", Namespaced: true},
 		{GVR: CRDs, Kind: "CustomResourceDefinition"},
 		{GVR: Widgets, Kind: "Widget", Namespaced: true, Custom: true, Fields: []string{"spec.color", "spec.size"}},

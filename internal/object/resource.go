@@ -7,14 +7,18 @@ import (
 )
 
 // Resource is what must be known of one API resource to mirror it: its names, its scope and its selectable fields.
-// Immutable; made by NewResource.
+// Made by NewResource, and immutable once it is shared.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       string
+	ListKind   string // of a list; a definition may choose any
 	Namespaced bool
 	// Builtin says that kube-apiserver's own types serve it: list items lack their type and keys stand in Go's order.
 	// Custom resources carry it, and their keys are sorted (W-8, W-60).
 	Builtin bool
+	// Definition names the state of the definition that makes a custom resource what it is, StorageHash upstream's storageVersionHash.
+	// Where one differs, objects have other bytes at the same resourceVersions (design D2). Empty: not known.
+	Definition, StorageHash string
 
 	typePrefix  string // `{"kind":"Pod","apiVersion":"v1",`
 	fields      []Field
@@ -35,7 +39,7 @@ type Field struct {
 // NewResource describes one resource. The fields of built-in resources come from upstream's own table (W-152); custom
 // resources have metadata.name and, if namespaced, metadata.namespace, and whatever is given in extra.
 func NewResource(gvr schema.GroupVersionResource, kind string, namespaced, builtin bool, extra ...Field) *Resource {
-	r := &Resource{GVR: gvr, Kind: kind, Namespaced: namespaced, Builtin: builtin, fieldIndex: map[string]int{}}
+	r := &Resource{GVR: gvr, Kind: kind, ListKind: kind + "List", Namespaced: namespaced, Builtin: builtin, fieldIndex: map[string]int{}}
 	r.typePrefix = `{"kind":"` + kind + `","apiVersion":"` + gvr.GroupVersion().String() + `",`
 	r.noNamespace = !builtin && !namespaced
 	if builtin {

@@ -2,10 +2,15 @@ package upstream
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"net/url"
 	"regexp"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
@@ -30,55 +35,118 @@ type definition struct {
 				JSONPath string `json:"jsonPath"`
 			} `json:"selectableFields"`
 		} `json:"versions"`
-	} `json:"spec"`
+	}
+	Status struct {
+		AcceptedNames struct {
+			ListKind string `json:"listKind"`
+		} `json:"acceptedNames"`
+		Conditions []struct {
+			Type   string `json:"type"`
+			Status string `json:"status"`
+		} `json:"conditions"`
+	}
+	// Epoch names all of the definition that upstream's answers are made from: as long as it is the same, upstream does not begin anew
+	// either. It is not the generation, which deletion raises while objects are still served.
+	Epoch string
+}
+
+// UnmarshalJSON reads a definition and finds its epoch.
+func (d *definition) UnmarshalJSON(raw []byte) error {
+	var parts struct {
+		Metadata struct {
+			UID string `json:"uid"`
+		} `json:"metadata"`
+		Spec   json.RawMessage `json:"spec"`
+		Status struct {
+			AcceptedNames json.RawMessage `json:"acceptedNames"`
+		} `json:"status"`
+	}
+	var whole struct {
+		Spec   any `json:"spec"`
+		Status any `json:"status"`
+	}
+	whole.Spec, whole.Status = &d.Spec, &d.Status
+	if err := errors.Join(json.Unmarshal(raw, &parts), json.Unmarshal(raw, &whole)); err != nil {
+		return err
+	}
+	sum := sha256.New()
+	for _, part := range [][]byte{[]byte(parts.Metadata.UID), parts.Spec, parts.Status.AcceptedNames} {
+		sum.Write(part)
+		sum.Write([]byte{0})
+	}
+	d.Epoch = hex.EncodeToString(sum.Sum(nil)[:16])
+	return nil
+}
+
+// established reports that upstream serves what is defined.
+func (d *definition) established() bool {
+	for _, c := range d.Status.Conditions {
+		if c.Type == "Established" {
+			return c.Status == "True"
+		}
+	}
+	return false
 }
 
 // plainPath is a selectable field's path without brackets or quotes, which are not worth reading: a field that is not known here is not
 // selectable here, and its selector goes upstream.
 var plainPath = regexp.MustCompile(`^(\.[A-Za-z_][A-Za-z0-9_-]*)+$`)
 
-// fields are the selectable fields of each version that has any.
-func (d *definition) fields() map[schema.GroupVersionResource][]object.Field {
-	all := map[schema.GroupVersionResource][]object.Field{}
+// fields are the selectable fields of a version.
+func (d *definition) fields(version string) []object.Field {
+	var fields []object.Field
 	for _, v := range d.Spec.Versions {
-		gvr := schema.GroupVersionResource{Group: d.Spec.Group, Version: v.Name, Resource: d.Spec.Names.Plural}
+		if v.Name != version {
+			continue
+		}
 		for _, f := range v.SelectableFields {
 			if plainPath.MatchString(f.JSONPath) {
 				label := f.JSONPath[1:]
-				all[gvr] = append(all[gvr], object.Field{Label: label, Path: strings.Split(label, ".")})
+				fields = append(fields, object.Field{Label: label, Path: strings.Split(label, ".")})
 			}
 		}
 	}
-	return all
+	return fields
 }
 
-// selectable reads the selectable fields of one custom resource; none if the proxy may not read its definition.
-func (c *Client) selectable(ctx context.Context, gvr schema.GroupVersionResource) ([]object.Field, error) {
-	var d definition
-	if err := c.getJSON(ctx, request{verb: "get", path: crds + "/" + gvr.GroupResource().String()}, &d); err != nil {
+// resource makes the custom resource of a discovery entry; d is nil if the proxy may not read the definition.
+func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIResource) *object.Resource {
+	if d == nil {
+		return object.NewResource(gvr, entry.Kind, entry.Namespaced, false)
+	}
+	r := object.NewResource(gvr, entry.Kind, entry.Namespaced, false, d.fields(gvr.Version)...)
+	r.Definition = d.Epoch
+	if kind := d.Status.AcceptedNames.ListKind; kind != "" {
+		r.ListKind = kind
+	}
+	return r
+}
+
+// definition reads the definition of one custom resource; nil if the proxy may not.
+func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
+	d := new(definition)
+	if err := c.getJSON(ctx, request{verb: "get", path: crds + "/" + gr.String()}, d); err != nil {
 		return nil, unlessHidden(err)
 	}
-	return d.fields()[gvr], nil
+	return d, nil
 }
 
-// allSelectable reads those of all custom resources.
-func (c *Client) allSelectable(ctx context.Context) (map[schema.GroupVersionResource][]object.Field, error) {
-	all := map[schema.GroupVersionResource][]object.Field{}
+// definitions reads all of them.
+func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*definition, error) {
+	all := map[schema.GroupResource]*definition{}
 	query := url.Values{"limit": {crdPage}}
 	for {
 		var page struct {
 			Metadata struct {
 				Continue string `json:"continue"`
 			} `json:"metadata"`
-			Items []definition `json:"items"`
+			Items []*definition `json:"items"`
 		}
 		if err := c.getJSON(ctx, request{verb: "list", path: crds, query: query}, &page); err != nil {
 			return all, unlessHidden(err)
 		}
 		for _, d := range page.Items {
-			for gvr, fields := range d.fields() {
-				all[gvr] = fields
-			}
+			all[schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}] = d
 		}
 		if page.Metadata.Continue == "" {
 			return all, nil

@@ -31,7 +31,7 @@ func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]
 	if err != nil {
 		return nil, nil, err
 	}
-	custom, err := c.allSelectable(ctx)
+	definitions, err := c.definitions(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -45,8 +45,7 @@ func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]
 		case gvr.Group == "" && gvr.Resource == "secrets":
 			passThrough[gvr] = "secrets are cached only if they are named"
 		default:
-			builtin := isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), origin)
-			cached[gvr] = object.NewResource(gvr, entry.Kind, entry.Namespaced, builtin, custom[gvr]...)
+			cached[gvr] = resourceOf(gvr, entry, origin, definitions[gvr.GroupResource()])
 		}
 	}
 	return cached, passThrough, nil
@@ -75,14 +74,26 @@ func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, 
 	if reason := refusal(gvr, entry, o); reason != "" {
 		return nil, &Refusal{GVR: gvr, Reason: reason}
 	}
+	var d *definition
+	if !isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
+		var err error
+		if d, err = c.definition(ctx, gvr.GroupResource()); err != nil {
+			return nil, err
+		}
+	}
+	return resourceOf(gvr, entry, o, d), nil
+}
+
+// resourceOf is the resource of a discovery entry; d is the definition of a custom one, nil if it is not known.
+func resourceOf(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin, d *definition) *object.Resource {
+	var r *object.Resource
 	if isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {
-		return object.NewResource(gvr, entry.Kind, entry.Namespaced, true), nil
+		r = object.NewResource(gvr, entry.Kind, entry.Namespaced, true)
+	} else {
+		r = d.resource(gvr, entry)
 	}
-	extra, err := c.selectable(ctx, gvr)
-	if err != nil {
-		return nil, err
-	}
-	return object.NewResource(gvr, entry.Kind, entry.Namespaced, false, extra...), nil
+	r.StorageHash = entry.StorageVersionHash
+	return r
 }
 
 // refusal is why a resource can never be cached, "" if it can.

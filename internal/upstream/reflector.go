@@ -28,6 +28,7 @@ type Reflector struct {
 	sink     Sink
 	log      *zap.Logger
 	onError  func(error)
+	onEnd    func()
 	promised func() uint64 // nil: nobody promises more than the Sink was told
 	backoff  *wait.Backoff // nil: client-go's, 0.8 s … 30 s
 
@@ -70,6 +71,12 @@ func OnError(f func(error)) Option {
 	return func(r *Reflector) { r.onError = f }
 }
 
+// OnEarlyEnd is called when upstream ends a watch cleanly before its time. It does so when its own view of the resource begins anew: at a
+// restart, and when a definition has changed, some time after it answers by the new one. It must return at once.
+func OnEarlyEnd(f func()) Option {
+	return func(r *Reflector) { r.onEnd = f }
+}
+
 // WithPromised says up to which version the mirror's readers have been promised that nothing is missing: a proof may have taken that further
 // than the watch. A complete state that is asked for as "not older than" the watch's last version must not be older than this either: behind
 // a load balancer another apiserver may be.
@@ -84,7 +91,7 @@ func WithBackoff(b wait.Backoff) Option {
 
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
-	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), onError: func(error) {}}
+	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), onError: func(error) {}, onEnd: func() {}}
 	for _, o := range opts {
 		o(r)
 	}

@@ -111,7 +111,11 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		cancel()
 		return nil, err
 	}
-	return newStream(cancel, s.r, body), nil
+	st := newStream(cancel, s.r, body)
+	if o.TimeoutSeconds != nil {
+		st.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
+	}
+	return st, nil
 }
 
 func (s source) request(verb string, query url.Values) request {

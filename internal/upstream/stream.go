@@ -8,6 +8,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -28,6 +29,7 @@ type stream struct {
 	r        *Reflector
 	resource *object.Resource
 	body     io.ReadCloser
+	until    time.Time // when upstream is to end it, set before run; zero: not known
 	events   chan watch.Event
 	cancel   context.CancelFunc // ends the request
 	stop     sync.Once
@@ -71,11 +73,17 @@ func (s *stream) run() {
 	var end *endError
 	if !errors.As(err, &end) {
 		s.r.log.Debug("watch ended", zap.Error(err))
+		if errors.Is(err, io.EOF) && time.Until(s.until) > endMargin {
+			s.r.onEnd()
+		}
 		return
 	}
 	s.r.failed(context.Background(), "watch", end.error)
 	s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
 }
+
+// endMargin is how much before its time a watch may end and yet end in time: its clock is upstream's.
+const endMargin = 5 * time.Second
 
 // endError is an end of the watch that the loop must learn of: upstream's ERROR event, or something that makes no sense.
 type endError struct{ error }

@@ -183,6 +183,13 @@ func mirror(t *testing.T, c *Client, res *object.Resource, sink Sink, opts ...Op
 	t.Helper()
 	opts = append([]Option{WithBackoff(wait.Backoff{Duration: time.Millisecond, Cap: 10 * time.Millisecond, Steps: 5, Factor: 2})}, opts...)
 	r := NewReflector(c, res, sink, opts...)
+	running(t, r)
+	return r
+}
+
+// running runs a Reflector until the test ends.
+func running(t *testing.T, r *Reflector) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- r.Run(ctx) }()
@@ -192,5 +199,4 @@ func mirror(t *testing.T, c *Client, res *object.Resource, sink Sink, opts ...Op
 			t.Errorf("Run ended with %v", err)
 		}
 	})
-	return r
 }

@@ -1,0 +1,35 @@
+package upstream
+
+import (
+	"context"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
+)
+
+// Objects lists a resource as upstream shows it now, at a version that is not older than rv. It is for what changes the bytes of
+// objects without an event, where Reflector.Relist would be a gap in history for nothing.
+func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]*object.Object, error) {
+	query, err := queryOf(metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	if err != nil {
+		return nil, err
+	}
+	body, err := c.get(ctx, request{verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query})
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list, err := decodeList(r, body)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]*object.Object, len(list.Items))
+	for i, one := range list.Items {
+		objects[i] = one.(item).object
+	}
+	return objects, nil
+}

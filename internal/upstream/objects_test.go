@@ -1,0 +1,91 @@
+package upstream
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// A list shows what a watch does, byte for byte: else every object would seem to be shown otherwise.
+func TestObjects(t *testing.T) {
+	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
+		s, c := apiserver(t, kubetest.Options{})
+		namespace := ""
+		if res.Namespaced {
+			namespace = "a"
+		}
+		s.Create(res.GVR, namespace, "one")
+		s.Create(res.GVR, namespace, "two", kubetest.WithLabel("<", "ü"))
+		sink := newRecorder()
+		mirror(t, c, res, sink)
+		sink.awaitState(t, s, res)
+		objects, err := c.Objects(deadline(t), res, s.Revision())
+		if err != nil || len(objects) != 2 {
+			t.Fatalf("%d objects, %v", len(objects), err)
+		}
+		for _, o := range objects {
+			if watched := sink.state[o.Key]; string(watched.JSON()) != string(o.JSON()) || watched.RV != o.RV {
+				t.Errorf("listed %s\nwatched %s", o.JSON(), watched.JSON())
+			}
+		}
+		if _, err := c.Objects(deadline(t), res, s.Revision()+1000); err == nil {
+			t.Error("a state was listed that is not there yet")
+		}
+	}
+}
+
+// Upstream's Warning is known as soon as the Sink knows anything (W-4).
+func TestWarning(t *testing.T) {
+	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
+	_, c := apiserver(t, kubetest.Options{Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}}})
+	for want, res := range map[string]*object.Resource{
+		`299 - "gadgets are old news"`: object.NewResource(gvr, "Gadget", false, false),
+		"":                             configMaps,
+	} {
+		sink := newRecorder()
+		var r *Reflector
+		heard := make(chan string, 10)
+		sink.fail = func(string) error { heard <- r.Warning(); return nil }
+		r = NewReflector(c, res, sink)
+		running(t, r)
+		if got := <-heard; got != want {
+			t.Errorf("%s: %s, want %s", res, got, want)
+		}
+	}
+}
+
+// Only a watch that upstream ends cleanly, and before its time, says that upstream begins anew.
+func TestEarlyEnd(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	var ends atomic.Int32
+	sink := newRecorder()
+	r := mirror(t, c, widgets, sink, OnEarlyEnd(func() { ends.Add(1) }))
+	sink.awaitState(t, s, widgets)
+	watching := func(n uint64) {
+		t.Helper()
+		s.Create(widgets.GVR, "a", "w") // what a watch is told proves that there is one
+		sink.awaitState(t, s, widgets)
+		s.Delete(widgets.GVR, "a", "w")
+		sink.awaitState(t, s, widgets)
+		if got := r.Status().Watches; got != n {
+			t.Fatalf("%d watches, want %d", got, n)
+		}
+	}
+	watching(1)
+	s.CutWatches(widgets.GVR)
+	watching(2)
+	r.Relist("a test")
+	watching(3)
+	if n := ends.Load(); n != 0 {
+		t.Errorf("%d early ends", n)
+	}
+	s.DropWatches(widgets.GVR)
+	watching(4)
+	if n := ends.Load(); n != 1 {
+		t.Errorf("%d early ends, want 1", n)
+	}
+}

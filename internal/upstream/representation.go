@@ -1,0 +1,58 @@
+package upstream
+
+import (
+	"context"
+	"net/url"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// StorageHashes are the storageVersionHashes of what upstream serves in one group and version, by resource: another one says that upstream
+// decodes what it has stored as something else.
+func (c *Client) StorageHashes(ctx context.Context, gv schema.GroupVersion) (map[string]string, error) {
+	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
+	if err != nil {
+		return nil, err
+	}
+	hashes := map[string]string{}
+	for _, r := range list.APIResources {
+		hashes[r.Name] = r.StorageVersionHash
+	}
+	return hashes, nil
+}
+
+// SchemaHashes are hashes of the OpenAPI documents of all groups and versions that upstream describes. Where definitions may not be read
+// they are what tells of another schema. They may also change for nothing: upstream makes the documents anew now and then.
+func (c *Client) SchemaHashes(ctx context.Context) (map[schema.GroupVersion]string, error) {
+	var index struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := c.getJSON(ctx, request{verb: "get", path: "/openapi/v3"}, &index); err != nil {
+		return nil, err
+	}
+	hashes := map[schema.GroupVersion]string{}
+	for path, at := range index.Paths {
+		gv, ok := groupVersionOf(path)
+		if !ok {
+			continue
+		}
+		if u, err := url.Parse(at.URL); err == nil {
+			hashes[gv] = u.Query().Get("hash")
+		}
+	}
+	return hashes, nil
+}
+
+// groupVersionOf reads "api/v1" and "apis/apps/v1"; the index has other paths, too.
+func groupVersionOf(path string) (schema.GroupVersion, bool) {
+	group, version, ok := "", "", false
+	if rest, core := strings.CutPrefix(path, "api/"); core {
+		version, ok = rest, true
+	} else if rest, named := strings.CutPrefix(path, "apis/"); named {
+		group, version, ok = strings.Cut(rest, "/")
+	}
+	return schema.GroupVersion{Group: group, Version: version}, ok && version != "" && !strings.Contains(version, "/")
+}
