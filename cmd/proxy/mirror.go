@@ -2,11 +2,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"spillway/internal/cache"
 	"spillway/internal/codec"
@@ -35,10 +33,11 @@ func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limi
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
-			if unmirrorable(err) {
+			if upstream.Denied(err) {
 				go lost(m, err)
 			}
 		}))
+	m.source.Warning = m.reflector.Warning
 	return m
 }
 
@@ -53,13 +52,6 @@ func (m *mirror) run(ctx context.Context) {
 	_ = m.reflector.Run(ctx) // returns the reason why ctx ended
 	stopHub()
 	<-hubDone
-}
-
-// unmirrorable reports that upstream does not serve the resource, or not to us: a matter of seconds or of for ever, but not
-// one that retrying as if upstream were merely down can mend.
-func unmirrorable(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
-		errors.Is(err, upstream.ErrUncacheable)
 }
 
 // prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that upstream has not reached is silent

@@ -29,7 +29,11 @@ func typeOf(r *object.Resource, v object.View) metav1.TypeMeta {
 // listTypeOf is the type that a list of them has.
 func listTypeOf(r *object.Resource, v object.View) metav1.TypeMeta {
 	t := typeOf(r, v)
-	t.Kind += "List"
+	if v == object.Whole {
+		t.Kind = r.ListKind
+	} else {
+		t.Kind += "List"
+	}
 	return t
 }
 

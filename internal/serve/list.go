@@ -20,6 +20,7 @@ func (s *Server) list(w responder, p Plan) bool {
 	}
 	body := newListBody(p, snapshot)
 	s.metrics.answered(p, "list")
+	p.Source.warn(w.header)
 	answerHeaders(w, "application/json")
 	w.stream(http.StatusOK, body, int64(body.size))
 	return true
@@ -36,6 +37,7 @@ func (s *Server) get(w responder, p Plan) bool {
 		return s.refused(w, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	s.metrics.answered(p, "get")
+	p.Source.warn(w.header)
 	answerHeaders(w, "application/json")
 	w.send(http.StatusOK, append(append(make([]byte, 0, o.Size()+1), o.JSON()...), '\n'))
 	return true
@@ -112,13 +114,13 @@ func (b *listBody) frame(info *object.Resource, rv uint64, token string, remaini
 	version := strconv.FormatUint(rv, 10)
 	if !info.Builtin {
 		b.head = `{"apiVersion":"` + info.APIVersion() + `","items":[`
-		b.tail = `],"kind":"` + info.Kind + `List","metadata":{"continue":"` + token + `"` + rest + `,"resourceVersion":"` + version + "\"}}\n"
+		b.tail = `],"kind":"` + info.ListKind + `","metadata":{"continue":"` + token + `"` + rest + `,"resourceVersion":"` + version + "\"}}\n"
 		return
 	}
 	if token != "" {
 		rest = `,"continue":"` + token + `"` + rest
 	}
-	b.head = `{"kind":"` + info.Kind + `List","apiVersion":"` + info.APIVersion() + `","metadata":{"resourceVersion":"` + version + `"` + rest + `},"items":[`
+	b.head = `{"kind":"` + info.ListKind + `","apiVersion":"` + info.APIVersion() + `","metadata":{"resourceVersion":"` + version + `"` + rest + `},"items":[`
 	b.tail = "]}\n"
 }
 

@@ -28,6 +28,7 @@ func (s *Server) refused(w responder, p Plan, err error) bool {
 // refuse answers with a Status.
 func (s *Server) refuse(w responder, source *Source, status *metav1.Status) {
 	s.metrics.refused.WithLabelValues(source.Resource().Info.String(), strconv.Itoa(int(status.Code))).Inc()
+	source.warn(w.header)
 	writeStatus(w, status)
 }
 

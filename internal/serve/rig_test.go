@@ -101,6 +101,7 @@ func (r *rig) mirror(o rigOptions) {
 		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
 			upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
 		r.mirrors[info.GVR] = reflector
+		r.catalog[info.GVR].Warning = reflector.Warning
 		done := make(chan struct{}, 2)
 		go func() {
 			_ = reflector.Run(ctx)

@@ -70,6 +70,7 @@ func watchHeaders(st *stream, audit string, set func(key, value string)) {
 	set(auditID, audit)
 	set("Cache-Control", "no-cache, private")
 	set("Content-Type", st.enc.StreamMediaType())
+	st.plan.Source.warn(set)
 	if st.enc.Gzip {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")

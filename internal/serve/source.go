@@ -21,7 +21,20 @@ type Source struct {
 	Fresh *cache.Freshness
 	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing else.
 	Codec *codec.Codec
+	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never
+	// anything.
+	Warning func() string
 }
 
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
+
+// warn sets the header that warns of the resource, if there is anything to warn of.
+func (s *Source) warn(set func(key, value string)) {
+	if s.Warning == nil {
+		return
+	}
+	if text := s.Warning(); text != "" {
+		set("Warning", text)
+	}
+}

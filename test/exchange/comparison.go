@@ -77,8 +77,6 @@ func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool
 		return !own && len(direct) == 1 && len(proxied) == 1 && c.deviate(NormPerAnswer)
 	case FlowControl, "X-Kubernetes-Pf-Prioritylevel-Uid":
 		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoFlowControl)
-	case "Warning":
-		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoWarning)
 	case "Content-Encoding", "Vary":
 		return c.FromMemory && c.Direct.Header.Get("Content-Encoding") == "gzip" && len(proxied) == 0 && c.deviate(DevNoGzip)
 	case "Content-Type":

@@ -19,7 +19,6 @@ const (
 	DevNoFlowControl    = "D-1"
 	DevNoGzip           = "D-2"
 	DevJSONForProtobuf  = "D-3"
-	DevNoWarning        = "D-4"
 	DevBookmarkTiming   = "D-5"
 	DevLength           = "D-6"
 	DevOldest           = "D-7"
@@ -51,11 +50,6 @@ var Deviations = []Deviation{
 		ID: DevJSONForProtobuf, Rule: "W-42",
 		What: "a request that prefers protobuf and also accepts JSON is answered from memory in JSON",
 		Why:  "JSON is what is mirrored; the Accept header allows it, and clients decode by the answer's Content-Type",
-	},
-	{
-		ID: DevNoWarning, Rule: "W-4",
-		What: "answers from memory carry no Warning header for a deprecated kind",
-		Why:  "it is advice to people, shown by the requests that pass through; no client acts on it",
 	},
 	{
 		ID: DevBookmarkTiming, Rule: "W-111",
