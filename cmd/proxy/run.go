@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -48,7 +49,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	registry := newRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
-	forwarder, err := newForwarder(config, o, registry, log)
+	own, err := upstream.Self(config)
+	if err != nil {
+		return err
+	}
+	forwarder, err := newForwarder(config, own, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -57,7 +62,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, StallTimeout: o.stallTimeout, Metrics: serve.NewMetrics(registry), Log: log,
+		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	h := &health{}
 	h.require("mirrors", mirrors.ready)
@@ -127,7 +132,7 @@ func (s *listenerSet) close() {
 }
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12).
-func newForwarder(config *upstream.Config, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
+func newForwarder(config *upstream.Config, own http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
 	base, err := upstream.BaseURL(config)
 	if err != nil {
 		return nil, err
@@ -143,9 +148,7 @@ func newForwarder(config *upstream.Config, o *options, registry prometheus.Regis
 	}
 	opts.Client, opts.ClientUpgrade = client, clientUpgrade
 	if o.plainIdentity == identitySelf {
-		if opts.Self, err = upstream.Self(config); err != nil {
-			return nil, err
-		}
+		opts.Self = own
 		if opts.SelfUpgrade, err = upstream.SelfUpgrade(config); err != nil {
 			return nil, err
 		}

@@ -28,11 +28,15 @@ func (s *Server) handle(c call, front Front) {
 	if front.Guard != nil && !front.Guard.Admit(c, c.guarded()) {
 		return
 	}
-	plan := s.planner.Plan(c.request())
-	if plan.Action != Upstream && s.answer(c, plan) {
-		return
+	request := c.request()
+	plan := s.planner.Plan(request)
+	switch {
+	case plan.Action != Upstream && s.answer(c, plan):
+	case plan.mostRecent():
+		s.passRecent(c, request, plan)
+	default:
+		c.forward(nil)
 	}
-	c.forward(s.pricing(plan))
 }
 
 // answer answers here, or reports false if upstream must.

@@ -10,6 +10,7 @@ type Metrics struct {
 	ends        *prometheus.CounterVec
 	bytes       *prometheus.CounterVec
 	recent      *prometheus.CounterVec
+	shared      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
@@ -36,6 +37,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by who answered: memory, upstream at once, or upstream after a wait in vain (late).",
 		}, []string{"resource", "answer"}),
+		shared: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_shared_lists_total", Help: "LISTs without a resourceVersion that shared one request upstream with others.",
+		}, []string{"resource"}),
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
@@ -47,7 +51,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 	}
 	if r != nil {
-		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.notReady, m.unencodable, m.panics)
+		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics)
 	}
 	return m
 }

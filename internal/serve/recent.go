@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"spillway/internal/cache"
 	"spillway/internal/object"
 )
@@ -32,12 +34,21 @@ func (s *Server) recent(p Plan) (*cache.Snapshot, error) {
 	return state, err
 }
 
-// pricing is what wants to know how long upstream takes for a request that passes through; nil: nobody.
-func (s *Server) pricing(p Plan) func(time.Duration) {
-	if !p.mostRecent() {
-		return nil
+// secrets are never shared: not even those who may read them all.
+var secrets = schema.GroupResource{Resource: "secrets"}
+
+// passRecent passes a LIST of the most recent state through, together with others that are the same. How long upstream takes for
+// it tells what a proof is worth.
+func (s *Server) passRecent(c call, r Request, p Plan) {
+	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, p.size()
+	alone := func() { c.forward(func(took time.Duration) { fresh.Passed(n, took) }) }
+	if info.GVR.GroupResource() == secrets {
+		alone()
+		return
 	}
-	return func(took time.Duration) { p.Source.Fresh.Passed(p.size(), took) }
+	if s.coalescer.pass(c, laneOf(r, c.requested("Accept-Encoding")), r.UserAgent, alone) {
+		s.metrics.shared.WithLabelValues(info.String()).Inc()
+	}
 }
 
 // sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof is worth any wait.

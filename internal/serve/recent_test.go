@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -134,5 +135,34 @@ func TestTimeTaken(t *testing.T) {
 				t.Errorf("told %d times, want %d", n, c.told)
 			}
 		})
+	}
+}
+
+// Clients that all come back at once make upstream list a few times, and each of them gets the list.
+func TestStampede(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	for i := range 5 { // too few to be worth a proof
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+	}
+	r.mirrored(configMaps)
+	before := len(r.up.RequestsFor(kubetest.ConfigMaps, "list"))
+	r.up.StallReads(kubetest.ConsistentReads)
+	var clients sync.WaitGroup
+	const crowd = 40
+	for range crowd {
+		clients.Go(func() {
+			if l := r.recentList(""); len(l) != 5 {
+				t.Errorf("%d objects", len(l))
+			}
+		})
+	}
+	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
+	r.up.StallReads(kubetest.NoReads)
+	clients.Wait()
+	asked := len(r.up.RequestsFor(kubetest.ConfigMaps, "list")) - before
+	shared := int(r.metric("spillway_shared_lists_total", "resource=configmaps"))
+	if asked > 5 || asked < 1 || shared < crowd-5 {
+		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/http"
 	"runtime/debug"
 	"sync"
 	"time"
@@ -24,6 +25,9 @@ import (
 type Options struct {
 	Catalog   Catalog
 	Forwarder *Forwarder
+	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
+	// not decompress.
+	Own http.RoundTripper
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
 	Metrics      *Metrics
@@ -46,14 +50,15 @@ type Front struct {
 // and drains them itself.
 type Server struct {
 	// Static after construction.
-	opts    Options
-	planner Planner
-	deliver deliverer
-	metrics *Metrics
-	log     *zap.Logger
-	gone    *departures
-	base    context.Context // parent of every stream
-	stop    context.CancelCauseFunc
+	opts      Options
+	planner   Planner
+	deliver   deliverer
+	metrics   *Metrics
+	log       *zap.Logger
+	gone      *departures
+	coalescer *coalescer
+	base      context.Context // parent of every stream
+	stop      context.CancelCauseFunc
 
 	mu struct {
 		sync.Mutex
@@ -71,6 +76,7 @@ func New(opts Options) *Server {
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newDepartures(opts.Log)
+	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.mu.streams = map[*stream]struct{}{}
 	return s
 }
@@ -151,6 +157,7 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.closeStreams()
 	s.active.Wait()
+	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.gone.close()
 	return errors.Join(errs...)

@@ -1,0 +1,252 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+)
+
+const (
+	// sharedMost is the largest answer, in bytes, that is kept to be written more than once.
+	sharedMost = 8 << 20
+	// sharingMost is how many such answers are being fetched at once.
+	sharingMost = 16
+	// gatherMost is how long a LIST waits for the one before it to be under way. After that upstream is taken to be stuck, which is
+	// no reason to wait any longer.
+	gatherMost = 2 * time.Second
+	// sharedWait bounds a request that is shared, as upstream bounds it itself.
+	sharedWait = 75 * time.Second
+	// largeFor is how long it is remembered that an answer was too large.
+	largeFor = time.Minute
+)
+
+// coalescer lets LISTs of the most recent state that pass through at the same time share one request upstream (design D7): when
+// a thousand clients come back at once, upstream makes the list twice instead of a thousand times.
+//
+// The first passes through as it is. Whoever sends the same while upstream is at work on it gathers; when the head of that
+// answer is there, those who have gathered share one request, and whoever comes then gathers anew. So nobody shares a request
+// that was sent before his own arrived: its answer might not show what he was told of meanwhile. A single one who has gathered
+// passes through by himself, and so do all if what came is not fit to be shared. A shared request travels under the proxy's own
+// credentials, and so only those share one who may read whatever is mirrored.
+type coalescer struct {
+	own  http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
+	base *url.URL
+	ctx  context.Context
+
+	mu struct {
+		sync.Mutex
+		lanes   map[laneKey]*lane
+		large   map[laneKey]time.Time // answers that were too large, and when
+		sharing int
+	}
+	active sync.WaitGroup // requests that are shared
+}
+
+// laneKey is everything that decides what upstream answers.
+type laneKey struct {
+	path, query, accept, acceptEncoding string
+	pretty                              bool // by parameter or by User-Agent (W-9)
+}
+
+// lane is one kind of LIST that is under way.
+type lane struct {
+	sent int // whose answers have not begun, or, of those that are shared, not come
+	next *gathering
+}
+
+// gathering is those who wait for the next request of a lane. What comes of it is set before done is closed.
+type gathering struct {
+	agent string // of the first: all of them get the same answer
+	size  int
+	late  *time.Timer
+	done  chan struct{}
+
+	answer *sharedAnswer // nil: each passes through by himself
+	alone  bool          // and he is the only one: the lane waits for him
+}
+
+// sharedAnswer is an answer that can be written more than once.
+type sharedAnswer struct {
+	code   int
+	header http.Header
+	body   []byte
+}
+
+func newCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *coalescer {
+	c := &coalescer{own: own, base: base, ctx: ctx}
+	c.mu.lanes, c.mu.large = map[laneKey]*lane{}, map[laneKey]time.Time{}
+	return c
+}
+
+// laneOf is the lane of a request.
+func laneOf(r Request, acceptEncoding string) laneKey {
+	return laneKey{
+		path: r.Path, query: r.RawQuery, accept: r.Accept, acceptEncoding: acceptEncoding,
+		pretty: wantsPretty(r.query().Get("pretty"), r.UserAgent),
+	}
+}
+
+// pass answers a LIST of the most recent state: by what it shares with others, or by alone, which returns when the head of its
+// answer is there. It reports whether it was shared.
+func (c *coalescer) pass(w responder, key laneKey, agent string, alone func()) bool {
+	g, first := c.join(key, agent)
+	if g != nil {
+		<-g.done
+		if g.answer != nil {
+			g.answer.write(w)
+			return true
+		}
+		first = g.alone
+	}
+	if first {
+		defer c.land(key)
+	}
+	alone()
+	return false
+}
+
+// join is the gathering to wait with. None: pass through, as the first if nothing of the lane is under way.
+func (c *coalescer) join(key laneKey, agent string) (g *gathering, first bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.mu.lanes[key]
+	switch {
+	case c.own == nil || time.Since(c.mu.large[key]) < largeFor:
+		return nil, false
+	case l == nil:
+		c.mu.lanes[key] = &lane{sent: 1}
+		return nil, true
+	case l.next == nil:
+		g := &gathering{agent: agent, done: make(chan struct{})}
+		g.late = time.AfterFunc(gatherMost, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if l.next == g {
+				c.startLocked(key, l)
+			}
+		})
+		l.next = g
+	}
+	l.next.size++
+	return l.next, false
+}
+
+// land counts out a request of the lane, and lets those who have gathered go.
+func (c *coalescer) land(key laneKey) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	l := c.mu.lanes[key]
+	l.sent--
+	switch {
+	case l.sent > 0:
+	case l.next != nil:
+		c.startLocked(key, l)
+	default:
+		delete(c.mu.lanes, key)
+	}
+}
+
+// startLocked lets those who have gathered go.
+func (c *coalescer) startLocked(key laneKey, l *lane) {
+	g := l.next
+	g.late.Stop()
+	l.next = nil
+	l.sent++
+	if g.alone = g.size == 1; g.alone {
+		close(g.done)
+		return
+	}
+	room := c.mu.sharing < sharingMost
+	if room {
+		c.mu.sharing++
+	}
+	c.active.Go(func() {
+		defer c.land(key)
+		defer close(g.done)
+		if room {
+			g.answer = c.fetch(key, g.agent)
+		}
+	})
+}
+
+// fetch asks upstream; nil if what comes cannot be shared.
+func (c *coalescer) fetch(key laneKey, agent string) *sharedAnswer {
+	answer, tooLarge := c.ask(key, agent)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.mu.sharing--
+	if tooLarge {
+		if len(c.mu.large) >= 16*sharingMost { // queries that clients made up
+			clear(c.mu.large)
+		}
+		c.mu.large[key] = time.Now()
+	}
+	return answer
+}
+
+func (c *coalescer) ask(key laneKey, agent string) (answer *sharedAnswer, tooLarge bool) {
+	ctx, cancel := context.WithTimeout(c.ctx, sharedWait)
+	defer cancel()
+	target := key.path
+	if key.query != "" {
+		target += "?" + key.query
+	}
+	to, err := targetURL(c.base, target)
+	if err != nil {
+		return nil, false
+	}
+	r := &http.Request{
+		Method: http.MethodGet, URL: to, Host: to.Host, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"User-Agent": {agent}},
+	}
+	for name, value := range map[string]string{"Accept": key.accept, "Accept-Encoding": key.acceptEncoding} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	resp, err := c.own.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return nil, false
+	}
+	defer resp.Body.Close()
+	if !sharable(resp) {
+		return nil, false
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, sharedMost+1))
+	if err != nil || len(body) > sharedMost {
+		return nil, err == nil
+	}
+	responseHeader(resp.Header)
+	return &sharedAnswer{code: resp.StatusCode, header: resp.Header, body: body}, false
+}
+
+// sharable reports an answer that everybody would have got: the list, or that upstream cannot make it now. Any other refusal may
+// be of us alone.
+func sharable(resp *http.Response) bool {
+	for _, values := range resp.Header {
+		if len(values) > 1 {
+			return false // a responder writes one value of each
+		}
+	}
+	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError
+}
+
+// write answers one of those who share the answer.
+func (a *sharedAnswer) write(w responder) {
+	for name := range a.header {
+		switch name {
+		case auditID, "Date", "Content-Length":
+		default:
+			w.header(name, a.header.Get(name))
+		}
+	}
+	w.header(auditID, answerAuditID(w.requested(auditID)))
+	w.stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
+}
+
+// wait returns when no request is shared any more. Cancel the coalescer's context before.
+func (c *coalescer) wait() { c.active.Wait() }

@@ -1,0 +1,300 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lister is an upstream that answers when the test lets it, each time with another body.
+type lister struct {
+	mu      sync.Mutex
+	asked   []*http.Request
+	answers chan *http.Response
+}
+
+// RoundTrip implements http.RoundTripper.
+func (l *lister) RoundTrip(r *http.Request) (*http.Response, error) {
+	l.mu.Lock()
+	l.asked = append(l.asked, r)
+	l.mu.Unlock()
+	select {
+	case resp := <-l.answers:
+		if resp == nil {
+			return nil, errors.New("upstream is gone")
+		}
+		return resp, nil
+	case <-r.Context().Done():
+		return nil, r.Context().Err()
+	}
+}
+
+func (l *lister) requests() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.asked)
+}
+
+func answerOf(code int, body string) *http.Response {
+	return &http.Response{StatusCode: code, Body: io.NopCloser(strings.NewReader(body)), Header: http.Header{
+		"Content-Type": {"application/json"}, "Audit-Id": {"upstream's"}, "Date": {"then"}, "Connection": {"keep-alive"},
+	}}
+}
+
+// written is a responder that keeps what is written.
+type written struct {
+	set  http.Header
+	code int
+	body bytes.Buffer
+}
+
+func (w *written) requested(string) string    { return "" }
+func (w *written) header(key, value string)   { w.set.Set(key, value) }
+func (w *written) send(code int, body []byte) { w.code = code; w.body.Write(body) }
+func (w *written) hangUp()                    {}
+func (w *written) stream(code int, b io.WriterTo, _ int64) {
+	w.code = code
+	_, _ = b.WriteTo(&w.body)
+}
+
+// crowd sends LISTs through a coalescer.
+type crowd struct {
+	t         *testing.T
+	upstream  *lister
+	coalescer *coalescer
+	asked     sync.WaitGroup
+
+	mu      sync.Mutex
+	alone   int // passed through by themselves
+	shared  []*written
+	release chan struct{} // lets those who are alone have the head of their answer
+}
+
+const listOfPods = "/api/v1/pods?limit=500"
+
+func inCrowd(t *testing.T, test func(c *crowd)) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &crowd{t: t, upstream: &lister{answers: make(chan *http.Response)}, release: make(chan struct{})}
+		c.coalescer = newCoalescer(ctx, c.upstream, &url.URL{Scheme: "https", Host: "upstream"})
+		test(c)
+		cancel()
+		c.coalescer.wait()
+		c.asked.Wait()
+		if n := len(c.coalescer.mu.lanes); n != 0 || c.coalescer.mu.sharing != 0 {
+			t.Errorf("%d lanes and %d shared requests are left", n, c.coalescer.mu.sharing)
+		}
+	})
+}
+
+// list sends one, and returns when everybody waits.
+func (c *crowd) list(r Request) {
+	c.asked.Go(func() {
+		w := &written{set: http.Header{}}
+		shared := c.coalescer.pass(w, laneOf(r, "gzip"), r.UserAgent, func() {
+			c.mu.Lock()
+			c.alone++
+			c.mu.Unlock()
+			<-c.release
+		})
+		if shared {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.shared = append(c.shared, w)
+		}
+	})
+	synctest.Wait()
+}
+
+func (c *crowd) expect(alone, requests, shared int) {
+	c.t.Helper()
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.alone != alone || c.upstream.requests() != requests || len(c.shared) != shared {
+		c.t.Errorf("%d passed alone, %d requests were shared, by %d; want %d, %d, %d",
+			c.alone, c.upstream.requests(), len(c.shared), alone, requests, shared)
+	}
+}
+
+var pods500 = Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json", UserAgent: "one"}
+
+// Whoever asks while upstream is at work on the same shares what is asked next, and never what was sent before.
+func TestCoalescing(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		c.list(pods500)
+		c.expect(1, 0, 0)
+		for range 10 {
+			c.list(pods500)
+		}
+		c.expect(1, 0, 0)
+		c.release <- struct{}{}
+		c.expect(1, 1, 0)
+		for range 5 { // too late for the one that is under way
+			c.list(pods500)
+		}
+		c.upstream.answers <- answerOf(http.StatusOK, "first")
+		c.expect(1, 2, 10)
+		c.upstream.answers <- answerOf(http.StatusOK, "second")
+		c.expect(1, 2, 15)
+		for i, w := range c.shared {
+			want := "first"
+			if i >= 10 {
+				want = "second"
+			}
+			if w.code != http.StatusOK || w.body.String() != want {
+				t.Errorf("answer %d: %d %s", i, w.code, &w.body)
+			}
+			h := w.set
+			if h.Get("Audit-Id") == "" || h.Get("Audit-Id") == "upstream's" || h.Get("Content-Type") != "application/json" || h.Get("Date")+h.Get("Connection") != "" {
+				t.Errorf("headers %v", h)
+			}
+		}
+		r := c.upstream.asked[0]
+		if r.URL.String() != "https://upstream"+listOfPods || r.Header.Get("Accept") != "application/json" || r.Header.Get("Accept-Encoding") != "gzip" ||
+			r.Header.Get("User-Agent") != "one" {
+			t.Errorf("%s with %v", r.URL, r.Header)
+		}
+	})
+}
+
+// Who is the only one to have gathered passes through as he would have, and others gather behind him.
+func TestNobodyToShareWith(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		for range 2 {
+			c.list(pods500)
+		}
+		c.expect(1, 0, 0)
+		c.release <- struct{}{}
+		c.expect(2, 0, 0)
+		c.list(pods500)
+		c.list(pods500)
+		c.expect(2, 0, 0)
+		c.release <- struct{}{}
+		c.expect(2, 1, 0)
+		c.upstream.answers <- answerOf(http.StatusOK, "")
+		c.expect(2, 1, 2)
+	})
+}
+
+// Requests to which upstream may give different answers share nothing.
+func TestLanes(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		c.list(pods500)
+		others := []Request{pods500, pods500, pods500, pods500, pods500}
+		others[0].Path = "/api/v1/namespaces/a/pods"
+		others[1].RawQuery = ""
+		others[2].Accept = "application/yaml"
+		others[3].UserAgent = "curl/8"
+		others[4].RawQuery = "limit=500&"
+		for _, r := range others {
+			c.list(r)
+		}
+		same := pods500
+		same.UserAgent = "another"
+		c.list(same)
+		c.expect(1+len(others), 0, 0)
+		close(c.release)
+	})
+}
+
+// What is of one client alone, or too much to keep, is asked for by each.
+func TestNotShared(t *testing.T) {
+	twice := answerOf(http.StatusOK, "")
+	twice.Header["Warning"] = []string{"one", "two"}
+	for name, answer := range map[string]*http.Response{
+		"forbidden": answerOf(http.StatusForbidden, "no"), "no answer": nil, "too large": answerOf(http.StatusOK, strings.Repeat("x", sharedMost+1)),
+		"two values of a header": twice,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inCrowd(t, func(c *crowd) {
+				for range 4 {
+					c.list(pods500)
+				}
+				c.release <- struct{}{}
+				c.upstream.answers <- answer
+				c.expect(4, 1, 0)
+				close(c.release)
+				synctest.Wait()
+				c.list(pods500)
+				c.list(pods500)
+				c.expect(6, 1, 0)
+			})
+		})
+	}
+}
+
+// An overloaded upstream is not asked by each.
+func TestOverloadIsShared(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		for range 4 {
+			c.list(pods500)
+		}
+		c.release <- struct{}{}
+		c.upstream.answers <- answerOf(http.StatusTooManyRequests, "later")
+		c.expect(1, 1, 3)
+	})
+}
+
+// A request that is stuck upstream keeps nobody waiting for long, nor does one that is shared.
+func TestStuckUpstream(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		for range 3 {
+			c.list(pods500)
+		}
+		time.Sleep(gatherMost - 1)
+		c.expect(1, 0, 0)
+		time.Sleep(1)
+		c.expect(1, 1, 0)
+		for range 2 {
+			c.list(pods500)
+		}
+		time.Sleep(gatherMost)
+		c.expect(1, 2, 0)
+		time.Sleep(sharedWait)
+		c.expect(5, 2, 0)
+		close(c.release)
+	})
+}
+
+// Shared answers are kept in memory, so not many at once: beyond that each passes through.
+func TestSharingIsBounded(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		for i := range sharingMost + 1 {
+			r := pods500
+			r.RawQuery = fmt.Sprint("limit=", i)
+			for range 3 {
+				c.list(r)
+			}
+			c.release <- struct{}{}
+			synctest.Wait()
+		}
+		c.expect(sharingMost+1+2, sharingMost, 0)
+		close(c.release)
+		for range sharingMost {
+			c.upstream.answers <- answerOf(http.StatusOK, "")
+		}
+		c.expect(sharingMost+3, sharingMost, 2*sharingMost)
+	})
+}
+
+// Without credentials of its own the proxy asks nothing for others.
+func TestNothingToShareWith(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		c.coalescer.own = nil
+		for range 3 {
+			c.list(pods500)
+		}
+		c.expect(3, 0, 0)
+		close(c.release)
+	})
+}
