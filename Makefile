@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz conformance simulation simulation-full readyourwrites readyourwrites-full controllers bench show
+.PHONY: test lint fuzz conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -39,8 +39,11 @@ lint: tools ## Check formatting, go vet, staticcheck and the modules' checksums
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
-conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer
-	cd test && go test -v -count=1 ./conformance
+conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer; bin/conformance/coverage.md tells which rules were shown
+	cd test && go test -v -count=1 ./conformance -args -report=$(CURDIR)/bin/conformance
+
+conformance-full: controlplane ## The same with every combination of options, and with what takes minutes
+	cd test && go test -v -count=1 -timeout=2h ./conformance -args -full -report=$(CURDIR)/bin/conformance
 
 simulation: ## Run the simulation with its default, small number of seeds
 	cd test && go test -race -count=1 ./simulation

@@ -67,7 +67,7 @@ func (s *suite) testDefinition(t *testing.T) {
 				}
 				return nil
 			})
-			s.tally.Passed("W-116 W-172", false)
+			s.show(t, "W-116 W-172", upstream)
 		}
 	})
 }
@@ -91,6 +91,6 @@ func (s *suite) sameWidgets(t *testing.T, before []byte) {
 			}
 			return nil
 		})
-		s.tally.Passed("W-234", false)
+		s.show(t, "W-234", upstream)
 	}
 }

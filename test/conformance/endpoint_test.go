@@ -26,7 +26,7 @@ type (
 type endpoint struct {
 	*exchange.Endpoint
 	metrics string       // URL; empty for the apiserver
-	memory  atomic.Int64 // answers that it seems to have given from memory
+	memory  atomic.Int64 // answers that it seems to have given itself
 }
 
 func newEndpoint(name, base string, config *rest.Config) *endpoint {

@@ -53,7 +53,7 @@ func (s *suite) testUnanswered(t *testing.T) {
 				if err == nil && a.Status < 500 {
 					t.Errorf("%d %s", a.Status, exchange.Clip(a.Body))
 				}
-				s.tally.Passed("W-28 W-66 W-217", false)
+				s.show(t, "W-28 W-66 W-217", upstream)
 			})
 		}
 	}
@@ -81,7 +81,5 @@ func (s *suite) testUnproven(t *testing.T) {
 		t.Errorf("the stream was cut: %v", proxied.Cut)
 	}
 	s.tally.Deviated(exchange.DevUnproven)
-	if !t.Failed() {
-		s.tally.Passed("W-66 W-215 W-216 W-217", true)
-	}
+	s.show(t, "W-66 W-215 W-216 W-217", memory)
 }

@@ -82,7 +82,7 @@ func (s *suite) testKubectlReads(t *testing.T) {
 			if proxied != direct {
 				t.Fatalf("kubectl %s:\n direct  %+v\n proxied %+v", line, direct, proxied)
 			}
-			s.tally.Passed("W-193 W-195", false)
+			s.show(t, "W-193 W-195", upstream)
 		})
 	}
 }
@@ -126,7 +126,7 @@ func (s *suite) testKubectlWrites(t *testing.T) {
 	if said[0] != said[1] {
 		t.Fatal(exchange.FirstDifference([]byte(said[0]), []byte(said[1])), exchange.FirstDifference([]byte(said[1]), []byte(said[0])))
 	}
-	s.tally.Passed("W-195", false)
+	s.show(t, "W-195", upstream)
 }
 
 // withoutDiffNames takes out the lines of `kubectl diff` that name temporary files and changing versions.
@@ -212,7 +212,7 @@ func (s *suite) sameOutput(t *testing.T, line string, outputs [2]*growing, versi
 		t.Errorf("kubectl %s:\n direct  %q\n proxied %q", line, stories[0], stories[1])
 		return
 	}
-	s.tally.Passed("W-193 W-195", true)
+	s.show(t, "W-193 W-195", memory)
 }
 
 // growing is what a process has written so far.

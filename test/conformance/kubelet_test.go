@@ -175,7 +175,7 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 		if err := p.Wait(); err != nil {
 			t.Errorf("%s: kubectl logs: %v", e.Name, err)
 		}
-		s.tally.Passed("W-97", false)
+		s.show(t, "W-97", upstream)
 	}
 }
 
@@ -195,7 +195,7 @@ func (s *suite) testExec(t *testing.T) {
 				t.Errorf("%s: kubectl %s: %s %s", e.Name, c.line, exchange.Clip([]byte(got.out)), got.err)
 				continue
 			}
-			s.tally.Passed("W-119", false)
+			s.show(t, "W-119", upstream)
 		}
 	}
 }

@@ -97,9 +97,7 @@ func (s *suite) walk(t *testing.T, path, options string, limit, first int) {
 	if !slices.Equal(got, whole) {
 		t.Errorf("pages hold %q, the list %q", got, whole)
 	}
-	if !t.Failed() {
-		s.tally.Passed("W-61 W-64 W-69 W-70 W-80 W-81", true)
-	}
+	s.show(t, "W-61 W-64 W-69 W-70 W-80 W-81", memory)
 }
 
 // reach writes to the resource until a proxy has heard of a version: a quiet resource says nothing by itself.
@@ -150,9 +148,7 @@ func (s *suite) testExpiredToken(t *testing.T) {
 			t.Errorf("%s: %d %s", other.Name, a.Status, a.Body)
 		}
 	}
-	if !t.Failed() {
-		s.tally.Passed("W-83 W-84 W-177", false)
-	}
+	s.show(t, "W-83 W-84 W-177", upstream)
 }
 
 // testNamespaceField pages through one namespace by a field selector: the apiserver repeats an object, we do not (W-71).
@@ -179,7 +175,5 @@ func (s *suite) testNamespaceField(t *testing.T) {
 	if !slices.Equal(got[0], got[1]) {
 		s.tally.Deviated(exchange.DevNamespaceField)
 	}
-	if !t.Failed() {
-		s.tally.Passed("W-71", true)
-	}
+	s.show(t, "W-71", memory)
 }

@@ -33,7 +33,5 @@ func (s *suite) testBookmarkPeriod(t *testing.T) {
 			t.Errorf("%s: %d bookmarks in 130 s", who, n)
 		}
 	}
-	if !t.Failed() {
-		s.tally.Passed("W-111 W-236", c.FromMemory)
-	}
+	s.show(t, "W-111 W-236", c.By())
 }

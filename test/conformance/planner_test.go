@@ -87,7 +87,7 @@ func spelledVersions() []scenario {
 
 // madeTokens are continue tokens that a client may make of one it was given (W-80 to W-83).
 func madeTokens() []scenario {
-	page := func(name, token string, from source, status int) scenario {
+	page := func(name, token string, from exchange.Source, status int) scenario {
 		return get(name, "W-80 W-81 W-82", c1+"?limit=2&continue="+token, from, status)
 	}
 	return over("token", []scenario{

@@ -109,7 +109,7 @@ func methods() []scenario {
 	var all []scenario
 	for _, method := range []string{http.MethodHead, http.MethodOptions, http.MethodTrace, "FOO"} {
 		all = append(all,
-			get("list "+method, "W-23 W-173", c1+rv, upstream, 405).by(method),
+			get("list "+method, "W-23 W-173 W-251 W-257", c1+rv, upstream, 405).by(method),
 			get("object "+method, "W-23 W-173", c1+"/a"+rv, upstream, 405).by(method),
 			get("watch "+method, "W-23", c1+rv+"&watch=1", upstream, 405).by(method))
 	}
@@ -117,7 +117,7 @@ func methods() []scenario {
 		get("PUT on a list", "W-23 W-173", c1+rv, upstream, 405).by(http.MethodPut),
 		get("PATCH on a list", "W-23", c1+rv, upstream, 405).by(http.MethodPatch),
 		get("POST on an object", "W-23", c1+"/a"+rv, upstream, 405).by(http.MethodPost),
-		get("HEAD of a custom list", "W-23", someWidgets+"?resourceVersion=${last-widgets}&resourceVersionMatch=Exact", upstream, 0).by(http.MethodHead),
+		get("HEAD of a custom list", "W-23 W-251", someWidgets+"?resourceVersion=${last-widgets}&resourceVersionMatch=Exact", upstream, 0).by(http.MethodHead),
 		get("HEAD of a custom object", "W-23", someWidgets+"/w1"+rv, upstream, 0).by(http.MethodHead),
 		get("OPTIONS of a custom list", "W-23", someWidgets+rv, upstream, 405).by(http.MethodOptions),
 		get("PUT on a custom list", "W-23", someWidgets+rv, upstream, 400).by(http.MethodPut),

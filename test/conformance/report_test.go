@@ -28,16 +28,27 @@ func TestDeviationsAreWrittenDown(t *testing.T) {
 	}
 }
 
-// finish tells the outcome, and fails if a deviation was declared for nothing: after a run of everything.
+// finish tells the outcome, and fails if a rule was not shown or a deviation declared for nothing: after a run of everything.
 func (s *suite) finish(t *testing.T, complete bool) {
 	t.Helper()
-	text := s.tally.Text()
-	t.Log(text)
+	text, cases := s.tally.Text()+"combinations of options:\n"+s.combinations, s.tally.Cases()
+	rules := cover(cases)
+	t.Log(text + "\n" + summaryOf(rules))
 	if *report != "" {
-		must(t, os.WriteFile(*report, []byte(text), 0o644))
+		must(t, os.MkdirAll(*report, 0o755))
+		must(t, os.WriteFile(filepath.Join(*report, "coverage.md"), []byte(coverageTable(rules)+"\n"+text), 0o644))
+		must(t, os.WriteFile(filepath.Join(*report, "cases.tsv"), []byte(caseTable(cases)), 0o644))
 	}
 	if !complete || t.Failed() {
 		return
+	}
+	for _, r := range rules {
+		switch {
+		case r.missing():
+			t.Errorf("%s (%s) is shown by no case", r.ID(), r.Name)
+		case r.Total > 0 && r.Exempt != "":
+			t.Errorf("%s (%s) is exempt, and %v show it", r.ID(), r.Name, r.groups)
+		}
 	}
 	for _, id := range s.tally.Unused() {
 		t.Errorf("%s is declared, and nothing relied on it", id)

@@ -2,36 +2,44 @@ package exchange
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 )
 
 // Tally is what a run has shown. Safe for use by several goroutines.
 type Tally struct {
-	mu     sync.Mutex
-	cases  int
-	memory int // answered from memory, and equal
-	rules  map[string]struct{}
-	used   map[string]int // deviations, by identity
+	mu    sync.Mutex
+	cases []Case
+	used  map[string]int // deviations, by identity
+}
+
+// Case is something that was asked both ways. It stands for some rules.
+type Case struct {
+	Test            string // its name
+	Rules           []string
+	Direct, Proxied int // statuses; 0 where a case is more than one answer
+	By              Source
+	Equal           bool
 }
 
 // NewTally is empty.
-func NewTally() *Tally { return &Tally{rules: map[string]struct{}{}, used: map[string]int{}} }
+func NewTally() *Tally { return &Tally{used: map[string]int{}} }
 
-// Passed notes a case both of whose answers were equal. rules are separated by blanks.
-func (y *Tally) Passed(rules string, fromMemory bool) {
+// Note notes a case.
+func (y *Tally) Note(c Case) {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	y.cases++
-	if fromMemory {
-		y.memory++
-	}
-	for rule := range strings.FieldsSeq(rules) {
-		y.rules[rule] = struct{}{}
-	}
+	y.cases = append(y.cases, c)
+}
+
+// Cases are those noted so far, by the names of their tests.
+func (y *Tally) Cases() []Case {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	cases := slices.Clone(y.cases)
+	slices.SortStableFunc(cases, func(a, b Case) int { return strings.Compare(a.Test, b.Test) })
+	return cases
 }
 
 // Deviated notes that a comparison relied on a deviation.
@@ -58,10 +66,12 @@ func (y *Tally) Unused() []string {
 func (y *Tally) Text() string {
 	y.mu.Lock()
 	defer y.mu.Unlock()
-	rules := slices.SortedFunc(maps.Keys(y.rules), func(a, b string) int { return ruleNumber(a) - ruleNumber(b) })
+	var n Count
+	for _, c := range y.cases {
+		n.Add(c)
+	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d cases, equal both ways; %d of them answered from memory\n", y.cases, y.memory)
-	fmt.Fprintf(&b, "%d rules covered: %s\n", len(rules), strings.Join(rules, " "))
+	fmt.Fprintf(&b, "\n%v\n", n)
 	fmt.Fprintf(&b, "allowed differences and how often they were met:\n")
 	for _, d := range Deviations {
 		fmt.Fprintf(&b, "  %-5s %5d×  %s (%s): %s\n", d.ID, y.used[d.ID], d.What, d.Rule, d.Why)
@@ -69,10 +79,38 @@ func (y *Tally) Text() string {
 	return b.String()
 }
 
-func ruleNumber(rule string) int {
-	n, err := strconv.Atoi(strings.TrimPrefix(rule, "W-"))
-	if err != nil {
-		return -1
+// Count is how many cases were answered by whom.
+type Count struct{ Total, Equal, Memory, Refusal, Upstream int }
+
+// Add counts a case.
+func (n *Count) Add(c Case) {
+	n.Total++
+	if c.Equal {
+		n.Equal++
 	}
-	return n
+	switch c.By {
+	case Memory:
+		n.Memory++
+	case Refusal:
+		n.Refusal++
+	default:
+		n.Upstream++
+	}
+}
+
+// Sum adds what another count counted.
+func (n *Count) Sum(other Count) {
+	n.Total += other.Total
+	n.Equal += other.Equal
+	n.Memory += other.Memory
+	n.Refusal += other.Refusal
+	n.Upstream += other.Upstream
+}
+
+// Own is how many in a hundred the proxy answered itself.
+func (n Count) Own() int { return 100 * (n.Memory + n.Refusal) / max(n.Total, 1) }
+
+func (n Count) String() string {
+	return fmt.Sprintf("%d cases, %d equal both ways: %d answered from memory, %d refused by the proxy itself, %d passed through",
+		n.Total, n.Equal, n.Memory, n.Refusal, n.Upstream)
 }
