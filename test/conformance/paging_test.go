@@ -151,29 +151,27 @@ func (s *suite) testExpiredToken(t *testing.T) {
 	s.show(t, "W-83 W-84 W-177", upstream)
 }
 
-// testNamespaceField pages through one namespace by a field selector: the apiserver repeats an object, we do not (W-71).
+// testNamespaceField pages through one namespace by a field selector: the apiserver, whose token means another scope on the second
+// page, repeats an object, and so it is passed through (W-71).
 func (s *suite) testNamespaceField(t *testing.T) {
 	version := s.now(t, allMaps)
-	s.reach(t, s.plain, allMaps, version)
 	const only = "&limit=1&fieldSelector=metadata.namespace%3Dc2"
-	whole := s.page(t.Context(), t, s.direct, allMaps+"?resourceVersion="+version+"&resourceVersionMatch=Exact&fieldSelector=metadata.namespace%3Dc2").keys()
 	var got [2][]string
 	for i, e := range []*endpoint{s.direct, s.plain} {
 		target := allMaps + "?resourceVersion=" + version + "&resourceVersionMatch=Exact" + only
-		for range 2 * len(whole) {
-			p := s.page(t.Context(), t, e, target)
+		for target != "" && len(got[i]) < 10 {
+			a, err := e.Do(t.Context(), request{Target: target})
+			must(t, err)
+			var p page
+			must(t, decodeJSON(a.Body, &p))
 			got[i] = append(got[i], p.keys()...)
-			if p.Metadata.Continue == "" {
-				break
+			if target = ""; p.Metadata.Continue != "" {
+				target = allMaps + "?continue=" + p.Metadata.Continue + only
 			}
-			target = allMaps + "?continue=" + p.Metadata.Continue + only
 		}
 	}
-	if !slices.Equal(got[1], whole) {
-		t.Errorf("the proxy's pages hold %q, the list %q", got[1], whole)
+	if !slices.Equal(got[0], got[1]) || len(got[0]) < 3 {
+		t.Errorf("direct, the pages hold %q, proxied %q", got[0], got[1])
 	}
-	if !slices.Equal(got[0], got[1]) {
-		s.tally.Deviated(exchange.DevNamespaceField)
-	}
-	s.show(t, "W-71", memory)
+	s.show(t, "W-71", upstream)
 }
