@@ -290,6 +290,24 @@ func (r *rig) metric(name string, labels ...string) float64 {
 	return 0
 }
 
+// sum is the value of a counter over all its series.
+func (r *rig) sum(name string) float64 {
+	r.t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	total := 0.0
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				total += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return total
+}
+
 // ended waits until so many watches of a resource have ended for a reason.
 func (r *rig) ended(info *object.Resource, reason EndReason, want int) {
 	r.t.Helper()

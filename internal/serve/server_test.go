@@ -78,10 +78,9 @@ func TestPassesThrough(t *testing.T) {
 	r := rigOf(t, up, rigOptions{})
 	const maps = "/api/v1/configmaps"
 	for _, target := range []string{
-		maps, maps + "?limit=2", maps + "?limit=abc", maps + "?resourceVersion=abc", maps + "?resourceVersion=5&resourceVersionMatch=Foo",
-		maps + "?resourceVersion=0&fieldSelector=spec.x%3D1", maps + "?continue=xyz", maps + "?resourceVersion=1&limit=1",
-		"/api/v1/namespaces/n/configmaps/c1", "/api/v1/namespaces/n/configmaps/none?resourceVersion=0", "/api/v1/pods", "/api/v1/nothing", "/version",
-		maps + "?resourceVersion=100000000",
+		maps, maps + "?limit=2", maps + "?resourceVersion=0&fieldSelector=spec.x%3D1", maps + "?resourceVersion=1&limit=1",
+		"/api/v1/namespaces/n/configmaps/c1", "/api/v1/namespaces/n/configmaps/none", "/api/v1/pods", "/api/v1/nothing", "/version",
+		maps + "?resourceVersion=100000000&timeout=10ms",
 	} {
 		got, want := r.list(target), direct(t, up, target)
 		if got.Status != want.Status || !bytes.Equal(got.Body, want.Body) {
@@ -90,6 +89,28 @@ func TestPassesThrough(t *testing.T) {
 	}
 	if n := answeredHere(r); n != 0 {
 		t.Errorf("%v requests were answered from memory", n)
+	}
+}
+
+// Whatever the proxy refuses itself is refused as upstream would (W-27, W-31, W-68, W-82, W-96, W-171).
+func TestRefusesAsUpstream(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	fill(up)
+	r := rigOf(t, up, rigOptions{})
+	const maps, widgets = "/api/v1/configmaps", "/apis/example.com/v1/widgets"
+	for target, code := range map[string]int{
+		maps + "?limit=abc": 400, maps + "?resourceVersion=abc": 400, maps + "?continue=xyz": 400, maps + "?labelSelector=!": 400,
+		maps + "?resourceVersion=5&resourceVersionMatch=Foo": 422, widgets + "?sendInitialEvents=1": 422, maps + "?watch=1&resourceVersion=abc": 500,
+		"/api/v1/namespaces/n/configmaps/none?resourceVersion=0": 404, "/apis/example.com/v1/namespaces/n/widgets/none?resourceVersion=0": 404,
+		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=abc": 500,
+	} {
+		got, want := r.list(target), direct(t, up, target)
+		if got.Status != want.Status || got.Status != code || !bytes.Equal(got.Body, want.Body) {
+			t.Errorf("%s:\ngot  %d %.300s\nwant %d %.300s", target, got.Status, got.Body, want.Status, want.Body)
+		}
+	}
+	if n := r.sum("spillway_refused_requests_total"); n != 10 {
+		t.Errorf("%v of 10 requests were refused here", n)
 	}
 }
 
@@ -103,21 +124,7 @@ func direct(t *testing.T, up *kubetest.Server, target string) *kubetest.ListResu
 }
 
 // answeredHere is how many requests were answered from memory.
-func answeredHere(r *rig) float64 {
-	sum := 0.0
-	families, err := r.registry.Gather()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "spillway_cached_requests_total" {
-			for _, m := range f.GetMetric() {
-				sum += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return sum
-}
+func answeredHere(r *rig) float64 { return r.sum("spillway_cached_requests_total") }
 
 // A list that is far larger than a piece arrives whole, on plain connections and through TLS.
 func TestLargeLists(t *testing.T) {
