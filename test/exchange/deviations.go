@@ -24,6 +24,7 @@ const (
 	DevOldest           = "D-7"
 	DevLongerHistory    = "D-8"
 	DevNoHTTP2          = "D-9"
+	DevNamespaceField   = "D-10"
 	DevClosed           = "D-11"
 	DevUnproven         = "D-12"
 	NormListVersion     = "N-1"
@@ -75,6 +76,11 @@ var Deviations = []Deviation{
 		ID: DevNoHTTP2, Rule: "W-1, W-252",
 		What: "the TLS listener offers http/1.1 only",
 		Why:  "clients negotiate; each watch is a connection then",
+	},
+	{
+		ID: DevNamespaceField, Rule: "W-71",
+		What: "a cluster-wide list by fieldSelector metadata.namespace=x with a limit returns every object once",
+		Why:  "the apiserver resolves its own continue token against another scope and repeats objects; we do not copy that",
 	},
 	{
 		ID: DevClosed, Rule: "W-2",
