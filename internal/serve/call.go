@@ -54,7 +54,7 @@ func (s *Server) answer(c call, plan Plan) bool {
 	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
 		return false
 	case plan.Action == Refuse:
-		s.refuse(c, plan.Source, plan.Status)
+		s.refuse(c, plan, plan.Status)
 		return true
 	case plan.Get != nil:
 		return s.get(c, plan)

@@ -30,6 +30,7 @@ type Plan struct {
 	Action   Action
 	Source   *Source
 	Status   *metav1.Status // of a refusal
+	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-30)
 	Selector object.Selector
 	// Encoding is how the answer is written; whether it is in chunks is the protocol's to say.
 	Encoding object.Encoding
@@ -126,7 +127,9 @@ func (p *Planner) Plan(r Request) Plan {
 func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
 	timeout, err := queryTimeout(query)
 	if err != nil && !t.watches(query) {
-		return refuse(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+		early := refuse(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
+		early.Early = true
+		return early
 	}
 	hurried := timeout > 0 && timeout <= arriveWait+time.Second
 	if t.object() {

@@ -21,14 +21,16 @@ func (s *Server) refused(w responder, p Plan, err error) bool {
 	if p.Source.Resource().Retired() || !errors.As(err, &known) && !errors.As(err, &large) {
 		return false
 	}
-	s.refuse(w, p.Source, statusOf(err))
+	s.refuse(w, p, statusOf(err))
 	return true
 }
 
 // refuse answers with a Status.
-func (s *Server) refuse(w responder, source *Source, status *metav1.Status) {
-	s.metrics.refused.WithLabelValues(source.Resource().Info.String(), strconv.Itoa(int(status.Code))).Inc()
-	source.warn(w.header)
+func (s *Server) refuse(w responder, p Plan, status *metav1.Status) {
+	s.metrics.refused.WithLabelValues(p.Source.Resource().Info.String(), strconv.Itoa(int(status.Code))).Inc()
+	if !p.Early {
+		p.Source.warn(w.header)
+	}
 	writeStatus(w, status)
 }
 

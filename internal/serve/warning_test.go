@@ -47,6 +47,8 @@ func TestWarning(t *testing.T) {
 				t.Errorf("a list of gadgets is %s", answer.Body)
 			}
 		}
+		early := r.list(path + "?resourceVersion=0&timeout=x")
+		check(path+", refused before it was looked at", "", early.Status, http.StatusBadRequest, early.Header)
 		target := path + "?watch=1&resourceVersion=0"
 		code, head, err := r.watch(target).Head(deadline(t))
 		if err != nil {
