@@ -161,6 +161,7 @@ func escapedPaths() []scenario {
 		get("dots as a name", "W-21", c1+"/.."+rv, upstream, 400),
 		get("escaped dots as a name", "W-21", c1+"/%2E%2E"+rv, upstream, 400),
 		get("one dot as a name", "W-21", c1+"/."+rv, upstream, 400),
+		get("bad escape", "W-21", c1+"%zz"+rv, upstream, 400),
 		get("other case", "W-21", "/api/v1/namespaces/c1/ConfigMaps"+rv, upstream, 404),
 		get("group in the wrong case", "W-21 W-172", "/apis/Apps/v1/namespaces/c1/deployments"+rv, upstream, 404),
 		get("namespaced resource without namespace", "W-20 W-172", "/api/v1/configmaps/a"+rv, upstream, 404),

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/fields"
 )
 
 // Comparison holds two answers to one request against each other and collects in what they differ, beyond the deviations.
@@ -29,6 +32,9 @@ const FlowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 func Compare(y *Tally, r Request, direct, proxied *Answer) *Comparison {
 	c := &Comparison{Request: r, Direct: direct, Proxied: proxied, tally: y}
 	c.FromMemory = direct.Header.Get(FlowControl) != "" && proxied.Header.Get(FlowControl) == ""
+	if c.malformed() {
+		return c
+	}
 	c.statuses()
 	c.headers()
 	if len(c.Problems) > 0 && direct.Status != proxied.Status {
@@ -37,6 +43,15 @@ func Compare(y *Tally, r Request, direct, proxied *Answer) *Comparison {
 	}
 	c.bodies()
 	return c
+}
+
+// malformed reports that both refuse what is no request at all: net/http does before any handler sees it, and in a few words.
+func (c *Comparison) malformed() bool {
+	refuses := func(a *Answer) bool {
+		return a.Status == http.StatusBadRequest && a.Header.Get("Content-Type") == "text/plain; charset=utf-8" && a.Header.Get("Connection") == "close"
+	}
+	byServer := c.Direct.Header.Get("Audit-Id") == "" && bytes.HasPrefix(c.Direct.Body, []byte("400 Bad Request"))
+	return byServer && refuses(c.Direct) && refuses(c.Proxied) && c.deviate(DevMalformed)
 }
 
 func (c *Comparison) differ(what string, direct, proxied any) {
@@ -105,6 +120,9 @@ func (c *Comparison) deviate(id string) bool {
 func (c *Comparison) bodies() {
 	if c.OtherFormat {
 		return // compared with another direct answer, in JSON
+	}
+	if bytes.Equal(c.Direct.Body, c.Proxied.Body) && !isStream(c.Direct.Body) {
+		return
 	}
 	direct, err := c.Direct.readable()
 	if err != nil {
@@ -219,13 +237,19 @@ func (c *Comparison) longLived() bool {
 	return c.query().Has("watch") || strings.Contains(path, "/watch") || strings.HasSuffix(path, "/log") || strings.Contains(path, "/proxy/") || c.Request.Body != ""
 }
 
-// single reports that the request can find one key at most: there a limit does not make the resourceVersion an exact one.
+// single reports that the request can find one key at most, since it names it: there a limit does not make the resourceVersion
+// an exact one.
 func (c *Comparison) single() bool {
+	selector, err := fields.ParseSelector(c.query().Get("fieldSelector"))
+	if err != nil || c.query().Get("continue") != "" {
+		return false
+	}
 	path, _, _ := strings.Cut(c.Request.Target, "?")
+	path = strings.TrimSuffix(path, "/")
+	_, named := selector.RequiresExactMatch("metadata.name")
+	_, placed := selector.RequiresExactMatch("metadata.namespace")
 	clusterScoped := strings.HasSuffix(path, "/nodes") || strings.HasSuffix(path, "/namespaces")
-	selector := c.query().Get("fieldSelector")
-	placed := clusterScoped || strings.Contains(path, "/namespaces/") || strings.Contains(selector, "metadata.namespace=")
-	return c.query().Get("continue") == "" && strings.HasPrefix(selector, "metadata.name=") && placed
+	return named && (placed || clusterScoped || strings.Contains(path, "/namespaces/"))
 }
 
 // Number is the resourceVersion that text says, or 0.
@@ -244,11 +268,15 @@ func FirstDifference(a, b []byte) string {
 	return fmt.Sprintf("%d bytes, from %d: %q", len(a), from, Clip(a[from:]))
 }
 
-// Clip is b, or its beginning if that is long.
+// Clip is b, or its beginning if that is long; quoted if it is no text.
 func Clip(b []byte) string {
 	const most = 400
-	if len(b) <= most {
-		return string(b)
+	text, end := b[:min(len(b), most)], ""
+	if len(b) > most {
+		end = "…"
 	}
-	return string(b[:most]) + "…"
+	if !utf8.Valid(b) {
+		return strconv.Quote(string(text)) + end
+	}
+	return string(text) + end
 }

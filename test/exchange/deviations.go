@@ -27,6 +27,7 @@ const (
 	DevNamespaceField   = "D-10"
 	DevClosed           = "D-11"
 	DevUnproven         = "D-12"
+	DevMalformed        = "D-13"
 	NormListVersion     = "N-1"
 	NormCurrentVersion  = "N-2"
 	NormBookmarkVersion = "N-3"
@@ -94,6 +95,11 @@ var Deviations = []Deviation{
 		Why: "neither claims to be complete; clients that wait for the bookmark ask again, and after the second failure hear it from upstream",
 	},
 	{
+		ID: DevMalformed, Rule: "W-21",
+		What: "a request whose target is no URL is refused with 400 in other words and with more headers",
+		Why:  "net/http refuses it before the apiserver sees it; the connection is closed either way, and no client sends such a thing",
+	},
+	{
 		ID: NormListVersion, Rule: "W-62",
 		What: "the resourceVersion of a list that does not ask for an exact one, also inside its continue token: not below what was asked for",
 		Why:  "it is store-wide and moves with every write to anything, as the apiserver's own lease every ten seconds",
@@ -115,7 +121,8 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: NormClocked, Rule: "W-46",
-		What: "tables that contain an age, OpenAPI, and watches with a negative timeoutSeconds, are asked for until both answers are equal",
+		What: "tables that contain an age, OpenAPI, watches with a negative timeoutSeconds, and those from now that are over before the apiserver knows how " +
+			"far it is, are asked for until both answers are equal",
 		Why: "the apiserver prints the age at the time of the answer, puts OpenAPI together anew now and then, and sends of a watch that is over before it begins what it finds the " +
 			"time for; the first two pass through",
 	},

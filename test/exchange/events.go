@@ -127,7 +127,7 @@ func (c *Comparison) withoutPeriodic(template []byte, events []Event) []Event {
 // promises checks what every watch promises by itself: after the initial events resourceVersions rise, a bookmark is not below
 // any event before it, and no event after it is at or below it (W-105, W-111).
 func (c *Comparison) promises(who string, events []Event) {
-	live := c.askedVersion() > 0 && c.query().Get("sendInitialEvents") == ""
+	live := c.askedVersion() > 0 && !c.query().Has("sendInitialEvents")
 	var reached, promised uint64
 	for i, e := range events {
 		fail := func(why string) {

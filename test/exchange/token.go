@@ -15,7 +15,12 @@ type ContinueToken struct {
 
 // EncodeToken makes the token of an apiserver.
 func EncodeToken(rv int64, start string) string {
-	text, err := json.Marshal(ContinueToken{"meta.k8s.io/v1", rv, start})
+	return TextOfToken(ContinueToken{"meta.k8s.io/v1", rv, start})
+}
+
+// TextOfToken encodes a token, whatever it says.
+func TextOfToken(c ContinueToken) string {
+	text, err := json.Marshal(c)
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
