@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
+.PHONY: test lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -44,6 +44,12 @@ conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compa
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes
 	cd test && go test -v -count=1 -timeout=2h ./conformance -args -full -report=$(CURDIR)/bin/conformance
+
+fuzz-diff: REQUESTS ?= 20000
+fuzz-diff: MINUTES ?= 15
+fuzz-diff: SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
+fuzz-diff: controlplane ## Ask both the same random things (REQUESTS=20000, at most MINUTES=15), and shrink what differs (SEED=)
+	cd test && go test -v -count=1 -timeout=0 ./fuzzdiff -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
 
 simulation: ## Run the simulation with its default, small number of seeds
 	cd test && go test -race -count=1 ./simulation

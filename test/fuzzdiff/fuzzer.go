@@ -1,0 +1,196 @@
+package fuzzdiff
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/test/exchange"
+)
+
+// Fuzzer asks an apiserver and the proxies before it the same. Its counts may be read at any time.
+type Fuzzer struct {
+	Direct  *exchange.Endpoint
+	Proxied []*exchange.Endpoint // each request goes to one of them
+	// Trusting are those of them that ask nobody who they are: credentials are left out of what they are asked.
+	Trusting map[*exchange.Endpoint]bool
+	Seed     uint64
+	Tally    *exchange.Tally
+
+	Asked   atomic.Int64
+	Memory  atomic.Int64 // answered from memory
+	Refused atomic.Int64 // refused by the proxy itself
+	Watches atomic.Int64 // events were asked for
+	Errors  atomic.Int64 // the answer is an error, whoever gave it
+}
+
+// Finding is a request whose answers differ, and what remains of it when everything is left out that does not matter.
+type Finding struct {
+	Seed, Number  uint64
+	Proxied       *exchange.Endpoint
+	Found, Shrunk ask
+	Problems      []string // of the shrunk request
+	Tries, Seen   int      // how often the shrunk request was asked in the end, and how often the answers differed
+	direct        *exchange.Endpoint
+}
+
+const (
+	workers    = 48               // requests wait, above all
+	patience   = 30 * time.Second // with one answer
+	clockTries = 10               // of answers that are a matter of the moment
+	shrinkTime = 30 * time.Second // for one finding
+)
+
+// Round asks the requests with the numbers from first up to last, as long as ctx lasts, and returns what it found, of which the
+// first few are shrunk. Nobody may write meanwhile.
+func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []Finding {
+	var (
+		next  atomic.Uint64
+		mu    sync.Mutex
+		found []Finding
+		group sync.WaitGroup
+	)
+	next.Store(first)
+	for range workers {
+		group.Go(func() {
+			for number := next.Add(1) - 1; number < last && ctx.Err() == nil; number = next.Add(1) - 1 {
+				if finding := f.try(ctx, state, number); finding != nil {
+					mu.Lock()
+					found = append(found, *finding)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(found, func(a, b Finding) int { return int(a.Number) - int(b.Number) })
+	for i := range min(len(found), shrunkAtMost) {
+		f.shrink(ctx, &found[i])
+	}
+	return found
+}
+
+// shrunkAtMost bounds how many findings of a round are shrunk: many have one cause.
+const shrunkAtMost = 8
+
+// try makes a request, asks it, and tells what the answers differ in.
+func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding {
+	a := generate(f.Seed, number, state)
+	proxied := f.Proxied[number%uint64(len(f.Proxied))]
+	if f.Trusting[proxied] {
+		a.header = slices.DeleteFunc(a.header, func(f field) bool { return f.name == "Authorization" })
+	}
+	c := f.compare(ctx, proxied, a)
+	if ctx.Err() != nil {
+		return nil
+	}
+	f.count(a, c)
+	if len(c.Problems) == 0 {
+		return nil
+	}
+	return &Finding{Seed: f.Seed, Number: number, Proxied: proxied, Found: a, Shrunk: a, Problems: c.Problems, Tries: 1, Seen: 1, direct: f.Direct}
+}
+
+func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
+	f.Asked.Add(1)
+	if a.endless() || strings.Contains(a.target(), "timeoutSeconds=") && strings.Contains(a.target(), "watch") {
+		f.Watches.Add(1)
+	}
+	failed := c.Direct != nil && c.Direct.Status >= 400
+	if failed {
+		f.Errors.Add(1)
+	}
+	switch {
+	case c.FromMemory && failed:
+		f.Refused.Add(1)
+	case c.FromMemory:
+		f.Memory.Add(1)
+	}
+}
+
+// Share is how much the proxy answered itself, in percent.
+func (f *Fuzzer) Share() float64 {
+	return 100 * float64(f.Memory.Load()+f.Refused.Load()) / float64(max(1, f.Asked.Load()))
+}
+
+// String tells what was asked, and who answered.
+func (f *Fuzzer) String() string {
+	asked, memory, refused := f.Asked.Load(), f.Memory.Load(), f.Refused.Load()
+	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy itself, %d passed through: %.1f %% by the proxy itself",
+		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
+}
+
+// compare asks both at once. Answers that are a matter of the moment are asked for until they are equal (N-5).
+func (f *Fuzzer) compare(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {
+	for tries := 1; ; tries++ {
+		c := f.compareOnce(ctx, proxied, a)
+		if !a.clocked() && !hurried(c) || len(c.Problems) == 0 || tries == clockTries || ctx.Err() != nil {
+			return c
+		}
+	}
+}
+
+// hurried reports that an apiserver did not come to know its own state before a short watch was over: it says so in an event
+// (W-66).
+func hurried(c *exchange.Comparison) bool {
+	for _, a := range []*exchange.Answer{c.Direct, c.Proxied} {
+		if a != nil && bytes.Contains(a.Body, []byte("context deadline exceeded")) {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *Fuzzer) compareOnce(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r := a.request()
+	var (
+		direct  *exchange.Answer
+		failure error
+		group   sync.WaitGroup
+	)
+	group.Go(func() { direct, failure = f.Direct.Do(ctx, r) })
+	answered, err := proxied.Do(ctx, r)
+	group.Wait()
+	switch {
+	case failure != nil && err != nil: // neither has an answer to this
+		return &exchange.Comparison{Request: r}
+	case failure != nil || err != nil:
+		return &exchange.Comparison{Request: r, Direct: direct, Problems: []string{fmt.Sprintf("no answer: direct %v, proxied %v", failure, err)}}
+	}
+	c := exchange.Compare(f.Tally, r, direct, answered)
+	if c.OtherFormat {
+		f.compareInJSON(ctx, c)
+	}
+	return c
+}
+
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
+func (f *Fuzzer) compareInJSON(ctx context.Context, c *exchange.Comparison) {
+	r := c.Request
+	r.Header = map[string]string{}
+	for name, value := range c.Request.Header {
+		r.Header[name] = value
+	}
+	r.Header["Accept"] = asJSON
+	direct, err := f.Direct.Do(ctx, r)
+	if err != nil {
+		c.Problems = append(c.Problems, "no answer in JSON: "+err.Error())
+		return
+	}
+	c.Problems = append(c.Problems, exchange.Compare(f.Tally, r, direct, c.Proxied).Problems...)
+}
+
+// String tells how to have the finding again.
+func (f Finding) String() string {
+	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk to\n%s\ndirectly\n%s",
+		f.Seed, f.Number, f.Proxied.Name, f.Seen, f.Tries, strings.Join(f.Problems, "\n"),
+		f.Found.curl(f.Proxied.Base, f.Proxied.Config.BearerToken), f.Shrunk.curl(f.Proxied.Base, f.Proxied.Config.BearerToken),
+		f.Shrunk.curl(f.direct.Base, f.direct.Config.BearerToken))
+}
