@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"errors"
 	"io"
 	"sync"
 
@@ -17,19 +18,24 @@ var writers = sync.Pool{New: func() any {
 }}
 
 // AppendMember appends content as a gzip member of its own: a whole body, or a piece of a stream of members (W-7).
+//
+// The content is flushed before the member ends. Readers that look for the next member before they return the last bytes of one, as
+// Go's does, would keep the last bytes back until there is another event.
 func AppendMember(dst, content []byte) []byte {
 	sink := appender(dst)
-	compress(&sink, func(w io.Writer) error {
-		_, err := w.Write(content)
-		return err
+	_ = compress(&sink, func(z *gzip.Writer) error { // writing to memory does not fail
+		_, err := z.Write(content)
+		return errors.Join(err, z.Flush())
 	})
 	return sink
 }
 
 // WriteGzip writes what content writes to the writer it is given, gzipped, to w.
-func WriteGzip(w io.Writer, content func(io.Writer) error) error { return compress(w, content) }
+func WriteGzip(w io.Writer, content func(io.Writer) error) error {
+	return compress(w, func(z *gzip.Writer) error { return content(z) })
+}
 
-func compress(w io.Writer, content func(io.Writer) error) error {
+func compress(w io.Writer, content func(*gzip.Writer) error) error {
 	z := writers.Get().(*gzip.Writer)
 	defer func() {
 		z.Reset(io.Discard)

@@ -5,10 +5,12 @@ import (
 	"compress/gzip"
 	"encoding/hex"
 	"io"
+	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -253,5 +255,22 @@ func TestMembers(t *testing.T) {
 	}
 	if got, err := io.ReadAll(r); err != nil || string(got) != want {
 		t.Errorf("%v: %d bytes, want %d", err, len(got), len(want))
+	}
+}
+
+// TestMembersAreReadAtOnce: a reader has the whole of a member before there is another one.
+func TestMembersAreReadAtOnce(t *testing.T) {
+	server, client := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	go func() { _, _ = server.Write(AppendMember(nil, []byte("frame"))) }()
+	r, err := gzip.NewReader(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, 5)
+	_ = client.SetReadDeadline(time.Now().Add(10 * time.Second))
+	if n, err := r.Read(got); err != nil || string(got[:n]) != "frame" {
+		t.Fatalf("%q, %v", got[:n], err)
 	}
 }

@@ -16,12 +16,15 @@ type Release struct {
 
 // NewRelease is this build's. It suffices for nobody until upstream's version is known.
 func NewRelease() *Release {
-	r := &Release{own: -1}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		r.own = minorOfTypes(info.Deps)
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ReleaseOf(-1)
 	}
-	return r
+	return ReleaseOf(minorOfTypes(info.Deps))
 }
+
+// ReleaseOf is one with types of a given minor version. Binaries of tests do not tell theirs.
+func ReleaseOf(minor int) *Release { return &Release{own: minor} }
 
 // Suffices reports whether the types know what upstream sends.
 func (r *Release) Suffices() bool { return r != nil && r.suffices.Load() }

@@ -47,7 +47,7 @@ func (s *Server) answer(c call, plan Plan) bool {
 	}
 	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
-		writeStatus(c, statusNotReady(1))
+		writeFailure(c, plan.Failure, statusNotReady(1))
 		return true
 	}
 	switch {

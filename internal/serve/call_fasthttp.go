@@ -48,13 +48,14 @@ func (c fastCall) request() Request {
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0
 	return Request{
-		Method:    string(h.Method()),
-		Path:      string(path),
-		RawQuery:  string(query),
-		Accept:    string(bytes.Join(h.PeekAll("Accept"), []byte(","))),
-		UserAgent: string(h.UserAgent()),
-		Upgrade:   !plain || len(h.Peek("Upgrade")) > 0,
-		Trusted:   c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymous(h),
+		Method:         string(h.Method()),
+		Path:           string(path),
+		RawQuery:       string(query),
+		Accept:         string(h.Peek("Accept")),
+		AcceptEncoding: string(h.Peek("Accept-Encoding")),
+		UserAgent:      string(h.UserAgent()),
+		Upgrade:        !plain || len(h.Peek("Upgrade")) > 0,
+		Trusted:        c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymous(h),
 	}
 }
 
@@ -92,7 +93,7 @@ func (c fastCall) watch(p Plan) {
 	st := s.newStream(p)
 	st.enc.Chunked = true
 	if !s.admit(st) {
-		writeStatus(c, statusShuttingDown())
+		writeFailure(c, p.Failure, statusShuttingDown())
 		return
 	}
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}

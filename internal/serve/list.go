@@ -1,14 +1,14 @@
 package serve
 
 import (
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/object"
 )
 
@@ -18,11 +18,27 @@ func (s *Server) list(w responder, p Plan) bool {
 	if err != nil {
 		return p.Action != FromCacheProven && s.refused(w, p, err)
 	}
-	body := newListBody(p, snapshot)
-	s.metrics.answered(p, "list")
-	p.Source.warn(w.header)
-	answerHeaders(w, "application/json")
-	w.stream(http.StatusOK, body, int64(body.size))
+	items, meta := collect(p, snapshot)
+	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
+	if err != nil {
+		s.withdraw(p, err)
+		return false
+	}
+	if p.textual() {
+		if list.Size() > maxText {
+			return false
+		}
+		text, err := list.Text(p.readable)
+		if err != nil {
+			s.withdraw(p, err)
+			return false
+		}
+		s.begin(w, p, "list")
+		writeDocument(w, p, text)
+		return true
+	}
+	s.begin(w, p, "list")
+	writeList(w, p, list)
 	return true
 }
 
@@ -36,10 +52,19 @@ func (s *Server) get(w responder, p Plan) bool {
 	if !ok {
 		return s.refused(w, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
-	s.metrics.answered(p, "get")
-	p.Source.warn(w.header)
-	answerHeaders(w, "application/json")
-	w.send(http.StatusOK, append(append(make([]byte, 0, o.Size()+1), o.JSON()...), '\n'))
+	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
+	if err == nil && p.Pretty {
+		document, err = codec.Indent(document)
+	}
+	if err != nil {
+		s.withdraw(p, err)
+		return false
+	}
+	if p.Encoding.Format == object.JSON && !p.Pretty {
+		document = append(document, '\n')
+	}
+	s.begin(w, p, "get")
+	writeDocument(w, p, document)
 	return true
 }
 
@@ -56,100 +81,39 @@ func (s *Server) snapshot(p Plan) (*cache.Snapshot, error) {
 	return p.Source.Resource().At(l.RV)
 }
 
-// listBody is a LIST, spliced from the objects' own bytes and never assembled. It pins the objects until it is written.
-type listBody struct {
-	head, tail string
-	items      []*object.Object
-	size       int
-}
-
-// newListBody collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the
-// last one, matching or not, and how many items remain if nothing is selected (W-69, W-70).
-func newListBody(p Plan, snapshot *cache.Snapshot) *listBody {
-	b := &listBody{}
-	l, sel := p.List, p.Selector
-	snapshot.Scan(sel, l.Start, func(o *object.Object) bool {
-		b.items = append(b.items, o)
-		return l.Limit == 0 || int64(len(b.items)) < l.Limit
+// collect collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the last one,
+// matching or not, and how many items remain if nothing is selected (W-69, W-70).
+func collect(p Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMeta) {
+	var items []*object.Object
+	l := p.List
+	snapshot.Scan(p.Selector, l.Start, func(o *object.Object) bool {
+		items = append(items, o)
+		return l.Limit == 0 || int64(len(items)) < l.Limit
 	})
-	token, remaining := "", -1
-	if n := len(b.items); l.Limit > 0 && int64(n) == l.Limit {
-		token, remaining = nextPage(p, snapshot, b.items[n-1].Key)
+	meta := metav1.ListMeta{ResourceVersion: strconv.FormatUint(snapshot.RV, 10)}
+	if n := len(items); l.Limit > 0 && int64(n) == l.Limit {
+		meta.Continue, meta.RemainingItemCount = nextPage(p, snapshot, items[n-1].Key)
 	}
-	b.frame(p.Source.Resource().Info, snapshot.RV, token, remaining)
-	for _, o := range b.items {
-		b.size += o.ItemSize() + 1
-	}
-	b.size += len(b.head) + len(b.tail) - min(len(b.items), 1)
-	return b
+	return items, meta
 }
 
 // nextPage is the token of the page after the key last, "" if nothing remains in scope, and the number of items that
-// remain, -1 if it is not told.
-func nextPage(p Plan, snapshot *cache.Snapshot, last string) (string, int) {
+// remain, nil if it is not told.
+func nextPage(p Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
 	sel := p.Selector
-	remaining := 0
+	remaining := new(int64)
 	snapshot.Scan(p.List.Scanned, last+"\x00", func(*object.Object) bool {
-		remaining++
+		*remaining++
 		return sel.ScopeOnly()
 	})
-	if remaining == 0 {
-		return "", -1
+	if *remaining == 0 {
+		return "", nil
 	}
 	if sel.Namespace != "" {
 		last = strings.TrimPrefix(last, sel.Namespace+"/")
 	}
 	if !sel.ScopeOnly() {
-		remaining = -1
+		remaining = nil
 	}
 	return encodeContinue(snapshot.RV, last), remaining
-}
-
-// frame makes what stands around the items: in Go's field order for built-in kinds, sorted for custom resources (W-60).
-func (b *listBody) frame(info *object.Resource, rv uint64, token string, remaining int) {
-	rest := ""
-	if remaining >= 0 {
-		rest = `,"remainingItemCount":` + strconv.Itoa(remaining)
-	}
-	version := strconv.FormatUint(rv, 10)
-	if !info.Builtin {
-		b.head = `{"apiVersion":"` + info.APIVersion() + `","items":[`
-		b.tail = `],"kind":"` + info.ListKind + `","metadata":{"continue":"` + token + `"` + rest + `,"resourceVersion":"` + version + "\"}}\n"
-		return
-	}
-	if token != "" {
-		rest = `,"continue":"` + token + `"` + rest
-	}
-	b.head = `{"kind":"` + info.ListKind + `","apiVersion":"` + info.APIVersion() + `","metadata":{"resourceVersion":"` + version + `"` + rest + `},"items":[`
-	b.tail = "]}\n"
-}
-
-// pieceSize is how much of a list is written at once (design D10a).
-const pieceSize = 256 << 10
-
-// WriteTo writes the list in pieces of about pieceSize.
-func (b *listBody) WriteTo(w io.Writer) (int64, error) {
-	var written int64
-	piece := make([]byte, 0, min(b.size, pieceSize+pieceSize/4))
-	flush := func() error {
-		n, err := w.Write(piece)
-		written += int64(n)
-		piece = piece[:0]
-		return err
-	}
-	piece = append(piece, b.head...)
-	for i, o := range b.items {
-		if i > 0 {
-			piece = append(piece, ',')
-		}
-		piece = o.AppendItem(piece)
-		b.items[i] = nil
-		if len(piece) >= pieceSize {
-			if err := flush(); err != nil {
-				return written, err
-			}
-		}
-	}
-	piece = append(piece, b.tail...)
-	return written, flush()
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/object"
+	"spillway/internal/codec"
 )
 
 // listed is the body that a LIST of a source is answered with, as it goes out.
@@ -26,8 +26,12 @@ func listed(t *testing.T, source *Source, target string) (string, Plan) {
 	if err != nil {
 		t.Fatalf("%s: %v", target, err)
 	}
-	body := newListBody(plan, snapshot)
-	size := body.size
+	items, meta := collect(plan, snapshot)
+	body, err := codec.NewList(plan.Encoding, source.Resource().Info, items, meta)
+	if err != nil {
+		t.Fatal(err)
+	}
+	size := body.Size()
 	var b bytes.Buffer
 	n, err := body.WriteTo(&b)
 	if err != nil || int(n) != size || b.Len() != size {
@@ -189,7 +193,8 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, o := range newListBody(plan, snapshot).items {
+			items, _ := collect(plan, snapshot)
+			for _, o := range items {
 				if o.Namespace() != "b" {
 					t.Errorf("start %q: shows %s", start, o.Key)
 				}
@@ -206,46 +211,5 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			random[i] = letters[rand.IntN(len(letters))]
 		}
 		check(string(random))
-	}
-}
-
-// pieces remembers the sizes of what is written.
-type pieces struct {
-	sizes []int
-	text  bytes.Buffer
-}
-
-func (p *pieces) Write(b []byte) (int, error) {
-	p.sizes = append(p.sizes, len(b))
-	return p.text.Write(b)
-}
-
-// A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its objects are let go as
-// they are written.
-func TestListPieces(t *testing.T) {
-	var objects []string
-	for i := range 4000 {
-		objects = append(objects, fmt.Sprintf("ns/%05d %d %s=y", i, i+1, strings.Repeat("x", 300+i%100)))
-	}
-	source := newSource(t, podResource, unreachable{}, 5000, objects...)
-	whole, plan := listed(t, source, "/api/v1/pods?resourceVersion=0")
-	body := newListBody(plan, source.Resource().Snapshot())
-	var out pieces
-	if _, err := body.WriteTo(&out); err != nil {
-		t.Fatal(err)
-	}
-	if out.text.String() != whole || len(whole) < 4*pieceSize {
-		t.Fatalf("%d bytes in pieces, %d at once", out.text.Len(), len(whole))
-	}
-	for i, size := range out.sizes {
-		if size > pieceSize+1024 || size < pieceSize && i < len(out.sizes)-1 {
-			t.Errorf("piece %d of %d is %d bytes", i, len(out.sizes), size)
-		}
-	}
-	if slices.ContainsFunc(body.items, func(o *object.Object) bool { return o != nil }) {
-		t.Error("written objects are still held")
-	}
-	if _, keys := pageOf(t, whole); len(keys) != 4000 {
-		t.Errorf("%d items", len(keys))
 	}
 }

@@ -1,75 +1,228 @@
 package serve
 
 import (
-	"mime"
-	"slices"
+	"net/url"
 	"strconv"
 	"strings"
+
+	"github.com/munnerz/goautoneg"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
 )
 
-// protobuf is the media type that typed clients ask for first. It is not made here: such a request is answered in JSON where
-// its Accept allows that too (design D9).
-const protobuf = "application/vnd.kubernetes.protobuf"
+// answerForm is how an answer is written, and how it is written if it is a failure instead.
+type answerForm struct {
+	object.Encoding
+	// Pretty asks for JSON that is indented (W-9).
+	Pretty bool
+	// Failure is the form of a Status, for which upstream knows no transforms (W-10).
+	Failure failureForm
+}
 
-// acceptsJSON reports whether upstream, asked with this Accept header, would answer with plain JSON, or would have a
-// preference for protobuf and take plain JSON as well. Whatever is not clear, and every transform, is not: false (W-42, W-43).
-func acceptsJSON(accept string) bool {
-	if strings.TrimSpace(accept) == "" {
+// failureForm is how a Status is written. The zero value is compact JSON.
+type failureForm struct {
+	format   object.Format
+	indented bool
+}
+
+// asked is what a request asks to be shown.
+type asked struct {
+	source     *Source
+	collection bool
+	watch      bool
+}
+
+// negotiate decides in what form upstream would answer, or reports false if it alone can: it would refuse, or answer in a form
+// that is not made here. Both stages of upstream are in it: the router's for built-in resources, and the handler's (W-42).
+//
+// Where upstream would choose protobuf and there is none here, the next element that asks for the same view may do.
+func negotiate(r Request, query url.Values, a asked) (answerForm, bool) {
+	builtin := a.source.Resource().Info.Builtin
+	if builtin && !routable(r.Accept) {
+		return answerForm{}, false
+	}
+	pretty := wantsPretty(query.Get("pretty"), r.UserAgent)
+	failure, ok := negotiateFailure(r.Accept, pretty)
+	if !ok {
+		return answerForm{}, false
+	}
+	var view *object.View
+	for _, c := range mediaChoices(r.Accept) {
+		if !c.allowed(builtin) {
+			continue
+		}
+		v, ok := c.view(a)
+		if !ok || view != nil && *view != v || c.format == object.YAML && a.watch {
+			return answerForm{}, false
+		}
+		if a.source.Codec.Offers(c.format, v) {
+			return answerForm{
+				Encoding: object.Encoding{Format: c.format, View: v, Gzip: acceptsGzip(r.AcceptEncoding)},
+				Pretty:   (c.pretty || pretty) && c.format == object.JSON && !a.watch,
+				Failure:  failure,
+			}, true
+		}
+		if c.format != object.Protobuf {
+			return answerForm{}, false
+		}
+		view = &v
+	}
+	return answerForm{}, false
+}
+
+// negotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
+// indented JSON (W-10). It is false if that element asks for what is not made here.
+func negotiateFailure(accept string, pretty bool) (failureForm, bool) {
+	for _, c := range mediaChoices(accept) {
+		if c.transform == nil && c.serverVersion == "" {
+			return failureForm{format: c.format, indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
+		}
+	}
+	return failureForm{indented: true}, true
+}
+
+// routable is the router's stage: some element, cut at its parameters, is literally a type that is served (W-42). CBOR, which
+// upstream may serve, makes no difference here: it is not made here.
+func routable(accept string) bool {
+	if accept == "" {
 		return true
 	}
-	for _, e := range acceptElements(accept) {
-		switch {
-		case e.plain && (e.media == "application/json" || e.media == "*/*"):
+	for element := range strings.SplitSeq(accept, ",") {
+		media, _, _ := strings.Cut(element, ";")
+		switch strings.Trim(media, " ") {
+		case "*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/cbor":
 			return true
-		case e.plain && e.media == protobuf:
-			continue
-		default:
-			return false
 		}
 	}
 	return false
 }
 
-// acceptElement is one alternative of an Accept header.
-type acceptElement struct {
-	media string
-	q     float64
-	plain bool // it has no parameter that changes the answer
+// mediaChoice is one format that an Accept header allows, in one way.
+type mediaChoice struct {
+	format        object.Format
+	transform     *schema.GroupVersionKind // nil: none
+	serverVersion string
+	pretty        bool
+	unmade        bool // a format that is not made here, and perhaps not there
 }
 
-// acceptElements are the alternatives in upstream's order of preference: by q, wildcards last among equals.
-func acceptElements(accept string) []acceptElement {
-	var out []acceptElement
-	for _, text := range strings.Split(accept, ",") {
-		media, params, err := mime.ParseMediaType(text)
-		e := acceptElement{media: media, q: 1, plain: err == nil && strings.HasPrefix(strings.TrimSpace(text), media)}
-		for k, v := range params {
-			switch {
-			case k == "q":
-				q, err := strconv.ParseFloat(v, 64)
-				e.plain = e.plain && err == nil && q >= 0 // not NaN, which has no order
-				e.q = q
-			case k == "charset", k == "stream" && v == "watch":
-			default:
-				e.plain = false
+// served are the formats of upstream, in its order of preference (W-42).
+var served = []struct {
+	subtype string
+	choice  mediaChoice
+}{
+	{"json", mediaChoice{format: object.JSON}},
+	{"yaml", mediaChoice{format: object.YAML}},
+	{"vnd.kubernetes.protobuf", mediaChoice{format: object.Protobuf}},
+	{"cbor", mediaChoice{unmade: true}},
+}
+
+// mediaChoices are all that an Accept header allows, the best first. It reads the header with the very code that upstream
+// reads it with, whose order among equals is no other's.
+func mediaChoices(accept string) []mediaChoice {
+	if accept == "" {
+		return []mediaChoice{served[0].choice}
+	}
+	var out []mediaChoice
+	for _, clause := range goautoneg.ParseAccept(accept) {
+		for _, s := range served {
+			exact := clause.Type == "application" && clause.SubType == s.subtype
+			wild := clause.SubType == "*" && (clause.Type == "application" || clause.Type == "*")
+			if !exact && !wild || s.choice.unmade && wild { // JSON comes before it, whatever the parameters
+				continue
+			}
+			c := s.choice
+			if c.read(clause.Params) {
+				out = append(out, c)
 			}
 		}
-		out = append(out, e)
 	}
-	slices.SortStableFunc(out, func(a, b acceptElement) int {
-		switch {
-		case a.q != b.q && a.q > b.q:
-			return -1
-		case a.q != b.q:
-			return 1
-		case a.media == "*/*" && b.media != "*/*":
-			return 1
-		case a.media != "*/*" && b.media == "*/*":
-			return -1
-		}
-		return 0
-	})
 	return out
+}
+
+// read takes the parameters of an element, or reports false if they make it unacceptable (W-43).
+func (c *mediaChoice) read(params map[string]string) bool {
+	var transform schema.GroupVersionKind
+	for key, value := range params {
+		switch key {
+		case "as":
+			transform.Kind = value
+		case "g":
+			transform.Group = value
+		case "v":
+			transform.Version = value
+		case "stream":
+			if value != "" && (value != "watch" || c.format == object.YAML) {
+				return false
+			}
+			continue
+		case "sv":
+			c.serverVersion = value
+			continue
+		case "pretty":
+			c.pretty = value == "1"
+			continue
+		default:
+			continue
+		}
+		c.transform = &transform
+	}
+	return true
+}
+
+// allowed reports whether upstream takes an element for an answer that is no failure.
+func (c *mediaChoice) allowed(builtin bool) bool {
+	if c.serverVersion != "" && c.serverVersion != metav1.SchemeGroupVersion.Version {
+		return false
+	}
+	if c.transform == nil {
+		return builtin || c.format != object.Protobuf // custom resources have no protobuf form (W-40)
+	}
+	switch c.transform.GroupVersion() {
+	case metav1.SchemeGroupVersion, metav1beta1.SchemeGroupVersion:
+	default:
+		return false
+	}
+	switch c.transform.Kind {
+	case "PartialObjectMetadata", "PartialObjectMetadataList":
+		return true
+	case "Table":
+		return c.format == object.JSON || c.format == object.YAML
+	}
+	return false
+}
+
+// view is the view that an element asks for, or false if it is not made here, or not for what is asked: upstream refuses the
+// metadata of a list as that of an object, and the reverse (W-44); a table it prints itself (W-46).
+func (c *mediaChoice) view(a asked) (object.View, bool) {
+	if c.unmade {
+		return object.Whole, false
+	}
+	if c.transform == nil {
+		return object.Whole, true
+	}
+	kind := "PartialObjectMetadata"
+	if a.collection && !a.watch {
+		kind = "PartialObjectMetadataList"
+	}
+	view := object.Metadata
+	if c.transform.GroupVersion() == metav1beta1.SchemeGroupVersion {
+		view = object.MetadataV1beta1
+	}
+	return view, c.transform.Kind == kind
+}
+
+// acceptsGzip reports whether some element of an Accept-Encoding header is exactly "gzip" (W-6).
+func acceptsGzip(header string) bool {
+	for element := range strings.SplitSeq(header, ",") {
+		if strings.TrimSpace(element) == "gzip" {
+			return true
+		}
+	}
+	return false
 }
 
 // wantsPretty reports whether upstream would indent the answer of a GET or LIST (W-9).

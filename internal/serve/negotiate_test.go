@@ -1,66 +1,165 @@
 package serve
 
-import "testing"
+import (
+	"strings"
+	"testing"
 
-// TestAcceptsJSON: an Accept header is answered here only if upstream would answer it with plain JSON, or with protobuf while
-// plain JSON would do as well (W-40 to W-43).
-func TestAcceptsJSON(t *testing.T) {
-	const table = "application/json;as=Table;g=meta.k8s.io;v=v1"
-	for _, c := range []struct {
-		accept string
-		want   bool
-	}{
-		{"", true},
-		{"  ", true},
-		{"application/json", true},
-		{"*/*", true},
-		{"application/json, */*", true},
-		{"*/*, application/json", true},
-		{"application/json;q=0.9", true},
-		{"application/json; q=0.9 , */*;q=0.8", true},
-		{"application/json;charset=utf-8", true},
-		{"application/json;stream=watch", true},
-		{"application/json, application/yaml", true},
-		{"application/vnd.kubernetes.protobuf,application/json", true},
-		{"application/vnd.kubernetes.protobuf;stream=watch,application/json", true},
-		{"application/vnd.kubernetes.protobuf, */*", true},
-		{"application/json;q=0", true}, // not an exclusion (W-42)
-		{"application/json," + table, true},
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
-		{"application/vnd.kubernetes.protobuf", false},
-		{"application/vnd.kubernetes.protobuf;stream=watch", false},
-		{"application/yaml", false},
-		{"application/yaml,application/json", false},
-		{"application/json;q=0.5,application/yaml", false},
-		{"*/*,application/yaml", false}, // wildcards last among equals
-		{"application/cbor,application/json", false},
-		{"application/*", false},
-		{"text/html", false},
-		{"text/html,*/*", false},
-		{"garbage", false},
-		{"garbage,application/json", false},
-		{"APPLICATION/JSON", false},
-		{table, false},
-		{table + ",application/json", false},
-		{"application/json;q=0.9," + table, false},
-		{"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", false},
-		{"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json", false},
-		{"application/json;as=PartialObjectMetadata", false},
-		{"application/json;stream=other", false},
-		{"application/json;sv=v2", false},
-		{"application/json;pretty=1", false}, // harmless upstream; nobody sends it
-		{"application/json;q=x", false},
-		{"application/json;q=NaN", false},
-		{table + ",application/json;q=NaN", false},
-		{"application/json;q=NaN," + table, false},
-		{"application/json;q=0.1;q=1", false},
-		{",", false},
-		{"application/json,", true},
-		{";", false},
-		{"application/json;", true},
+	"spillway/internal/codec"
+	"spillway/internal/object"
+)
+
+var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	"CustomResourceDefinition", false, true)
+
+// inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if it is another.
+func (f answerForm) inWords() string {
+	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
+	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata", object.MetadataV1beta1: " metadata beta"}[f.View]
+	if f.Pretty {
+		words += " pretty"
+	}
+	failure := formats[f.Failure.format]
+	if f.Failure.indented {
+		failure += " pretty"
+	}
+	if failure != words {
+		words += ", failing in " + failure
+	}
+	return words
+}
+
+// TestNegotiate is W-9, W-10 and W-40 to W-46. What upstream refuses or makes itself is "upstream".
+func TestNegotiate(t *testing.T) {
+	const (
+		proto = "application/vnd.kubernetes.protobuf"
+		table = "application/json;as=Table;g=meta.k8s.io;v=v1"
+		one   = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+	)
+	builtin := asked{source: &Source{Hub: newSource(t, podResource, unreachable{}, 1).Hub, Codec: newCodec(podResource)}, collection: true}
+	custom := asked{source: newSource(t, widgets, unreachable{}, 1), collection: true}
+	typeless := asked{source: newSource(t, definitions, unreachable{}, 1), collection: true}
+	old := asked{source: &Source{Hub: builtin.source.Hub, Codec: codec.New(podResource, nil)}, collection: true}
+	watch := func(a asked) asked { a.watch = true; return a }
+	object := func(a asked) asked { a.collection = false; return a }
+	f := func(a asked, accept, want string) {
+		t.Helper()
+		got := "upstream"
+		if form, ok := negotiate(Request{Accept: accept}, nil, a); ok {
+			got = form.inWords()
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", accept, got, want)
+		}
+	}
+	for _, a := range []asked{builtin, custom, object(builtin), watch(builtin), watch(custom)} {
+		f(a, "", "json")
+		f(a, "application/json", "json")
+		f(a, "*/*", "json")
+		f(a, "application/json, */*", "json")
+		f(a, "application/json; q=0.9 , */*;q=0.8", "json")
+		f(a, "application/json;charset=utf-8", "json")
+		f(a, "application/json;stream=watch", "json")
+		f(a, "application/json;sv=v1", "json, failing in json pretty")
+		f(a, "application/json;q=0", "json") // not an exclusion
+		f(a, "application/json;q=x", "json")
+		f(a, "application/json,", "json")
+		f(a, "application/json;", "json")
+		f(a, "text/html,application/json", "json")
+		f(a, "text/html,*/*", "json")
+		f(a, table, "upstream")
+		f(a, table+",application/json", "upstream")
+		f(a, "application/json;q=0.9,"+table, "upstream")
+		f(a, "application/cbor,application/json", "upstream")
+		f(a, "application/json,application/cbor", "json")
+		f(a, "application/cbor-seq", "upstream")
+		f(a, "text/html", "upstream")
+		f(a, "garbage", "upstream")
+		f(a, ",", "upstream")
+		f(a, ";", "upstream")
+		f(a, "APPLICATION/JSON", "upstream")
+		f(a, "application/json;stream=other", "upstream")
+		f(a, "application/json;sv=v2", "upstream")
+		f(a, "application/json;as=PartialObjectMetadata", "upstream")
+		f(a, "application/json;as=Foo;g=meta.k8s.io;v=v1,application/json", "json")
+	}
+	for _, a := range []asked{builtin, object(builtin), watch(builtin)} {
+		f(a, proto, "protobuf")
+		f(a, proto+",application/json", "protobuf")
+		f(a, proto+";stream=watch,application/json", "protobuf")
+		f(a, "application/json,"+proto, "json")
+		f(a, "application/json;q=0.5,"+proto, "protobuf")
+		f(a, "application/*", "upstream")
+		f(a, "application/*,application/json", "json")
+	}
+	for _, a := range []asked{custom, watch(custom)} {
+		f(a, proto, "upstream")
+		f(a, proto+",application/json", "json, failing in protobuf")
+		f(a, "application/*", "json")
+	}
+	f(builtin, "application/yaml", "yaml")
+	f(custom, "application/yaml", "yaml")
+	f(builtin, "application/yaml,application/json", "yaml")
+	f(builtin, "application/yaml;stream=watch,application/json", "json")
+	f(builtin, "*/*,application/yaml", "yaml") // wildcards last among equals
+	f(watch(builtin), "application/yaml", "upstream")
+	f(watch(builtin), "application/yaml,application/json", "upstream")
+
+	for _, a := range []asked{builtin, custom} {
+		f(a, "application/json"+list, "json metadata, failing in json pretty")
+		f(a, "application/json"+list+",application/json", "json metadata, failing in json")
+		f(a, strings.ReplaceAll("application/json"+list, "v=v1", "v=v1beta1"), "json metadata beta, failing in json pretty")
+		f(a, "application/yaml"+list, "yaml metadata, failing in json pretty")
+		f(a, proto+list+",application/json"+list+",application/json", "protobuf metadata, failing in json")
+		f(a, "application/json"+one, "upstream") // a list asked as single
+		f(object(a), "application/json"+one, "json metadata, failing in json pretty")
+		f(object(a), "application/json"+list, "upstream")
+		f(watch(a), "application/json"+one, "json metadata, failing in json pretty")
+		f(watch(a), proto+one+",application/json"+one, "protobuf metadata, failing in json pretty")
+		f(watch(a), "application/json"+list, "upstream")
+		f(a, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v2", "upstream")
+	}
+	// Where protobuf cannot be made, JSON will do if it shows the same.
+	for _, a := range []asked{typeless, old} {
+		f(a, proto, "upstream")
+		f(a, proto+",application/json", "json, failing in protobuf")
+		f(a, proto+",application/json"+list, "upstream")
+		f(a, proto+","+table+",application/json", "upstream")
+	}
+	f(typeless, proto+list, "protobuf metadata, failing in json pretty")
+	f(old, proto+list+",application/json"+list, "json metadata, failing in json pretty")
+	f(old, proto+list+",application/json", "upstream")
+}
+
+// TestNegotiatePretty is W-9: it never applies to watches, and to nothing but JSON; to failures it does.
+func TestNegotiatePretty(t *testing.T) {
+	source := newSource(t, podResource, unreachable{}, 1)
+	f := func(r Request, a asked, want string) {
+		t.Helper()
+		a.source = source
+		form, ok := negotiate(r, r.query(), a)
+		if got := form.inWords(); !ok || got != want {
+			t.Errorf("%+v: got %q, want %q", r, got, want)
+		}
+	}
+	f(Request{RawQuery: "pretty=1"}, asked{}, "json pretty")
+	f(Request{UserAgent: "curl/8.5.0"}, asked{collection: true}, "json pretty")
+	f(Request{Accept: "application/json;pretty=1"}, asked{}, "json pretty")
+	f(Request{Accept: "application/json;pretty=true"}, asked{}, "json")
+	f(Request{Accept: "application/yaml", RawQuery: "pretty=1"}, asked{}, "yaml")
+	f(Request{Accept: "application/vnd.kubernetes.protobuf", RawQuery: "pretty=1"}, asked{}, "protobuf")
+	f(Request{RawQuery: "pretty=1"}, asked{collection: true, watch: true}, "json, failing in json pretty")
+}
+
+// TestAcceptsGzip is W-6.
+func TestAcceptsGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"gzip": true, "br, gzip": true, " gzip ,br": true, "": false, "gzip;q=1.0": false, "GZIP": false, "*": false, "identity": false,
 	} {
-		if got := acceptsJSON(c.accept); got != c.want {
-			t.Errorf("%q: got %v, want %v", c.accept, got, c.want)
+		if got := acceptsGzip(header); got != want {
+			t.Errorf("%q: %v", header, got)
 		}
 	}
 }

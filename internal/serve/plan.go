@@ -32,13 +32,10 @@ type Plan struct {
 	Status   *metav1.Status // of a refusal
 	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-30)
 	Selector object.Selector
-	// Encoding is how the answer is written; whether it is in chunks is the protocol's to say.
-	Encoding object.Encoding
-	// Pretty asks for JSON that is indented (W-9).
-	Pretty bool
-	Get    *GetPlan
-	List   *ListPlan
-	Watch  *WatchPlan
+	answerForm
+	Get   *GetPlan
+	List  *ListPlan
+	Watch *WatchPlan
 }
 
 // GetPlan is a GET of one object: from any state at or above RV (W-95).
@@ -97,7 +94,7 @@ type Planner struct {
 // Plan decides how a request is answered. What the cache cannot answer exactly as upstream would, and what we cannot refuse in
 // exactly its words, goes upstream: there is no third way (design D1).
 func (p *Planner) Plan(r Request) Plan {
-	if r.Method != http.MethodGet || !r.Trusted || r.Upgrade || !acceptsJSON(r.Accept) {
+	if r.Method != http.MethodGet || !r.Trusted || r.Upgrade {
 		return Plan{}
 	}
 	t, ok := parseTarget(r.Path)
@@ -108,17 +105,19 @@ func (p *Planner) Plan(r Request) Plan {
 	if t.object() && query.Get("resourceVersion") == "" {
 		return Plan{} // a consistent GET passes through at once: nothing is sooner (design D7)
 	}
-	pretty := wantsPretty(query.Get("pretty"), r.UserAgent)
-	if pretty && !t.watches(query) {
-		return Plan{}
-	}
 	source := p.Catalog.Find(t.gvr)
 	if source == nil || !t.fits(source.Resource().Info) {
 		return Plan{}
 	}
-	plan := p.planQuery(source, t, query)
-	if plan.Action == Refuse && pretty { // streams are never indented, but refusals of them are (W-9)
+	form, ok := negotiate(r, query, asked{source: source, collection: !t.object(), watch: t.watches(query)})
+	if !ok {
 		return Plan{}
+	}
+	plan := p.planQuery(source, t, query)
+	plan.answerForm = form
+	if w := plan.Watch; w != nil {
+		plan.Encoding.Bookmarks = w.Bookmarks
+		plan.Encoding.Gzip = form.Gzip && w.EndMark // no other watch is compressed (W-7)
 	}
 	return plan
 }

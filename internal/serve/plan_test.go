@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
@@ -52,7 +53,14 @@ func newSource(t testing.TB, info *object.Resource, prober cache.Prober, rv uint
 	if err := r.Replace(parsed(t, info, objects...), rv); err != nil {
 		t.Fatal(err)
 	}
-	return &Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober)}
+	return &Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: newCodec(info)}
+}
+
+// newCodec offers all that it can make.
+func newCodec(info *object.Resource) *codec.Codec {
+	release := codec.ReleaseOf(37)
+	release.Upstream("37")
+	return codec.New(info, release)
 }
 
 // parsed are objects named "namespace/name rv [label=value]…".
@@ -236,20 +244,16 @@ func TestPlanRequests(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	for rule, change := range map[string]func(*Request){
-		"W-23 HEAD":                   func(r *Request) { r.Method = http.MethodHead },
-		"W-23 POST":                   func(r *Request) { r.Method = http.MethodPost },
-		"W-23 methods have a case":    func(r *Request) { r.Method = "get" },
-		"D12 nobody we know":          func(r *Request) { r.Trusted = false },
-		"W-119 another protocol":      func(r *Request) { r.Upgrade = true },
-		"W-40 YAML":                   func(r *Request) { r.Accept = "application/yaml" },
-		"W-46 tables":                 func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
-		"W-9 pretty":                  func(r *Request) { r.RawQuery += "&pretty=true" },
-		"W-9 curl":                    func(r *Request) { r.UserAgent = "curl/8.5.0" },
-		"W-9 browsers":                func(r *Request) { r.UserAgent = "Mozilla/5.0 (X11)" },
-		"W-9 a watch that is refused": func(r *Request) { r.RawQuery = "watch=1&resourceVersion=abc&pretty=1" },
-		"W-240 sharded":               func(r *Request) { r.RawQuery += "&shardSelector=x" },
-		"W-152 field":                 func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
-		"W-152 field of a watch":      func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
+		"W-23 HEAD":                func(r *Request) { r.Method = http.MethodHead },
+		"W-23 POST":                func(r *Request) { r.Method = http.MethodPost },
+		"W-23 methods have a case": func(r *Request) { r.Method = "get" },
+		"D12 nobody we know":       func(r *Request) { r.Trusted = false },
+		"W-119 another protocol":   func(r *Request) { r.Upgrade = true },
+		"W-40 a watch in YAML":     func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
+		"W-46 tables":              func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
+		"W-240 sharded":            func(r *Request) { r.RawQuery += "&shardSelector=x" },
+		"W-152 field":              func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
+		"W-152 field of a watch":   func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
 	} {
 		r := good
 		change(&r)
@@ -268,6 +272,9 @@ func TestPlanRequests(t *testing.T) {
 		"W-24 bad escapes are dropped":         func(r *Request) { r.RawQuery += "&labelSelector=%zz&watch=%zz&a;limit=abc" },
 		"W-25":                                 func(r *Request) { r.RawQuery += "&watch=FALSE" },
 		"W-26 negative is none":                func(r *Request) { r.RawQuery += "&limit=-7" },
+		"W-47 YAML":                            func(r *Request) { r.Accept = "application/yaml" },
+		"W-9 pretty":                           func(r *Request) { r.RawQuery += "&pretty=true" },
+		"W-9 curl":                             func(r *Request) { r.UserAgent = "curl/8.5.0" },
 		"D9 protobuf or JSON":                  func(r *Request) { r.Accept = "application/vnd.kubernetes.protobuf,application/json" },
 	} {
 		r := good

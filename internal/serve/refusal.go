@@ -31,7 +31,7 @@ func (s *Server) refuse(w responder, p Plan, status *metav1.Status) {
 	if !p.Early {
 		p.Source.warn(w.header)
 	}
-	writeStatus(w, status)
+	writeFailure(w, p.Failure, status)
 }
 
 // statusOf is what upstream answers for an error of its own code: the Status that the error brings, or else a 500 that gives

@@ -8,12 +8,14 @@ import (
 
 // Request is what a plan looks at: the raw request, unparsed where parsing could differ from upstream's (W-24, W-250).
 type Request struct {
-	Method    string
-	Path      string // as sent, percent escapes and all
-	RawQuery  string
-	Accept    string
-	UserAgent string
-	Upgrade   bool // asks for another protocol
+	Method   string
+	Path     string // as sent, percent escapes and all
+	RawQuery string
+	// Accept and AcceptEncoding are the first header of the name: upstream reads no other.
+	Accept         string
+	AcceptEncoding string
+	UserAgent      string
+	Upgrade        bool // asks for another protocol
 	// Trusted says that this request may be answered from memory: who asks has been found allowed to read everything that
 	// is mirrored. All others go upstream.
 	Trusted bool

@@ -6,6 +6,9 @@ import (
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/codec"
+	"spillway/internal/object"
 )
 
 // responder is where the one answer to a request is written: a fasthttp response, or one of net/http. What an answer says is
@@ -39,6 +42,22 @@ func writeStatus(w responder, s *metav1.Status) {
 	answerHeaders(w, "application/json")
 	statusHeaders(s, w.header)
 	w.send(int(s.Code), statusBody(s))
+}
+
+// writeFailure is writeStatus in the form that the client understands (W-10).
+func writeFailure(w responder, form failureForm, s *metav1.Status) {
+	body, err := codec.Status(form.format, s)
+	switch {
+	case err != nil: // of a struct of strings and numbers: it does not happen
+		form, body = failureForm{}, statusBody(s)
+	case form.indented:
+		body, _ = codec.Indent(body) // as valid as json.Marshal made it
+	case form.format == object.JSON:
+		body = append(body, '\n')
+	}
+	answerHeaders(w, object.Encoding{Format: form.format}.MediaType())
+	statusHeaders(s, w.header)
+	w.send(int(s.Code), body)
 }
 
 // writeTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in seconds (W-180).

@@ -97,7 +97,7 @@ func (r *rig) mirror(o rigOptions) {
 		if o.prober != nil {
 			p = o.prober(p)
 		}
-		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p)}
+		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
 		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
 			upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
 		r.mirrors[info.GVR] = reflector

@@ -5,8 +5,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"spillway/internal/object"
 )
 
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
@@ -14,7 +12,7 @@ func (s *Server) newStream(p Plan) *stream {
 	st := &stream{
 		server:   s,
 		plan:     p,
-		enc:      object.Encoding{Bookmarks: p.Watch.Bookmarks},
+		enc:      p.Encoding,
 		deadline: time.Now().Add(p.Watch.Timeout),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(s.base)

@@ -69,7 +69,7 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 		s.show(t, p.rules, memory)
 	}
 	// All but the informers of metadata, in each of the two processes.
-	if rise, want := s.plain.watches(t)-served, 2*(len(mirrored)-1)*2-2; rise < want {
+	if rise, want := s.plain.watches(t)-served, 2*(len(collections)-1)*2-2; rise < want {
 		t.Errorf("%d watches were served from memory, want %d", rise, want)
 	}
 }

@@ -15,6 +15,7 @@ import (
 // mirrored is what the proxies keep in memory.
 var mirrored = []string{
 	"pods", "configmaps", "secrets", "services", "endpoints", "namespaces", "nodes", "deployments.apps", "widgets.v1.conformance.example.com",
+	"customresourcedefinitions.apiextensions.k8s.io",
 }
 
 // world is one cluster and the ways to it.

@@ -92,8 +92,6 @@ func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool
 		return !own && len(direct) == 1 && len(proxied) == 1 && c.deviate(NormPerAnswer)
 	case FlowControl, "X-Kubernetes-Pf-Prioritylevel-Uid":
 		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoFlowControl)
-	case "Content-Encoding", "Vary":
-		return c.FromMemory && c.Direct.Header.Get("Content-Encoding") == "gzip" && len(proxied) == 0 && c.deviate(DevNoGzip)
 	case "Content-Type":
 		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], protobufType) && slices.Equal(proxied, []string{"application/json"})
 		return c.OtherFormat && c.deviate(DevJSONForProtobuf)
