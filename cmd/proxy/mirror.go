@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,6 +24,9 @@ type mirror struct {
 	prober    *upstream.Prober
 	source    *serve.Source
 	cancel    context.CancelFunc
+
+	representation *representation
+	asked          atomic.Int64 // when somebody last asked for it, in Unix nanoseconds
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
@@ -30,11 +35,18 @@ func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limi
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
 	m.resource.Expect(codec.Template(info))
+	m.representation = newRepresentation(client, m.resource, log)
+	m.asked.Store(time.Now().UnixNano())
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
 			if upstream.Denied(err) {
 				go lost(m, err)
+			}
+		}),
+		upstream.OnEarlyEnd(func() {
+			if !info.Builtin { // those begin anew with their apiserver alone, and that has another version if it shows them otherwise
+				m.representation.suspect()
 			}
 		}))
 	m.source.Warning = m.reflector.Warning
@@ -49,9 +61,46 @@ func (m *mirror) run(ctx context.Context) {
 		defer close(hubDone)
 		_ = m.hub.Run(hubCtx) // ends with its context, without an error
 	}()
+	var aside sync.WaitGroup
+	aside.Go(func() { m.representation.run(ctx) })
 	_ = m.reflector.Run(ctx) // returns the reason why ctx ended
+	aside.Wait()
 	stopHub()
 	<-hubDone
+}
+
+// usable is the mirror's source, nil while upstream has given it nothing and cannot be reached, or shows it otherwise than it is known
+// here: then whoever asks had better hear that from upstream.
+func (m *mirror) usable() *serve.Source {
+	m.asked.Store(time.Now().UnixNano())
+	if m.representation.doubtful() || !m.reflector.Synced() && m.reflector.Status().Err != nil {
+		return nil
+	}
+	return m.source
+}
+
+// used is when somebody last asked for the mirror.
+func (m *mirror) used() time.Time { return time.Unix(0, m.asked.Load()) }
+
+// end stops the mirror. Who watches it is told to start again.
+func (m *mirror) end() {
+	m.resource.Retire()
+	m.cancel()
+}
+
+// awaitEmpty waits until the mirror holds no object, or until ctx ends.
+func (m *mirror) awaitEmpty(ctx context.Context) {
+	for {
+		changed := m.resource.Changed()
+		if s := m.resource.Snapshot(); s == nil || s.Len() == 0 {
+			return
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that upstream has not reached is silent

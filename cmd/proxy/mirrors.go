@@ -36,12 +36,16 @@ type mirrors struct {
 	named   []*object.Resource
 
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
+	blind   atomic.Bool // upstream does not let us see definitions
 
 	mu struct {
 		sync.Mutex
 		offered map[schema.GroupVersionResource]*object.Resource // on demand
 		refused map[schema.GroupVersionResource]string           // never mirrored, and why
 		looking map[schema.GroupVersionResource]time.Time        // when upstream was last asked about it
+		epochs  map[schema.GroupResource]string                  // of definitions, as upstream told of them; "": gone
+		// settling is until when what upstream answers may be of an old definition.
+		settling map[schema.GroupResource]time.Time
 	}
 	active sync.WaitGroup // mirrors and look-ups
 }
@@ -57,7 +61,10 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
+	m.mu.refused = map[schema.GroupVersionResource]string{}
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
+	m.mu.epochs = map[schema.GroupResource]string{}
+	m.mu.settling = map[schema.GroupResource]time.Time{}
 	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
 	m.demand = len(names) < len(o.resources)
 	version, err := client.Version(starting)
@@ -79,6 +86,11 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 		m.start(info)
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
+	m.active.Go(func() { newEpochs(m, *version).run(ctx) })
+	if o.resourceIdleTimeout > 0 {
+		m.active.Go(func() { m.dropIdle(o.resourceIdleTimeout) })
+	}
+	m.followDefinitions()
 	return m, nil
 }
 
@@ -98,15 +110,6 @@ func (m *mirrors) Find(gvr schema.GroupVersionResource) *serve.Source {
 	return nil
 }
 
-// usable is the mirror's source, nil while upstream has given it nothing and cannot be reached: then whoever asks had better
-// hear that from upstream.
-func (m *mirror) usable() *serve.Source {
-	if m.reflector.Synced() || m.reflector.Status().Err == nil {
-		return m.source
-	}
-	return nil
-}
-
 func (m *mirrors) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(m.named, func(info *object.Resource) bool { return info.GVR == gvr })
 }
@@ -118,40 +121,34 @@ func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 	if info := m.mu.offered[gvr]; info != nil {
 		return info
 	}
-	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil {
+	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil ||
+		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
 		return nil
 	}
 	if len(m.mu.looking) > 4*m.most { // names that clients made up
 		clear(m.mu.looking)
 	}
 	m.mu.looking[gvr] = time.Now()
-	m.active.Go(func() { m.look(gvr) })
+	m.active.Go(func() { _, _ = m.look(gvr) }) // what it finds is found in offered
 	return nil
 }
 
-// look asks upstream about a resource.
-func (m *mirrors) look(gvr schema.GroupVersionResource) {
+// look asks upstream about a resource, and remembers what it says.
+func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	info, err := m.client.Resource(m.ctx, gvr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var refusal *upstream.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		m.refuse(gvr, refusal.Reason)
+		m.mu.refused[gvr] = refusal.Reason
 	case err == nil:
 		if m.mu.offered == nil {
 			m.mu.offered = map[schema.GroupVersionResource]*object.Resource{}
 		}
 		m.mu.offered[gvr] = info
 	}
-}
-
-// refuse notes that a resource is never mirrored. Callers hold mu.
-func (m *mirrors) refuse(gvr schema.GroupVersionResource, reason string) {
-	if m.mu.refused == nil {
-		m.mu.refused = map[schema.GroupVersionResource]string{}
-	}
-	m.mu.refused[gvr] = reason
+	return info, err
 }
 
 // start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
@@ -161,6 +158,10 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	running := *m.running.Load()
 	if found := running[info.GVR]; found != nil {
 		return found
+	}
+	if m.outdated(info) {
+		delete(m.mu.offered, info.GVR)
+		return nil
 	}
 	if !m.isNamed(info.GVR) && m.onDemand(running) >= m.most || m.ctx.Err() != nil {
 		return nil
@@ -193,21 +194,29 @@ func (m *mirrors) lose(lost *mirror, cause error) {
 	gvr := lost.resource.Info.GVR
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	running := *m.running.Load()
-	if running[gvr] != lost {
+	if !m.remove(lost) {
 		return
+	}
+	delete(m.mu.offered, gvr)
+	m.mu.looking[gvr] = time.Now()
+	if errors.Is(cause, upstream.ErrUncacheable) {
+		m.mu.refused[gvr] = cause.Error()
+	}
+	lost.end()
+	m.log.Warn("no longer mirroring: its requests pass through", zap.Stringer("resource", lost.resource.Info), zap.Error(cause))
+}
+
+// remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
+func (m *mirrors) remove(one *mirror) bool {
+	gvr := one.resource.Info.GVR
+	running := *m.running.Load()
+	if running[gvr] != one {
+		return false
 	}
 	running = maps.Clone(running)
 	delete(running, gvr)
 	m.running.Store(&running)
-	delete(m.mu.offered, gvr)
-	m.mu.looking[gvr] = time.Now()
-	if errors.Is(cause, upstream.ErrUncacheable) {
-		m.refuse(gvr, cause.Error())
-	}
-	lost.resource.Retire()
-	lost.cancel()
-	m.log.Warn("no longer mirroring: its requests pass through", zap.Stringer("resource", lost.resource.Info), zap.Error(cause))
+	return true
 }
 
 // all are the mirrors that run, ordered by name.

@@ -40,7 +40,22 @@ func mirroring(t *testing.T, up *kubetest.Server, change func(*options), resourc
 	return m
 }
 
+// mirroringTo is mirroring with a log.
+func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) *mirrors {
+	t.Helper()
+	m, err := startMirroring(t, up, log, change, resources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
 func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), resources ...string) (*mirrors, error) {
+	t.Helper()
+	return startMirroring(t, up, zap.NewNop(), change, resources...)
+}
+
+func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
 	t.Helper()
 	client, err := upstream.NewClient(up.Config())
 	if err != nil {
@@ -54,7 +69,7 @@ func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), reso
 	ctx, cancel := context.WithCancel(context.Background())
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
-	m, err := newMirrors(starting, ctx, client, o, zap.NewNop())
+	m, err := newMirrors(starting, ctx, client, o, log)
 	t.Cleanup(func() {
 		cancel()
 		if m != nil {

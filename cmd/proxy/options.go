@@ -17,10 +17,11 @@ const (
 type options struct {
 	kubeconfig string // path; in-cluster configuration when empty
 
-	resources     []string // resource[.version][.group], or "*"; each once
-	maxResources  int      // most resources cached on demand by "*"
-	historyBytes  byteSize // per resource
-	historyMinAge time.Duration
+	resources           []string      // resource[.version][.group], or "*"; each once
+	maxResources        int           // most resources cached on demand by "*"
+	resourceIdleTimeout time.Duration // 0: never
+	historyBytes        byteSize      // per resource
+	historyMinAge       time.Duration
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	plainIdentity    string // identityClient or identitySelf
@@ -48,17 +49,18 @@ type options struct {
 
 func newOptions() *options {
 	return &options{
-		maxResources:  256,
-		historyBytes:  64 << 20,
-		historyMinAge: 75 * time.Second,
-		listen:        "127.0.0.1:8001",
-		plainIdentity: identityClient,
-		stallTimeout:  30 * time.Second,
-		drainPeriod:   10 * time.Second,
-		metricsListen: "127.0.0.1:9464",
-		logLevel:      "info",
-		logFormat:     "json",
-		origins:       map[string]origin{},
+		maxResources:        256,
+		resourceIdleTimeout: time.Hour,
+		historyBytes:        64 << 20,
+		historyMinAge:       75 * time.Second,
+		listen:              "127.0.0.1:8001",
+		plainIdentity:       identityClient,
+		stallTimeout:        30 * time.Second,
+		drainPeriod:         10 * time.Second,
+		metricsListen:       "127.0.0.1:9464",
+		logLevel:            "info",
+		logFormat:           "json",
+		origins:             map[string]origin{},
 	}
 }
 
@@ -106,6 +108,8 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 			"watched, mirrored when it is first asked for; Secrets only if they are named too. All else is passed through.")
 	fs.IntVar(&o.maxResources, "max-resources", o.maxResources,
 		"Mirror at most this `number` of resources on demand (--resources '*'); those beyond it are passed through.")
+	fs.DurationVar(&o.resourceIdleTimeout, "resource-idle-timeout", o.resourceIdleTimeout,
+		"Give up a resource that is mirrored on demand when nobody has asked for it or watched it for this `duration`. 0s keeps all.")
 	fs.Var(&o.historyBytes, "history-bytes",
 		"Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a unit such as 64Mi or 1Gi.")
 	fs.DurationVar(&o.historyMinAge, "history-min-age", o.historyMinAge,

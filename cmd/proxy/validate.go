@@ -69,6 +69,9 @@ func (o *options) validateNumbers() error {
 	if o.maxResources < 1 {
 		return o.refuse("max-resources", fmt.Sprint(o.maxResources), "must be at least 1; to mirror nothing on demand, leave * out of --resources")
 	}
+	if o.resourceIdleTimeout < 0 {
+		return o.refuse("resource-idle-timeout", o.resourceIdleTimeout.String(), "must not be negative; 0s keeps every resource")
+	}
 	if o.historyBytes < minHistoryBytes {
 		return o.refuse("history-bytes", o.historyBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
 	}

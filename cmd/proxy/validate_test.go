@@ -47,6 +47,7 @@ func TestBadSettings(t *testing.T) {
 			"--resources=: must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com"},
 		{"no on-demand resources", nil, "--max-resources=0",
 			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
+		{"negative idle timeout", nil, "--resource-idle-timeout=-1h", "--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
 		{"unit forgotten", nil, "--history-bytes=64", "--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--history-bytes=-64Mi", "--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+	"spillway/internal/upstream"
+)
+
+const (
+	// settle is how long a resource passes through after its definition has changed. Upstream takes down what it served by the old one a
+	// second later, and only then do all answers follow the new one; should it take longer, it ends our watch at that moment, before its
+	// time, and the state is read again (see newMirror).
+	settle = 2 * time.Second
+	// parting is how long upstream is given to tell of the deletion of every object whose definition is gone, and farewell how long
+	// streams then have until they end, as upstream's own do (W-116).
+	parting  = 3 * time.Second
+	farewell = time.Second
+	// followAgain is how often it is tried again to follow what upstream did not let us follow.
+	followAgain = 5 * time.Minute
+)
+
+// followDefinitions keeps the mirrors to what upstream's definitions and API services say, until they end.
+func (m *mirrors) followDefinitions() {
+	m.active.Go(func() {
+		m.follow("apiservices.apiregistration.k8s.io", "a group that another server takes over is noticed by its mirrors' failures",
+			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
+	})
+	if !m.demand && !slices.ContainsFunc(m.named, func(info *object.Resource) bool { return !info.Builtin }) {
+		return
+	}
+	m.active.Go(func() {
+		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is asked instead every "+epochCheck.String(),
+			func() error {
+				err := m.client.FollowDefinitions(m.ctx, m.log, m.redefined)
+				m.blind.Store(true)
+				return err
+			})
+	})
+}
+
+// follow runs a follower until the mirrors end. What it may not follow is said once.
+func (m *mirrors) follow(what, instead string, run func() error) {
+	for said := false; ; said = true {
+		err := run()
+		if m.ctx.Err() != nil {
+			return
+		}
+		if !said {
+			m.log.Warn("upstream does not let us watch "+what+": "+instead, zap.Error(err))
+		}
+		if !m.pause(followAgain) {
+			return
+		}
+	}
+}
+
+// pause reports false if the mirrors end first.
+func (m *mirrors) pause(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-m.ctx.Done():
+		return false
+	}
+}
+
+// redefined hears of the epoch of a definition, "" if it serves nothing any more. Mirrors of another epoch end, as upstream's own watches
+// do. Their resources pass through until upstream is done; then named ones are mirrored anew at once, the others when they are asked for.
+func (m *mirrors) redefined(gr schema.GroupResource, epoch string) {
+	m.blind.Store(false)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.epochs[gr] = epoch
+	end := (*mirror).end
+	if epoch == "" {
+		end = m.part
+	}
+	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+		return gvr.GroupResource() == gr && (info == nil || !info.Builtin && info.Definition != epoch)
+	}, "its definition has changed", end)
+	if epoch != "" {
+		m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupResource() == gr })
+	}
+}
+
+// delegated hears that another server answers for a group and version, or, if service is "", kube-apiserver does again.
+func (m *mirrors) delegated(gv schema.GroupVersion, service string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	concerned := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
+	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+		return concerned(gvr) && service != ""
+	},
+		"another server answers for it", (*mirror).end)
+	if service == "" {
+		maps.DeleteFunc(m.mu.refused, func(gvr schema.GroupVersionResource, _ string) bool { return concerned(gvr) })
+		m.restore(concerned)
+	}
+}
+
+// renew forgets what is known of the resources that are concerned, and ends their mirrors. It is asked without an Info about what is not
+// known to be mirrored. Callers hold mu.
+func (m *mirrors) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
+	maps.DeleteFunc(m.mu.looking, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
+	maps.DeleteFunc(m.mu.offered, func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+		if !concerned(gvr, info) {
+			return false
+		}
+		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
+		return true
+	})
+	for gvr, one := range *m.running.Load() {
+		if !concerned(gvr, one.resource.Info) {
+			continue
+		}
+		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
+		m.remove(one)
+		m.log.Info("mirror ended", zap.Stringer("resource", one.resource.Info), zap.String("version", gvr.Version), zap.String("reason", why))
+		end(one)
+	}
+}
+
+// restore has the named resources that are concerned mirrored again, if they are not. Callers hold mu.
+func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
+	running := *m.running.Load()
+	for _, info := range m.named {
+		if running[info.GVR] == nil && concerned(info.GVR) {
+			m.active.Go(func() { m.restart(info.GVR) })
+		}
+	}
+}
+
+// part ends a mirror whose resource is gone. Upstream deletes every object before, but may tell of that after it told of the end: whoever
+// watches hears it all the same (W-116).
+func (m *mirrors) part(one *mirror) {
+	m.active.Go(func() {
+		ctx, cancel := context.WithTimeout(m.ctx, parting)
+		defer cancel()
+		one.awaitEmpty(ctx)
+		m.pause(farewell)
+		one.end()
+	})
+}
+
+// restart mirrors a named resource anew, once upstream says what it is now.
+func (m *mirrors) restart(gvr schema.GroupVersionResource) {
+	for wait := settle; m.pause(wait); wait = lookEvery {
+		info, err := m.look(gvr)
+		var refusal *upstream.Refusal
+		switch {
+		case err == nil && m.start(info) != nil:
+			return
+		case errors.As(err, &refusal), apierrors.IsNotFound(err): // it is heard of if that changes
+			return
+		}
+	}
+}
+
+// outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers hold mu.
+func (m *mirrors) outdated(info *object.Resource) bool {
+	gr := info.GVR.GroupResource()
+	if until, ok := m.mu.settling[gr]; ok {
+		if time.Now().Before(until) {
+			return true
+		}
+		delete(m.mu.settling, gr)
+	}
+	epoch, heard := m.mu.epochs[gr]
+	return heard && info.Definition != "" && info.Definition != epoch
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/fanout"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+	"spillway/internal/serve"
+)
+
+const widgetDefinition = "widgets.example.com"
+
+var (
+	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
+	jobs        = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+)
+
+// defined makes the definition of widgets, whose selectable fields are given.
+func defined(fields ...string) kubetest.Edit {
+	var paths []string
+	for _, f := range fields {
+		paths = append(paths, fmt.Sprintf(`{"jsonPath":".%s"}`, f))
+	}
+	return kubetest.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"widgets","kind":"Widget"},
+		"versions":[{"name":"v1","selectableFields":[%s]}]},
+		"status":{"acceptedNames":{"kind":"Widget","listKind":"WidgetCollection"},"conditions":[{"type":"Established","status":"True"}]}}`,
+		strings.Join(paths, ",")))
+}
+
+// watching is a cursor at the present of a source, until the test ends.
+func watching(t *testing.T, s *serve.Source) *fanout.Cursor {
+	t.Helper()
+	now := s.Resource().Snapshot()
+	c := s.Hub.From(now.Next, now.RV, object.Selector{}, object.Encoding{})
+	t.Cleanup(c.Close)
+	return c
+}
+
+// heardOf waits until the mirrors have heard of a definition, or that it is gone.
+func (m *mirrors) heardOf(t *testing.T, served bool) {
+	t.Helper()
+	eventually(t, "word of a definition", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		epoch, heard := m.mu.epochs[kubetest.Widgets.GroupResource()]
+		return heard && (epoch != "") == served
+	})
+}
+
+// A definition that changes ends its mirror and whoever watches it. Until upstream is done everything passes through; then the
+// resource is mirrored anew as it is defined now, a named one unasked (W-116, W-152).
+func TestDefinitionChanges(t *testing.T) {
+	for _, resources := range []string{widgetDefinition, "*"} {
+		t.Run(resources, func(t *testing.T) {
+			t.Parallel()
+			up := newUpstream(t)
+			up.Create(kubetest.CRDs, "", widgetDefinition, defined("spec.color"))
+			up.Create(kubetest.Widgets, "n", "a")
+			m := mirroring(t, up, nil, resources)
+			m.awaitReady(t, kubetest.Widgets)
+			m.heardOf(t, true)
+			before := m.Find(kubetest.Widgets)
+			if info := before.Resource().Info; !info.Selectable("spec.color") || info.Selectable("spec.size") || info.ListKind != "WidgetCollection" {
+				t.Errorf("mirrored as %+v", info)
+			}
+			cursor := watching(t, before)
+			up.Update(kubetest.CRDs, "", widgetDefinition, kubetest.WithAnnotation("nothing", "to us"))
+			up.Update(kubetest.CRDs, "", widgetDefinition, defined("spec.size"))
+			up.Reshape(kubetest.Widgets, kubetest.WithField("spec.shape", "round"))
+			eventually(t, "the mirror to end", func() bool { return before.Resource().Retired() })
+			if err := expired(cursor); err == nil {
+				t.Error("a stream goes on")
+			}
+			if resources == "*" && m.Find(kubetest.Widgets) != nil {
+				t.Error("answered from memory before upstream is done")
+			}
+			eventually(t, "another mirror", func() bool {
+				if resources == "*" {
+					m.Find(kubetest.Widgets)
+				}
+				running := (*m.running.Load())[kubetest.Widgets]
+				return running != nil && running.resource.Ready()
+			})
+			after := m.Find(kubetest.Widgets)
+			if info := after.Resource().Info; info.Selectable("spec.color") || !info.Selectable("spec.size") {
+				t.Errorf("mirrored as %+v", info)
+			}
+			if o, ok := after.Resource().Snapshot().Get("n/a"); !ok || !strings.Contains(string(o.JSON()), "round") {
+				t.Error("mirrored in the old representation")
+			}
+		})
+	}
+}
+
+// Upstream may tell of a definition's end before it tells of the objects': whoever watches hears of all of them (W-116).
+func TestDefinitionGoes(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.CRDs, "", widgetDefinition, defined())
+	up.Create(kubetest.Widgets, "n", "a")
+	m := mirroring(t, up, nil, widgetDefinition)
+	m.awaitReady(t, kubetest.Widgets)
+	m.heardOf(t, true)
+	source := m.Find(kubetest.Widgets)
+	cursor := watching(t, source)
+	up.HoldWatch(kubetest.Widgets)
+	up.Delete(kubetest.Widgets, "n", "a")
+	up.Delete(kubetest.CRDs, "", widgetDefinition)
+	m.heardOf(t, false)
+	if m.Find(kubetest.Widgets) != nil {
+		t.Error("answered from memory without a definition")
+	}
+	up.ReleaseWatch(kubetest.Widgets)
+	told := ""
+	for {
+		more := cursor.Wait()
+		run, err := cursor.Next()
+		told += string(run)
+		if err != nil {
+			break
+		}
+		if len(run) == 0 {
+			<-more
+		}
+	}
+	if !source.Resource().Retired() || !strings.Contains(told, "DELETED") {
+		t.Errorf("told of %q", told)
+	}
+	up.Create(kubetest.CRDs, "", widgetDefinition, defined())
+	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[kubetest.Widgets] != nil })
+}
+
+// What was found out about a definition that is not the one upstream told of last is not used.
+func TestDefinitionIsOutdated(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.CRDs, "", widgetDefinition, defined("spec.color"))
+	m := mirroring(t, up, nil, "*")
+	m.heardOf(t, true)
+	m.mu.Lock()
+	info := m.mu.offered[kubetest.Widgets]
+	m.mu.epochs[kubetest.Widgets.GroupResource()] = "a newer one"
+	m.mu.Unlock()
+	if m.start(info) != nil {
+		t.Error("mirrored by an old definition")
+	}
+}
+
+// A group that another server takes over passes through, and comes back (D2).
+func TestGroupIsTakenOver(t *testing.T) {
+	up := kubetest.New(kubetest.Options{Resources: []kubetest.Resource{
+		{GVR: apiServices, Kind: "APIService"}, {GVR: jobs, Kind: "Job", Namespaced: true},
+	}})
+	t.Cleanup(up.Close)
+	local, taken := kubetest.WithoutField("spec.service"), kubetest.WithField("spec.service", map[string]any{"namespace": "n", "name": "other"})
+	up.Create(apiServices, "", "v1.batch", kubetest.WithJSON(`{"spec":{"group":"batch","version":"v1"}}`))
+	up.Create(apiServices, "", "v1.apps", kubetest.WithJSON(`{"spec":{"group":"apps","version":"v1"}}`), taken)
+	m := mirroring(t, up, nil, "*", "jobs.batch")
+	m.awaitReady(t, jobs)
+	if m.Find(kubetest.Deployments) != nil {
+		t.Error("an aggregated API is mirrored")
+	}
+	source := m.Find(jobs)
+	cursor := watching(t, source)
+	up.Update(apiServices, "", "v1.batch", taken)
+	eventually(t, "the mirror to end", func() bool { return source.Resource().Retired() && m.Find(jobs) == nil })
+	if err := expired(cursor); err == nil {
+		t.Error("a stream goes on")
+	}
+	up.Update(apiServices, "", "v1.batch", local)
+	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[jobs] != nil })
+	up.Update(apiServices, "", "v1.apps", local)
+	m.awaitReady(t, kubetest.Deployments)
+}
+
+// Who may not see definitions asks for schemas instead, and says so once.
+func TestDefinitionsAreHidden(t *testing.T) {
+	up := newUpstream(t)
+	const crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	up.Handle(crds, refusing(http.StatusForbidden))
+	hash := func(h string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=%s"}}}`, h)
+		})
+	}
+	up.Handle("/openapi/v3", hash("1"))
+	core, logs := observer.New(zap.WarnLevel)
+	m := mirroringTo(t, up, zap.New(core), nil, widgetDefinition, "configmaps")
+	m.awaitReady(t, kubetest.Widgets)
+	m.awaitReady(t, kubetest.ConfigMaps)
+	eventually(t, "definitions to be refused", m.blind.Load)
+	eventually(t, "a word on it", func() bool { return logs.FilterMessageSnippet("does not let us watch customresourcedefinitions").Len() == 1 })
+	e := newTestEpochs(t, m)
+	e.check(t.Context())
+	before, other := m.Find(kubetest.Widgets), m.Find(kubetest.ConfigMaps)
+	e.check(t.Context())
+	if m.Find(kubetest.Widgets) != before {
+		t.Error("the mirror ended without a reason")
+	}
+	up.Handle("/openapi/v3", hash("2"))
+	e.check(t.Context())
+	if !before.Resource().Retired() || other.Resource().Retired() {
+		t.Errorf("ended: widgets %v, configmaps %v", before.Resource().Retired(), other.Resource().Retired())
+	}
+	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[kubetest.Widgets] != nil })
+}

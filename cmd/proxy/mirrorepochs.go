@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	apimachinery "k8s.io/apimachinery/pkg/version"
+
+	"spillway/internal/object"
+)
+
+const (
+	// epochCheck is how often upstream is asked at least for its version, and for what else makes it show objects otherwise without an
+	// event. All of that takes a restart of upstream, which begins watches anew: that is looked for each watchCheck.
+	epochCheck = 15 * time.Second
+	watchCheck = time.Second
+	// rolling is how long after another version was seen upstream may be a mixture of both: as long all states are read again each
+	// rollingCheck, whichever apiserver answers then.
+	rolling      = 10 * time.Minute
+	rollingCheck = time.Minute
+)
+
+// epochs notices that upstream shows objects in another way than before, though nothing was written (design D2). Everything here belongs
+// to one goroutine.
+type epochs struct {
+	mirrors *mirrors
+	version apimachinery.Info
+	minors  map[string]time.Time           // upstream's, and when each was last seen
+	until   time.Time                      // of a rolling upgrade
+	reread  time.Time                      // when all states were read last because of it
+	storage map[*mirror]string             // storageVersionHash
+	schemas map[schema.GroupVersion]string // hashes of OpenAPI documents
+	checked time.Time                      // when upstream answered last
+	watches uint64                         // begun by then
+	now     func() time.Time
+}
+
+// newEpochs begins with the version that upstream had before anything was mirrored.
+func newEpochs(m *mirrors, first apimachinery.Info) *epochs {
+	return &epochs{
+		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
+		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
+	}
+}
+
+// run checks until ctx ends.
+func (e *epochs) run(ctx context.Context) {
+	tick := time.NewTicker(watchCheck)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			e.checkIfDue(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (e *epochs) checkIfDue(ctx context.Context) {
+	begun := uint64(0)
+	for _, one := range e.mirrors.all() {
+		begun += one.reflector.Status().Watches
+	}
+	if begun == e.watches && e.now().Sub(e.checked) < epochCheck {
+		return
+	}
+	if e.check(ctx) {
+		e.watches, e.checked = begun, e.now()
+	}
+}
+
+// check asks upstream, and reports whether it answered.
+func (e *epochs) check(ctx context.Context) bool {
+	info, err := e.mirrors.client.Version(ctx)
+	if err != nil {
+		return false
+	}
+	e.sawVersion(*info)
+	e.checkStorage(ctx)
+	if e.mirrors.blind.Load() {
+		e.checkSchemas(ctx)
+	}
+	return true
+}
+
+func (e *epochs) sawVersion(info apimachinery.Info) {
+	now := e.now()
+	e.minors[info.Minor] = now
+	e.mirrors.release.Upstream(e.greatestMinor())
+	switch {
+	case info != e.version:
+		e.mirrors.log.Info("upstream is another version: what it shows is read again", zap.String("before", e.version.GitVersion),
+			zap.String("now", info.GitVersion))
+		e.version, e.until, e.reread = info, now.Add(rolling), now
+		for _, one := range e.mirrors.all() {
+			one.representation.doubt()
+		}
+	case now.Before(e.until) && now.Sub(e.reread) >= rollingCheck:
+		e.reread = now
+		for _, one := range e.mirrors.all() {
+			one.representation.suspect()
+		}
+	}
+}
+
+// greatestMinor is the newest version of upstream's that has been seen lately: as long as some apiserver may send fields that are not
+// known here, nothing is to be encoded anew.
+func (e *epochs) greatestMinor() string {
+	greatest, text := -1, ""
+	for minor, seen := range e.minors {
+		if e.now().Sub(seen) > rolling {
+			delete(e.minors, minor)
+			continue
+		}
+		digits := 0
+		for digits < len(minor) && minor[digits] >= '0' && minor[digits] <= '9' {
+			digits++
+		}
+		n, err := strconv.Atoi(minor[:digits])
+		if err != nil {
+			return minor // not a number: nothing suffices for it
+		}
+		if n > greatest {
+			greatest, text = n, minor
+		}
+	}
+	return text
+}
+
+// checkStorage compares the storageVersionHash of each mirrored resource.
+func (e *epochs) checkStorage(ctx context.Context) {
+	all := e.mirrors.all()
+	hashes := map[schema.GroupVersion]map[string]string{}
+	storage := map[*mirror]string{}
+	for _, one := range all {
+		info := one.resource.Info
+		before, ok := e.storage[one]
+		if !ok {
+			before = info.StorageHash
+		}
+		storage[one] = before
+		gv := info.GVR.GroupVersion()
+		if _, asked := hashes[gv]; !asked {
+			hashes[gv], _ = e.mirrors.client.StorageHashes(ctx, gv) // nil: not known this time
+		}
+		now := hashes[gv][info.GVR.Resource]
+		if now == "" || now == before {
+			continue
+		}
+		storage[one] = now
+		if before != "" {
+			one.representation.doubt()
+		}
+	}
+	e.storage = storage
+}
+
+// checkSchemas compares the schemas of custom resources whose definitions may not be read. Another one is another definition.
+func (e *epochs) checkSchemas(ctx context.Context) {
+	hashes, err := e.mirrors.client.SchemaHashes(ctx)
+	if err != nil {
+		return
+	}
+	for gv, hash := range hashes {
+		if before := e.schemas[gv]; before != "" && before != hash {
+			e.mirrors.reshaped(gv)
+		}
+		e.schemas[gv] = hash
+	}
+}
+
+// reshaped hears that the schemas of a group and version have changed, where no definition tells which.
+func (m *mirrors) reshaped(gv schema.GroupVersion) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
+		return gvr.GroupVersion() == gv && (info == nil || !info.Builtin && info.Definition == "")
+	}, "its schema has changed", (*mirror).end)
+	m.restore(func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv })
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	apimachinery "k8s.io/apimachinery/pkg/version"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/serve"
+)
+
+// newTestEpochs begins with upstream's present version.
+func newTestEpochs(t *testing.T, m *mirrors) *epochs {
+	t.Helper()
+	info, err := m.client.Version(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newEpochs(m, *info)
+}
+
+func shape(s *serve.Source) string {
+	o, ok := s.Resource().Snapshot().Get("n/a")
+	switch {
+	case !ok:
+		return "none"
+	case strings.Contains(string(o.JSON()), `"shape":"new"`):
+		return "new"
+	}
+	return "old"
+}
+
+// Another version of upstream shows objects otherwise at the same resourceVersion. From the moment that is noticed until it is mended
+// requests pass through; streams go on, and are told nothing (D2).
+func TestUpgrade(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	rv := source.Resource().Through()
+	cursor := watching(t, source)
+
+	up.StallReads(kubetest.AllReads)
+	up.SetVersion("v1.38.0")
+	up.Reshape(kubetest.ConfigMaps, kubetest.WithAnnotation("shape", "new")) // and ends the watch, by which it is noticed
+	eventually(t, "the upgrade to be noticed", func() bool { return m.Find(kubetest.ConfigMaps) == nil })
+	if got := shape(source); got != "old" {
+		t.Errorf("shown as %s while upstream does not say", got)
+	}
+	up.StallReads(kubetest.NoReads)
+	eventually(t, "answers from memory again", func() bool { return m.Find(kubetest.ConfigMaps) != nil })
+	if m.Find(kubetest.ConfigMaps) != source || source.Resource().Through() != rv {
+		t.Error("the mirror began anew")
+	}
+	if got := shape(source); got != "new" {
+		t.Errorf("answers from memory as %s", got)
+	}
+	if run, err := cursor.Next(); len(run) > 0 || err != nil {
+		t.Errorf("a stream was told %q, %v", run, err)
+	}
+}
+
+// While upstream is being upgraded one apiserver after another, what was read from an old one is read again.
+func TestRollingUpgrade(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	e := newTestEpochs(t, m)
+	now := time.Now()
+	e.now = func() time.Time { return now }
+	version := func(minor string) { e.sawVersion(apimachinery.Info{Minor: minor, GitVersion: "v1." + minor + ".0"}) }
+
+	version("38")
+	eventually(t, "the state to be read", func() bool { return m.Find(kubetest.ConfigMaps) != nil })
+	lists := func() int { return up.Lists(kubetest.ConfigMaps) }
+	before := lists()
+	version("38")
+	if lists() != before {
+		t.Error("read again at once")
+	}
+	up.Reshape(kubetest.ConfigMaps, kubetest.WithAnnotation("shape", "new")) // an apiserver later, at the same version
+	now = now.Add(rollingCheck)
+	version("38")
+	if m.Find(kubetest.ConfigMaps) == nil {
+		t.Error("passes through on suspicion alone")
+	}
+	eventually(t, "the state to be read again", func() bool { return shape(source) == "new" })
+	eventually(t, "the end of that", func() bool { return len(m.Find(kubetest.ConfigMaps).Resource().Info.Kind) > 0 && lists() == before+1 })
+	now = now.Add(rolling)
+	version("38")
+	now = now.Add(rollingCheck)
+	version("38")
+	if lists() != before+1 {
+		t.Error("read again after the upgrade")
+	}
+}
+
+// As long as some apiserver may be newer than our types, nothing is encoded with them.
+func TestGreatestMinor(t *testing.T) {
+	now := time.Now()
+	e := &epochs{minors: map[string]time.Time{}, now: func() time.Time { return now }}
+	f := func(want string, minors ...string) {
+		t.Helper()
+		for _, minor := range minors {
+			e.minors[minor] = now
+		}
+		if got := e.greatestMinor(); got != want {
+			t.Errorf("%v: %q, want %q", minors, got, want)
+		}
+	}
+	f("37", "37")
+	f("38+", "38+", "9")
+	f("38+", "37")
+	now = now.Add(rolling + time.Second)
+	f("37", "37")
+	f("odd", "odd")
+}
+
+// Another storageVersionHash says that upstream decodes what it has stored as something else.
+func TestStorageVersionChanges(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps", "pods")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, kubetest.Pods)
+	e := newTestEpochs(t, m)
+	e.check(t.Context())
+	if up.Lists(kubetest.ConfigMaps) != 0 {
+		t.Error("listed without a reason")
+	}
+	before := (*m.running.Load())[kubetest.ConfigMaps]
+	e.storage[before] = "another"
+	e.check(t.Context())
+	eventually(t, "the state to be read", func() bool { return up.Lists(kubetest.ConfigMaps) == 1 && !before.representation.doubtful() })
+	e.check(t.Context())
+	if up.Lists(kubetest.ConfigMaps) != 1 || up.Lists(kubetest.Pods) != 0 {
+		t.Errorf("%d and %d lists", up.Lists(kubetest.ConfigMaps), up.Lists(kubetest.Pods))
+	}
+}
+
+// A custom resource whose watch upstream ends early is read again: its definition may be another one by now.
+func TestEarlyEndOfCustomResource(t *testing.T) {
+	up := newUpstream(t)
+	up.Create(kubetest.Widgets, "n", "a")
+	m := mirroring(t, up, nil, "widgets.example.com")
+	m.awaitReady(t, kubetest.Widgets)
+	source := m.Find(kubetest.Widgets)
+	up.Reshape(kubetest.Widgets, kubetest.WithAnnotation("shape", "new"))
+	eventually(t, "the state to be read", func() bool { return shape(source) == "new" })
+	if m.Find(kubetest.Widgets) != source {
+		t.Error("the mirror began anew")
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+)
+
+// What nobody asks for or watches is dropped; what is named never is.
+func TestIdleMirrors(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*", "nodes")
+	m.awaitReady(t, kubetest.Nodes)
+	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, kubetest.ConfigMaps)
+	watched, idle := m.Find(kubetest.Pods), m.Find(kubetest.ConfigMaps)
+	cursor := watching(t, watched)
+	m.dropIdleSince(time.Now().Add(-time.Hour))
+	if got := m.names(); got != "configmaps nodes pods" {
+		t.Errorf("mirrors %q although all were asked for", got)
+	}
+	m.dropIdleSince(time.Now().Add(time.Hour))
+	if got := m.names(); got != "nodes pods" || !idle.Resource().Retired() {
+		t.Errorf("mirrors %q", got)
+	}
+	cursor.Close()
+	m.dropIdleSince(time.Now().Add(time.Hour))
+	if got := m.names(); got != "nodes" {
+		t.Errorf("mirrors %q", got)
+	}
+	m.awaitReady(t, kubetest.ConfigMaps)
+	if m.Find(kubetest.ConfigMaps) == idle {
+		t.Error("found what was dropped")
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, func(o *options) { o.resourceIdleTimeout = time.Millisecond }, "*")
+	m.awaitReady(t, kubetest.Pods)
+	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
+}

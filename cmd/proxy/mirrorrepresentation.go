@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/cache"
+	"spillway/internal/upstream"
+)
+
+// representation keeps the objects of a mirror as upstream shows them now: when there is reason to think that it shows them otherwise at
+// the same resourceVersions, they are listed again and those that differ are replaced in place (design D2).
+type representation struct {
+	// Static after construction.
+	client   *upstream.Client
+	resource *cache.Resource
+	log      *zap.Logger
+	asked    chan struct{} // holds one word that there is something to do
+
+	doubts, settled atomic.Uint64
+}
+
+func newRepresentation(client *upstream.Client, resource *cache.Resource, log *zap.Logger) *representation {
+	return &representation{
+		client: client, resource: resource, asked: make(chan struct{}, 1),
+		log: log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
+	}
+}
+
+// suspect has the state read again. It is for hints that mean nothing as a rule: the state is served meanwhile.
+func (r *representation) suspect() {
+	select {
+	case r.asked <- struct{}{}:
+	default:
+	}
+}
+
+// doubt has the state read again, and says that it must not be served until then.
+func (r *representation) doubt() {
+	r.doubts.Add(1)
+	r.suspect()
+}
+
+// doubtful reports that the state must not be served.
+func (r *representation) doubtful() bool { return r.settled.Load() != r.doubts.Load() }
+
+// retryEvery is how often a state is asked for that upstream did not give.
+const retryEvery = time.Second
+
+// run reads the state again whenever it is to, until ctx ends.
+func (r *representation) run(ctx context.Context) {
+	for {
+		select {
+		case <-r.asked:
+		case <-ctx.Done():
+			return
+		}
+		for !r.read(ctx) {
+			select {
+			case <-time.After(retryEvery):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// read reports whether the state is as upstream shows it. A mirror's first state may have been on its way when upstream changed, so it is
+// waited for and read again, too.
+func (r *representation) read(ctx context.Context) bool {
+	doubts := r.doubts.Load()
+	if err := r.resource.WaitThrough(ctx, 0); err != nil {
+		return false
+	}
+	objects, err := r.client.Objects(ctx, r.resource.Info, r.resource.Through())
+	if err != nil {
+		r.log.Debug("upstream did not show its state", zap.Error(err))
+		return false
+	}
+	if n := r.resource.Represent(objects); n > 0 {
+		r.log.Info("upstream shows objects otherwise than before", zap.Int("objects", n))
+	}
+	r.settled.Store(doubts)
+	return true
+}
