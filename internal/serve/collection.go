@@ -17,19 +17,22 @@ type collection struct {
 	// single: upstream looks up one key, since the selector names it, instead of scanning a range. Then a limit does not make
 	// a resourceVersion an exact one.
 	single bool
+	// narrowed: upstream scans one namespace of all, since the selector names it. It does so for the first page of a list only,
+	// although its token is relative to what was scanned (W-71).
+	narrowed bool
 }
 
 // newCollection reads the scope of a request that is otherwise in order.
 func newCollection(info *object.Resource, t target, o *internalversion.ListOptions) collection {
-	name, named := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
-	namespace, placed := t.namespace, t.namespace != "" || !info.Namespaced
 	c := collection{ListOptions: o}
-	if named && name != "" && o.Continue == "" && len(content.IsPathSegmentName(name)) == 0 {
-		if narrowed, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace"); ok && !placed && len(validation.IsDNS1123Label(narrowed)) == 0 {
-			namespace, placed = narrowed, true // for one object: a list of several is as wide as its path says (W-71)
+	name, named := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
+	namespace := t.namespace
+	if field, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace"); ok && namespace == "" && info.Namespaced && o.Continue == "" {
+		if c.narrowed = len(validation.IsDNS1123Label(field)) == 0; c.narrowed {
+			namespace = field
 		}
-		c.single = placed
 	}
+	c.single = named && name != "" && len(content.IsPathSegmentName(name)) == 0 && o.Continue == "" && (namespace != "" || !info.Namespaced)
 	c.selector = object.NewSelector(namespace, name, o.LabelSelector, o.FieldSelector)
 	return c
 }

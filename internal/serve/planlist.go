@@ -21,6 +21,8 @@ func planList(s *Source, c collection, hurried bool) Plan {
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, List: l}
 	l.Hurried = hurried
 	switch {
+	case c.narrowed && !c.single && l.Limit > 0:
+		return Plan{} // its token would lead elsewhere than upstream's (W-71)
 	case c.recent(l):
 		plan.Action = FromCacheProven
 	case c.single && (l.Exact || l.Limit > 0) && s.Resource().Through() < l.RV:
