@@ -66,6 +66,7 @@ func TestConformance(t *testing.T) {
 		{name: "bookmarks", run: s.testBookmarkPeriod, long: true},
 		{name: "without etcd", run: s.testWithoutEtcd},
 		{name: "informers through a crash", run: s.testInformersThroughCrash, long: true},
+		{name: "kinds", run: s.testKinds},
 		{name: "restart", run: s.testRestart},
 		{name: "definition", run: s.testDefinition},
 	} {
