@@ -49,6 +49,6 @@ var builtinFields = map[schema.GroupResource]fieldTable{
 		fields: []Field{field("spec.signerName"), field("spec.podName"), field("spec.nodeName")}, noNamespace: true,
 	},
 	{Group: "resource.k8s.io", Resource: "resourceslices"}: {
-		fields: []Field{field("spec.nodeName"), field("spec.driver"), field("spec.pool.name")},
+		fields: []Field{field("spec.nodeName"), field("spec.driver"), field("spec.pool.name")}, noNamespace: true,
 	},
 }

@@ -43,7 +43,7 @@ func TestFields(t *testing.T) {
 	f(builtin("batch", "jobs", "Job", true), ``, map[string]string{"status.successful": "0"})
 	f(builtin("batch", "jobs", "Job", true), `,"status":{"succeeded":12}`, map[string]string{"status.successful": "12"})
 	f(builtin("resource.k8s.io", "resourceslices", "ResourceSlice", false), `,"spec":{"driver":"d","pool":{"name":"p","generation":1}}`,
-		map[string]string{"spec.nodeName": "", "spec.driver": "d", "spec.pool.name": "p", "metadata.namespace": ""})
+		map[string]string{"spec.nodeName": "", "spec.driver": "d", "spec.pool.name": "p"})
 	f(builtin("certificates.k8s.io", "podcertificaterequests", "PodCertificateRequest", true), `,"spec":{"signerName":"s","podName":"p","nodeName":"n"}`,
 		map[string]string{"spec.signerName": "s", "spec.podName": "p", "spec.nodeName": "n"})
 
@@ -74,6 +74,7 @@ func TestSelectable(t *testing.T) {
 	f(builtin("", "namespaces", "Namespace", false), "metadata.namespace", false)
 	f(builtin("", "namespaces", "Namespace", false), "name", false)
 	f(builtin("certificates.k8s.io", "podcertificaterequests", "PodCertificateRequest", true), "metadata.namespace", false)
+	f(builtin("resource.k8s.io", "resourceslices", "ResourceSlice", false), "metadata.namespace", false)
 	f(builtin("", "persistentvolumes", "PersistentVolume", false), "metadata.namespace", true)
 	f(deployments, "metadata.namespace", true)
 	f(deployments, "spec.replicas", false)
