@@ -8,6 +8,8 @@ package codec
 import (
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"spillway/internal/object"
 )
 
@@ -19,13 +21,22 @@ type Codec struct {
 	resource  *object.Resource
 	release   *Release
 	typed     bool // its kind has a protobuf type
+	annotated bool // upstream shows annotations that are not the object's own
 	withdrawn [3][3]atomic.Bool
 }
 
 // New makes the codec of a resource. What depends on Go types is offered while release says that they suffice.
 func New(r *object.Resource, release *Release) *Codec {
 	_, err := newMessage(r)
-	return &Codec{resource: r, release: release, typed: r.Builtin && err == nil}
+	return &Codec{resource: r, release: release, typed: r.Builtin && err == nil, annotated: annotated[r.GVR]}
+}
+
+// annotated are the resources whose version cannot say all that upstream knows of an object, so that it puts the rest into
+// annotations. As PartialObjectMetadata it shows the object without them (W-45), and they cannot be told from a user's.
+var annotated = map[schema.GroupVersionResource]bool{
+	{Group: "apps", Version: "v1", Resource: "daemonsets"}:                      true, // deprecated.daemonset.template.generation
+	{Group: "apps", Version: "v1", Resource: "deployments"}:                     true, // deprecated.deployment.rollback.revision
+	{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}: true, // autoscaling.alpha.kubernetes.io/…
 }
 
 // Offers reports whether an encoding is made here.
@@ -33,7 +44,7 @@ func (c *Codec) Offers(f object.Format, v object.View) bool {
 	if f == object.JSON && v == object.Whole {
 		return true
 	}
-	if c == nil || c.withdrawn[f][v].Load() {
+	if c == nil || c.withdrawn[f][v].Load() || c.annotated && v != object.Whole {
 		return false
 	}
 	switch {

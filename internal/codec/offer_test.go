@@ -22,7 +22,8 @@ var (
 	configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
 	crds       = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 		"CustomResourceDefinition", false, true)
-	widgets = object.NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"}, "Widget", true, false)
+	daemonSets = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, "DaemonSet", true, true)
+	widgets    = object.NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"}, "Widget", true, false)
 )
 
 func parse(t testing.TB, r *object.Resource, raw string) *object.Object {
@@ -58,6 +59,7 @@ func TestOffers(t *testing.T) {
 		"built-in, upstream newer":      {New(configmaps, old), cut},
 		"built-in, upstream unknown":    {New(configmaps, &Release{own: 37}), cut},
 		"built-in without a type":       {New(crds, current), partial},
+		"built-in with annotations":     {New(daemonSets, current), append(text, offer{object.Protobuf, object.Whole})},
 		"custom resource":               {New(widgets, current), partial},
 		"custom resource, newer":        {New(widgets, old), text},
 		"custom resource, nobody knows": {New(widgets, nil), text},
