@@ -19,8 +19,11 @@ import (
 
 // tlsConfig is what the TLS listener presents: the configured pair, or a self-signed one that lives in memory.
 func tlsConfig(o *options, log *zap.Logger) (*tls.Config, error) {
-	// One record size from the first byte on: small first records would split events. Streams are HTTP/1.1 (W-252).
+	// One record size from the first byte on: small first records would split events.
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}
+	if o.http2 {
+		config.NextProtos = []string{"h2", "http/1.1"} // W-1
+	}
 	if o.tlsCertFile == "" {
 		pair, err := selfSigned(time.Now())
 		if err != nil {

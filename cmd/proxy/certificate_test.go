@@ -158,20 +158,36 @@ func TestSelfSignedCertificate(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for http2, want := range map[bool]string{true: "h2", false: "http/1.1"} { // W-1
+		o := newOptions()
+		o.http2 = http2
+		if config, err = tlsConfig(o, zap.NewNop()); err != nil {
+			t.Fatal(err)
+		}
+		if got := negotiated(t, config, "http/1.1", "h2"); got != want {
+			t.Errorf("with --http2=%t it speaks %q", http2, got)
+		}
+		if got := negotiated(t, config, "http/1.1"); got != "http/1.1" { // as for upgrades
+			t.Errorf("with --http2=%t, to those who do not know better, it speaks %q", http2, got)
+		}
+	}
+}
+
+// negotiated is the protocol that a client with these gets.
+func negotiated(t *testing.T, config *tls.Config, protocols ...string) string {
+	t.Helper()
 	near, far := net.Pipe()
 	defer near.Close()
 	defer far.Close()
 	server := tls.Server(near, config)
 	done := make(chan error, 1)
 	go func() { done <- server.Handshake() }()
-	client := tls.Client(far, &tls.Config{RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2", "http/1.1"}})
+	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // a certificate that was just made up
 	if err := client.Handshake(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
-	if p := client.ConnectionState().NegotiatedProtocol; p != "http/1.1" {
-		t.Errorf("speaks %q", p)
-	}
+	return client.ConnectionState().NegotiatedProtocol
 }

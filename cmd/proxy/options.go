@@ -32,6 +32,7 @@ type options struct {
 	listenTLS         string // host:port; off when empty
 	tlsCertFile       string // with tlsPrivateKeyFile, or both empty
 	tlsPrivateKeyFile string
+	http2             bool
 	insecureAllowAll  bool
 
 	stallTimeout time.Duration
@@ -55,6 +56,7 @@ func newOptions() *options {
 		historyMinAge:       75 * time.Second,
 		listen:              "127.0.0.1:8001",
 		plainIdentity:       identityClient,
+		http2:               true,
 		stallTimeout:        30 * time.Second,
 		drainPeriod:         10 * time.Second,
 		metricsListen:       "127.0.0.1:9464",
@@ -140,6 +142,9 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 		"Present the certificate chain in this PEM `file`, reloaded when it changes. When empty, a self-signed one is made in memory.")
 	fs.StringVar(&o.tlsPrivateKeyFile, "tls-private-key-file", o.tlsPrivateKeyFile,
 		"The private key of --tls-cert-file, a PEM `file`.")
+	fs.BoolVar(&o.http2, "http2", o.http2,
+		"Offer HTTP/2, as the API server does: all requests and watches of a client then share one connection. When off, each watch "+
+			"is a connection, which costs more sockets and less CPU.")
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
 		"INSECURE: answer from memory without asking who the client is or what it may read. Anyone who reaches a listener reads "+
 			"every mirrored object.")

@@ -18,9 +18,8 @@ type call interface {
 	guarded() PlainRequest
 	// watch serves a stream to its end, or sees to it that somebody does.
 	watch(p Plan)
-	// forward passes the request through. took, unless nil, is told how long upstream took for a whole short answer, if it can be
-	// known.
-	forward(took func(time.Duration))
+	// forward passes the request through, and returns when the answer has begun or later. h is told of it.
+	forward(h heard)
 }
 
 // handle answers one request: here if the plan says so and still can, else from upstream.
@@ -35,7 +34,7 @@ func (s *Server) handle(c call, front Front) {
 	case plan.mostRecent():
 		s.passRecent(c, request, plan)
 	default:
-		c.forward(nil)
+		c.forward(heard{})
 	}
 }
 

@@ -3,7 +3,6 @@ package serve
 import (
 	"bytes"
 	"net"
-	"time"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -38,9 +37,7 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) forward(took func(time.Duration)) {
-	c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity, took)
-}
+func (c fastCall) forward(h heard) { c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity, h) }
 
 // request copies what a plan needs.
 func (c fastCall) request() Request {

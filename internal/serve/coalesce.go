@@ -90,9 +90,9 @@ func laneOf(r Request, acceptEncoding string) laneKey {
 	}
 }
 
-// pass answers a LIST of the most recent state: by what it shares with others, or by alone, which returns when the head of its
-// answer is there. It reports whether it was shared.
-func (c *coalescer) pass(w responder, key laneKey, agent string, alone func()) bool {
+// pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
+// head of its answer is there. It reports whether it was shared.
+func (c *coalescer) pass(w responder, key laneKey, agent string, alone func(head func())) bool {
 	g, first := c.join(key, agent)
 	if g != nil {
 		<-g.done
@@ -102,10 +102,12 @@ func (c *coalescer) pass(w responder, key laneKey, agent string, alone func()) b
 		}
 		first = g.alone
 	}
+	head := func() {}
 	if first {
-		defer c.land(key)
+		head = sync.OnceFunc(func() { c.land(key) })
 	}
-	alone()
+	defer head()
+	alone(head)
 	return false
 }
 

@@ -100,7 +100,7 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 func (c *crowd) list(r Request) {
 	c.asked.Go(func() {
 		w := &written{set: http.Header{}}
-		shared := c.coalescer.pass(w, laneOf(r, "gzip"), r.UserAgent, func() {
+		shared := c.coalescer.pass(w, laneOf(r, "gzip"), r.UserAgent, func(func()) {
 			c.mu.Lock()
 			c.alone++
 			c.mu.Unlock()

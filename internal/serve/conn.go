@@ -35,7 +35,8 @@ func (l listener) Accept() (net.Conn, error) {
 // a socket can.
 type conn struct {
 	net.Conn
-	pace atomic.Pointer[pace]
+	pace    atomic.Pointer[pace]
+	stalled atomic.Bool // evicted: what is written now fails for that reason, whatever the error
 }
 
 // pace is how fast a client must take what it asked for.
@@ -106,6 +107,7 @@ func (c *conn) Write(b []byte) (int, error) {
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take
 // and go on offering it; and TLS would wait to say goodbye.
 func (c *conn) abort() error {
+	c.stalled.Store(true)
 	reset(c)
 	return errStalled
 }

@@ -6,8 +6,9 @@ import (
 )
 
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that clients come back
-// with a fresh resourceVersion and not all at once (design D14). New watches are refused from now on. It returns early when
-// no stream is left, and at the latest when ctx ends.
+// with a fresh resourceVersion and not all at once (design D14). New watches are refused from now on, and who has an HTTP/2
+// connection is told at once to open another one for what he asks next, best at somebody who stays. It returns early when no
+// stream is left, and at the latest when ctx ends.
 func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.mu.Lock()
 	s.mu.draining = true
@@ -16,6 +17,7 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 		streams = append(streams, st)
 	}
 	s.mu.Unlock()
+	s.http2.goAway()
 
 	if len(streams) > 0 {
 		// The last tenth is for streams to send their ends.

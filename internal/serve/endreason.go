@@ -21,8 +21,8 @@ const (
 	EndUnproven    EndReason = "unproven"    // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
 	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
-	EndStalled     EndReason = "stalled"     // the client stopped reading: evicted, its connection is reset
-	EndDeparted    EndReason = "departed"    // the client closed its connection
+	EndStalled     EndReason = "stalled"     // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
+	EndDeparted    EndReason = "departed"    // the client closed its connection or cancelled its HTTP/2 stream
 	EndAborted     EndReason = "aborted"     // writing to the client failed, or this proxy was told to stop at once
 )
 

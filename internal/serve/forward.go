@@ -52,13 +52,15 @@ type ForwarderOptions struct {
 
 // Forwarder passes requests through to upstream unchanged, streaming both ways.
 //
-// There are two ways. A short request goes straight from the fasthttp handler to a RoundTripper, with a body of its own,
+// Over HTTP/1.1 there are two ways. A short request goes straight from the fasthttp handler to a RoundTripper, with a body of its own,
 // and the answer is streamed back; that costs two thirds of net/http's own proxy. Everything else (upgrades, watches,
 // logs, chunked and large bodies) leaves fasthttp: its connection is hijacked and one request replayed into a net/http server
 // that runs httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not fasthttpadaptor: it buffers
 // bodies and never cancels.
 //
-// Both ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
+// HTTP/2 requests take net/http's proxy as they are, in their own goroutine.
+//
+// All ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
 // ended exactly once, whoever ends it: the answer, the client, or Close.
 type Forwarder struct {
 	opts    ForwarderOptions
@@ -99,8 +101,8 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 
 // Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream.
 // It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
-// no longer the server's). took, unless nil, is told how long upstream took for a short answer, to its end.
-func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, took func(time.Duration)) {
+// no longer the server's). h is told of the answer.
+func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, h heard) {
 	f.starts.Do(f.start)
 	w := fastResponder{ctx: ctx}
 	in, err := readInbound(ctx)
@@ -108,34 +110,17 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, took func(tim
 		writeMalformed(w, err.Error())
 		return
 	}
-	target, err := targetURL(f.opts.Base, in.target)
-	if err != nil {
-		writeMalformed(w, "malformed request target")
-		return
-	}
-	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
-	if s := headerRefusal(in.header, asSelf); s != nil {
-		f.metrics.answered(in.class(), int(s.Code))
-		writeStatus(w, s)
-		return
-	}
-	x := f.begin(ctx, in)
+	conn := ctx.Conn()
+	x := f.begin(w, in, id, func() { _ = conn.Close() })
 	if x == nil {
 		return
 	}
-	x.target, x.header = target, outgoingHeader(in.header, in.peer, in.upgrade)
-	x.took = took
-	x.transport = f.transport(asSelf, in.upgrade != "")
-	switch {
-	case x.transport == nil:
-		x.code = http.StatusForbidden
-		writeStatus(w, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
-		x.end()
-	case in.direct(x.class):
+	x.conn, x.heard = conn, h
+	if in.direct(x.class) {
 		f.direct(ctx, x)
-	default:
-		f.replays.take(ctx, x)
+		return
 	}
+	f.replays.take(ctx, x)
 }
 
 func (f *Forwarder) start() {

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // exchange is one request on its way through and its answer. It is counted and can be aborted from begin to end.
@@ -20,36 +18,62 @@ type exchange struct {
 	target    *url.URL
 	header    http.Header // what upstream gets
 	transport http.RoundTripper
-	conn      net.Conn // the client's
+	conn      net.Conn // the client's, if it is this exchange's alone
+	sever     func()   // breaks the answer off, so that whoever serves the exchange ends it. Any goroutine may call it
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	took    func(time.Duration) // wants to know how long upstream took; may be nil
-	code    int                 // of the answer; 0: none yet. Owned by whoever answers
-	waiting atomic.Bool         // replayed, but not yet with the net/http server: nobody but abort would end it
+	heard   heard
+	code    int         // of the answer; 0: none yet. Owned by whoever answers
+	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
 	ends    sync.Once
 }
 
-// begin counts the request in. It returns nil after it has answered a request that there is no room for.
-func (f *Forwarder) begin(ctx *fasthttp.RequestCtx, in *inbound) *exchange {
-	x := &exchange{f: f, in: in, class: in.class(), conn: ctx.Conn()}
+// begin decides what goes upstream of a request, in one place for all ways there, and counts it in. It returns nil after it has
+// answered a request that does not go.
+func (f *Forwarder) begin(w responder, in *inbound, id Identity, sever func()) *exchange {
+	target, err := targetURL(f.opts.Base, in.target)
+	if err != nil {
+		writeMalformed(w, "malformed request target")
+		return nil
+	}
+	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
+	if s := headerRefusal(in.header, asSelf); s != nil {
+		f.metrics.answered(in.class(), int(s.Code))
+		writeStatus(w, s)
+		return nil
+	}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: sever}
+	x.header, x.transport = outgoingHeader(in.header, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "")
 	x.ctx, x.cancel = context.WithCancel(f.base)
+	if !f.enter(w, x) {
+		x.cancel()
+		return nil
+	}
+	if x.transport == nil {
+		x.code = http.StatusForbidden
+		writeStatus(w, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
+		x.end()
+		return nil
+	}
+	return x
+}
+
+// enter counts x in, or answers that there is no room for it.
+func (f *Forwarder) enter(w responder, x *exchange) bool {
 	admitted, closing := f.admit(x)
 	switch {
 	case closing:
-		x.cancel()
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
-		ctx.SetConnectionClose()
-		writeStatus(fastResponder{ctx: ctx}, statusShuttingDown())
-		return nil
+		w.hangUp()
+		writeStatus(w, statusShuttingDown())
 	case !admitted:
-		x.cancel()
 		f.metrics.answered(x.class, http.StatusTooManyRequests)
-		writeTooManyRequests(fastResponder{ctx: ctx}, 1)
-		return nil
+		writeTooManyRequests(w, 1)
+	default:
+		f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
 	}
-	f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
-	return x
+	return admitted
 }
 
 func (f *Forwarder) admit(x *exchange) (admitted, closing bool) {
@@ -68,11 +92,27 @@ func (f *Forwarder) admit(x *exchange) (admitted, closing bool) {
 	return true, false
 }
 
+// heard is who wants to know of an answer on its way through. Its functions may be nil.
+type heard struct {
+	// head is told that upstream's answer has begun, or that there will be none. It is not told by those whose Forward returns
+	// then anyway. It may be called more than once.
+	head func()
+	// took is told once how long upstream took for a whole short answer, if one came.
+	took func(time.Duration)
+}
+
+// begun tells whoever wants to know it that the head of the answer is there.
+func (x *exchange) begun() {
+	if x.heard.head != nil {
+		x.heard.head()
+	}
+}
+
 // complete tells whoever wants to know it how long upstream took for the whole answer.
 func (x *exchange) complete(spent time.Duration) {
-	if x.took != nil && x.code == http.StatusOK {
-		x.took(spent)
-		x.took = nil
+	if x.heard.took != nil && x.code == http.StatusOK {
+		x.heard.took(spent)
+		x.heard.took = nil
 	}
 }
 
@@ -98,11 +138,10 @@ func (x *exchange) end() {
 	})
 }
 
-// abort cuts the request off: upstream is cancelled and the client's connection closed, which makes whoever serves the
-// exchange end it.
+// abort cuts the request off, upstream and for the client.
 func (x *exchange) abort() {
 	x.cancel()
-	_ = x.conn.Close()
+	x.sever()
 	if x.waiting.CompareAndSwap(true, false) {
 		x.end()
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
 )
 
 // patience bounds waits that a working program ends at once; only a failing test gets near it.
@@ -25,11 +26,13 @@ type front struct {
 	registry  *prometheus.Registry
 	addr      string
 	tls       *tls.Config // of clients; nil for plain
+	http2     bool        // clients use it
 	upstream  *httptest.Server
 }
 
 type frontOptions struct {
 	tls      bool
+	http2    bool // over TLS
 	identity Identity
 	took     func(time.Duration)
 	mutate   func(*ForwarderOptions)
@@ -61,7 +64,14 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.CloseClientConnections()
 		u.Close()
 	})
-	fr.serve(t, passThroughServer(func(ctx *fasthttp.RequestCtx) { fr.forwarder.Forward(ctx, o.identity, o.took) }), o.tls)
+	server := passThroughServer(func(ctx *fasthttp.RequestCtx) { fr.forwarder.Forward(ctx, o.identity, heard{took: o.took}) })
+	if o.http2 {
+		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+		server.NextProto("h2", func(c net.Conn) error { return passing.http2.serve(c, Front{Identity: o.identity}) })
+		t.Cleanup(func() { _ = passing.Close(context.Background()) }) // after everything else: nothing is left that could fail
+		defer t.Cleanup(passing.http2.close)                          // before the front, which waits for its connections
+	}
+	fr.serve(t, server, o)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -74,19 +84,19 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 func serveFront(t *testing.T, server *fasthttp.Server) *front {
 	t.Helper()
 	fr := &front{}
-	fr.serve(t, server, false)
+	fr.serve(t, server, frontOptions{})
 	return fr
 }
 
-func (f *front) serve(t *testing.T, server *fasthttp.Server, useTLS bool) {
+func (f *front) serve(t *testing.T, server *fasthttp.Server, o frontOptions) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.addr = listener.Addr().String()
-	if useTLS {
-		listener = tls.NewListener(listener, f.useTLS())
+	if o.tls || o.http2 {
+		listener = tls.NewListener(listener, f.useTLS(o.http2))
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
@@ -133,12 +143,17 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // useTLS borrows the certificate that httptest makes for 127.0.0.1.
-func (f *front) useTLS() *tls.Config {
+func (f *front) useTLS(http2 bool) *tls.Config {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	f.tls = s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	f.tls.NextProtos = nil
-	return &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"http/1.1"}}
+	f.http2 = http2
+	protocols := []string{"http/1.1"}
+	if http2 {
+		protocols = []string{"h2", "http/1.1"}
+	}
+	return &tls.Config{Certificates: s.TLS.Certificates, NextProtos: protocols}
 }
 
 func (f *front) url() string {
@@ -150,7 +165,7 @@ func (f *front) url() string {
 
 // client keeps one connection at most.
 func (f *front) client(t *testing.T) *http.Client {
-	tr := &http.Transport{DisableCompression: true, TLSClientConfig: f.tls, MaxConnsPerHost: 1}
+	tr := &http.Transport{DisableCompression: true, TLSClientConfig: f.tls.Clone(), MaxConnsPerHost: 1, ForceAttemptHTTP2: f.http2}
 	t.Cleanup(tr.CloseIdleConnections)
 	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -185,6 +200,12 @@ func await[T any](t *testing.T, ch <-chan T, what string) T {
 func both(t *testing.T, run func(t *testing.T, o frontOptions)) {
 	t.Run("plain", func(t *testing.T) { run(t, frontOptions{}) })
 	t.Run("tls", func(t *testing.T) { run(t, frontOptions{tls: true}) })
+}
+
+// every runs a test on all of them, and on one whose clients use HTTP/2. That is for tests whose clients are net/http's.
+func every(t *testing.T, run func(t *testing.T, o frontOptions)) {
+	both(t, run)
+	t.Run("http2", func(t *testing.T) { run(t, frontOptions{http2: true}) })
 }
 
 // metric is the value of one series; its labels are name=value, sorted.

@@ -28,7 +28,7 @@ func TestForwardEndsStalledClients(t *testing.T) {
 // TestForwardMixedClients lets clients of all kinds come and leave at any moment: each gets its own answer, and in the end
 // nothing is left in flight.
 func TestForwardMixedClients(t *testing.T) {
-	both(t, func(t *testing.T, o frontOptions) {
+	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, answers(), o)
 		var clients sync.WaitGroup
 		for seed := range uint64(8) {

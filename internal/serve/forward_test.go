@@ -53,7 +53,7 @@ func answers() http.Handler {
 }
 
 func TestForwardAnswersAsUpstream(t *testing.T) {
-	both(t, func(t *testing.T, o frontOptions) {
+	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, answers(), o)
 		client := fr.client(t)
 		for _, path := range []string{"/small", "/large", "/gzip", "/none", "/same", "/moved", "/absent"} {
@@ -67,6 +67,9 @@ func TestForwardAnswersAsUpstream(t *testing.T) {
 							t.Errorf("got %d with %d bytes, want %d with %d", got.StatusCode, len(gotBody), want.StatusCode, len(wantBody))
 						}
 						sameHeaders(t, got.Header, want.Header)
+						if (got.ProtoMajor == 2) != o.http2 {
+							t.Errorf("answered over %s", got.Proto)
+						}
 					})
 				}
 			}
@@ -109,7 +112,7 @@ func sameHeaders(t *testing.T, got, want http.Header) {
 }
 
 func TestForwardKeepsTheConnection(t *testing.T) {
-	both(t, func(t *testing.T, o frontOptions) {
+	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, answers(), o)
 		client := fr.client(t)
 		for i, step := range []struct{ method, path, body, want string }{
@@ -246,47 +249,52 @@ func TestForwardUpstreamFailures(t *testing.T) {
 		o.Base.Host = l.Addr().String()
 		_ = l.Close()
 	}
-	for _, tc := range []struct {
-		name, method, query string
-		mutate              func(*ForwarderOptions)
-		code                int
-		retry, text         string
-	}{
-		{"refused read", "GET", "", refused, 503, "1", "connection refused"},
-		{"refused write", "POST", "", refused, 503, "1", "connection refused"},
-		{"refused watch", "GET", "?watch=1", refused, 503, "1", "connection refused"},
-		{"broken read", "GET", "", nil, 503, "1", "it closed the connection"},
-		{"broken write", "POST", "", nil, 502, "", "may have been carried out"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			fr := newFront(t, breaks, frontOptions{mutate: tc.mutate})
-			resp, body := get(t, fr.client(t), tc.method, fr.url()+"/x"+tc.query)
-			if resp.StatusCode != tc.code || resp.Header.Get("Retry-After") != tc.retry || !strings.Contains(body, tc.text) {
-				t.Errorf("got %d, Retry-After %q, %s", resp.StatusCode, resp.Header.Get("Retry-After"), body)
-			}
-			if !strings.HasPrefix(body, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`) {
-				t.Errorf("not a Status: %s", body)
-			}
-		})
-	}
+	every(t, func(t *testing.T, o frontOptions) {
+		for _, tc := range []struct {
+			name, method, query string
+			mutate              func(*ForwarderOptions)
+			code                int
+			retry, text         string
+		}{
+			{"refused read", "GET", "", refused, 503, "1", "connection refused"},
+			{"refused write", "POST", "", refused, 503, "1", "connection refused"},
+			{"refused watch", "GET", "?watch=1", refused, 503, "1", "connection refused"},
+			{"broken read", "GET", "", nil, 503, "1", "it closed the connection"},
+			{"broken write", "POST", "", nil, 502, "", "may have been carried out"},
+		} {
+			t.Run(tc.name, func(t *testing.T) {
+				o.mutate = tc.mutate
+				fr := newFront(t, breaks, o)
+				resp, body := get(t, fr.client(t), tc.method, fr.url()+"/x"+tc.query)
+				if resp.StatusCode != tc.code || resp.Header.Get("Retry-After") != tc.retry || !strings.Contains(body, tc.text) {
+					t.Errorf("got %d, Retry-After %q, %s", resp.StatusCode, resp.Header.Get("Retry-After"), body)
+				}
+				if !strings.HasPrefix(body, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`) {
+					t.Errorf("not a Status: %s", body)
+				}
+			})
+		}
+	})
 }
 
 func TestForwardBrokenAnswerIsNotEndedCleanly(t *testing.T) {
-	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.WriteString(w, "part")
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}), frontOptions{})
-	for _, query := range []string{"", "?watch=1"} {
-		resp, err := fr.client(t).Get(fr.url() + "/x" + query)
-		if err != nil {
-			t.Fatal(err)
+	every(t, func(t *testing.T, o frontOptions) {
+		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, "part")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}), o)
+		for _, query := range []string{"", "?watch=1"} {
+			resp, err := fr.client(t).Get(fr.url() + "/x" + query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if b, err := io.ReadAll(resp.Body); err == nil || string(b) != "part" {
+				t.Errorf("%q: read %q, %v; want part and an error", query, b, err)
+			}
+			_ = resp.Body.Close()
 		}
-		if b, err := io.ReadAll(resp.Body); err == nil || string(b) != "part" {
-			t.Errorf("%q: read %q, %v; want part and an error", query, b, err)
-		}
-		_ = resp.Body.Close()
-	}
+	})
 }
 
 // panicking is a transport with a bug.

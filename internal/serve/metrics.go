@@ -14,6 +14,7 @@ type Metrics struct {
 	notReady    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
+	http2       prometheus.Gauge
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -50,8 +51,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
 		}),
 	}
+	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
+	})
 	if r != nil {
-		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics)
+		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics, m.http2)
 	}
 	return m
 }

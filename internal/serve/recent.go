@@ -41,9 +41,11 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 // it tells what a proof is worth.
 func (s *Server) passRecent(c call, r Request, p Plan) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, p.size()
-	alone := func() { c.forward(func(took time.Duration) { fresh.Passed(n, took) }) }
+	alone := func(head func()) {
+		c.forward(heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
+	}
 	if info.GVR.GroupResource() == secrets {
-		alone()
+		alone(nil)
 		return
 	}
 	if s.coalescer.pass(c, laneOf(r, c.requested("Accept-Encoding")), r.UserAgent, alone) {

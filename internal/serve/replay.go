@@ -26,12 +26,13 @@ const prefetchMax = 8 << 10
 // bytes can come to another result. Invariant: exactly one request per replayed connection, since the next one would
 // pass by the handler of the fasthttp server, with its checks.
 type replayer struct {
-	f      *Forwarder
-	server *http.Server
-	conns  chan net.Conn // from hijack handlers to the server
-	closed chan struct{}
-	closes sync.Once
-	served chan struct{} // closed when the server has stopped; nil if it never started
+	f       *Forwarder
+	handler http.Handler // answers a request whose context has an exchange with upstream's answer
+	server  *http.Server
+	conns   chan net.Conn // from hijack handlers to the server
+	closed  chan struct{}
+	closes  sync.Once
+	served  chan struct{} // closed when the server has stopped; nil if it never started
 }
 
 func newReplayer(f *Forwarder) *replayer {
@@ -47,8 +48,9 @@ func newReplayer(f *Forwarder) *replayer {
 		ErrorLog:       std,
 	}
 	// No timeouts: the head is already here, and what follows may last.
+	r.handler = replayHandler(proxy)
 	r.server = &http.Server{
-		Handler:     replayHandler(proxy),
+		Handler:     r.handler,
 		ConnContext: withExchange,
 		ErrorLog:    std,
 	}
@@ -160,5 +162,7 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	} else if errors.Is(err, context.Canceled) {
 		s = statusUnavailable("the request was cancelled")
 	}
-	writeStatus(netResponder{w, x.in.header}, s)
+	out := newNetWriter(w, nil, 0)
+	defer out.close()
+	writeStatus(netResponder{out, x.in.header}, s)
 }

@@ -2,9 +2,11 @@ package serve
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"time"
 )
 
 type exchangeKey struct{}
@@ -46,7 +48,32 @@ type exchangeTransport struct{}
 
 // RoundTrip implements http.RoundTripper.
 func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	return exchangeOf(req.Context()).transport.RoundTrip(req)
+	x := exchangeOf(req.Context())
+	began := time.Now()
+	resp, err := x.transport.RoundTrip(req)
+	x.begun()
+	if err == nil && x.heard.took != nil {
+		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
+	}
+	return resp, err
+}
+
+// timedBody tells how long upstream took for an answer, however long its client did.
+type timedBody struct {
+	io.ReadCloser
+	x     *exchange
+	spent time.Duration // waiting for upstream
+}
+
+// Read implements io.Reader.
+func (b *timedBody) Read(p []byte) (int, error) {
+	began := time.Now()
+	n, err := b.ReadCloser.Read(p)
+	b.spent += time.Since(began)
+	if err == io.EOF {
+		b.x.complete(b.spent)
+	}
+	return n, err
 }
 
 // pooledBuffers lends ReverseProxy the buffers that direct answers use.

@@ -11,7 +11,7 @@ import (
 )
 
 func TestReplayStreamsAnswers(t *testing.T) {
-	both(t, func(t *testing.T, o frontOptions) {
+	every(t, func(t *testing.T, o frontOptions) {
 		next, gone := make(chan string), make(chan struct{})
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for {
@@ -46,7 +46,7 @@ func TestReplayStreamsAnswers(t *testing.T) {
 }
 
 func TestReplayLargeBodies(t *testing.T) {
-	both(t, func(t *testing.T, o frontOptions) {
+	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sum := sha256.New()
 			n, err := io.Copy(sum, r.Body)

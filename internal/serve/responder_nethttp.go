@@ -8,26 +8,34 @@ import (
 
 // netResponder answers through net/http.
 type netResponder struct {
-	w    http.ResponseWriter
-	asks http.Header // of the request
+	out   *netWriter
+	asked http.Header // of the request
 }
 
-func (r netResponder) requested(key string) string { return r.asks.Get(key) }
+func (r netResponder) requested(key string) string { return r.asked.Get(key) }
 
-func (r netResponder) header(key, value string) { r.w.Header().Set(key, value) }
+func (r netResponder) header(key, value string) { r.out.Header().Set(key, value) }
 
 func (r netResponder) send(code int, body []byte) {
-	r.w.WriteHeader(code)
-	_, _ = r.w.Write(body) // a failed write means that the client left; there is nobody to tell
+	r.header("Content-Length", strconv.Itoa(len(body)))
+	r.out.WriteHeader(code)
+	if _, err := r.out.Write(body); err == nil {
+		_ = r.out.FlushError() // a client that left fails it; there is nobody to tell
+	}
 }
 
 func (r netResponder) stream(code int, body io.WriterTo, size int64) {
 	if size >= 0 {
 		r.header("Content-Length", strconv.FormatInt(size, 10))
 	}
-	r.w.WriteHeader(code)
-	if _, err := body.WriteTo(r.w); err != nil {
-		panic(http.ErrAbortHandler) // what is sent must not look complete
+	r.out.WriteHeader(code)
+	r.out.pace(true)
+	_, err := body.WriteTo(r.out)
+	if err == nil {
+		err = r.out.FlushError() // here, where the client's time is limited, and not by net/http in the end
+	}
+	if err != nil {
+		r.out.cut() // what was sent must not look complete
 	}
 }
 

@@ -138,7 +138,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	for _, to := range []struct {
 		url *string
 		tls *tls.Config
-	}{{&r.url, nil}, {&r.tlsURL, secured.useTLS()}} {
+	}{{&r.url, nil}, {&r.tlsURL, secured.useTLS(true)}} {
 		ln, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			r.t.Fatal(err)

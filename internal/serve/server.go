@@ -19,6 +19,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+	"golang.org/x/net/http2"
 )
 
 // Options configure a Server.
@@ -36,7 +37,7 @@ type Options struct {
 
 // Front is what differs between listeners.
 type Front struct {
-	// TLS is nil for a plain listener.
+	// TLS is nil for a plain listener. HTTP/2 is what it offers by its NextProtos; a plain listener speaks HTTP/1.1 only.
 	TLS *tls.Config
 	// Guard admits requests to a plain listener; nil admits all.
 	Guard *PlainGuard
@@ -57,6 +58,7 @@ type Server struct {
 	log       *zap.Logger
 	gone      *departures
 	coalescer *coalescer
+	http2     *http2Server
 	base      context.Context // parent of every stream
 	stop      context.CancelCauseFunc
 
@@ -77,6 +79,7 @@ func New(opts Options) *Server {
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newDepartures(opts.Log)
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
+	s.http2 = newHTTP2Server(s)
 	s.mu.streams = map[*stream]struct{}{}
 	return s
 }
@@ -113,6 +116,9 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 // Larger bodies leave fasthttp, and its deadlines, first.
 const readTimeout = time.Minute
 
+// idleTimeout is how long a connection without requests is kept.
+const idleTimeout = 3 * time.Minute
+
 func (s *Server) fasthttp(front Front) *fasthttp.Server {
 	server := &fasthttp.Server{
 		KeepHijackedConns:            true,
@@ -124,13 +130,14 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
 		ReadTimeout:                  readTimeout,
-		IdleTimeout:                  3 * time.Minute,
+		IdleTimeout:                  idleTimeout,
 		TCPKeepalive:                 true,
 		TCPKeepalivePeriod:           15 * time.Second,
 		Concurrency:                  1 << 20,
 		Logger:                       serverLog{s.log},
 	}
 	server.Handler = s.fastHandler(server, front)
+	server.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return s.http2.serve(c, front) })
 	return server
 }
 
@@ -149,16 +156,18 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, ln := range listeners {
 		_ = ln.Close() // fasthttp closes only those that it serves already
 	}
+	s.http2.leave()
+	s.closeStreams()
 	var errs []error
 	for _, front := range fronts {
 		if err := front.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	s.closeStreams()
 	s.active.Wait()
 	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
+	s.http2.close()
 	s.gone.close()
 	return errors.Join(errs...)
 }

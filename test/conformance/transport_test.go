@@ -70,13 +70,10 @@ func (s *suite) testProtocols(t *testing.T) {
 		c := e.dial(t, "h2", "http/1.1").(*tls.Conn)
 		chosen[i] = c.ConnectionState().NegotiatedProtocol
 	}
-	switch chosen {
-	case [2]string{"h2", "http/1.1"}:
-		s.tally.Deviated(exchange.DevNoHTTP2)
-		s.show(t, "W-1 W-252", memory)
-	default:
-		t.Errorf("direct and proxied chose %q", chosen)
+	if chosen != [2]string{"h2", "h2"} {
+		t.Fatalf("direct and proxied chose %q", chosen)
 	}
+	s.show(t, "W-1 W-252", memory)
 }
 
 // testReuse ends a watch and asks again on its connection.

@@ -22,7 +22,6 @@ const (
 	DevLength           = "D-6"
 	DevOldest           = "D-7"
 	DevLongerHistory    = "D-8"
-	DevNoHTTP2          = "D-9"
 	DevNamespaceField   = "D-10"
 	DevClosed           = "D-11"
 	DevUnproven         = "D-12"
@@ -68,18 +67,13 @@ var Deviations = []Deviation{
 		Why:  "that is what a proxy with a history of its own is for: the events are those that happened, in their order",
 	},
 	{
-		ID: DevNoHTTP2, Rule: "W-1, W-252",
-		What: "the TLS listener offers http/1.1 only",
-		Why:  "clients negotiate; each watch is a connection then",
-	},
-	{
 		ID: DevNamespaceField, Rule: "W-71",
 		What: "a cluster-wide list by fieldSelector metadata.namespace=x with a limit returns every object once",
 		Why:  "the apiserver resolves its own continue token against another scope and repeats objects; we do not copy that",
 	},
 	{
 		ID: DevClosed, Rule: "W-2",
-		What: "watches, logs, proxied and upgraded requests and those with a body that pass through, and their refusals, are answered with Connection: close",
+		What: "over HTTP/1.1, watches, logs, proxied and upgraded requests and those with a body that pass through, and their refusals, are answered with Connection: close",
 		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
 	},
 	{

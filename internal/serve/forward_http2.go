@@ -1,0 +1,71 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
+// all of them take net/http's proxy; what goes upstream is decided by the code that decides it for HTTP/1.1. out and r are of one
+// handler, which must return after this does: when the whole answer is sent.
+func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, id Identity, h heard) {
+	f.starts.Do(f.start)
+	w := netResponder{out, r.Header}
+	in, err := readInboundHTTP2(r)
+	if err != nil {
+		writeStatus(w, statusBadRequest(err.Error()))
+		return
+	}
+	x := f.begin(w, in, id, out.cut)
+	if x == nil {
+		return
+	}
+	defer x.end()
+	x.heard = h
+	if !x.class.short() {
+		out.patient()
+	}
+	if err := ownBody(out, r, x); err != nil {
+		writeStatus(w, statusBadRequest("the request body ended early"))
+		return
+	}
+	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is never in doubt.
+func readInboundHTTP2(r *http.Request) (*inbound, error) {
+	if !strings.HasPrefix(r.RequestURI, "/") || r.Method == http.MethodConnect {
+		return nil, errors.New("the request target must be a path")
+	}
+	in := &inbound{method: r.Method, target: r.RequestURI, proto: r.Proto, header: r.Header, length: r.ContentLength}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		in.peer = host
+	}
+	path, query, _ := strings.Cut(in.target, "?")
+	in.path, in.query = parseAPIPath(path), query
+	return in, nil
+}
+
+// ownBody copies a small body, so that the transport can send it again on a fresh connection if the pooled one turns out to be
+// dead; larger ones are passed on while they come.
+func ownBody(out *netWriter, r *http.Request, x *exchange) error {
+	if !x.class.short() || x.in.length <= 0 || x.in.length > ownedBodyMax {
+		return nil
+	}
+	_ = out.control.SetReadDeadline(time.Now().Add(readTimeout)) // fails when the stream is gone, as the read will
+	body := make([]byte, x.in.length)
+	if _, err := io.ReadFull(r.Body, body); err != nil {
+		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)
+	}
+	_ = out.control.SetReadDeadline(time.Time{})
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
+	r.Body, _ = r.GetBody()
+	return nil
+}

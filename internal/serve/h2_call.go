@@ -1,0 +1,122 @@
+package serve
+
+import (
+	"context"
+	"net/http"
+	"strings"
+)
+
+// http2Call is a request on a stream of an HTTP/2 connection.
+type http2Call struct {
+	netResponder
+	server *Server
+	r      *http.Request
+	front  Front
+}
+
+// hangUp leaves the connection alone: where one request of it ends is never in doubt, and the others have no part in this one.
+func (c http2Call) hangUp() {}
+
+// recovered turns a panic into a 500, or a reset if the answer has begun, and a log line.
+func (c http2Call) recovered() {
+	p := recover()
+	switch {
+	case p == nil:
+	case p == http.ErrAbortHandler: // the proxy's way to say that an answer ended early
+		c.out.cut()
+	default:
+		c.server.panicked(p)
+		if c.out.began {
+			c.out.cut()
+			return
+		}
+		clear(c.out.Header())
+		writeBug(c)
+	}
+}
+
+func (c http2Call) forward(h heard) {
+	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, c.front.Identity, h)
+}
+
+// request is what a plan needs. A request with a body is nothing that a plan knows.
+func (c http2Call) request() Request {
+	path, query, _ := strings.Cut(c.r.RequestURI, "?")
+	return Request{
+		Method:         c.r.Method,
+		Path:           path,
+		RawQuery:       query,
+		Accept:         c.r.Header.Get("Accept"),
+		AcceptEncoding: c.r.Header.Get("Accept-Encoding"),
+		UserAgent:      c.r.UserAgent(),
+		Upgrade:        c.r.ContentLength != 0,
+		Trusted:        c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymousHeader(c.r.Header),
+	}
+}
+
+// anonymousHeader reports that the request brings no identity of its own.
+func anonymousHeader(h http.Header) bool {
+	for key := range h {
+		if key == "Authorization" || strings.HasPrefix(key, "Impersonate-") {
+			return false
+		}
+	}
+	return true
+}
+
+// guarded is what a guard needs.
+func (c http2Call) guarded() PlainRequest {
+	h := c.r.Header
+	return PlainRequest{
+		Host:    c.r.Host,
+		Origins: h["Origin"],
+		Target:  c.r.RequestURI,
+		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
+	}
+}
+
+// watch delivers the stream of a watch to its end.
+func (c http2Call) watch(p Plan) {
+	s := c.server
+	st := s.newStream(p)
+	if !s.admit(st) {
+		writeStatus(c, statusShuttingDown())
+		return
+	}
+	defer context.AfterFunc(c.r.Context(), func() { st.cancel(endError(EndDeparted)) })()
+	s.attach(st, &netSink{netWriter: c.out, head: func() {
+		watchHeaders(st, answerAuditID(c.requested(auditID)), c.header)
+	}, address: c.r.RemoteAddr})
+	reason := s.delivered(st)
+	if !reason.clean() {
+		c.out.cut()
+	}
+	s.ended(st, reason)
+}
+
+// netSink is where a watch on an HTTP/2 stream goes. Its end is the handler's.
+type netSink struct {
+	*netWriter
+	head    func() // sets the headers of the answer
+	address string
+}
+
+func (n *netSink) begin() error {
+	n.head()
+	n.WriteHeader(http.StatusOK)
+	return n.FlushError()
+}
+
+// Write sends a run of frames at once.
+func (n *netSink) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	written, err := n.netWriter.Write(b)
+	if err != nil {
+		return written, err
+	}
+	return written, n.FlushError()
+}
+
+func (n *netSink) client() string { return n.address }
