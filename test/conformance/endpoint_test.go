@@ -1,11 +1,8 @@
 package conformance
 
 import (
-	"io"
 	"maps"
-	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // What is asked and answered is named often here.
@@ -50,20 +48,5 @@ func (e *endpoint) watches(t *testing.T) int {
 // metric is the sum of a proxy's metric over all labels.
 func (e *endpoint) metric(t *testing.T, name string) int {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.metrics+"/metrics", nil)
-	must(t, err)
-	response, err := http.DefaultClient.Do(r)
-	must(t, err)
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	must(t, err)
-	total := 0
-	for line := range strings.Lines(string(text)) {
-		if strings.HasPrefix(line, name+"{") {
-			n, err := strconv.ParseFloat(strings.TrimSpace(line[strings.LastIndexByte(line, ' '):]), 64)
-			must(t, err)
-			total += int(n)
-		}
-	}
-	return total
+	return process.Metric(t, e.metrics, name)
 }

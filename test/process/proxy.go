@@ -43,7 +43,14 @@ func BuildProxy(t *testing.T) string {
 // Proxy is a running Spillway: the URLs of its listeners, empty where it has none.
 type Proxy struct {
 	Plain, TLS, Metrics string
+	child               *Child
 }
+
+// stopGrace is how long a proxy may take to drain.
+const stopGrace = 10 * time.Second
+
+// Stop drains the proxy and returns when it is gone. It is idempotent.
+func (p *Proxy) Stop() { p.child.Stop(stopGrace) }
 
 // StartProxy starts the binary and returns when it is ready. It ends with the test; its log is shown if the test fails.
 func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
@@ -55,12 +62,12 @@ func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		child.Stop(10 * time.Second)
+		child.Stop(stopGrace)
 		if t.Failed() {
 			log.Show(t)
 		}
 	})
-	p := &Proxy{}
+	p := &Proxy{child: child}
 	Awaiting(t, "the proxy to be ready", func(ctx context.Context) error {
 		if child.Ended() {
 			log.Show(t)
