@@ -40,15 +40,27 @@ func (a ask) target() string {
 	return a.path + "?" + strings.Join(params, "&")
 }
 
-// endless reports that the request may be a watch of more than two seconds, as a server reads it.
-func (a ask) endless() bool {
-	query, _ := url.ParseQuery(strings.Join(a.params, "&")) // what does not parse does not count (W-24)
-	watches := query.Has("watch") && query.Get("watch") != "0" && !strings.EqualFold(query.Get("watch"), "false")
-	if path, err := url.PathUnescape(a.path); !watches && (err != nil || !strings.Contains(path, "/watch")) {
-		return false
-	}
-	if !query.Has("timeoutSeconds") {
+// query is what a server reads of the parameters: what does not parse does not count (W-24).
+func (a ask) query() url.Values {
+	query, _ := url.ParseQuery(strings.Join(a.params, "&"))
+	return query
+}
+
+// watches reports that the request may be a watch, as a server reads it.
+func (a ask) watches() bool {
+	query := a.query()
+	if query.Has("watch") && query.Get("watch") != "0" && !strings.EqualFold(query.Get("watch"), "false") {
 		return true
+	}
+	path, err := url.PathUnescape(a.path)
+	return err == nil && strings.Contains(path, "/watch")
+}
+
+// endless reports that the request may be a watch of more than two seconds.
+func (a ask) endless() bool {
+	query := a.query()
+	if !a.watches() || !query.Has("timeoutSeconds") {
+		return a.watches()
 	}
 	seconds, err := strconv.ParseInt(query.Get("timeoutSeconds"), 10, 64)
 	return err == nil && (seconds == 0 || seconds > 2)
@@ -62,14 +74,16 @@ func (a ask) request() exchange.Request {
 	return r
 }
 
-// clocked reports that the answer tells the time, so that two answers of one server may differ (N-5).
-func (a ask) clocked() bool {
+// momentary reports that the answer is a matter of the moment, so that two answers of one server may differ (N-5): it tells the
+// time, or is what a short watch from now comes to before it is over.
+func (a ask) momentary() bool {
 	for _, f := range a.header {
 		if strings.Contains(f.value, "as=Table") {
 			return true
 		}
 	}
-	return strings.Contains(a.target(), "timeoutSeconds=-") || strings.HasPrefix(a.path, "/openapi")
+	short := a.watches() && a.query().Get("resourceVersion") == ""
+	return short || strings.Contains(a.target(), "timeoutSeconds=-") || strings.HasPrefix(a.path, "/openapi")
 }
 
 // curl is the request as a line for a shell.

@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	requests = flag.Uint64("requests", 3000, "how many requests to make")
+	requests = flag.Uint64("requests", 2000, "how many requests to make")
 	minutes  = flag.Float64("minutes", 0.5, "end after so many minutes, however many requests were made")
 	seed     = flag.Uint64("seed", 1, "what the requests are made from")
 	share    = flag.Float64("share", 60, "how much the proxy must answer itself, in percent")
@@ -20,7 +20,7 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	// Requests wait, above all, so the number of tests at a time is not a matter of processors.
-	if err := flag.Set("test.parallel", "32"); err != nil {
+	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err) // the flag exists
 	}
 	os.Exit(m.Run())
@@ -42,7 +42,7 @@ func TestFuzz(t *testing.T) {
 // testSpillway expects no difference, and returns the last state that was asked about.
 func (w *world) testSpillway(t *testing.T) (state *State) {
 	f := &Fuzzer{
-		Direct: w.direct, Proxied: w.proxied, Seed: *seed, Tally: exchange.NewTally(), Trusting: map[*exchange.Endpoint]bool{w.proxied[1]: true},
+		Direct: w.direct, Proxied: w.proxied, Workers: 48, Seed: *seed, Tally: exchange.NewTally(), Trusting: map[*exchange.Endpoint]bool{w.proxied[1]: true},
 	}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))

@@ -1,7 +1,6 @@
 package fuzzdiff
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -19,6 +18,7 @@ type Fuzzer struct {
 	Proxied []*exchange.Endpoint // each request goes to one of them
 	// Trusting are those of them that ask nobody who they are: credentials are left out of what they are asked.
 	Trusting map[*exchange.Endpoint]bool
+	Workers  int // ask at a time; most of the time they wait
 	Seed     uint64
 	Tally    *exchange.Tally
 
@@ -40,9 +40,8 @@ type Finding struct {
 }
 
 const (
-	workers    = 48               // requests wait, above all
 	patience   = 30 * time.Second // with one answer
-	clockTries = 10               // of answers that are a matter of the moment
+	clockTries = 4                // of answers that are a matter of the moment
 	shrinkTime = 30 * time.Second // for one finding
 )
 
@@ -56,7 +55,7 @@ func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []
 		group sync.WaitGroup
 	)
 	next.Store(first)
-	for range workers {
+	for range f.Workers {
 		group.Go(func() {
 			for number := next.Add(1) - 1; number < last && ctx.Err() == nil; number = next.Add(1) - 1 {
 				if finding := f.try(ctx, state, number); finding != nil {
@@ -98,7 +97,7 @@ func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding 
 
 func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
 	f.Asked.Add(1)
-	if a.endless() || strings.Contains(a.target(), "timeoutSeconds=") && strings.Contains(a.target(), "watch") {
+	if a.watches() {
 		f.Watches.Add(1)
 	}
 	failed := c.Direct != nil && c.Direct.Status >= 400
@@ -129,21 +128,10 @@ func (f *Fuzzer) String() string {
 func (f *Fuzzer) compare(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
 		c := f.compareOnce(ctx, proxied, a)
-		if !a.clocked() && !hurried(c) || len(c.Problems) == 0 || tries == clockTries || ctx.Err() != nil {
+		if !a.momentary() || len(c.Problems) == 0 || tries == clockTries || ctx.Err() != nil {
 			return c
 		}
 	}
-}
-
-// hurried reports that an apiserver did not come to know its own state before a short watch was over: it says so in an event
-// (W-66).
-func hurried(c *exchange.Comparison) bool {
-	for _, a := range []*exchange.Answer{c.Direct, c.Proxied} {
-		if a != nil && bytes.Contains(a.Body, []byte("context deadline exceeded")) {
-			return true
-		}
-	}
-	return false
 }
 
 func (f *Fuzzer) compareOnce(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {

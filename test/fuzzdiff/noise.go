@@ -40,7 +40,7 @@ func (g *generator) queryNoise() {
 		add(one(g, "labelSelector=%zz", "limit=%", "fieldSelector=%4", "resourceVersion=0%", "%zz=1", "continue=%%", "watch=%g1"))
 	}
 	if g.percent(3) {
-		add(one(g, "a;b=1", "limit=1;resourceVersion=0", "labelSelector=app%3Dx;", ";", "watch=1;"))
+		add(one(g, "a;b=1", "limit=1;resourceVersion=0", "labelSelector=app%3Dx;", ";", "watch=1;timeoutSeconds=1"))
 	}
 	if g.percent(1) {
 		add(one(g, "limit=1#fragment", "labelSelector=app%3Dx%00", "fieldSelector=metadata.name=a", "resourceVersion=0?limit=1", "a=b=c"))

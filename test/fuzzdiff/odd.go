@@ -52,6 +52,6 @@ func (g *generator) oddMethod() {
 // elsewhere is what is no resource at all.
 func (g *generator) elsewhere() {
 	g.ask.path = one(g, "/", "/api", "/apis", "/api/v1", "/apis/apps", "/apis/apps/v1", "/version", "/healthz", "/livez", "/readyz/ping", "/nonsense", "/api/v1/watch", "/api/v1/watch/", "/apis/nonsense/v1/foos",
-		"/api/v1/namespaces/none", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/openapi/v3", "/api/v1/componentstatuses", "/favicon.ico")
+		"/api/v1/namespaces/none", "/apis/discovery.k8s.io/v1/endpointslices", "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/openapi/v3", "/favicon.ico")
 	g.queryNoise()
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"spillway/test/exchange"
 )
 
 // shrinkSteps bounds how often a finding is made simpler, and atOnce how many simpler requests are under way.
@@ -20,15 +22,15 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
 	kind := kindOf(found.Problems)
-	differs := func(a ask) []string {
-		c := f.compare(ctx, found.Proxied, a)
+	differs := func(compare func(context.Context, *exchange.Endpoint, ask) *exchange.Comparison, a ask) []string {
+		c := compare(ctx, found.Proxied, a)
 		if ctx.Err() != nil || kindOf(c.Problems) != kind { // another difference would be another finding
 			return nil
 		}
 		return c.Problems
 	}
 	for range shrinkSteps {
-		simpler, ok := firstOf(simpler(found.Shrunk), func(a ask) bool { return differs(a) != nil })
+		simpler, ok := firstOf(simpler(found.Shrunk), func(a ask) bool { return differs(f.compareOnce, a) != nil })
 		if !ok {
 			break
 		}
@@ -37,7 +39,7 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	found.Tries, found.Seen = 0, 0
 	for range 3 {
 		found.Tries++
-		if problems := differs(found.Shrunk); problems != nil {
+		if problems := differs(f.compare, found.Shrunk); problems != nil {
 			found.Seen++
 			found.Problems = problems
 		}
