@@ -1,0 +1,172 @@
+package serve
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+const (
+	partialObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+)
+
+// TestUnencodable: an event that cannot be made in a client's encoding ends its watch, cleanly and before it; the encoding is not offered
+// any more, which is said once; and everybody else goes on (W-235).
+func TestUnencodable(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
+	path := customWidgets.Path() + "?watch=1&resourceVersion=0"
+	partial, whole := r.watch(path, kubetest.Header("Accept", partialObject)), r.watch(path)
+	fine := r.up.Create(kubetest.Widgets, "n", "fine")
+	bad := r.up.Create(kubetest.Widgets, "n", "bad", kubetest.WithField("metadata.unheardOf", 1))
+	good := r.up.Create(kubetest.Widgets, "n", "good")
+
+	expect(t, partial, fmt.Sprintf("ADDED n/fine %d", fine))
+	over(t, partial, kubetest.Ended)
+	if n := len(partial.Events()); n != 1 {
+		t.Fatalf("%d events", n)
+	}
+	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad), fmt.Sprintf("ADDED n/good %d", good))
+	r.ended(customWidgets, EndUnencodable, 1)
+
+	again := Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Trusted: true}
+	if plan := r.server.planner.Plan(again); plan.Action != Upstream {
+		t.Errorf("the next one: %s", plan.text())
+	}
+	again.Accept = "application/json"
+	if plan := r.server.planner.Plan(again); plan.Action != FromCache {
+		t.Errorf("what JSON keeps: %s", plan.text())
+	}
+	if n := r.metric("spillway_unencodable_total", "encoding=json-metadata", "resource=widgets.example.com"); n != 1 {
+		t.Errorf("counted %v", n)
+	}
+	if n := r.logs.FilterMessageSnippet("cannot encode").Len(); n != 1 {
+		t.Errorf("%d log lines", n)
+	}
+}
+
+// TestUnencodableList: a LIST with an item that cannot be made is upstream's from the start.
+func TestUnencodableList(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
+	r.up.Create(kubetest.Widgets, "n", "a", kubetest.WithField("metadata.unheardOf", 1))
+	r.mirrored(customWidgets)
+	for range 2 {
+		if l := r.list(customWidgets.Path()+"?resourceVersion=0", kubetest.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
+			t.Errorf("%d %s", l.Status, l.Body)
+		}
+	}
+	if n := r.metric("spillway_unencodable_total", "encoding=json-metadata", "resource=widgets.example.com"); n != 1 {
+		t.Errorf("counted %v: the second request was not upstream's at once", n)
+	}
+	if n := answeredHere(r); n != 0 {
+		t.Errorf("%v answers from memory", n)
+	}
+}
+
+// TestGzip is W-6: above 128 KiB, for who takes exactly gzip, in one piece that is the body; lists and objects alike.
+func TestGzip(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "large", kubetest.WithPadding(200_000))
+	r.up.Create(kubetest.ConfigMaps, "small", "b")
+	r.mirrored(configMaps)
+	for target, large := range map[string]bool{
+		"/api/v1/configmaps?resourceVersion=0":                           true,
+		"/api/v1/namespaces/n/configmaps/large?resourceVersion=0":        true,
+		"/api/v1/configmaps?resourceVersion=0&pretty=1":                  true,
+		"/api/v1/namespaces/n/configmaps/large?resourceVersion=0&pretty": true,
+		"/api/v1/namespaces/small/configmaps?resourceVersion=0":          false,
+	} {
+		plain := r.get(t, target, "identity")
+		for coding, takes := range map[string]bool{"gzip": true, "br, gzip": true, "gzip;q=1.0": false, "*": false} {
+			got := r.get(t, target, coding)
+			compressed := got.header.Get("Content-Encoding") == "gzip"
+			if compressed != (large && takes) || compressed != (got.header.Get("Vary") == "Accept-Encoding") {
+				t.Errorf("%s for %q: %v", target, coding, got.header)
+			}
+			if body := got.plain(t); !bytes.Equal(body, plain.body) {
+				t.Errorf("%s for %q: another body: %d bytes, want %d", target, coding, len(body), len(plain.body))
+			}
+		}
+	}
+}
+
+// raw is an answer as it came.
+type raw struct {
+	header http.Header
+	body   []byte
+}
+
+func (r *rig) get(t *testing.T, target, coding string) raw {
+	t.Helper()
+	request, err := http.NewRequestWithContext(deadline(t), http.MethodGet, r.url+target, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept-Encoding", coding)
+	response, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw{response.Header, body}
+}
+
+func (a raw) plain(t *testing.T) []byte {
+	t.Helper()
+	if a.header.Get("Content-Encoding") == "" {
+		return a.body
+	}
+	z, err := gzip.NewReader(bytes.NewReader(a.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(z)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+// TestGzipWatch is W-7: only a watch-list is compressed. A member can be read as soon as it has come.
+func TestGzipWatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	a := r.up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithPadding(100_000))
+	r.mirrored(configMaps)
+	for target, compressed := range map[string]bool{
+		"/api/v1/configmaps?watch=1&resourceVersion=0&allowWatchBookmarks=1":      true,
+		"/api/v1/configmaps?watch=1&resourceVersion=0":                            false,
+		"/api/v1/configmaps?watch=1&resourceVersion=${now}&allowWatchBookmarks=1": false,
+		"/api/v1/watch/configmaps?resourceVersion=0&allowWatchBookmarks=1":        false,
+	} {
+		target = strings.ReplaceAll(target, "${now}", fmt.Sprint(a))
+		w := r.watch(target, kubetest.Header("Accept-Encoding", "gzip"))
+		_, header, err := w.Head(deadline(t))
+		if err != nil || (header.Get("Content-Encoding") == "gzip") != compressed {
+			t.Errorf("%s: %v, %v", target, header, err)
+		}
+		if strings.Contains(target, "resourceVersion=0") {
+			expect(t, w, fmt.Sprintf("ADDED n/a %d", a))
+		}
+		if compressed {
+			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().Through()))
+		}
+		a = r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("at", fmt.Sprint(a)))
+		expect(t, w, fmt.Sprintf("MODIFIED n/a %d", a))
+		r.mirrored(configMaps)
+	}
+}
