@@ -80,7 +80,7 @@ func (c http2Call) watch(p Plan) {
 	s := c.server
 	st := s.newStream(p)
 	if !s.admit(st) {
-		writeStatus(c, statusShuttingDown())
+		writeFailure(c, p.Failure, statusShuttingDown())
 		return
 	}
 	defer context.AfterFunc(c.r.Context(), func() { st.cancel(endError(EndDeparted)) })()
