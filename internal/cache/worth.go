@@ -11,8 +11,11 @@ const (
 	// patience is how long a LIST waits for a proof at most, and what a proof that did not come by the mirror's own stream is
 	// taken to have cost.
 	patience = 100 * time.Millisecond
-	// exploreEvery is how often a LIST is answered against expectation, so that a resource that has become busy is found out.
+	// exploreEvery and exploreShare are how often a LIST waits against expectation, so that a resource that has become busy is found
+	// out: one a second, and one in so many. What it waits for may be the round trip alone, which takes 100 ms where upstream's own
+	// cache is as quiet (W-211 d).
 	exploreEvery = time.Second
+	exploreShare = 20
 	// leastGain is a price below which there is nothing to be found out.
 	leastGain = 500 * time.Microsecond
 	// presumedPrice is what upstream's making of one object and its way through here are taken to cost before one was
@@ -32,6 +35,7 @@ type worth struct {
 	arrival average // from R until the mirror's own stream got there, or patience
 	object  average // of a LIST that passed through, above a round trip
 	explore time.Time
+	passing int // LISTs that did not wait since the last one that explored
 }
 
 // average is one that forgets: each sample counts a fifth.
@@ -65,11 +69,11 @@ func (w *worth) arrived(waited time.Duration, there bool) {
 	w.arrival.add(waited)
 }
 
-// passed is told what a LIST of n objects that passed through took.
+// passed is told what a LIST of n objects that passed through took. Before the first question for R all of that counts.
 func (w *worth) passed(n int, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n >= pricedObjects && w.round.known {
+	if n >= pricedObjects {
 		w.object.add(max(took-w.round.value, 0) / time.Duration(n))
 	}
 }
@@ -82,9 +86,9 @@ func (w *worth) priceLocked(n int) time.Duration {
 	return time.Duration(n) * w.object.value
 }
 
-// proof reports whether a LIST of n objects had better wait for a proof. busy says that a question is under way, which has to
-// be waited for first.
-func (w *worth) proof(n int, busy bool) bool {
+// wait is how long a LIST of n objects had better wait for a proof: not at all, if upstream is expected to be sooner. busy says
+// that a question is under way, which has to be waited for first. Who explores waits no longer than a proof would be worth.
+func (w *worth) wait(n int, busy bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	price, cost := w.priceLocked(n), w.arrival.value
@@ -92,14 +96,14 @@ func (w *worth) proof(n int, busy bool) bool {
 		cost += w.round.value / 2
 	}
 	if w.arrival.known && cost <= price {
-		return true
+		return patience
 	}
 	now := time.Now()
-	if price < leastGain || now.Before(w.explore) {
-		return false
+	if w.passing++; price < leastGain || now.Before(w.explore) || w.passing < exploreShare && w.arrival.known {
+		return 0
 	}
-	w.explore = now.Add(exploreEvery)
-	return true
+	w.explore, w.passing = now.Add(exploreEvery), 0
+	return min(w.round.value+price, patience)
 }
 
 // proved is told how long a LIST of n objects that was answered from memory had to wait after R. One that was worth it lets the
@@ -108,7 +112,7 @@ func (w *worth) proved(n int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if waited <= w.priceLocked(n) {
-		w.explore = time.Time{}
+		w.explore, w.passing = time.Time{}, exploreShare
 	}
 }
 
@@ -116,15 +120,16 @@ func (w *worth) proved(n int, waited time.Duration) {
 var ErrNotWorth = errors.New("a proof is not worth the wait")
 
 // ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotWorth at once if that is
-// expected to be sooner, and ErrNotProven after patience.
+// expected to be sooner, and ErrNotProven after patience at most.
 func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
 	f.mu.Unlock()
-	if !f.worth.proof(n, asking) {
+	wait := f.worth.wait(n, asking)
+	if wait == 0 {
 		return nil, ErrNotWorth
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrNotProven)
+	ctx, cancel := context.WithTimeoutCause(ctx, wait, ErrNotProven)
 	defer cancel()
 	fl := f.join(false)
 	state, err := f.land(ctx, fl)

@@ -33,7 +33,7 @@ func (r *rig) answered(how string) float64 {
 	return r.metric("spillway_recent_lists_total", "answer="+how, "resource=configmaps")
 }
 
-// The LISTs of a busy resource are answered from memory, and show what was written before them.
+// The LISTs of a busy resource are answered from memory where upstream is slow, and show what was written before them.
 func TestRecentListsOfABusyResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -47,6 +47,7 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 			t.Fatalf("%v of %d LISTs were answered from memory", r.answered(recentProven), i)
 		}
 		name := fmt.Sprintf("w%03d", i)
+		r.catalog[configMaps.GVR].Fresh.Passed(200, 10*time.Second)
 		r.up.Create(kubetest.ConfigMaps, "n", name)
 		if l := r.recentList(""); !l["n/"+name] || len(l) != 201 {
 			t.Fatalf("%d objects, with the one just written: %v", len(l), l["n/"+name])
