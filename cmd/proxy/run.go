@@ -142,14 +142,14 @@ func newForwarder(config *upstream.Config, own http.RoundTripper, o *options, re
 	if err != nil {
 		return nil, err
 	}
-	clientUpgrade, err := upstream.ForwardUpgrade(config)
+	clientHTTP1, err := upstream.ForwardHTTP1(config)
 	if err != nil {
 		return nil, err
 	}
-	opts.Client, opts.ClientUpgrade = client, clientUpgrade
+	opts.Client, opts.ClientHTTP1 = client, clientHTTP1
 	if o.plainIdentity == identitySelf {
 		opts.Self = own
-		if opts.SelfUpgrade, err = upstream.SelfUpgrade(config); err != nil {
+		if opts.SelfHTTP1, err = upstream.SelfHTTP1(config); err != nil {
 			return nil, err
 		}
 	}

@@ -44,7 +44,7 @@ func (f *Forwarder) begin(w responder, in *inbound, id Identity, sever func()) *
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: sever}
-	x.header, x.transport = outgoingHeader(in.header, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "")
+	x.header, x.transport = outgoingHeader(in.header, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "" || x.class == classRead)
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.enter(w, x) {
 		x.cancel()

@@ -49,8 +49,8 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	self, selfUpgrade := bareTransport(), bareTransport()
 	fr := &front{upstream: u, registry: prometheus.NewRegistry()}
 	opts := ForwarderOptions{
-		Base: base, Client: client, ClientUpgrade: upgrade,
-		Self: withToken{self}, SelfUpgrade: withToken{selfUpgrade},
+		Base: base, Client: client, ClientHTTP1: upgrade,
+		Self: withToken{self}, SelfHTTP1: withToken{selfUpgrade},
 		Metrics: NewForwardMetrics(fr.registry),
 	}
 	if o.mutate != nil {

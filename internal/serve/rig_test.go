@@ -131,7 +131,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	passing, upgrading := bareTransport(), bareTransport()
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientUpgrade: upgrading}),
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading}),
 	})
 	secured := &front{}
 	var served []chan error

@@ -8,6 +8,10 @@ import (
 	"k8s.io/client-go/rest"
 )
 
+// idleBelowUpstreams is how long an idle connection of HTTP/1.1 is kept: kube-apiserver closes one after 90 s, and who sends just then
+// may get no answer.
+const idleBelowUpstreams = time.Minute
+
 // passThroughIdle is how many idle connections are kept for pass-through: as many as clients of a busy proxy use at once over HTTP/1.1.
 const passThroughIdle = 256
 
@@ -16,20 +20,26 @@ const passThroughIdle = 256
 // Bodies keep their Content-Encoding.
 func Forward(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, true) }
 
-// ForwardUpgrade is Forward over HTTP/1.1, which upgrades (exec, port-forward) need.
-func ForwardUpgrade(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, false) }
+// ForwardHTTP1 is Forward over HTTP/1.1, which upgrades (exec, port-forward) need and large answers take less of.
+func ForwardHTTP1(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, false) }
 
 // Self is the transport of requests that pass through under the proxy's own credentials. A request that bears an Authorization header of
 // its own keeps it.
 func Self(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, nil) }
 
-// SelfUpgrade is Self over HTTP/1.1.
-func SelfUpgrade(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, []string{"http/1.1"}) }
+// SelfHTTP1 is Self over HTTP/1.1.
+func SelfHTTP1(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, []string{"http/1.1"}) }
 
 func own(cfg *rest.Config, protocols []string) (http.RoundTripper, error) {
 	cfg = ownConfig(cfg)
 	cfg.DisableCompression = true
 	cfg.NextProtos = protocols
+	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
+		if t, ok := rt.(*http.Transport); ok && protocols != nil { // not yet used by anybody
+			t.MaxIdleConnsPerHost, t.IdleConnTimeout = passThroughIdle, idleBelowUpstreams
+		}
+		return rt
+	})
 	return rest.TransportFor(cfg)
 }
 
@@ -41,6 +51,9 @@ func bare(cfg *rest.Config, http2 bool) (*http.Transport, error) {
 		return nil, err
 	}
 	t.MaxIdleConnsPerHost = passThroughIdle
+	if !http2 {
+		t.IdleConnTimeout = idleBelowUpstreams
+	}
 	return t, nil
 }
 

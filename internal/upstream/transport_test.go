@@ -43,10 +43,10 @@ func TestTransports(t *testing.T) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 
 	makers := map[string]func(*rest.Config) (http.RoundTripper, error){
-		"Forward":        func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
-		"ForwardUpgrade": func(c *rest.Config) (http.RoundTripper, error) { return ForwardUpgrade(c) },
-		"Self":           Self,
-		"SelfUpgrade":    SelfUpgrade,
+		"Forward":      func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
+		"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
+		"Self":         Self,
+		"SelfHTTP1":    SelfHTTP1,
 	}
 	f := func(name string, cfg *rest.Config, want seen) {
 		t.Helper()
@@ -79,9 +79,9 @@ func TestTransports(t *testing.T) {
 	}
 	plainConfig := func() *rest.Config { return &rest.Config{Host: plain.URL} }
 	f("Forward", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
-	f("ForwardUpgrade", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("ForwardHTTP1", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
 	f("Self", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
-	f("SelfUpgrade", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+	f("SelfHTTP1", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 	f("Forward", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
 	f("Self", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 
