@@ -23,7 +23,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	}
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
-		args:  cp.apiserverArgs(),
+		args:  cp.apiserverArgs(cp.ports.apiserver),
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.URL()+"/readyz") },
 	})
 	if err == nil {
@@ -55,11 +55,12 @@ func (cp *ControlPlane) APIServer() *Process {
 	return cp.mu.apiserver
 }
 
-func (cp *ControlPlane) apiserverArgs() []string {
+// apiserverArgs is the command line of a kube-apiserver on a port.
+func (cp *ControlPlane) apiserverArgs(port int) []string {
 	files := cp.users.files
 	args := []string{
 		"--etcd-servers=" + cp.etcdURL(),
-		fmt.Sprintf("--secure-port=%d", cp.ports.apiserver),
+		fmt.Sprintf("--secure-port=%d", port),
 		"--bind-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", // the others refuse a loopback address
 		"--tls-cert-file=" + files.serverCert,

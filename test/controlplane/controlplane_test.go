@@ -35,6 +35,7 @@ func TestControlPlane(t *testing.T) {
 		{"a node made by hand is ready", testMakeNode},
 		{"kubectl runs, streams and reports errors", testKubectl},
 		{"a process tells what it uses", testUsage},
+		{"a second apiserver shows the same", testPeer},
 	} {
 		t.Run(ability.name, func(t *testing.T) { ability.test(t, cp) })
 	}
@@ -269,5 +270,25 @@ func eventually(t *testing.T, what string, try func(context.Context) error) {
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", what, last)
+	}
+}
+
+func testPeer(t *testing.T, cp *ControlPlane) {
+	peer, err := cp.StartPeer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer peer.Kill()
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("of-one"), metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	config := cp.Config(Admin)
+	config.Host = peer.URL()
+	other, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := other.CoreV1().ConfigMaps("default").Get(t.Context(), "of-one", metav1.GetOptions{}); err != nil {
+		t.Errorf("what was written to one apiserver is not there at the other: %v", err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 // program says how to run one server of the control plane and how to tell that it is ready.
 type program struct {
 	name  string
+	log   string // the name of its log; empty: the program's
 	args  []string
 	ready func(context.Context) error
 }
@@ -28,7 +29,10 @@ const (
 // the end of its log.
 func (cp *ControlPlane) launch(ctx context.Context, pr program) (*Process, error) {
 	started := time.Now()
-	logPath := filepath.Join(cp.dir, pr.name+".log")
+	if pr.log == "" {
+		pr.log = pr.name
+	}
+	logPath := filepath.Join(cp.dir, pr.log+".log")
 	log, err := os.OpenFile(logPath, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open %s's log: %w", pr.name, err)
@@ -44,7 +48,7 @@ func (cp *ControlPlane) launch(ctx context.Context, pr program) (*Process, error
 	defer cancel()
 	if err := cp.awaitReady(ctx, p, pr.ready); err != nil {
 		p.Kill()
-		return nil, fmt.Errorf("%s: %w; the end of its log:\n%s", pr.name, err, cp.LogTail(pr.name))
+		return nil, fmt.Errorf("%s: %w; the end of its log:\n%s", pr.name, err, cp.LogTail(pr.log))
 	}
 	cp.logf("%s is ready after %.1fs (pid %d)", pr.name, time.Since(started).Seconds(), p.Pid())
 	return p, nil

@@ -1,19 +1,15 @@
 package readyourwrites
 
 import (
-	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"testing"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -97,50 +93,14 @@ func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int,
 		t.Fatal(err)
 	}
 	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps")
-	seen := work(t, cp, &rest.Config{Host: proxy.Plain}, tries, enough)
+	players := newPlayers(t, cp.Config(controlplane.Admin), &rest.Config{Host: proxy.Plain})
+	players.enough = enough
+	players.strict(t)
+	seen := players.play(t, tries)
 	if relay.delayed.Load() == 0 {
 		t.Error("no watch was late: this tests nothing")
 	}
 	return seen
-}
-
-// work lets workers write to the apiserver and read from the address given.
-func work(t *testing.T, cp *controlplane.ControlPlane, through *rest.Config, tries int, enough func(*tally) bool) *tally {
-	t.Helper()
-	direct, err := newClient(cp.Config(controlplane.Admin))
-	if err != nil {
-		t.Fatal(err)
-	}
-	proxied, err := newClient(through)
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := &tally{}
-	var left atomic.Int64
-	left.Store(int64(tries))
-	group, ctx := errgroup.WithContext(t.Context())
-	for i := range workers {
-		w := &worker{
-			namespace: namespaceOf(i), direct: direct, proxy: proxied, tally: seen,
-			random: rand.New(rand.NewPCG(1, uint64(i))), truth: versions{},
-		}
-		group.Go(func() error { return w.until(ctx, &left, enough) })
-	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
-	return seen
-}
-
-// until runs until the tries are used up or enough was seen.
-func (w *worker) until(ctx context.Context, left *atomic.Int64, enough func(*tally) bool) error {
-	for left.Add(-1) >= 0 && !enough(w.tally) {
-		if err := w.try(ctx); err != nil {
-			return fmt.Errorf("%s: %w", w.namespace, err)
-		}
-		w.tally.tries.Add(1)
-	}
-	return nil
 }
 
 // buildWith compiles a proxy in which one piece of a source file, which must stand there once, is another. The file itself stays as

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -46,7 +47,7 @@ func newRelay(t *testing.T, cp *controlplane.ControlPlane) *relay {
 	}
 	r := &relay{}
 	proxy := &httputil.ReverseProxy{
-		Transport: transport, FlushInterval: -1,
+		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // clients that leave
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(upstream)
 			p.Out.Header.Set("Authorization", "Bearer "+cp.Config(controlplane.Admin).BearerToken) // a kubeconfig has none for plain HTTP

@@ -1,0 +1,36 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+)
+
+// Peer is one more kube-apiserver on the same etcd, with the same users and certificates: what a cluster with several of them
+// has behind its load balancer. Its watch caches are its own, and as old as its own traffic lets them be.
+type Peer struct {
+	*Process
+	url string
+}
+
+// URL is where the peer listens, https://127.0.0.1:port.
+func (p *Peer) URL() string { return p.url }
+
+// StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok. It ends with the control plane, or
+// when it is killed.
+func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	url := fmt.Sprintf("https://127.0.0.1:%d", port)
+	p, err := cp.launch(ctx, program{
+		name:  "kube-apiserver",
+		log:   fmt.Sprintf("kube-apiserver-%d", port),
+		args:  cp.apiserverArgs(port),
+		ready: func(ctx context.Context) error { return cp.get(ctx, url+"/readyz") },
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Peer{p, url}, nil
+}
