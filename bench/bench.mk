@@ -1,6 +1,6 @@
 # The load programs: what the proxy must show against a real control plane. Included by the root Makefile.
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain soak test-bench
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent soak test-bench
 
 # How long show-controllers goes on, and soak.
 show-controllers: MINUTES ?= 5
@@ -20,6 +20,9 @@ show-badinput: controlplane ## Every bad input is answered with one clear line
 
 show-drain: controlplane ## SIGTERM ends watches one after another, each after a bookmark; a second one at once
 	cd bench && go run ./drain
+
+show-consistent: controlplane ## Asking for the most recent state costs no more through the proxy, and informers start soon
+	cd bench && go run ./consistent
 
 soak: controlplane ## Clients that come and go in every way leave nothing behind (MINUTES=1)
 	cd bench && go run ./soak -duration=$(MINUTES)m
