@@ -192,6 +192,9 @@ func (s *suite) testMatrix(t *testing.T) {
 	fmt.Fprintf(&text, "  all   %v\n", &all)
 	s.combinations = text.String()
 	t.Log("\n" + s.combinations)
+	if least := 60; all.all.Own() < least || all.states.Own() < least {
+		t.Errorf("the proxy answers less than %d%% itself", least)
+	}
 }
 
 // runMatrix asks a target's part of a matrix, many requests at a time: most of the time is spent waiting.

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -176,21 +177,26 @@ func (c scenario) telling() scenario {
 	return c
 }
 
-// testDurations checks when watches end, and the bookmarks before that (W-29, W-111, W-112).
+// testDurations checks when watches end, and the bookmarks before that, in every format (W-29, W-111, W-112).
 func (s *suite) testDurations(t *testing.T) {
+	formats := map[string]string{
+		"json": jsonType, "protobuf": protobufType, "partial": jsonType + asPartial, "partial protobuf": protobufType + asPartial,
+	}
 	for _, seconds := range []int{1, 2, 3, 4, 5} {
 		for _, options := range []string{"&resourceVersion=${first}", "&resourceVersion=${first}" + marked, informer} {
-			t.Run(strconv.Itoa(seconds)+"s"+options, func(t *testing.T) {
-				t.Parallel()
-				s.testDuration(t, seconds, options)
-			})
+			for name, accept := range formats {
+				t.Run(name+" "+strconv.Itoa(seconds)+"s"+options, func(t *testing.T) {
+					t.Parallel()
+					s.testDuration(t, seconds, options, accept)
+				})
+			}
 		}
 	}
 }
 
-func (s *suite) testDuration(t *testing.T, seconds int, options string) {
+func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) {
 	t.Helper()
-	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options)}
+	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options), Header: map[string]string{"Accept": accept}}
 	direct, proxied := s.both(t, s.plain, r, process.Patience)
 	if direct == nil {
 		return
@@ -203,9 +209,33 @@ func (s *suite) testDuration(t *testing.T, seconds int, options string) {
 		if least := time.Duration(seconds) * time.Second; a.Took < least-50*time.Millisecond {
 			t.Errorf("%s: a watch of %v ended after %v", who, least, a.Took)
 		}
+		checkBookmarks(t, who, a, seconds, options)
 	}
 	if !result.FromMemory && (options != informer) {
 		t.Error("not answered from memory")
 	}
-	s.show(t, "W-29 W-111 W-112 W-236", result.By())
+	s.show(t, "W-29 W-110 W-111 W-112 W-236", result.By())
+}
+
+// checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds, asked for them, and has been told
+// something since it began; and none of others.
+func checkBookmarks(t *testing.T, who string, a *answer, seconds int, options string) {
+	t.Helper()
+	events, err := a.Events()
+	must(t, err)
+	periodic := 0
+	for i, e := range events {
+		if e.Type != "BOOKMARK" || e.End {
+			continue
+		}
+		if periodic++; i < len(events)-2 {
+			t.Errorf("%s: a bookmark at %d of %d events", who, i, len(events))
+		}
+	}
+	switch wanted := seconds > 2 && options != informer && strings.Contains(options, marked); {
+	case wanted && periodic == 0:
+		t.Errorf("%s: no bookmark in %d s", who, seconds)
+	case (seconds <= 2 || !strings.Contains(options, marked)) && periodic > 0:
+		t.Errorf("%s: %d bookmarks in %d s", who, periodic, seconds)
+	}
 }

@@ -29,6 +29,15 @@ func SplitEvents(body []byte) []Event {
 	return events
 }
 
+// Events are the events of a watch in whatever format.
+func (a *Answer) Events() ([]Event, error) {
+	text, err := a.readable()
+	if err != nil {
+		return nil, err
+	}
+	return SplitEvents(text), nil
+}
+
 // ParseEvent reads one line, which need not be an event.
 func ParseEvent(line []byte) Event {
 	var parsed struct {
