@@ -153,7 +153,7 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 		}
 		result = exchange.Compare(s.tally, r, direct, answered)
 		if result.OtherFormat {
-			s.compareInJSON(t, result)
+			s.compareInJSON(t, proxied, result)
 		}
 		if result.FromMemory {
 			proxied.memory.Add(1)
@@ -165,15 +165,16 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 	return result
 }
 
-// both asks the apiserver and the proxy the same at the same time.
+// both asks the apiserver and the proxy the same at the same time, in the same protocol.
 func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Duration) (direct, answered *answer) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()
+	straight := s.straight(proxied)
 	failed := make(chan error, 1)
 	go func() {
 		var err error
-		direct, err = s.direct.Do(ctx, r)
+		direct, err = straight.Do(ctx, r)
 		failed <- err
 	}()
 	answered, err := proxied.Do(ctx, r)
@@ -184,13 +185,21 @@ func (s *suite) both(t *testing.T, proxied *endpoint, r request, within time.Dur
 	return direct, answered
 }
 
+// straight is the way to the apiserver in the protocol of a way through the proxy.
+func (s *suite) straight(proxied *endpoint) *endpoint {
+	if proxied == s.secure2 {
+		return s.direct2
+	}
+	return s.direct
+}
+
 // compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
-func (s *suite) compareInJSON(t *testing.T, result *exchange.Comparison) {
+func (s *suite) compareInJSON(t *testing.T, proxied *endpoint, result *exchange.Comparison) {
 	t.Helper()
 	r := result.Request
 	r.Header = maps.Clone(r.Header)
 	r.Header["Accept"] = "application/json"
-	direct, err := s.direct.Do(t.Context(), r)
+	direct, err := s.straight(proxied).Do(t.Context(), r)
 	if err != nil {
 		t.Error(err)
 		return

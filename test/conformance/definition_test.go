@@ -31,6 +31,9 @@ func (s *suite) testDefinition(t *testing.T) {
 		_, err = definitions.Patch(t.Context(), name, types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
 		must(t, err)
 		s.sameWidgets(t, before.Body)
+		for _, e := range s.sides()[1:] {
+			s.mirroring(t, e) // reads pass through until the definition is known to rest
+		}
 	})
 	t.Run("goes", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), process.Patience)

@@ -31,6 +31,11 @@ func newEndpoint(name, base string, config *rest.Config) *endpoint {
 	return &endpoint{Endpoint: exchange.NewEndpoint(name, base, config)}
 }
 
+// overHTTP2 is the same way in HTTP/2.
+func (e *endpoint) overHTTP2() *endpoint {
+	return &endpoint{Endpoint: e.OverHTTP2(), metrics: e.metrics}
+}
+
 // fill replaces ${name} by what name stands for.
 func (w *world) fill(text string) string {
 	for _, name := range slices.Sorted(maps.Keys(w.marks)) {

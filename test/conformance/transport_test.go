@@ -22,7 +22,7 @@ import (
 func (s *suite) testTransport(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"protocols": s.testProtocols, "connections outlive watches": s.testReuse, "HTTP 1.0": s.testOldProtocol,
-		"the head comes first": s.testHead, "websocket": s.testWebSocket, "header names": s.testHeaderNames,
+		"the head comes first": s.testHead, "websocket": s.testWebSocket, "header names": s.testHeaderNames, "HTTP 2": s.testHTTP2,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -13,7 +13,7 @@ import (
 // testWatches opens watches that end by themselves, while nothing is written to what they watch.
 func (s *suite) testWatches(t *testing.T) {
 	all := watches()
-	for _, e := range []*endpoint{s.plain, s.secure} {
+	for _, e := range []*endpoint{s.plain, s.secure, s.secure2} {
 		t.Run(e.Name, func(t *testing.T) {
 			t.Parallel()
 			s.runAll(t, e, all)

@@ -28,6 +28,8 @@ type world struct {
 	plain  *endpoint // Spillway over plain HTTP, acting as itself
 	secure *endpoint // Spillway over TLS, as whom the client's token says
 
+	direct2, secure2 *endpoint // the same in HTTP/2
+
 	marks map[string]string // what ${name} in a target stands for
 }
 
@@ -72,6 +74,7 @@ func newWorld(t *testing.T) *world {
 		Host: secure.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	})
 	w.secure.metrics = secure.Metrics
+	w.direct2, w.secure2 = w.direct.overHTTP2(), w.secure.overHTTP2()
 	w.mirroring(t, w.plain)
 	w.mirroring(t, w.secure)
 	w.changeObjects(t)

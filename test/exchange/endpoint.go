@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Endpoint is a way to the cluster, spoken to in HTTP/1.1 and without any help: what is sent is what the request says, what
+// Endpoint is a way to the cluster, spoken to without any help: what is sent is what the request says, what
 // is received is shown as it came.
 type Endpoint struct {
 	Name   string
@@ -25,7 +25,7 @@ type Endpoint struct {
 	Client *http.Client
 }
 
-// NewEndpoint is the way to base as whom config says.
+// NewEndpoint is the way to base as whom config says, in HTTP/1.1.
 func NewEndpoint(name, base string, config *rest.Config) *Endpoint {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
@@ -40,6 +40,17 @@ func NewEndpoint(name, base string, config *rest.Config) *Endpoint {
 	}
 }
 
+// OverHTTP2 is the same way in HTTP/2.
+func (e *Endpoint) OverHTTP2() *Endpoint {
+	transport := e.Client.Transport.(*http.Transport).Clone()
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP2(true)
+	other, client := *e, *e.Client
+	client.Transport = transport
+	other.Name, other.Client = e.Name+" over HTTP/2", &client
+	return &other
+}
+
 // Request is what is asked.
 type Request struct {
 	Method string // GET if empty
@@ -50,6 +61,7 @@ type Request struct {
 
 // Answer is what came back, the whole of it.
 type Answer struct {
+	Proto  string
 	Status int
 	Header http.Header // with what net/http takes out of it: Content-Length and Transfer-Encoding
 	Body   []byte      // decoded, if it came gzipped
@@ -104,7 +116,7 @@ func (e *Endpoint) Do(ctx context.Context, r Request) (*Answer, error) {
 		return nil, err
 	}
 	defer response.Body.Close()
-	a := &Answer{Status: response.StatusCode, Header: WholeHeader(response)}
+	a := &Answer{Proto: response.Proto, Status: response.StatusCode, Header: WholeHeader(response)}
 	a.Body, a.Cut = io.ReadAll(response.Body)
 	a.Took, a.Length = time.Since(start), len(a.Body)
 	if response.Header.Get("Content-Encoding") == "gzip" {
