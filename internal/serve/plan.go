@@ -94,7 +94,7 @@ type Planner struct {
 // Plan decides how a request is answered. What the cache cannot answer exactly as upstream would, and what we cannot refuse in
 // exactly its words, goes upstream: there is no third way (design D1).
 func (p *Planner) Plan(r Request) Plan {
-	if r.Method != http.MethodGet || !r.Trusted || r.Upgrade {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Trusted || r.Upgrade {
 		return Plan{}
 	}
 	t, ok := parseTarget(r.Path)
@@ -113,7 +113,12 @@ func (p *Planner) Plan(r Request) Plan {
 	if !ok {
 		return Plan{}
 	}
-	plan := p.planQuery(source, t, query)
+	plan := Plan{}
+	if r.Method == http.MethodHead {
+		plan = planHead(source, t, query)
+	} else {
+		plan = p.planQuery(source, t, query)
+	}
 	plan.answerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks

@@ -244,16 +244,17 @@ func TestPlanRequests(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	for rule, change := range map[string]func(*Request){
-		"W-23 HEAD":                func(r *Request) { r.Method = http.MethodHead },
-		"W-23 POST":                func(r *Request) { r.Method = http.MethodPost },
-		"W-23 methods have a case": func(r *Request) { r.Method = "get" },
-		"D12 nobody we know":       func(r *Request) { r.Trusted = false },
-		"W-119 another protocol":   func(r *Request) { r.Upgrade = true },
-		"W-40 a watch in YAML":     func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
-		"W-46 tables":              func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
-		"W-240 sharded":            func(r *Request) { r.RawQuery += "&shardSelector=x" },
-		"W-152 field":              func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
-		"W-152 field of a watch":   func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
+		"W-23 HEAD of a custom resource":     func(r *Request) { r.Method, r.Path = http.MethodHead, "/apis/example.com/v1/widgets" },
+		"W-23 HEAD, and a malformed timeout": func(r *Request) { r.Method = http.MethodHead; r.RawQuery += "&timeout=x" },
+		"W-23 POST":                          func(r *Request) { r.Method = http.MethodPost },
+		"W-23 methods have a case":           func(r *Request) { r.Method = "get" },
+		"D12 nobody we know":                 func(r *Request) { r.Trusted = false },
+		"W-119 another protocol":             func(r *Request) { r.Upgrade = true },
+		"W-40 a watch in YAML":               func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
+		"W-46 tables":                        func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
+		"W-240 sharded":                      func(r *Request) { r.RawQuery += "&shardSelector=x" },
+		"W-152 field":                        func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
+		"W-152 field of a watch":             func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
 	} {
 		r := good
 		change(&r)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -37,6 +38,24 @@ func TestPlanRefusals(t *testing.T) {
 	} {
 		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Trusted: true}).text(); got != c.want {
 			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.query, got, c.want)
+		}
+	}
+}
+
+// A HEAD of a built-in resource is refused whatever else is wrong with it (W-23, W-30).
+func TestPlanHead(t *testing.T) {
+	p := testPlanner(t)
+	for _, target := range []string{
+		"/api/v1/pods?resourceVersion=0", "/api/v1/pods?limit=abc", "/api/v1/namespaces/c1/pods/a?resourceVersion=0", "/api/v1/pods?watch=1&timeout=x",
+		"/api/v1/watch/pods",
+	} {
+		path, query, _ := strings.Cut(target, "?")
+		plan := p.Plan(Request{Method: "HEAD", Path: path, RawQuery: query, Trusted: true})
+		if got := plan.text(); got != "405 the server does not allow this method on the requested resource" {
+			t.Errorf("%s: got %q", target, got)
+		}
+		if n := len(statusBody(plan.Status)); n != 197 {
+			t.Errorf("%s: a body of %d bytes: %s", target, n, statusBody(plan.Status))
 		}
 	}
 }
