@@ -20,10 +20,13 @@ import (
 var (
 	duration    = flag.Duration("duration", 5*time.Minute, "how long to go on")
 	direct      = flag.Bool("direct", false, "leave the proxy out, for comparison")
-	contentType = flag.String("content-type", "application/vnd.kubernetes.protobuf", "of the controllers' requests; this is their own default")
+	contentType = flag.String("content-type", protobuf, "of the controllers' requests; this is their own default")
 )
 
-const nodeName = "hand-made"
+const (
+	nodeName = "hand-made"
+	protobuf = "application/vnd.kubernetes.protobuf"
+)
 
 func main() { rig.Main("controllers", run) }
 

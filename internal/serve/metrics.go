@@ -21,8 +21,8 @@ type Metrics struct {
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_cached_requests_total", Help: "Requests answered from memory.",
-		}, []string{"resource", "verb"}),
+			Name: "spillway_cached_requests_total", Help: "Requests answered from memory, by the encoding of the answer.",
+		}, []string{"resource", "verb", "encoding"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_refused_requests_total", Help: "Requests that were refused here in upstream's words, by the code of the answer.",
 		}, []string{"resource", "code"}),
@@ -61,5 +61,5 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 }
 
 func (m *Metrics) answered(p Plan, verb string) {
-	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb).Inc()
+	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb, encodingName(p.Encoding)).Inc()
 }
