@@ -23,6 +23,8 @@ func planList(s *Source, c collection, hurried bool) Plan {
 	switch {
 	case c.narrowed && !c.single && l.Limit > 0:
 		return Plan{} // its token would lead elsewhere than upstream's (W-71)
+	case c.recent(l) && c.Continue == "" && c.ResourceVersion != "" && l.Limit > 0:
+		return Plan{} // upstream asks its store, whose tokens have another form (W-80)
 	case c.recent(l):
 		plan.Action = FromCacheProven
 	case c.single && (l.Exact || l.Limit > 0) && s.Resource().Through() < l.RV:
