@@ -22,7 +22,6 @@ const (
 	DevLength           = "D-6"
 	DevOldest           = "D-7"
 	DevLongerHistory    = "D-8"
-	DevNamespaceField   = "D-10"
 	DevClosed           = "D-11"
 	DevUnproven         = "D-12"
 	DevMalformed        = "D-13"
@@ -65,11 +64,6 @@ var Deviations = []Deviation{
 		ID: DevLongerHistory, Rule: "W-115, W-231",
 		What: "a watch from before an apiserver's restart is answered with the events since, where the apiserver itself answers 410",
 		Why:  "that is what a proxy with a history of its own is for: the events are those that happened, in their order",
-	},
-	{
-		ID: DevNamespaceField, Rule: "W-71",
-		What: "a cluster-wide list by fieldSelector metadata.namespace=x with a limit returns every object once",
-		Why:  "the apiserver resolves its own continue token against another scope and repeats objects; we do not copy that",
 	},
 	{
 		ID: DevClosed, Rule: "W-2",
