@@ -50,6 +50,13 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 	w := &churner{suite: s, stop: make(chan struct{}), ended: make(chan struct{})}
 	go w.run(t.Context())
 	served := s.plain.watches(t)
+	s.secure2.Client.CloseIdleConnections()
+	process.Awaiting(t, "nobody to use HTTP/2", func(context.Context) error {
+		if n := s.secure.metric(t, "spillway_http2_connections"); n > 0 {
+			return fmt.Errorf("%d connections", n)
+		}
+		return nil
+	})
 	var processes []*informers
 	for _, e := range []*endpoint{s.plain, s.secure} {
 		for _, watchList := range []string{"true", "false"} {
@@ -58,6 +65,10 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 	}
 	for _, p := range processes {
 		p.awaitSynced(t)
+	}
+	// client-go chooses HTTP/2 where it is offered: a handful of connections, whatever the number of watches.
+	if n := s.secure.metric(t, "spillway_http2_connections"); n < 2 || n > 6 {
+		t.Errorf("%d HTTP/2 connections from two processes of informers", n)
 	}
 	w.awaitWrites(t, 100)
 	trouble()

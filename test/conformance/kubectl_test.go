@@ -153,9 +153,9 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 		"get configmap watched -n c2 -w -o jsonpath={.metadata.name}@{.metadata.resourceVersion}{\"\\n\"}",
 		"get configmaps -A -w -o name",
 	}
-	outputs := make([][2]*growing, len(commands))
+	outputs := make([][3]*growing, len(commands))
 	for i, line := range commands {
-		for j, e := range []*endpoint{s.direct, s.plain} {
+		for j, e := range []*endpoint{s.direct, s.plain, s.secure} {
 			out := &growing{}
 			outputs[i][j] = out
 			p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out}, append([]string{"--kubeconfig=" + e.kubeconfig(t)}, strings.Fields(line)...)...)
@@ -164,7 +164,7 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 		}
 	}
 	// Each has begun to watch when it has told of a change made after its list; so there is one until all have.
-	for n, told := 0, 0; told < 2*len(commands); n++ {
+	for n, told := 0, 0; told < 3*len(commands); n++ {
 		s.put(t, configMap("c2", "watched", "x", fmt.Sprint(n)))
 		told = 0
 		for _, sides := range outputs {
@@ -175,6 +175,9 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 			}
 		}
 		must(t, ctx.Err())
+	}
+	if n := s.secure.metric(t, "spillway_http2_connections"); n < len(commands) { // kubectl chooses it where it is offered
+		t.Errorf("%d HTTP/2 connections from %d kubectls", n, len(commands))
 	}
 	s.put(t, configMap("c2", "first", "x", "1"))
 	s.put(t, configMap("c2", "first", "y", "2"))
@@ -190,13 +193,13 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 }
 
 // sameOutput waits until both have printed the end of the story, and compares from where the story began.
-func (s *suite) sameOutput(t *testing.T, line string, outputs [2]*growing, version string) {
+func (s *suite) sameOutput(t *testing.T, line string, outputs [3]*growing, version string) {
 	t.Helper()
 	begin, end := "first", "last"
 	if strings.Contains(line, "configmap watched") {
 		begin, end = version, version
 	}
-	var stories [2]string
+	var stories [3]string
 	for i, out := range outputs {
 		process.Awaiting(t, "kubectl "+line, func(context.Context) error {
 			story := out.text()
@@ -208,8 +211,8 @@ func (s *suite) sameOutput(t *testing.T, line string, outputs [2]*growing, versi
 			return nil
 		})
 	}
-	if stories[0] != stories[1] {
-		t.Errorf("kubectl %s:\n direct  %q\n proxied %q", line, stories[0], stories[1])
+	if stories[0] != stories[1] || stories[0] != stories[2] {
+		t.Errorf("kubectl %s:\n direct %q\n plain  %q\n tls    %q", line, stories[0], stories[1], stories[2])
 		return
 	}
 	s.show(t, "W-193 W-195", memory)

@@ -197,8 +197,8 @@ func (s *suite) testWebSocket(t *testing.T) {
 		{"&resourceVersion=${first}", nil}, // without an Origin it is refused
 		{"&resourceVersion=abc", []string{"Origin: http://example.com"}},
 	} {
-		var answers [2][]byte
-		for i, e := range []*endpoint{s.direct, s.secure} {
+		var answers [3][]byte
+		for i, e := range []*endpoint{s.direct, s.secure, s.plain} {
 			c := e.dial(t, "http/1.1")
 			head := append([]string{
 				"GET " + s.fill(c1+"?watch=1&timeoutSeconds=1"+options.query) + " HTTP/1.1",
@@ -219,8 +219,8 @@ func (s *suite) testWebSocket(t *testing.T) {
 			}
 			answers[i] = append(answers[i], rest...)
 		}
-		if !bytes.Equal(answers[0], answers[1]) {
-			t.Errorf("%s:\n direct  %q\n proxied %q", options.query, exchange.Clip(answers[0]), exchange.Clip(answers[1]))
+		if !bytes.Equal(answers[0], answers[1]) || !bytes.Equal(answers[0], answers[2]) {
+			t.Errorf("%s:\n direct %q\n tls    %q\n plain  %q", options.query, exchange.Clip(answers[0]), exchange.Clip(answers[1]), exchange.Clip(answers[2]))
 			continue
 		}
 		s.show(t, "W-119", upstream)

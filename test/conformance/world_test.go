@@ -66,7 +66,8 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	binary := process.BuildProxy(t)
-	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self", "--plain-self-connect")
+	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self", "--plain-self-connect",
+		"--accept-origins=http://example.com")
 	w.plain = newEndpoint("plain", plain.Plain, &rest.Config{Host: plain.Plain})
 	w.plain.metrics = plain.Metrics
 	secure := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
