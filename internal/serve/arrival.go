@@ -19,7 +19,7 @@ const (
 	// have the time to hear that the state does not exist: then upstream answers.
 	arrivalWait = 100 * time.Millisecond
 	// verdictWait bounds the question whether upstream itself has what did not arrive.
-	verdictWait = time.Second
+	verdictWait = arriveWait
 )
 
 // tooLargeError says that a resourceVersion exists neither here nor upstream (W-68, W-106).
