@@ -113,8 +113,8 @@ func (s *show) checkProxy(ctx context.Context) {
 	s.report.Check(m.Sum(crashed) == 0, "requests that ran into a bug", "%s = %.0f", crashed, m.Sum(crashed))
 	s.report.Check(m.Sum(streams) > 0, "watches from memory", "%.0f open, of %d resources; ended: %v", m.Sum(streams), positive(m.By(streams, "resource")), m.By(ends, "reason"))
 	s.report.Note("requests from memory", "%v", m.By(cached, "verb"))
-	encodings := m.By(cached, "encoding")
-	s.report.Check(*contentType != protobuf || encodings["protobuf"] > 0, "answers in protobuf from memory", "by encoding: %v", encodings)
+	lists, watches := m.By(cached, "encoding"), m.By(streams, "encoding")
+	s.report.Check(*contentType != protobuf || lists["protobuf"] > 0 && watches["protobuf"] > 0, "in protobuf from memory", "answers %v, open watches %v", lists, watches)
 	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "verb"), m.By(inFlight, "verb"), m.By(through, "code"))
 	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_synced"), m.Sum("spillway_upstream_lists_total"))
 	if usage, err := s.proxy.Usage(); err == nil {

@@ -188,7 +188,7 @@ func TestRun(t *testing.T) {
 	_, metrics := p.get(p.metrics + "/metrics")
 	for _, want := range []string{
 		`spillway_mirror_objects{resource="configmaps",version="v1"} 1`, `spillway_cached_requests_total{encoding="json",resource="configmaps",verb="list"} 2`,
-		`spillway_watch_streams{resource="configmaps"} 2`,
+		`spillway_watch_streams{encoding="json",resource="configmaps"} 2`,
 	} {
 		if !strings.Contains(metrics, want) {
 			t.Errorf("metrics lack %s", want)

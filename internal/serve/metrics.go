@@ -27,8 +27,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_refused_requests_total", Help: "Requests that were refused here in upstream's words, by the code of the answer.",
 		}, []string{"resource", "code"}),
 		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_watch_streams", Help: "Watches that are being served from memory.",
-		}, []string{"resource"}),
+			Name: "spillway_watch_streams", Help: "Watches that are being served from memory, by their encoding.",
+		}, []string{"resource", "encoding"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
 		}, []string{"resource", "reason"}),

@@ -269,25 +269,27 @@ func over(t *testing.T, w *kubetest.Watcher, want kubetest.EndReason) {
 	}
 }
 
-// metric is the value of one series, 0 if there is none; its labels are name=value, sorted.
+// metric is the sum of the series that have these labels, given as name=value, whatever others they have.
 func (r *rig) metric(name string, labels ...string) float64 {
 	r.t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	total := 0.0
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			var have []string
 			for _, l := range m.GetLabel() {
 				have = append(have, l.GetName()+"="+l.GetValue())
 			}
-			if family.GetName() == name && slices.Equal(have, labels) {
-				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			missing := func(label string) bool { return !slices.Contains(have, label) }
+			if family.GetName() == name && !slices.ContainsFunc(labels, missing) {
+				total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
 			}
 		}
 	}
-	return 0
+	return total
 }
 
 // sum is the value of a counter over all its series.

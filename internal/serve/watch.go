@@ -28,7 +28,7 @@ func (s *Server) admit(st *stream) bool {
 	}
 	s.mu.streams[st] = struct{}{}
 	s.active.Add(1)
-	s.metrics.streams.WithLabelValues(st.resource()).Inc()
+	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.enc)).Inc()
 	return true
 }
 
@@ -56,7 +56,7 @@ func (s *Server) delivered(st *stream) (reason EndReason) {
 // ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
 func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	st.cancel(endError(reason))
-	s.metrics.streams.WithLabelValues(st.resource()).Dec()
+	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.enc)).Dec()
 	s.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	s.metrics.bytes.WithLabelValues(st.resource()).Add(float64(st.bytes))
 	st.logEnd(s.log, reason)
