@@ -112,7 +112,7 @@ func (s *show) gets(ctx context.Context, what, target string) error {
 	}
 	d, v := p.direct, p.proxied
 	s.report.Check(v.at(50) <= d.at(50)+getSlack && v.at(99) <= d.at(99)+getSlackRare, "GET, "+what,
-		"p50 %s, direct %s; p99 %s, direct %s (%d pairs)", v.text(50), d.text(50), v.text(99), d.text(99), len(d))
+		"p50 %s, direct %s; p99 %s, direct %s (%d pairs)", text(v.at(50)), text(d.at(50)), text(v.at(99)), text(d.at(99)), len(d))
 	return nil
 }
 
@@ -132,8 +132,8 @@ func (s *show) lists(ctx context.Context, what, target string) error {
 	}
 	d, v := p.direct, p.proxied
 	s.report.Check(float64(v.at(50)) <= listFactor*float64(d.at(50)), "LIST, "+what,
-		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f late)", v.text(50), d.text(50),
-		float64(v.at(50))/float64(d.at(50)), v.text(99), d.text(99), len(d), p.bytes>>10, after["memory"]-before["memory"], after["late"]-before["late"])
+		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f late)", text(v.at(50)), text(d.at(50)),
+		float64(v.at(50))/float64(d.at(50)), text(v.at(99)), text(d.at(99)), len(d), p.bytes>>10, after["memory"]-before["memory"], after["late"]-before["late"])
 	return nil
 }
 
@@ -154,8 +154,8 @@ func (s *show) starts(ctx context.Context, what, collection string) error {
 	if err != nil {
 		return err
 	}
-	s.report.Check(proxied.at(99) <= startMost, "informer start, "+what,
+	s.report.Check(proxied.whole(99) <= startMost, "informer start, "+what,
 		"p50 %s, p99 %s, most %s; direct p50 %s, p99 %s (%d starts)",
-		proxied.text(50), proxied.text(99), proxied.text(100), direct.text(50), direct.text(99), len(proxied))
+		text(proxied.whole(50)), text(proxied.whole(99)), text(proxied.whole(100)), text(direct.whole(50)), text(direct.whole(99)), len(proxied))
 	return nil
 }

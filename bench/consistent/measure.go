@@ -16,19 +16,35 @@ import (
 	"spillway/bench/rig"
 )
 
-// samples are durations, sorted.
+// samples are durations in the order in which they were measured.
 type samples []time.Duration
+
+// rounds is how many parts the samples of a comparison are judged in: a percentile is the median of theirs, so that a minute in which
+// something else had the machine decides nothing.
+const rounds = 5
 
 // at is a percentile.
 func (s samples) at(percent int) time.Duration {
+	var of []time.Duration
+	for part := range slices.Chunk(s, max(len(s)/rounds, 1)) {
+		if len(part) >= len(s)/rounds { // not the few that are left
+			of = append(of, samples(part).whole(percent))
+		}
+	}
+	return samples(of).whole(50)
+}
+
+// whole is a percentile of all samples together.
+func (s samples) whole(percent int) time.Duration {
 	if len(s) == 0 {
 		return 0
 	}
-	return s[min(len(s)*percent/100, len(s)-1)]
+	sorted := slices.Sorted(slices.Values(s))
+	return sorted[min(len(sorted)*percent/100, len(sorted)-1)]
 }
 
-func (s samples) text(percent int) string {
-	d := s.at(percent)
+// text writes a duration no more exactly than it was measured.
+func text(d time.Duration) string {
 	if d < 100*time.Millisecond {
 		return d.Round(10 * time.Microsecond).String()
 	}
@@ -72,8 +88,6 @@ func (s *show) pairs(ctx context.Context, n int, target string) (pairs, error) {
 			return p, context.Cause(ctx)
 		}
 	}
-	slices.Sort(p.direct)
-	slices.Sort(p.proxied)
 	return p, nil
 }
 
@@ -102,9 +116,7 @@ func (s *show) informers(ctx context.Context, collection string) (samples, error
 		})
 		time.Sleep(rand.N(300 * time.Millisecond))
 	}
-	err := group.Wait()
-	slices.Sort(all)
-	return all, err
+	return all, group.Wait()
 }
 
 // start is what an informer does until it is synced: a stream that ends before it is complete is asked for again (W-191).
