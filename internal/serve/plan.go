@@ -131,9 +131,7 @@ func (p *Planner) Plan(r Request) Plan {
 func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
 	timeout, err := queryTimeout(query)
 	if err != nil && !t.watches(query) {
-		early := refuse(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
-		early.Early = true
-		return early
+		return refuseEarly(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
 	}
 	hurried := timeout > 0 && timeout <= arriveWait+time.Second
 	if t.object() {

@@ -14,5 +14,5 @@ func planHead(s *Source, t target, query url.Values) Plan {
 	if _, err := queryTimeout(query); err != nil && !t.watches(query) || !s.Resource().Info.Builtin {
 		return Plan{}
 	}
-	return refuse(s, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))
+	return refuseEarly(s, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))
 }

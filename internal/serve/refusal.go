@@ -14,6 +14,13 @@ func refuse(s *Source, err error) Plan {
 	return Plan{Action: Refuse, Source: s, Status: statusOf(err)}
 }
 
+// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-30).
+func refuseEarly(s *Source, err error) Plan {
+	p := refuse(s, err)
+	p.Early = true
+	return p
+}
+
 // refused answers with upstream's words for an error, or reports false if only upstream has them.
 func (s *Server) refused(w responder, p Plan, err error) bool {
 	var known apierrors.APIStatus

@@ -51,6 +51,9 @@ func TestPlanHead(t *testing.T) {
 	} {
 		path, query, _ := strings.Cut(target, "?")
 		plan := p.Plan(Request{Method: "HEAD", Path: path, RawQuery: query, Trusted: true})
+		if !plan.Early {
+			t.Errorf("%s: the refusal of a method says something of the resource (W-4)", target)
+		}
 		if got := plan.text(); got != "405 the server does not allow this method on the requested resource" {
 			t.Errorf("%s: got %q", target, got)
 		}
