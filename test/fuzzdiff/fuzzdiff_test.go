@@ -41,9 +41,7 @@ func TestFuzz(t *testing.T) {
 
 // testSpillway expects no difference, and returns the last state that was asked about.
 func (w *world) testSpillway(t *testing.T) (state *State) {
-	f := &Fuzzer{
-		Direct: w.direct, Proxied: w.proxied, Workers: 48, Seed: *seed, Tally: exchange.NewTally(), Trusting: map[*exchange.Endpoint]bool{w.proxied[1]: true},
-	}
+	f := &Fuzzer{Ways: w.ways, Workers: 48, Seed: *seed, Tally: exchange.NewTally()}
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(*minutes*float64(time.Minute)))
 	defer cancel()

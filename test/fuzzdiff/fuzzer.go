@@ -12,15 +12,19 @@ import (
 	"spillway/test/exchange"
 )
 
+// Way is a way through Spillway, and the way around it that it is held against.
+type Way struct {
+	Direct, Proxied *exchange.Endpoint
+	// Trusting: nobody is asked who they are on this way, so credentials are left out.
+	Trusting bool
+}
+
 // Fuzzer asks an apiserver and the proxies before it the same. Its counts may be read at any time.
 type Fuzzer struct {
-	Direct  *exchange.Endpoint
-	Proxied []*exchange.Endpoint // each request goes to one of them
-	// Trusting are those of them that ask nobody who they are: credentials are left out of what they are asked.
-	Trusting map[*exchange.Endpoint]bool
-	Workers  int // ask at a time; most of the time they wait
-	Seed     uint64
-	Tally    *exchange.Tally
+	Ways    []Way // each request goes one of them
+	Workers int   // ask at a time; most of the time they wait
+	Seed    uint64
+	Tally   *exchange.Tally
 
 	Asked   atomic.Int64
 	Memory  atomic.Int64 // answered from memory
@@ -32,11 +36,10 @@ type Fuzzer struct {
 // Finding is a request whose answers differ, and what remains of it when everything is left out that does not matter.
 type Finding struct {
 	Seed, Number  uint64
-	Proxied       *exchange.Endpoint
+	Way           Way
 	Found, Shrunk ask
 	Problems      []string // of the shrunk request
 	Tries, Seen   int      // how often the shrunk request was asked in the end, and how often the answers differed
-	direct        *exchange.Endpoint
 }
 
 const (
@@ -80,11 +83,11 @@ const shrunkAtMost = 8
 // try makes a request, asks it, and tells what the answers differ in.
 func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding {
 	a := generate(f.Seed, number, state)
-	proxied := f.Proxied[number%uint64(len(f.Proxied))]
-	if f.Trusting[proxied] {
+	way := f.Ways[number%uint64(len(f.Ways))]
+	if way.Trusting {
 		a.header = slices.DeleteFunc(a.header, func(f field) bool { return f.name == "Authorization" })
 	}
-	c := f.compare(ctx, proxied, a)
+	c := f.compare(ctx, way, a)
 	if ctx.Err() != nil {
 		return nil
 	}
@@ -92,7 +95,7 @@ func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding 
 	if len(c.Problems) == 0 {
 		return nil
 	}
-	return &Finding{Seed: f.Seed, Number: number, Proxied: proxied, Found: a, Shrunk: a, Problems: c.Problems, Tries: 1, Seen: 1, direct: f.Direct}
+	return &Finding{Seed: f.Seed, Number: number, Way: way, Found: a, Shrunk: a, Problems: c.Problems, Tries: 1, Seen: 1}
 }
 
 func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
@@ -125,16 +128,16 @@ func (f *Fuzzer) String() string {
 }
 
 // compare asks both at once. Answers that are a matter of the moment are asked for until they are equal (N-5).
-func (f *Fuzzer) compare(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {
+func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
-		c := f.compareOnce(ctx, proxied, a)
+		c := f.compareOnce(ctx, way, a)
 		if !a.momentary() || len(c.Problems) == 0 || tries == clockTries || ctx.Err() != nil {
 			return c
 		}
 	}
 }
 
-func (f *Fuzzer) compareOnce(ctx context.Context, proxied *exchange.Endpoint, a ask) *exchange.Comparison {
+func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comparison {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	r := a.request()
@@ -143,8 +146,8 @@ func (f *Fuzzer) compareOnce(ctx context.Context, proxied *exchange.Endpoint, a 
 		failure error
 		group   sync.WaitGroup
 	)
-	group.Go(func() { direct, failure = f.Direct.Do(ctx, r) })
-	answered, err := proxied.Do(ctx, r)
+	group.Go(func() { direct, failure = way.Direct.Do(ctx, r) })
+	answered, err := way.Proxied.Do(ctx, r)
 	group.Wait()
 	switch {
 	case failure != nil && err != nil: // neither has an answer to this
@@ -154,20 +157,20 @@ func (f *Fuzzer) compareOnce(ctx context.Context, proxied *exchange.Endpoint, a 
 	}
 	c := exchange.Compare(f.Tally, r, direct, answered)
 	if c.OtherFormat {
-		f.compareInJSON(ctx, c)
+		f.compareInJSON(ctx, way, c)
 	}
 	return c
 }
 
 // compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
-func (f *Fuzzer) compareInJSON(ctx context.Context, c *exchange.Comparison) {
+func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Comparison) {
 	r := c.Request
 	r.Header = map[string]string{}
 	for name, value := range c.Request.Header {
 		r.Header[name] = value
 	}
 	r.Header["Accept"] = asJSON
-	direct, err := f.Direct.Do(ctx, r)
+	direct, err := way.Direct.Do(ctx, r)
 	if err != nil {
 		c.Problems = append(c.Problems, "no answer in JSON: "+err.Error())
 		return
@@ -178,7 +181,7 @@ func (f *Fuzzer) compareInJSON(ctx context.Context, c *exchange.Comparison) {
 // String tells how to have the finding again.
 func (f Finding) String() string {
 	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk to\n%s\ndirectly\n%s",
-		f.Seed, f.Number, f.Proxied.Name, f.Seen, f.Tries, strings.Join(f.Problems, "\n"),
-		f.Found.curl(f.Proxied.Base, f.Proxied.Config.BearerToken), f.Shrunk.curl(f.Proxied.Base, f.Proxied.Config.BearerToken),
-		f.Shrunk.curl(f.direct.Base, f.direct.Config.BearerToken))
+		f.Seed, f.Number, f.Way.Proxied.Name, f.Seen, f.Tries, strings.Join(f.Problems, "\n"),
+		f.Found.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken), f.Shrunk.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
+		f.Shrunk.curl(f.Way.Direct.Base, f.Way.Direct.Config.BearerToken))
 }

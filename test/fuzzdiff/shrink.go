@@ -22,8 +22,8 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	ctx, cancel := context.WithTimeout(ctx, shrinkTime)
 	defer cancel()
 	kind := kindOf(found.Problems)
-	differs := func(compare func(context.Context, *exchange.Endpoint, ask) *exchange.Comparison, a ask) []string {
-		c := compare(ctx, found.Proxied, a)
+	differs := func(compare func(context.Context, Way, ask) *exchange.Comparison, a ask) []string {
+		c := compare(ctx, found.Way, a)
 		if ctx.Err() != nil || kindOf(c.Problems) != kind { // another difference would be another finding
 			return nil
 		}

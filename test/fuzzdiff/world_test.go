@@ -51,6 +51,7 @@ type world struct {
 	dynamic dynamic.Interface
 	direct  *exchange.Endpoint
 	proxied []*exchange.Endpoint
+	ways    []Way
 	state   State
 	rounds  [][]uint64 // versions made by each round
 	now     map[string]uint64
@@ -93,6 +94,12 @@ func (w *world) startProxies(t *testing.T, config *rest.Config) {
 	w.proxied = append(w.proxied, exchange.NewEndpoint("tls", p.TLS, &rest.Config{
 		Host: p.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}))
+	plain, secure := w.proxied[0], w.proxied[1]
+	w.ways = []Way{
+		{Direct: w.direct, Proxied: plain},
+		{Direct: w.direct, Proxied: secure, Trusting: true},
+		{Direct: w.direct.OverHTTP2(), Proxied: secure.OverHTTP2(), Trusting: true},
+	}
 	for _, e := range w.proxied {
 		for _, r := range resources {
 			process.Awaiting(t, e.Name+" to mirror "+r.Plural, func(ctx context.Context) error {
