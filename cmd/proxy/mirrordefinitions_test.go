@@ -196,7 +196,9 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	m.awaitReady(t, kubetest.Widgets)
 	m.awaitReady(t, kubetest.ConfigMaps)
 	eventually(t, "definitions to be refused", m.blind.Load)
-	eventually(t, "a word on it", func() bool { return logs.FilterMessageSnippet("does not let us watch customresourcedefinitions").Len() == 1 })
+	eventually(t, "a word on it", func() bool {
+		return logs.FilterMessageSnippet("does not let us watch customresourcedefinitions").Len() == 1
+	})
 	e := newTestEpochs(t, m)
 	e.check(t.Context())
 	before, other := m.Find(kubetest.Widgets), m.Find(kubetest.ConfigMaps)

@@ -60,8 +60,9 @@ func readFrames(t *testing.T, enc object.Encoding, stream []byte, want int) []me
 	frames, lines := protobuf.LengthDelimitedFramer.NewFrameReader(io.NopCloser(bytes.NewReader(plain))), json.NewDecoder(bytes.NewReader(plain))
 	for buffer := make([]byte, len(plain)); ; {
 		var e metav1.WatchEvent
-		n, err := 0, io.EOF
+		var err error
 		if enc.Format == object.Protobuf {
+			var n int
 			if n, err = frames.Read(buffer); err == nil {
 				err = e.Unmarshal(buffer[:n])
 			}

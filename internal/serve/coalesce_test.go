@@ -251,9 +251,9 @@ func TestStuckUpstream(t *testing.T) {
 		for range 3 {
 			c.list(pods500)
 		}
-		time.Sleep(gatherMost - 1)
+		time.Sleep(gatherMost - time.Nanosecond)
 		c.expect(1, 0, 0)
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		c.expect(1, 1, 0)
 		for range 2 {
 			c.list(pods500)

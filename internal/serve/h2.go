@@ -1,5 +1,8 @@
 package serve
 
+//lint:file-ignore SA1019 net/http's own HTTP/2 can be told to send GOAWAY only by ending its server, and takes no connection that
+// somebody else has accepted; golang.org/x/net/http2 is deprecated in its favour, and does both.
+
 import (
 	"context"
 	"net"

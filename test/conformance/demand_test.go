@@ -34,18 +34,6 @@ func awaitMirror(t *testing.T, e *endpoint, path string) {
 	})
 }
 
-// awaitUpstream waits until a proxy passes requests for a collection through.
-func awaitUpstream(t *testing.T, e *endpoint, path string) {
-	t.Helper()
-	process.Awaiting(t, e.Name+" to pass requests for "+path+" through", func(ctx context.Context) error {
-		a, err := e.Do(ctx, request{Target: path + "?resourceVersion=0"})
-		if err == nil && a.Header.Get(exchange.FlowControl) == "" {
-			err = fmt.Errorf("%d, from memory", a.Status)
-		}
-		return err
-	})
-}
-
 // storyOf opens the same watch on both sides, lets something happen, and compares what both were told up to their ends, or until they were
 // told the last.
 func (s *suite) storyOf(t *testing.T, e *endpoint, rules, target string, until func(event) bool, happens func()) {
