@@ -168,6 +168,7 @@ func TestProofByTheMirrorDuringTheWatch(t *testing.T) {
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		time.AfterFunc(time.Second, func() { _ = r.Bookmark(r.Template(), 25) })
 		checkProve(t, f, nil, time.Second)
+		synctest.Wait() // the check goes on for a moment
 		if u.proving != 1 {
 			t.Errorf("%d watches", u.proving)
 		}
