@@ -218,7 +218,7 @@ func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) 
 }
 
 // checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds, asked for them, and has been told
-// something since it began; and none of others.
+// something since it began; and none of shorter ones. After initial events there is one at times: if the version moved meanwhile.
 func checkBookmarks(t *testing.T, who string, a *answer, seconds int, options string) {
 	t.Helper()
 	events, err := a.Events()
@@ -235,7 +235,7 @@ func checkBookmarks(t *testing.T, who string, a *answer, seconds int, options st
 	switch wanted := seconds > 2 && options != informer && strings.Contains(options, marked); {
 	case wanted && periodic == 0:
 		t.Errorf("%s: no bookmark in %d s", who, seconds)
-	case (seconds <= 2 || !strings.Contains(options, marked)) && periodic > 0:
+	case (seconds <= 2 && options != informer || !strings.Contains(options, marked)) && periodic > 0:
 		t.Errorf("%s: %d bookmarks in %d s", who, periodic, seconds)
 	}
 }
