@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"maps"
+	"net/http"
 	"sync"
 	"testing"
 	"time"
@@ -29,7 +30,12 @@ type informed struct {
 
 func newInformed(t *testing.T, r *relay) *informed {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(&rest.Config{Host: r.url(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}})
+	// The relay looks for events in what it passes on.
+	transport := &http.Transport{DisableCompression: true}
+	t.Cleanup(transport.CloseIdleConnections)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: r.url(), QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json"}, Transport: transport,
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
