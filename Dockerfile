@@ -1,12 +1,13 @@
 # Spillway in a container: a static program, no shell, not root. Builds for the platform it is asked for without emulating it.
 FROM --platform=$BUILDPLATFORM golang:1.26 AS build
 WORKDIR /src
+ENV GOCACHE=/go/cache
 COPY go.mod go.sum ./
 RUN --mount=type=cache,target=/go/pkg/mod go mod download
 COPY cmd ./cmd
 COPY internal ./internal
 ARG VERSION=unknown TARGETOS TARGETARCH
-RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/root/.cache/go-build \
+RUN --mount=type=cache,target=/go/pkg/mod --mount=type=cache,target=/go/cache \
     CGO_ENABLED=0 GOOS=$TARGETOS GOARCH=$TARGETARCH \
     go build -trimpath -ldflags "-s -w -X main.version=$VERSION" -o /spillway ./cmd/proxy
 
