@@ -8,8 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"testing"
 
 	"spillway/test/exchange"
+	"spillway/test/process"
 )
 
 // stream is an open watch. Its reader collects lines until the end.
@@ -46,6 +48,21 @@ func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
 	s := &stream{header: exchange.WholeHeader(response), lines: make(chan []byte, 1<<16), cancel: cancel}
 	go s.read(response.Body)
 	return s, nil
+}
+
+// openFromMemory opens a watch until a proxy answers it from memory; the apiserver's own is taken as it is.
+func (s *suite) openFromMemory(ctx context.Context, t *testing.T, e *endpoint, r request) (opened *stream) {
+	t.Helper()
+	process.Awaiting(t, e.Name+" to answer "+r.Target+" from memory", func(context.Context) error {
+		st, err := e.open(ctx, r)
+		if err == nil && e != s.direct && st.header.Get(exchange.FlowControl) != "" {
+			st.cancel()
+			err = errors.New("it comes from upstream")
+		}
+		opened = st
+		return err
+	})
+	return opened
 }
 
 func (s *stream) read(body io.ReadCloser) {
