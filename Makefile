@@ -28,10 +28,13 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
+
+test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long
+	@./hack/test.sh long
 
 lint: tools ## Check formatting, go vet, staticcheck and the modules' checksums
 	@./hack/lint.sh

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
-# control planes: they run one after another, and always, since Go cannot tell that a server has changed.
-# The tests' events (go test -json) and the sum are left in bin/test/ for other programs.
+# control planes: they always run, since Go cannot tell that a server has changed, and two at a time, since mostly they wait.
+# `test.sh long` runs what -short leaves out of those suites instead: they, whole.
+# The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/, for other programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 source hack/modules.sh
-results=bin/test
+results=bin/test${1:+-$1}
 rm -rf "$results"
 mkdir -p "$results"
+
+# The suites of the module test in whose own process the proxy's code runs; before all others the proxy is a process of its own,
+# and a race detector would watch over the clients.
+within="./negotiation ./simulation"
+# Those that -short cuts.
+cut="./conformance ./fuzzdiff"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
@@ -16,22 +23,35 @@ if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
 fi
 
 status=0
-run() { # module, flags of go test
-	local module=$1 started=$SECONDS name=${1//[.\/]/-}
+runs=0
+run() { # module, flags of go test and packages
+	local module=$1 started=$SECONDS
 	shift
-	printf '\n== %s: go test%s ./...\n' "$(sed -n 's/^module //p' "$module/go.mod")" "${*:+ $*}"
-	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$name.json" -- "$@" ./...) ||
-		status=1
+	runs=$((runs + 1))
+	printf '\n== %s: go test %s\n' "$(sed -n 's/^module //p' "$module/go.mod")" "$*"
+	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$runs.json" -- "$@") || status=1
 	echo "   $((SECONDS - started)) s"
 }
 
-for module in $(modules); do
-	case $module in
-	.) run . "${race[@]}" ;;
-	test) run test "${race[@]}" -count=1 -p=1 ;;
-	*) run "$module" ;; # programs: they are built, and what they judge by is tested
-	esac
-done
+# others are the packages of the module test that are not within.
+others() {
+	(cd test && go list ./...) | sed 's|^[^/]*/test|.|' | grep -vxF "${within// /$'\n'}"
+}
+
+if [[ ${1:-} == long ]]; then
+	run test -count=1 -p=1 $cut
+else
+	for module in $(modules); do
+		case $module in
+		.) run . "${race[@]}" ./... ;;
+		test)
+			run test "${race[@]}" -count=1 -p=1 $within
+			run test -short -count=1 -p=2 $(others)
+			;;
+		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
+		esac
+	done
+fi
 
 # count prints how many events of a kind there are: of tests (and subtests), or of whole packages.
 count() { # action, tests|packages

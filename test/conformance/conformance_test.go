@@ -35,6 +35,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// pace is how long a group waits for what nobody can hasten, and with that when it runs.
+type pace int
+
+const (
+	quick   pace = iota // always
+	slow                // but with -short
+	slowest             // with -full only
+)
+
 // suite is a world and what has been found out about it.
 type suite struct {
 	*world
@@ -50,7 +59,7 @@ func TestConformance(t *testing.T) {
 	for _, group := range []struct {
 		name string
 		run  func(*testing.T)
-		long bool
+		pace pace
 	}{
 		{name: "requests", run: s.testRequests},
 		{name: "watches", run: s.testWatches},
@@ -64,24 +73,24 @@ func TestConformance(t *testing.T) {
 		{name: "kubectl", run: s.testKubectl},
 		{name: "kubelet", run: s.testKubelet},
 		{name: "fields", run: s.testFields},
-		{name: "versions", run: s.testVersions},
-		{name: "definitions", run: s.testDefinitions},
-		{name: "delegation", run: s.testDelegation},
-		{name: "bookmarks", run: s.testBookmarkPeriod, long: true},
-		{name: "without etcd", run: s.testWithoutEtcd},
-		{name: "informers through a crash", run: s.testInformersThroughCrash, long: true},
+		{name: "versions", run: s.testVersions, pace: slow},
+		{name: "definitions", run: s.testDefinitions, pace: slow},
+		{name: "delegation", run: s.testDelegation, pace: slow},
+		{name: "bookmarks", run: s.testBookmarkPeriod, pace: slowest},
+		{name: "without etcd", run: s.testWithoutEtcd, pace: slow},
+		{name: "informers through a crash", run: s.testInformersThroughCrash, pace: slowest},
 		{name: "kinds", run: s.testKinds},
 		{name: "restart", run: s.testRestart},
 		{name: "definition", run: s.testDefinition},
 	} {
-		if group.long && !*full {
+		if group.pace == slowest && !*full || group.pace == slow && testing.Short() {
 			continue
 		}
 		if !t.Run(group.name, group.run) && t.Context().Err() != nil {
 			return
 		}
 	}
-	s.finish(t, flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "")
+	s.finish(t, !testing.Short() && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "")
 }
 
 // Who must have answered.
