@@ -18,8 +18,13 @@ const (
 	// arrivalWait is how long a read waits for a state that upstream has and the cache is about to have, if the client may not
 	// have the time to hear that the state does not exist: then upstream answers.
 	arrivalWait = 100 * time.Millisecond
-	// verdictWait bounds the question whether upstream itself has what did not arrive.
+	// verdictWait bounds the question whether upstream itself has what did not arrive, if upstream answers where nobody knows.
 	verdictWait = arriveWait
+	// verdictPatience bounds it for a watch, whose head is sent, so that nobody else can answer. The question waits for the end
+	// of one that is under way, and then for that of its own, as proofs do.
+	verdictPatience = proofWait
+	// arriveRounds is how often a watch waits for what neither arrives nor is known to be too large.
+	arriveRounds = 2
 )
 
 // tooLargeError says that a resourceVersion exists neither here nor upstream (W-68, W-106).
@@ -34,8 +39,9 @@ var errBehind = errors.New("the cache is behind upstream")
 
 // arrive is a state that is not older than rv. It waits for it as long as upstream would, and at most until ctx ends. A quiet
 // resource hears of a resourceVersion only if it asks, so this asks for proofs meanwhile. That rv is too large is a
-// tooLargeError, and upstream's own word: it is asked when the time is up.
-func (s *Source) arrive(ctx context.Context, rv uint64) (*cache.Snapshot, error) {
+// tooLargeError, and upstream's own word: it is asked when the time is up. If it does not say so within verdict, that is
+// errBehind.
+func (s *Source) arrive(ctx context.Context, rv uint64, verdict time.Duration) (*cache.Snapshot, error) {
 	r := s.Resource()
 	if now := r.Snapshot(); now != nil && now.RV >= rv {
 		return now, nil
@@ -59,13 +65,25 @@ func (s *Source) arrive(ctx context.Context, rv uint64) (*cache.Snapshot, error)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, s.verdict(ctx, rv)
+	return nil, s.verdict(ctx, rv, verdict)
+}
+
+// arriveInWatch is arrive for a watch. Where it is not known why rv does not arrive, as with an upstream that is too busy to say,
+// a client that has its head is better kept than sent away to ask the same again; but not for ever.
+func (s *Source) arriveInWatch(ctx context.Context, rv uint64) (state *cache.Snapshot, err error) {
+	for range arriveRounds {
+		state, err = s.arrive(ctx, rv, verdictPatience)
+		if !errors.Is(err, errBehind) {
+			break
+		}
+	}
+	return state, err
 }
 
 // reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
 func (s *Server) reach(source *Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
 	if !hurried {
-		return source.arrive(s.base, rv)
+		return source.arrive(s.base, rv, verdictWait)
 	}
 	ctx, cancel := context.WithTimeout(s.base, arrivalWait)
 	defer cancel()
@@ -87,8 +105,8 @@ func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 }
 
 // verdict is why rv has not arrived.
-func (s *Source) verdict(ctx context.Context, rv uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, verdictWait)
+func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	newest, err := s.Fresh.Newest(ctx)
 	if err != nil {

@@ -88,7 +88,7 @@ func (s *stream) initial() (EndReason, error) {
 		return s.consistent()
 	case StateAtLeast:
 		var err error
-		if state, err = s.plan.Source.arrive(s.ctx, w.RV); err != nil {
+		if state, err = s.plan.Source.arriveInWatch(s.ctx, w.RV); err != nil {
 			return s.notArrived(err)
 		}
 	}
@@ -140,7 +140,7 @@ func (s *stream) writeRun(run []byte) error {
 const runSize = 64 << 10
 
 // notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an error that the client is
-// shown; anything else is a clean end, so that the client asks again.
+// shown, and upstream's word alone; anything else is a clean end, so that the client asks again.
 func (s *stream) notArrived(err error) (EndReason, error) {
 	var large *tooLargeError
 	if errors.As(err, &large) {

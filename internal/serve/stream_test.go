@@ -149,6 +149,56 @@ func TestTooLarge(t *testing.T) {
 	})
 }
 
+// An upstream that takes its time to say how far it is has not said that it is behind: its word is waited for, though it takes
+// longer than the wait itself, and asked for once more if it did not come (W-68, W-106).
+func TestTooLargeOnABusyUpstream(t *testing.T) {
+	const target = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
+	const large = "ERROR 504 Timeout: Too large resource version: 105, current: 100"
+	t.Run("slow", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a/x 5")
+			w.oracle.slow(2800 * time.Millisecond) // a question begins at 2.9 s, and the next one when that is answered
+			p := w.watch(target)
+			time.Sleep(8 * time.Second)
+			p.goesOn()
+			time.Sleep(time.Second)
+			p.ends(EndTooLarge, large)
+		})
+	})
+	t.Run("silent for a while", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a/x 5")
+			w.oracle.slow(time.Hour)
+			p := w.watch(target)
+			time.Sleep(7 * time.Second)
+			p.goesOn()
+			w.oracle.slow(0)
+			time.Sleep(3 * time.Second)
+			p.ends(EndTooLarge, large)
+		})
+	})
+	t.Run("silent, and then there", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a/x 5")
+			w.oracle.slow(time.Hour)
+			p := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+			time.Sleep(7 * time.Second)
+			w.set("a/x 106")
+			p.gets("ADDED a/x 106")
+			p.goesOn()
+		})
+	})
+	t.Run("silent", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWorld(t, "a/x 5")
+			w.oracle.slow(time.Hour)
+			p := w.watch(target)
+			time.Sleep(time.Minute)
+			p.ends(EndUnproven)
+		})
+	})
+}
+
 // At its deadline a watch ends cleanly, without a word (W-112), exactly when it should (W-29).
 func TestTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

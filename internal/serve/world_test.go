@@ -27,6 +27,7 @@ type oracle struct {
 	mu   sync.Mutex
 	rv   uint64
 	err  error
+	took time.Duration // how long it takes to say how far it is
 	open chan struct{} // closed: proofs come at once
 }
 
@@ -61,11 +62,26 @@ func (o *oracle) state() (uint64, chan struct{}, error) {
 	return o.rv, o.open, o.err
 }
 
-// Begin implements cache.Prober.
-func (o *oracle) Begin(context.Context) (uint64, cache.Proof, error) {
+// slow lets it take its time to say how far it is.
+func (o *oracle) slow(took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.rv, o, o.err
+	o.took = took
+}
+
+// Begin implements cache.Prober.
+func (o *oracle) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+	o.mu.Lock()
+	rv, err, took := o.rv, o.err, o.took
+	o.mu.Unlock()
+	if took > 0 {
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+	}
+	return rv, o, err
 }
 
 // Prove implements cache.Proof.

@@ -71,10 +71,11 @@ var Deviations = []Deviation{
 		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
 	},
 	{
-		ID: DevUnproven, Rule: "W-66, W-216",
+		ID: DevUnproven, Rule: "W-66, W-106, W-216",
 		What: "a watch-list from now that cannot be proven complete, as when etcd is away, ends cleanly after its ADDED events, without its " +
-			"bookmark, where the apiserver sends an ERROR 500 at its timeout",
-		Why: "neither claims to be complete; clients that wait for the bookmark ask again, and after the second failure hear it from upstream",
+			"bookmark, where the apiserver sends an ERROR 500 at its timeout; so does one from a resourceVersion that does not arrive and of which upstream " +
+			"does not say that it is too large, without any event, where the apiserver sends an ERROR 504 after three seconds",
+		Why: "neither claims to be complete; clients that wait for the bookmark ask again, and those from now hear it from upstream after the second failure",
 	},
 	{
 		ID: DevMalformed, Rule: "W-21",
