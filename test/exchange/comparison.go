@@ -23,6 +23,7 @@ type Comparison struct {
 	Problems        []string
 	FromMemory      bool
 	OtherFormat     bool // the proxied answer is in JSON where the direct one is not
+	directLess      bool // the direct answer is a stream that the proxied one begins with
 }
 
 // FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from memory (W-3).

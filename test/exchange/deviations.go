@@ -104,9 +104,10 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: NormClocked, Rule: "W-46",
-		What: "tables that contain an age, OpenAPI, watches with a negative timeoutSeconds, and those from now that are over before the apiserver knows how " +
-			"far it is, are asked for until both answers are equal",
-		Why: "the apiserver prints the age at the time of the answer, puts OpenAPI together anew now and then, and sends of a watch that is over before it begins what it finds the " +
-			"time for; the first two pass through",
+		What: "tables that contain an age, OpenAPI, watches with a negative timeoutSeconds, those from now that are over before the apiserver knows how " +
+			"far it is, and watches of two seconds at most in which the apiserver has told less than the proxy when their time is up, are asked for until both " +
+			"answers are equal",
+		Why: "the apiserver prints the age at the time of the answer, puts OpenAPI together anew now and then, and sends of a watch that is over before it begins, or soon after, what it " +
+			"finds the time for; the first two pass through",
 	},
 }

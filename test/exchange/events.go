@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
+	"time"
 )
 
 // Event is one line of a watch, and what of it the comparison looks at.
@@ -81,6 +83,7 @@ func (c *Comparison) events(direct, proxied []Event) {
 	for i := range max(len(direct), len(proxied)) {
 		switch {
 		case i >= len(direct):
+			c.directLess = true
 			c.differ(fmt.Sprintf("event %d", i), "(none)", Clip(proxied[i].Line))
 			return
 		case i >= len(proxied):
@@ -92,6 +95,16 @@ func (c *Comparison) events(direct, proxied []Event) {
 			return
 		}
 	}
+}
+
+// shortest is what a watch lasts at most to be one that a busy apiserver may not find the time for, in seconds.
+const shortest = 2
+
+// OutOfTime reports that the apiserver told the same as the proxy, but not all of it when the time of a short watch was up. That is a
+// difference like any other, unless the next answers are equal.
+func (c *Comparison) OutOfTime() bool {
+	seconds, err := strconv.Atoi(c.query().Get("timeoutSeconds"))
+	return c.directLess && len(c.Problems) == 1 && err == nil && 0 < seconds && seconds <= shortest && c.Direct.Took >= time.Duration(seconds)*time.Second
 }
 
 // Oldest finds what a 410 says one may start from (W-107).

@@ -1,0 +1,48 @@
+package exchange
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// An apiserver that did not find the time may be asked again. One that had it, or says something else, is different.
+func TestOutOfTime(t *testing.T) {
+	const (
+		one   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"5"}}}` + "\n"
+		two   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"6"}}}` + "\n"
+		other = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"7"}}}` + "\n"
+		short = "?watch=1&timeoutSeconds=1"
+	)
+	for _, c := range []struct {
+		name, query     string
+		direct, proxied string
+		took            time.Duration
+		want            bool
+	}{
+		{"the apiserver told less", short, one, one + two, time.Second, true},
+		{"the apiserver told nothing", short, "", one, time.Second, true},
+		{"the proxy told less", short, one + two, one, time.Second, false},
+		{"the proxy told nothing", short, one, "", time.Second, false},
+		{"equal", short, one, one, time.Second, false},
+		{"something else", short, one + two, one + other, time.Second, false},
+		{"something else, and more of it", short, one, other + two, time.Second, false},
+		{"before the time was up", short, one, one + two, 900 * time.Millisecond, false},
+		{"a watch with time enough", "?watch=1&timeoutSeconds=3", one, one + two, 3 * time.Second, false},
+		{"a watch without an end", "?watch=1", one, one + two, time.Minute, false},
+		{"the proxy broke a promise", short, one, one + strings.Replace(one, "ADDED", "BOOKMARK", 1) + one, time.Second, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			direct := &Answer{Status: http.StatusOK, Header: http.Header{}, Body: []byte(c.direct), Took: c.took}
+			proxied := &Answer{Status: http.StatusOK, Header: http.Header{}, Body: []byte(c.proxied), Took: c.took}
+			result := Compare(NewTally(), Request{Target: "/api/v1/configmaps" + c.query}, direct, proxied)
+			if got := result.OutOfTime(); got != c.want {
+				t.Errorf("%t, problems %q", got, result.Problems)
+			}
+			if equal := len(result.Problems) == 0; equal != (c.direct == c.proxied) {
+				t.Errorf("equal: %t, problems %q", equal, result.Problems)
+			}
+		})
+	}
+}
