@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -19,6 +18,7 @@ import (
 // chance brings each value together with every other.
 type matrix struct {
 	name      string
+	set       string // what it is counted with
 	verb      string
 	rules     string
 	targets   []string // paths, the first of which gets the whole matrix and the others a part; may end in a query
@@ -30,13 +30,22 @@ type matrix struct {
 	part      int // requests per target but the first, when everything is asked
 }
 
-// dimension is a query parameter and the values it is tried with. Those named absent leave it out.
+// dimension is a query parameter and the values it is tried with, the first of which is the plainest. Those named absent leave it out.
 type dimension struct {
-	name   string
+	name   string // or one of the names below
 	values []string
 }
 
-const absent = "(absent)"
+const (
+	absent = "(absent)"
+	// accepted is the dimension of the Accept header.
+	accepted = "Accept"
+	// together is a dimension of several parameters that go together: its values are pieces of a query.
+	together = ""
+)
+
+// everySet is every value together with every other, whether that makes sense or not.
+const everySet = "every combination"
 
 var (
 	anyVersion = dimension{"resourceVersion", []string{
@@ -55,11 +64,12 @@ var (
 	everSeconds  = dimension{"timeoutSeconds", []string{"1"}}
 )
 
-func matrices() []matrix {
+// everyCombination are the matrices of everySet.
+func everyCombination() []matrix {
 	const old = "/api/v1/watch"
 	return []matrix{
 		{
-			name: "list", verb: "LIST", rules: "W-27 W-31 W-63 W-64 W-67 W-68 W-80 W-81 W-82 W-83", sample: 130, part: 1500,
+			name: "list", set: everySet, verb: "LIST", rules: "W-27 W-31 W-63 W-64 W-67 W-68 W-80 W-81 W-82 W-83", sample: 130, part: 1500,
 			targets: []string{
 				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets, allWidgets,
 			},
@@ -68,7 +78,7 @@ func matrices() []matrix {
 			scattered: []dimension{anyMarks, listSeconds, anyTimeout},
 		},
 		{
-			name: "watch", verb: "WATCH", rules: "W-27 W-32 W-100 W-101 W-106 W-107 W-111", sample: 80, part: 600,
+			name: "watch", set: everySet, verb: "WATCH", rules: "W-27 W-32 W-100 W-101 W-106 W-107 W-111", sample: 80, part: 600,
 			targets: []string{
 				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets, allWidgets,
 			},
@@ -78,7 +88,7 @@ func matrices() []matrix {
 			scattered: []dimension{watchSeconds, anyTimeout},
 		},
 		{
-			name: "deprecated watch", verb: "WATCH", rules: "W-27 W-33 W-100 W-107", sample: 50, part: 300,
+			name: "deprecated watch", set: everySet, verb: "WATCH", rules: "W-27 W-33 W-100 W-107", sample: 50, part: 300,
 			targets: []string{
 				old + "/namespaces/c1/configmaps", old + "/configmaps", old + "/namespaces/c1/configmaps/b", old + "/namespaces/c1/configmaps/zz", old + "/nodes/n1",
 				"/apis/" + widgetGroup + "/v1/watch/namespaces/c1/widgets",
@@ -87,7 +97,7 @@ func matrices() []matrix {
 			scattered: []dimension{everSeconds, {"limit", []string{absent, absent, "1", "abc"}}, {"continue", []string{absent, absent, "nonsense"}}, anyTimeout},
 		},
 		{
-			name: "get", verb: "GET", rules: "W-27 W-34 W-68 W-95 W-96", sample: 50, part: 400,
+			name: "get", set: everySet, verb: "GET", rules: "W-27 W-34 W-68 W-95 W-96", sample: 50, part: 400,
 			targets:   []string{c1 + "/b", c1 + "/zz", c1 + "/t", "/api/v1/nodes/n1", someWidgets + "/w1", someWidgets + "/zz", "/api/v1/namespaces/none/configmaps/a"},
 			crossed:   []dimension{anyVersion, anyTimeout, {"resourceVersionMatch", []string{absent, "Exact", "Foo"}}, {"export", []string{absent, "true"}}},
 			scattered: []dimension{anyMarks, anyInitial, anyLimit, {"watch", []string{absent, "1"}}},
@@ -99,32 +109,32 @@ func matrices() []matrix {
 const seed = 3
 
 // trials are the requests of a matrix for one of its targets.
-func (m *matrix) trials(target string, everything bool) []string {
+func (m *matrix) trials(target string, everything bool) []trial {
 	chance := rand.New(rand.NewPCG(seed, uint64(len(target))))
 	size := 1
 	for _, d := range m.crossed {
 		size *= len(d.values)
 	}
-	var queries []string
+	var trials []trial
 	switch {
 	case everything && target == m.targets[0]:
 		for i := range size {
-			queries = append(queries, m.query(i, chance))
+			trials = append(trials, m.trial(i, chance))
 		}
 	case everything:
 		for _, i := range chance.Perm(size)[:min(size, m.part)] {
-			queries = append(queries, m.query(i, chance))
+			trials = append(trials, m.trial(i, chance))
 		}
 	default:
-		queries = m.sampled(chance)
+		trials = m.sampled(chance)
 	}
-	return queries
+	return trials
 }
 
 // sampled are few requests in which each value of each option occurs about as often as any other. Left to chance, nearly all would
 // have something wrong with them; so every other one leaves out all but the resourceVersion and one more of its options.
-func (m *matrix) sampled(chance *rand.Rand) []string {
-	var queries []string
+func (m *matrix) sampled(chance *rand.Rand) []trial {
+	var trials []trial
 	decks := make([][]int, len(m.crossed))
 	for n := range m.sample {
 		i, kept := 0, 1+chance.IntN(len(m.crossed)-1)
@@ -139,25 +149,38 @@ func (m *matrix) sampled(chance *rand.Rand) []string {
 			}
 			i = i*len(dim.values) + value
 		}
-		queries = append(queries, m.query(i, chance))
+		trials = append(trials, m.trial(i, chance))
 	}
-	return queries
+	return trials
 }
 
-// query is the i-th combination of what is crossed, with what chance adds.
-func (m *matrix) query(i int, chance *rand.Rand) string {
+// trial is what a request of a matrix says beside its target.
+type trial struct {
+	query  string
+	accept string // empty for none
+}
+
+// trial is the i-th combination of what is crossed, with what chance adds.
+func (m *matrix) trial(i int, chance *rand.Rand) trial {
 	values := make([]string, len(m.crossed))
 	for d := len(m.crossed) - 1; d >= 0; d-- {
 		n := len(m.crossed[d].values)
 		values[d] = m.crossed[d].values[i%n]
 		i /= n
 	}
+	var made trial
 	var parts []string
 	if m.options != "" {
 		parts = append(parts, m.options)
 	}
 	add := func(name, value string) {
-		if value != absent {
+		switch {
+		case value == absent:
+		case name == accepted:
+			made.accept = value
+		case name == together:
+			parts = append(parts, value)
+		default:
 			parts = append(parts, name+"="+value)
 		}
 	}
@@ -167,33 +190,33 @@ func (m *matrix) query(i int, chance *rand.Rand) string {
 	for _, dim := range m.scattered {
 		add(dim.name, dim.values[chance.IntN(len(dim.values))])
 	}
-	return strings.Join(parts, "&")
+	made.query = strings.Join(parts, "&")
+	return made
 }
 
 // testMatrix asks for all of them.
 func (s *suite) testMatrix(t *testing.T) {
-	counts := map[string]*matrixCount{"GET": {}, "LIST": {}, "WATCH": {}}
+	counts := matrixCounts{}
 	t.Run("of", func(t *testing.T) {
-		for _, m := range matrices() {
+		for _, m := range append(everyCombination(), validCombinations()...) {
+			n := counts.of(m.set, m.verb)
 			for _, target := range m.targets {
-				t.Run(m.name+" "+target, func(t *testing.T) {
+				t.Run(m.set+" "+m.name+" "+target, func(t *testing.T) {
 					t.Parallel()
-					s.runMatrix(t, &m, target, counts[m.verb])
+					s.runMatrix(t, &m, target, n)
 				})
 			}
 		}
 	})
-	var all matrixCount
-	var text strings.Builder
-	for _, verb := range []string{"GET", "LIST", "WATCH"} {
-		fmt.Fprintf(&text, "  %-5s %v\n", verb, counts[verb])
-		all.sum(counts[verb])
-	}
-	fmt.Fprintf(&text, "  all   %v\n", &all)
-	s.combinations = text.String()
+	s.combinations = counts.String()
 	t.Log("\n" + s.combinations)
-	if least := 60; all.all.Own() < least || all.states.Own() < least {
-		t.Errorf("the proxy answers less than %d%% itself", least)
+	for set, all := range counts.sums() {
+		if all.all.Own() < ownLeast || all.states.FromMemory() < ownLeast {
+			t.Errorf("%s: the proxy answers less than %d%% itself", set, ownLeast)
+		}
+		if set == validSet && all.all.FromMemory() < ownLeast {
+			t.Errorf("%s: the proxy answers less than %d%% from memory", set, ownLeast)
+		}
 	}
 }
 
@@ -206,7 +229,8 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 	}
 	path, selector, selected := strings.Cut(target, "?")
 	var asking sync.WaitGroup
-	for _, query := range m.trials(target, *full) {
+	for _, trial := range m.trials(target, *full) {
+		query := trial.query
 		if selected {
 			query = selector + "&" + query
 		}
@@ -218,7 +242,14 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 			defer func() { <-s.slots }()
 			c := get(query, m.rules, path+"?"+query, either, anyStatus)
 			c.Method = http.MethodGet
-			n.add(s.try(t, c))
+			if trial.accept != "" {
+				c = c.with("Accept", trial.accept)
+				c.name += " " + trial.accept
+			}
+			made := s.try(t, c)
+			if n.add(made); m.set == validSet && made.Direct >= http.StatusBadRequest && made.Direct != http.StatusGone {
+				t.Errorf("%s is not valid: %d", c.name, made.Direct)
+			}
 		})
 	}
 	asking.Wait()
@@ -266,31 +297,4 @@ func (s *suite) addPages(t *testing.T, marks map[string]string, target string) {
 			marks[name] = s.marks["token-mid"]
 		}
 	}
-}
-
-// matrixCount is what came of a matrix. Safe for use by several goroutines.
-type matrixCount struct {
-	mu     sync.Mutex
-	all    exchange.Count
-	states exchange.Count // what the apiserver answers with a state or a stream
-}
-
-func (n *matrixCount) add(c exchange.Case) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.all.Add(c)
-	if c.Direct == http.StatusOK {
-		n.states.Add(c)
-	}
-}
-
-func (n *matrixCount) sum(other *matrixCount) {
-	n.all.Sum(other.all)
-	n.states.Sum(other.states)
-}
-
-func (n *matrixCount) String() string {
-	return fmt.Sprintf("%6d requests, %6d equal: %6d answered from memory, %6d refused by the proxy itself, %6d passed through (%d%% its own); "+
-		"of %d that get a state or a stream, %d from memory (%d%%)",
-		n.all.Total, n.all.Equal, n.all.Memory, n.all.Refusal, n.all.Upstream, n.all.Own(), n.states.Total, n.states.Memory, n.states.Own())
 }

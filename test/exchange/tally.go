@@ -110,6 +110,9 @@ func (n *Count) Sum(other Count) {
 // Own is how many in a hundred the proxy answered itself.
 func (n Count) Own() int { return 100 * (n.Memory + n.Refusal) / max(n.Total, 1) }
 
+// FromMemory is how many in a hundred were answered from memory.
+func (n Count) FromMemory() int { return 100 * n.Memory / max(n.Total, 1) }
+
 func (n Count) String() string {
 	return fmt.Sprintf("%d cases, %d equal both ways: %d answered from memory, %d refused by the proxy itself, %d passed through",
 		n.Total, n.Equal, n.Memory, n.Refusal, n.Upstream)
