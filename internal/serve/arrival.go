@@ -104,13 +104,14 @@ func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 	return nil
 }
 
-// verdict is why rv has not arrived.
+// verdict is why rv has not arrived. What upstream says to the question, which was the proxy's own, is not for the client: of its error only
+// the text stays.
 func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	newest, err := s.Fresh.Newest(ctx)
 	if err != nil {
-		return errors.Join(errBehind, err)
+		return fmt.Errorf("%w: %v", errBehind, err)
 	}
 	if newest >= rv {
 		return errBehind

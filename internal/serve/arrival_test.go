@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
@@ -112,6 +115,33 @@ func TestBehindUpstream(t *testing.T) {
 	}
 	over(t, w, kubetest.Ended)
 	r.ended(configMaps, EndUnproven, 1)
+}
+
+// refusing is a prober that upstream refuses to tell anything.
+type refusing struct{ cache.Prober }
+
+func (refusing) Begin(context.Context) (uint64, cache.Proof, error) {
+	return 0, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("the prober may not"))
+}
+
+func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("not now")
+}
+
+// What upstream says to the proxy's own questions is never an answer to a client's: that is asked for with the client's request (D1).
+func TestRefusedQuestionIsNoAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(p cache.Prober) cache.Prober { return refusing{p} }})
+	for _, target := range []string{mapsPath, "/api/v1/namespaces/n/configmaps/none"} {
+		target += "?resourceVersion=1000000"
+		got, want := r.list(target), direct(t, r.up, target)
+		if got.Status != want.Status || string(got.Body) != string(want.Body) {
+			t.Errorf("got  %d %s, want %d %s", got.Status, got.Body, want.Status, want.Body)
+		}
+	}
+	if n := answeredHere(r) + r.sum("spillway_refused_requests_total"); n != 0 {
+		t.Errorf("%v requests were answered here", n)
+	}
 }
 
 // A watch from now without state shows what is written once its client has the head of the answer, and nothing that was
