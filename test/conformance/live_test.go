@@ -41,13 +41,16 @@ type play struct {
 	script   func(*testing.T)
 }
 
-// audience is one watcher on every side.
+// audience is one watcher on every side, in every protocol.
 type audience struct {
 	watcher
-	streams []*stream // in the order of sides
+	streams map[*endpoint]*stream
 }
 
 func (s *suite) sides() []*endpoint { return []*endpoint{s.direct, s.plain, s.secure} }
+
+// everySide is sides, and the same in HTTP/2.
+func (s *suite) everySide() []*endpoint { return append(s.sides(), s.direct2, s.secure2) }
 
 func (s *suite) play(t *testing.T, p play) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
@@ -59,7 +62,7 @@ func (s *suite) play(t *testing.T, p play) {
 			v := w
 			v.name += " " + from
 			v.query += from
-			audiences = append(audiences, &audience{watcher: v, streams: make([]*stream, len(s.sides()))})
+			audiences = append(audiences, &audience{watcher: v})
 		}
 	}
 	s.openAll(ctx, t, audiences...)
@@ -89,8 +92,10 @@ func (s *suite) now(t *testing.T, path string) string {
 func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audience) {
 	t.Helper()
 	var opening sync.WaitGroup
+	var mu sync.Mutex
 	for _, a := range audiences {
-		for i, e := range s.sides() {
+		a.streams = map[*endpoint]*stream{}
+		for _, e := range s.everySide() {
 			opening.Go(func() {
 				st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
 				if err != nil {
@@ -101,7 +106,9 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audienc
 				if strings.Contains(a.query, marked) {
 					st.events = collect(ctx, t, st, func(e event) bool { return e.End })
 				}
-				a.streams[i] = st
+				mu.Lock()
+				defer mu.Unlock()
+				a.streams[e] = st
 			})
 		}
 	}
@@ -152,18 +159,20 @@ func (s *suite) hear(t *testing.T, a *audience) []event {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
-	var told [][]event
-	for i, st := range a.streams {
-		told = append(told, append(st.events, collect(ctx, t, st, a.last)...))
+	told := map[*endpoint][]event{}
+	for _, e := range s.everySide() {
+		st := a.streams[e]
+		told[e] = append(st.events, collect(ctx, t, st, a.last)...)
 		st.cancel()
 		if t.Failed() {
-			t.Fatalf("%s, %s: heard only %s", s.sides()[i].Name, a.name, summary(told[i]))
+			t.Fatalf("%s, %s: heard only %s", e.Name, a.name, summary(told[e]))
 		}
 	}
-	for i, e := range s.sides()[1:] {
-		s.sameStory(t, a.watcher, e.Name, a.streams[0], told[0], a.streams[i+1], told[i+1])
+	for _, e := range []*endpoint{s.plain, s.secure, s.secure2} {
+		direct := s.straight(e)
+		s.sameStory(t, a.watcher, e.Name, a.streams[direct], told[direct], a.streams[e], told[e])
 	}
-	return told[0]
+	return told[s.direct]
 }
 
 // sameStory compares two streams.
@@ -192,7 +201,7 @@ func join(events []event) []byte {
 func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
 	t.Helper()
 	w.query += "&resourceVersion=" + start
-	a := &audience{watcher: w, streams: make([]*stream, len(s.sides()))}
+	a := &audience{watcher: w}
 	a.name += " from history"
 	s.openAll(ctx, t, a)
 	told := s.hear(t, a)
