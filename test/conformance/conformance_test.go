@@ -73,8 +73,7 @@ func TestConformance(t *testing.T) {
 		{name: "kubectl", run: s.testKubectl},
 		{name: "kubelet", run: s.testKubelet},
 		{name: "fields", run: s.testFields},
-		{name: "versions", run: s.testVersions, pace: slow},
-		{name: "definitions", run: s.testDefinitions, pace: slow},
+		{name: "apart", run: s.testApart, pace: slow},
 		{name: "delegation", run: s.testDelegation, pace: slow},
 		{name: "bookmarks", run: s.testBookmarkPeriod, pace: slowest},
 		{name: "without etcd", run: s.testWithoutEtcd, pace: slow},
@@ -91,6 +90,16 @@ func TestConformance(t *testing.T) {
 		}
 	}
 	s.finish(t, !testing.Short() && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "")
+}
+
+// testApart runs at the same time the groups whose proxies and resources are their own.
+func (s *suite) testApart(t *testing.T) {
+	for name, run := range map[string]func(*testing.T){"versions": s.testVersions, "definitions": s.testDefinitions, "conversions": s.testConversions} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t)
+		})
+	}
 }
 
 // Who must have answered.

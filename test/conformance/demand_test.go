@@ -43,8 +43,7 @@ func (s *suite) storyOf(t *testing.T, e *endpoint, rules, target string, until f
 	r := request{Target: target}
 	var streams []*stream
 	for _, side := range []*endpoint{s.direct, e} {
-		st, err := side.open(ctx, r)
-		must(t, err)
+		st := s.openFromMemory(ctx, t, side, r)
 		defer st.cancel()
 		streams = append(streams, st)
 	}
