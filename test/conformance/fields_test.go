@@ -131,7 +131,7 @@ func (s *suite) testVersions(t *testing.T) {
 				get("watch", "W-110 W-234", path+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked, memory, 0),
 				get("watch-list", "W-110 W-234", path+"?watch=1&timeoutSeconds=7"+informer, memory, 0),
 				get("field", "W-152 W-234", path+"?resourceVersion=0&fieldSelector=metadata.name%3Dh1", memory, 0),
-				get("no such field", "W-154 W-234", path+"?resourceVersion=0&fieldSelector=spec.maxReplicas%3D3", either, 400),
+				get("no such field", "W-154 W-234", path+"?resourceVersion=0&fieldSelector=spec.maxReplicas%3D3", upstream, 400),
 			}))
 			t.Run("live", func(t *testing.T) {
 				count := 0

@@ -90,7 +90,7 @@ func oddities() []scenario {
 		object := odd + "/" + strings.ToLower(name) + "?resourceVersion=0"
 		all = append(all,
 			get(name, "W-8 W-235", object, memory, 0),
-			get(name+" partially", "W-45", object, either, 0).with("Accept", jsonType+asPartial),
+			get(name+" partially", "W-45", object, memory, 0).with("Accept", jsonType+asPartial),
 			get(name+" by name", "W-8 W-60", odd+"?resourceVersion=0&fieldSelector=metadata.name%3D"+strings.ToLower(name), memory, 0),
 			get(name+" watched", "W-8 W-130", odd+"?resourceVersion=0&watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D"+strings.ToLower(name), memory, 0))
 	}

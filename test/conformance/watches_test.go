@@ -97,7 +97,7 @@ func watchOptions() []scenario {
 		get("continue with defaulted options", "W-32 W-101", w+"watch=1&limit=1&continue=abc", memory, 422),
 		get("negative limit", "W-26 W-32", w+"watch=1&limit=-1", memory, 0),
 		get("timeout", "W-28", w+"watch=1&timeout=1s", memory, 0),
-		get("malformed timeout", "W-28", w+"watch=1&timeout=abc", either, 0),
+		get("malformed timeout", "W-28", w+"watch=1&timeout=abc", memory, 0),
 		get("negative timeoutSeconds", "W-29", c1+"?watch=1&resourceVersion=0&timeoutSeconds=-1", memory, 0).telling(),
 		get("pretty", "W-9", w+"watch=1&pretty=true", memory, 0),
 		get("pretty for curl", "W-9", w+"watch=1", memory, 0).with("User-Agent", "curl/8.5.0"),
