@@ -49,6 +49,31 @@ func TestDispatchAllocatesPerSegmentOnly(t *testing.T) {
 	}
 }
 
+// Feeds that an event does not concern cost nothing, and the one that it does no allocation but for segments.
+func TestDispatchAmongManyFeedsAllocatesNothing(t *testing.T) {
+	w := newWorld(t, plenty)
+	for i := range 5000 {
+		w.live(node(fmt.Sprint(i)), chunked)
+		w.live(app(fmt.Sprint(i)), chunked)
+	}
+	const events = 100
+	before := batch(w, events)
+	again := func() {
+		w.hub.progress.Store(before)
+		w.hub.Dispatch()
+	}
+	if n := testing.AllocsPerRun(20, again); n > 1 {
+		t.Fatalf("%v allocations for %d events that none of 10000 feeds sees, want one for progress", n, events)
+	}
+	w.live(node("node-web"), chunked)
+	for range 10 {
+		again()
+	}
+	if n := testing.AllocsPerRun(20, again); n > 1+turnover {
+		t.Fatalf("%v allocations for %d events that one of 10001 feeds sees", n, events)
+	}
+}
+
 func TestDeliveryAllocatesNothing(t *testing.T) {
 	w := newWorld(t, plenty)
 	c := w.live(everything, chunked)
@@ -115,6 +140,27 @@ func BenchmarkDispatch(b *testing.B) {
 				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*events), "ns/event")
 			})
 		}
+	}
+}
+
+// BenchmarkDispatchByNode is the hub's work per event if every kubelet watches the pods of its node.
+func BenchmarkDispatchByNode(b *testing.B) {
+	for _, feeds := range []int{1, 5000} {
+		b.Run(fmt.Sprintf("feeds=%d", feeds), func(b *testing.B) {
+			w := newWorld(b, plenty)
+			for i := range feeds - 1 {
+				w.live(node(fmt.Sprint(i)), chunked)
+			}
+			w.live(node("node-web"), chunked)
+			const events = 100
+			before := batch(w, events)
+			b.ReportAllocs()
+			for b.Loop() {
+				w.hub.progress.Store(before)
+				w.hub.Dispatch()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*events), "ns/event")
+		})
 	}
 }
 

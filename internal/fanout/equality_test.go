@@ -73,7 +73,8 @@ type history struct {
 
 func newHistory(t *testing.T, limits cache.Limits) *history {
 	h := &history{world: newWorld(t, limits), ended: make(chan struct{})}
-	for _, s := range []object.Selector{everything, app("web"), node("node-db"), namespace("ns1"), namespace("nowhere")} {
+	for _, s := range []object.Selector{everything, app("web"), node("node-db"), namespace("ns1"), namespace("nowhere"),
+		selectorOf(t, "ns2", "pod3", "", ""), selectorOf(t, "ns0", "", "app in (x,db)", "")} {
 		for _, e := range []object.Encoding{plain, bookmarks} {
 			h.views = append(h.views, view{s, e})
 		}

@@ -25,8 +25,9 @@ type Feed struct {
 	changed ring.Signal
 
 	// The dispatcher's.
-	tail    *segment
-	touched bool // since the last wake
+	tail    *segment // nil: nothing was shown since the feed started
+	touched bool     // since the last wake
+	listing listing
 
 	// Guarded by Hub.mu.
 	holders int
@@ -37,10 +38,14 @@ type feedKey struct {
 	encoding object.Encoding
 }
 
-// run is the segments that are kept, the first of which has number first. Immutable: it is replaced as a whole, so that the
-// feed holds no segment longer than it says. (A ring.Ring would: it lets go of its items by the chunk.)
+// run is the segments that are kept, the first of which has or will have number first. Immutable: it is replaced as a whole, so that
+// the feed holds no segment longer than it says. (A ring.Ring would: it lets go of its items by the chunk.)
+//
+// A feed has no segment before its first frame, since most feeds never see one: with thousands of selectors, what each costs while
+// nothing happens to it is what the proxy needs.
 type run struct {
 	first    uint64
+	start    uint64 // log position: the feed's frames from it on are here, until they are in segments
 	segments []*segment
 }
 
@@ -73,60 +78,59 @@ const (
 )
 
 func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
-	f := &Feed{key: key, selector: sel, encoding: enc}
-	f.kept.Store(&run{})
-	return f
+	return &Feed{key: key, selector: sel, encoding: enc}
 }
 
-// activate starts the feed at a log position, if it is new: cursors that begin below come from the log.
+// activate starts the feed at a log position, once: cursors that begin below come from the log.
 func (f *Feed) activate(position uint64) {
-	if f.tail == nil {
-		f.open(position, minSegment, 0)
-	}
+	f.kept.Store(&run{start: position})
 }
 
-// restart forgets every frame and starts anew at a log position.
+// restart forgets every frame and starts anew at a log position. The next segment has a number that no cursor is in or waits for.
 func (f *Feed) restart(position uint64) {
-	f.open(position, minSegment, 0)
+	old := f.kept.Load()
+	f.kept.Store(&run{first: old.first + uint64(len(old.segments)) + 1, start: position})
+	f.tail = nil
 	f.touched = true
 }
 
 // open appends an empty segment to the last few of the feed.
-func (f *Feed) open(position uint64, size, keep int) {
+func (f *Feed) open(position uint64, size int) {
 	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
 	old := f.kept.Load()
-	drop := max(0, len(old.segments)-keep)
-	segments := make([]*segment, 0, keptSegments)
+	drop := max(0, len(old.segments)+1-keptSegments)
+	segments := make([]*segment, 0, min(keptSegments, len(old.segments)+1))
 	segments = append(append(segments, old.segments[drop:]...), f.tail)
-	f.kept.Store(&run{first: old.first + uint64(drop), segments: segments})
+	f.kept.Store(&run{first: old.first + uint64(drop), start: old.start, segments: segments})
 }
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
-// the entry. scratch is the dispatcher's, for frames whose size is not known beforehand; it is returned for the next one.
+// the entry. Frames whose size is not known beforehand come from the press.
 //
 // A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the log, and fail there in their turn.
-func (f *Feed) add(e *cache.Entry, next uint64, template *object.Bookmark, scratch []byte) (added bool, _ []byte) {
+func (f *Feed) add(e *cache.Entry, next uint64, p *press) (added bool) {
 	t, o, seen := f.selector.Seen(&e.Event)
+	var frame []byte
 	var err error
 	switch {
 	case seen && direct(f.encoding):
 		s := f.reserve(EventSize(o))
 		f.mark(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))
-		return true, scratch
+		return true
 	case seen:
-		scratch, err = AppendEvent(scratch[:0], f.encoding, t, o, e.RV)
+		frame, err = p.event(e, f.encoding, t, o)
 	case e.Seam == cache.SeamEnd && f.encoding.Bookmarks:
-		scratch, err = AppendBookmark(scratch[:0], f.encoding, template, e.Through, false)
+		frame, err = p.bookmark(e, f.encoding)
 	default:
-		return false, scratch
+		return false
 	}
 	if err != nil {
 		f.restart(next)
-		return false, scratch
+		return false
 	}
-	s := f.reserve(len(scratch))
-	f.mark(e, next, s.used+copy(s.data[s.used:], scratch))
-	return true, scratch
+	s := f.reserve(len(frame))
+	f.mark(e, next, s.used+copy(s.data[s.used:], frame))
+	return true
 }
 
 // mark ends a frame that has been written to the last segment.
@@ -141,6 +145,10 @@ func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 // reserve returns a segment with room for a frame of at most need bytes: the last one, or a new one.
 func (f *Feed) reserve(need int) *segment {
 	s := f.tail
+	if s == nil {
+		f.open(f.kept.Load().start, max(minSegment, need))
+		return f.tail
+	}
 	if s.count < len(s.marks) && s.used+need <= len(s.data) {
 		return s
 	}
@@ -149,7 +157,7 @@ func (f *Feed) reserve(need int) *segment {
 	if s.count > 0 {
 		position = s.marks[s.count-1].next
 	}
-	f.open(position, max(min(2*len(s.data), maxSegment), need), keptSegments-1)
+	f.open(position, max(min(2*len(s.data), maxSegment), need))
 	return f.tail
 }
 
@@ -177,6 +185,12 @@ type place struct {
 // locate finds the place of a log position, or false if the feed does not reach back to it.
 func (f *Feed) locate(position uint64) (place, bool) {
 	kept := f.kept.Load()
+	switch {
+	case kept == nil:
+		return place{}, false
+	case len(kept.segments) == 0:
+		return place{segment: kept.first}, kept.start <= position
+	}
 	for i := len(kept.segments) - 1; i >= 0; i-- {
 		s := kept.segments[i]
 		if s.start > position {
@@ -202,6 +216,7 @@ func (f *Feed) read(p place, position uint64) (frames []byte, last mark, next pl
 	if p.segment < kept.first {
 		return nil, mark{}, p, false
 	}
+	next = p
 	for _, s := range kept.segments[p.segment-kept.first:] {
 		marks := s.visible()
 		for p.taken < len(marks) && marks[p.taken].next <= position {

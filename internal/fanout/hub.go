@@ -6,7 +6,6 @@ package fanout
 
 import (
 	"context"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,9 +16,9 @@ import (
 
 // Hub reads one resource's log and hands each event to the feeds whose selectors it concerns.
 //
-// One goroutine dispatches (Run). It takes no lock: the feeds that exist are an immutable map that subscribers replace.
-// Pushing into a queue per client, as kube-apiserver does, would make it decide what to do with a full queue; here there
-// is none.
+// One goroutine dispatches (Run). What it asks is its own index of the feeds; those that come and go meanwhile wait in a register until
+// the next batch, so that the lock on it is held for a few words at a time, by either side. Pushing into a queue per client, as
+// kube-apiserver does, would make it decide what to do with a full queue; here there is none.
 type Hub struct {
 	// Static after construction.
 	resource *cache.Resource
@@ -29,19 +28,22 @@ type Hub struct {
 	stats    Stats
 
 	// The dispatcher's.
-	scratch []byte
+	index   index
+	press   press
+	touched []*Feed // by the batch under way
 
-	// Replaced under mu, read by the dispatcher.
-	feeds atomic.Pointer[feedMap]
-	mu    sync.Mutex
+	mu struct {
+		// Held by who subscribes or leaves, and by the dispatcher once per batch.
+		sync.Mutex
+		feeds  map[feedKey]*Feed
+		joined map[*Feed]struct{} // feeds that the index lacks
+		left   []*Feed            // those that it has in vain
+	}
 }
 
 // progress is how far the hub has dispatched: every event below position is in its feeds, which makes them complete
 // through a resourceVersion. Positions never lie inside a seam, since a seam is appended as one.
 type progress struct{ position, through uint64 }
-
-// feedMap is the feeds that exist. Immutable.
-type feedMap map[feedKey]*Feed
 
 // Stats count what the hub did, since it was made.
 type Stats struct {
@@ -59,7 +61,7 @@ const stallThreshold = time.Second
 // NewHub makes a hub that follows the resource's log once it Runs.
 func NewHub(r *cache.Resource) *Hub {
 	h := &Hub{resource: r}
-	h.feeds.Store(&feedMap{})
+	h.mu.feeds, h.mu.joined = map[feedKey]*Feed{}, map[*Feed]struct{}{}
 	h.progress.Store(&progress{})
 	return h
 }
@@ -71,7 +73,11 @@ func (h *Hub) Resource() *cache.Resource { return h.resource }
 func (h *Hub) Stats() *Stats { return &h.stats }
 
 // Feeds is the number of distinct selectors and encodings that are being followed.
-func (h *Hub) Feeds() int { return len(*h.feeds.Load()) }
+func (h *Hub) Feeds() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.mu.feeds)
+}
 
 // Lag is how many log entries the hub has yet to dispatch.
 func (h *Hub) Lag() uint64 {
@@ -101,57 +107,86 @@ func (h *Hub) Dispatch() {
 	}
 	began := time.Now()
 	done := *h.progress.Load()
-	feeds := *h.feeds.Load()
 	snapshot := h.resource.Snapshot()
+	h.enroll(done.position)
 	if done.position < h.resource.Log().First() {
-		h.restart(feeds, snapshot)
+		h.restart(snapshot)
 		return
-	}
-	for _, f := range feeds {
-		f.activate(done.position)
 	}
 	head := h.resource.Log().Head()
 	for done.position < head {
 		e, ok := h.resource.Log().At(done.position)
 		if !ok {
 			h.stats.Lapped.Add(1)
-			h.restart(feeds, h.resource.Snapshot())
+			h.restart(h.resource.Snapshot())
 			return
 		}
 		done.position, done.through = done.position+1, e.Through
-		for _, f := range feeds {
-			var added bool
-			if added, h.scratch = f.add(e, done.position, h.resource.Template(), h.scratch); added {
-				h.stats.Frames.Add(1)
-			}
-		}
-		h.stats.Events.Add(1)
+		h.tell(e, done.position)
 	}
-	h.publish(feeds, done)
+	h.publish(done)
 	if time.Since(began) > stallThreshold {
 		h.stats.Stalls.Add(1)
 	}
 }
 
+// enroll brings the index up to date with who subscribed and left. New feeds start at a log position.
+func (h *Hub) enroll(position uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.mu.left {
+		h.index.remove(f)
+	}
+	for f := range h.mu.joined {
+		f.activate(position)
+		h.index.add(f)
+	}
+	clear(h.mu.left)
+	h.mu.left = h.mu.left[:0]
+	clear(h.mu.joined)
+}
+
+// tell adds an entry to the feeds that it concerns; next is the log position after it. The end of a seam concerns all.
+func (h *Hub) tell(e *cache.Entry, next uint64) {
+	h.press.next(h.resource.Template())
+	feeds := h.index.find(&e.Event)
+	if e.Seam == cache.SeamEnd {
+		feeds = h.index.all
+	}
+	for _, f := range feeds {
+		untouched := !f.touched
+		if f.add(e, next, &h.press) {
+			h.stats.Frames.Add(1)
+		}
+		if untouched && f.touched {
+			h.touched = append(h.touched, f)
+		}
+	}
+	h.stats.Events.Add(1)
+}
+
 // restart gives up on what lies between the hub and the snapshot: feeds start over there. Their cursors go on from the
 // log, or learn from it that they have expired.
-func (h *Hub) restart(feeds feedMap, s *cache.Snapshot) {
-	for _, f := range feeds {
+func (h *Hub) restart(s *cache.Snapshot) {
+	for _, f := range h.index.all {
 		f.restart(s.Next)
 	}
-	h.publish(feeds, progress{position: s.Next, through: s.RV})
+	h.touched = append(h.touched[:0], h.index.all...)
+	h.publish(progress{position: s.Next, through: s.RV})
 }
 
 // publish makes frames visible first and progress second: who sees the progress finds the frames. Only the streams of
 // feeds that got frames are woken; the others look at progress when a bookmark is due.
-func (h *Hub) publish(feeds feedMap, done progress) {
-	for _, f := range feeds {
+func (h *Hub) publish(done progress) {
+	for _, f := range h.touched {
 		f.publish()
 	}
 	h.progress.Store(&done)
-	for _, f := range feeds {
+	for _, f := range h.touched {
 		f.wake()
 	}
+	clear(h.touched) // nothing is held that is removed later
+	h.touched = h.touched[:0]
 }
 
 // subscribe returns the feed of a selector and encoding, and holds it until release.
@@ -159,13 +194,11 @@ func (h *Hub) subscribe(sel object.Selector, enc object.Encoding) *Feed {
 	key := feedKey{selector: sel.Key(), encoding: enc}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	feeds := *h.feeds.Load()
-	f := feeds[key]
+	f := h.mu.feeds[key]
 	if f == nil {
 		f = newFeed(key, sel, enc)
-		feeds = maps.Clone(feeds)
-		feeds[key] = f
-		h.feeds.Store(&feeds)
+		h.mu.feeds[key] = f
+		h.mu.joined[f] = struct{}{}
 	}
 	f.holders++
 	return f
@@ -178,7 +211,10 @@ func (h *Hub) release(f *Feed) {
 	if f.holders--; f.holders > 0 {
 		return
 	}
-	feeds := maps.Clone(*h.feeds.Load())
-	delete(feeds, f.key)
-	h.feeds.Store(&feeds)
+	delete(h.mu.feeds, f.key)
+	if _, unknown := h.mu.joined[f]; unknown {
+		delete(h.mu.joined, f)
+		return
+	}
+	h.mu.left = append(h.mu.left, f)
 }

@@ -115,9 +115,9 @@ func (s fieldSet) Has(field string) bool { return s.o.resource.Selectable(field)
 // Get is the field's value, "" if the object has none.
 func (s fieldSet) Get(field string) string {
 	switch field {
-	case "metadata.name":
+	case FieldName:
 		return s.o.Name()
-	case "metadata.namespace":
+	case FieldNamespace:
 		return s.o.Namespace()
 	}
 	i, ok := s.o.resource.fieldIndex[field]

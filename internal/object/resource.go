@@ -27,6 +27,12 @@ type Resource struct {
 	noNamespace bool // metadata.namespace is not selectable
 }
 
+// The fields that are selectable everywhere, or nearly so; they say what a selector's scope says.
+const (
+	FieldName      = "metadata.name"
+	FieldNamespace = "metadata.namespace"
+)
+
 // Field is one selectable field: the label that clients write and the place of its value in the JSON.
 type Field struct {
 	Label string
@@ -75,9 +81,9 @@ func (r *Resource) Path() string {
 // Selectable reports whether a field selector may name label (W-152). Upstream words the refusal of any other.
 func (r *Resource) Selectable(label string) bool {
 	switch label {
-	case "metadata.name":
+	case FieldName:
 		return true
-	case "metadata.namespace":
+	case FieldNamespace:
 		return !r.noNamespace
 	}
 	_, ok := r.fieldIndex[label]

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,6 +40,7 @@ func FuzzSelector(f *testing.F) {
 			if s.Matches(o) != want {
 				t.Errorf("%s of %v: %t, want %t", s.Key(), o.Labels, !want, want)
 			}
+			checkTerms(t, s, o, want)
 		}
 		checkSeen(t, s, e)
 		checkKey(t, s, namespace, name, l.String(), of.String(), e)
@@ -55,6 +57,20 @@ func labelled(t *testing.T, text string) *Object {
 		o.Labels[key] = value
 	}
 	return o
+}
+
+// checkTerms: what is seen satisfies every term.
+func checkTerms(t *testing.T, s Selector, o *Object, seen bool) {
+	t.Helper()
+	for _, term := range s.Terms() {
+		value, ok := o.Labels[term.Name]
+		if !term.Label {
+			value, ok = o.Fields().Get(term.Name), true
+		}
+		if seen && !(ok && slices.Contains(term.Values, value)) {
+			t.Errorf("%s sees %v, and yet has the term %+v", s.Key(), o.Labels, term)
+		}
+	}
 }
 
 func checkSeen(t *testing.T, s Selector, e *Event) {

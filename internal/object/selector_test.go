@@ -1,6 +1,7 @@
 package object
 
 import (
+	"reflect"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -142,4 +143,23 @@ func TestSelectorScopeOnly(t *testing.T) {
 	f(selector(t, "", "", "a", ""), false)
 	f(selector(t, "", "", "", "spec.nodeName=x"), false)
 	f(NewSelector("", "", labels.Nothing(), nil), false)
+}
+
+// Every condition that names its values is a term, and no other.
+func TestTerms(t *testing.T) {
+	f := func(namespace, name, label, field string, want ...Term) {
+		t.Helper()
+		got := selector(t, namespace, name, label, field).Terms()
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got %+v, want %+v", got, want)
+		}
+	}
+	f("", "", "", "")
+	f("n", "a", "", "", Term{Name: FieldNamespace, Values: []string{"n"}}, Term{Name: FieldName, Values: []string{"a"}})
+	f("", "", "app=x,!b,c,d!=e,f>1,g notin (h)", "spec.nodeName!=x", Term{Label: true, Name: "app", Values: []string{"x"}})
+	f("", "", "app in (x,y)", "spec.nodeName=,metadata.name=a", Term{Name: FieldName, Values: []string{"a"}},
+		Term{Name: "spec.nodeName", Values: []string{""}}, Term{Label: true, Name: "app", Values: []string{"x", "y"}})
+	if got := NewSelector("", "", labels.Nothing(), fields.Nothing()).Terms(); got != nil {
+		t.Fatalf("nothing has the terms %+v", got)
+	}
 }
