@@ -25,8 +25,8 @@ type birth struct {
 	started chan error
 }
 
-// start starts cmd as a child that dies with us, in a process group of its own, so that Ctrl-C reaches only us.
-func start(cmd *exec.Cmd) error {
+// Start starts cmd as a child that dies with us, in a process group of its own, so that Ctrl-C reaches only us.
+func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	b := birth{cmd: cmd, started: make(chan error, 1)}
 	nursery() <- b

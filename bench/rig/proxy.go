@@ -41,7 +41,7 @@ func StartProxy(ctx context.Context, kubeconfig string, args ...string) (*Proxy,
 		"--log-format=json",
 	}, args...)...)
 	p.cmd.Env, p.cmd.Stderr = Environ(), p.Log
-	if err := start(p.cmd); err != nil {
+	if err := Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}
 	go func() {

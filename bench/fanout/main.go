@@ -1,0 +1,92 @@
+// Command fanout compares what it costs Spillway and kube-apiserver to deliver events to many watchers, and how late they are: the same
+// objects, the same writes, the same clients, in turn.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"spillway/bench/rig"
+	"spillway/bench/rig/swarm"
+)
+
+var (
+	watchers = flag.Int("watchers", 1000, "watches of one resource")
+	rounds   = flag.Int("rounds", 3, "how often each figure is measured; the median counts")
+	window   = flag.Duration("window", 5*time.Second, "how long events are written in each measurement")
+	rate     = flag.Float64("rate", 20, "events per second")
+	size     = flag.Int("size", 2<<10, "bytes of JSON of each object")
+	parts    = flag.String("parts", "", "measure only these: "+(&show{}).parts().Names())
+)
+
+// Limits of ratios to kube-apiserver, over TLS and HTTP/1.1 unless said otherwise.
+var (
+	tlsLimit       = rig.AtMost(0.33, 0.25)
+	plainLimit     = rig.AtMost(0.27, 0.20)
+	burstsLimit    = rig.AtMost(0.15, 0.08)
+	protobufLimit  = rig.AtMost(0.35, 0.25)
+	http2Limit     = rig.AtMost(0.45, 0.30)
+	delayLimit     = rig.AtMost(0.5, 0.25)
+	sustainedLimit = rig.AtLeast(5, 10)
+	floorLimit     = rig.AtMost(1.35, 1.15) // Spillway plain as a multiple of a bare loop of sends
+	listsLimit     = rig.AtMost(2, 1.3)     // a delay among LISTs as a multiple of one without
+)
+
+func main() {
+	if len(os.Args) > 1 && os.Args[1] == floorCommand {
+		if err := serveFloor(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "floor:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	rig.Measure("fanout", run)
+}
+
+// show is one run.
+type show struct {
+	*rig.Pair
+	scores *rig.Scores
+	writer *rig.Writer
+}
+
+// objectCount is how many objects are written to in turn: more than are written to at once.
+const objectCount = 64
+
+func (s *show) parts() rig.Parts {
+	return rig.Parts{
+		{Name: "delivery", Play: s.delivery}, {Name: "bursts", Play: s.bursts}, {Name: "protobuf", Play: s.protobuf}, {Name: "http2", Play: s.http2},
+		{Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists}, {Name: "sustained", Play: s.sustained},
+	}
+}
+
+func run(ctx context.Context, scores *rig.Scores) error {
+	s := &show{scores: scores}
+	chosen, err := s.parts().Choose(*parts)
+	if err != nil {
+		return err
+	}
+	if s.Pair, err = rig.StartPair(ctx, "configmaps,pods"); err != nil {
+		return err
+	}
+	defer s.Stop()
+	paths, err := s.CreateConfigMaps(ctx, objectCount, *size)
+	if err != nil {
+		return err
+	}
+	s.writer = s.NewWriter(paths)
+	return chosen.Play(ctx)
+}
+
+// load is the ordinary load of a server.
+func (s *show) load(server rig.Server) swarm.Load {
+	const target = rig.ConfigMaps + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
+	return swarm.Load{
+		Options:    swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *watchers)},
+		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: *window, Reach: *watchers, Write: s.writer.Run,
+	}
+}

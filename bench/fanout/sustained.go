@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"spillway/bench/rig"
+)
+
+// In the search for what a server can sustain.
+const (
+	sustainedRate  = 50 // events per second; the watchers are as many as the server can take
+	sustainedFirst = 250
+	sustainedStep  = math.Sqrt2
+	sustainedMost  = 9000 // watchers: as many file descriptors as a process may have here, halved
+	sustainedP99   = time.Second
+)
+
+// sustained compares how many deliveries per second a server on one core sustains, with everything else on the other.
+func (s *show) sustained(ctx context.Context) error {
+	spillway, err := s.most(ctx, s.Spillway, 4*sustainedFirst)
+	if err != nil {
+		return err
+	}
+	apiserver, err := s.most(ctx, s.APIServer, sustainedFirst)
+	if err != nil {
+		return err
+	}
+	s.scores.Ratio(fmt.Sprintf("deliveries sustained on one core with p99 < 1 s, TLS, %d/s", sustainedRate), rig.PerSecond,
+		[]float64{spillway}, []float64{apiserver}, sustainedLimit)
+	return nil
+}
+
+// most searches the greatest number of deliveries per second that arrive in time, by more and more watchers.
+func (s *show) most(ctx context.Context, server rig.Server, first int) (float64, error) {
+	release, err := s.Isolate(server)
+	if err != nil {
+		return 0, err
+	}
+	defer release()
+	best := 0.
+	for n := float64(first); ; n *= sustainedStep {
+		l := s.load(server)
+		count := min(int(n), sustainedMost)
+		l.Targets, l.Reach, l.Rate = slices.Repeat(l.Targets[:1], count), count, sustainedRate
+		one, err := l.Measure(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if !one.Complete || one.Delays.At(99) >= sustainedP99 {
+			return best, nil
+		}
+		best = one.PerSecond()
+		if count == sustainedMost {
+			s.scores.Note("no end was found to what "+server.Name+" sustains", "%d watchers of %d/s", sustainedMost, sustainedRate)
+			return best, nil
+		}
+	}
+}

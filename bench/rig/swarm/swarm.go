@@ -1,0 +1,110 @@
+// Package swarm is many watch clients that cost next to nothing, so that what is measured is the server: on HTTP/1.1 one epoll and one
+// thread read all connections, nothing is parsed but a stamp that each object bears, and nothing is allocated per event. Invariant: each
+// stamp that arrives is counted once, with its delay.
+package swarm
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/bench/rig"
+)
+
+// Options say what a swarm watches.
+type Options struct {
+	Server  rig.Server
+	Accept  string   // "" is JSON
+	Targets []string // the request URI of each watch
+	PerConn int      // watches on each connection, by HTTP/2; 0 is HTTP/1.1, where each has its own
+}
+
+// Swarm is a number of open watches.
+type Swarm struct {
+	seen atomic.Int64
+	lost atomic.Int64
+	live []reader
+
+	mu      sync.Mutex
+	delays  []int32 // microseconds
+	problem error   // how the first was lost
+}
+
+// reader is a thread that reads for a swarm.
+type reader interface{ close() }
+
+// Start opens watches and returns when each has been answered. Close it.
+func Start(ctx context.Context, o Options) (*Swarm, error) {
+	if o.Accept == "" {
+		o.Accept = "application/json"
+	}
+	s := &Swarm{}
+	open := s.startHTTP1
+	if o.PerConn > 0 {
+		open = s.startHTTP2
+	}
+	if err := open(ctx, o); err != nil {
+		s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends all watches.
+func (s *Swarm) Close() {
+	for _, r := range s.live {
+		r.close()
+	}
+	s.live = nil
+}
+
+// Reset forgets what was seen.
+func (s *Swarm) Reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen.Store(0)
+	s.delays = s.delays[:0]
+}
+
+// Seen is how many stamps have arrived since Reset.
+func (s *Swarm) Seen() int64 { return s.seen.Load() }
+
+// Lost is how many watches have ended by themselves, and how the first did.
+func (s *Swarm) Lost() (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.lost.Load(), s.problem
+}
+
+// Await waits until n stamps have arrived since Reset, or nothing arrives any more, and reports whether they have.
+func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool {
+	return rig.Eventually(ctx, patience, time.Millisecond, func() bool { return s.Seen() >= n })
+}
+
+// Delays are the delays of all that has arrived since Reset.
+func (s *Swarm) Delays() Delays {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return newDelays(s.delays)
+}
+
+// took adds what a reader has read.
+func (s *Swarm) took(delays []int32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.delays = append(s.delays, delays...)
+	s.seen.Add(int64(len(delays)))
+}
+
+// lose counts a watch that ended.
+func (s *Swarm) lose(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lost.Add(1) == 1 {
+		s.problem = err
+	}
+}
+
+// delay is how long ago a stamp was made, in microseconds.
+func delay(now, nanos int64) int32 { return int32((now - nanos) / 1000) }
