@@ -14,7 +14,6 @@ import (
 const (
 	sustainedRate  = 50 // events per second; the watchers are as many as the server can take
 	sustainedFirst = 250
-	sustainedStep  = math.Sqrt2
 	sustainedMost  = 9000 // watchers: as many file descriptors as a process may have here, halved
 	sustainedP99   = time.Second
 )
@@ -34,7 +33,8 @@ func (s *show) sustained(ctx context.Context) error {
 	return nil
 }
 
-// most searches the greatest number of deliveries per second that arrive in time, by more and more watchers.
+// most searches the greatest number of deliveries per second that arrive in time: the watchers are doubled until they are too many, and
+// then half way back there is one try more.
 func (s *show) most(ctx context.Context, server rig.Server, first int) (float64, error) {
 	release, err := s.Isolate(server)
 	if err != nil {
@@ -42,21 +42,31 @@ func (s *show) most(ctx context.Context, server rig.Server, first int) (float64,
 	}
 	defer release()
 	best := 0.
-	for n := float64(first); ; n *= sustainedStep {
-		l := s.load(server)
-		count := min(int(n), sustainedMost)
-		l.Targets, l.Reach, l.Rate = slices.Repeat(l.Targets[:1], count), count, sustainedRate
-		one, err := l.Measure(ctx)
+	for n := first; ; n *= 2 {
+		n = min(n, sustainedMost)
+		rate, err := s.bears(ctx, server, n)
 		if err != nil {
 			return 0, err
 		}
-		if !one.Complete || one.Delays.At(99) >= sustainedP99 {
-			return best, nil
+		if rate == 0 {
+			rate, err := s.bears(ctx, server, int(float64(n)/math.Sqrt2))
+			return max(best, rate), err
 		}
-		best = one.PerSecond()
-		if count == sustainedMost {
-			s.scores.Note("no end was found to what "+server.Name+" sustains", "%d watchers of %d/s", sustainedMost, sustainedRate)
+		best = rate
+		if n == sustainedMost {
+			s.scores.Note("no end was found to what "+server.Name+" sustains", "%d watchers of %d/s", n, sustainedRate)
 			return best, nil
 		}
 	}
+}
+
+// bears returns the deliveries per second to so many watchers, 0 if they are late.
+func (s *show) bears(ctx context.Context, server rig.Server, n int) (float64, error) {
+	l := s.load(server)
+	l.Targets, l.Reach, l.Rate = slices.Repeat(l.Targets[:1], n), n, sustainedRate
+	one, err := l.Measure(ctx)
+	if err != nil || !one.Complete || one.Delays.At(99) >= sustainedP99 {
+		return 0, err
+	}
+	return one.PerSecond(), nil
 }

@@ -2,6 +2,8 @@ package rig
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strconv"
@@ -31,7 +33,7 @@ func podName(i int) string { return fmt.Sprintf("web-5d8f7c9b6d-%05d", i) }
 const Slices = 9
 
 // CreatePods creates pods from the first to before the last, spread evenly over a number of nodes and over the values of the label "slice":
-// about 7 KiB of JSON each, as pods of a Deployment with a sidecar have.
+// about 8 KB of JSON each, as pods of a Deployment with a sidecar have.
 func (p *Pair) CreatePods(ctx context.Context, first, last, nodes int) error {
 	return p.Create(ctx, Pods, last-first, func(i int) []byte {
 		text, err := json.Marshal(pod(first+i, nodes))
@@ -66,8 +68,8 @@ func pod(i, nodes int) *corev1.Pod {
 			NodeName:           NodeName(i % nodes),
 			ServiceAccountName: "web",
 			PriorityClassName:  "",
-			Containers:         []corev1.Container{container("web", 24), container("sidecar", 10)},
-			InitContainers:     []corev1.Container{container("migrate", 4)},
+			Containers:         []corev1.Container{container("web", i, 6), container("sidecar", i, 2)},
+			InitContainers:     []corev1.Container{container("migrate", i, 1)},
 			Volumes: []corev1.Volume{
 				{Name: "config", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: "web-config"}}}},
 				{Name: "secrets", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "web-secrets"}}},
@@ -85,8 +87,8 @@ func pod(i, nodes int) *corev1.Pod {
 	}
 }
 
-// container has so many environment variables.
-func container(name string, variables int) corev1.Container {
+// container is one of the i-th pod, with so many environment variables of its own.
+func container(name string, i, variables int) corev1.Container {
 	c := corev1.Container{
 		Name: name, Image: "registry.example.com/team/" + name + ":v1.42.0", ImagePullPolicy: corev1.PullIfNotPresent,
 		Args:  []string{"--config=/etc/web/config.yaml", "--log-level=info", "--listen=:8080"},
@@ -99,8 +101,9 @@ func container(name string, variables int) corev1.Container {
 			{Name: "config", MountPath: "/etc/web", ReadOnly: true}, {Name: "secrets", MountPath: "/etc/secrets", ReadOnly: true}, {Name: "scratch", MountPath: "/scratch"},
 		},
 	}
-	for i := range variables {
-		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%02d", i), Value: fmt.Sprintf("value-of-setting-%02d", i)})
+	for v := range variables {
+		value := sha256.Sum256(fmt.Append(nil, name, i, v)) // which does not compress
+		c.Env = append(c.Env, corev1.EnvVar{Name: fmt.Sprintf("SETTING_%d", v), Value: hex.EncodeToString(value[:16])})
 	}
 	if name != "migrate" { // which runs once
 		probe := func(path string) *corev1.Probe {

@@ -4,13 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"time"
 )
 
-// Resident is the memory of a Go process.
+// Resident is the memory of a Go process after garbage collections.
 type Resident struct {
-	RSS  int64 // bytes, as it is
-	Held int64 // of those, what is in use after a collection: without the free memory that Go has yet to give back
+	RSS  int64 // bytes
+	Held int64 // of those, what is in use: without the free memory that Go keeps for what will come
 }
 
 // Gauge reads the memory of a process that serves its metrics and profiles.
@@ -31,29 +32,32 @@ func (p *Pair) APIServerGauge() Gauge {
 	return Gauge{&Scraper{client: NewTLSClient(s.Token), url: s.URL + "/metrics"}, s.URL + "/debug/pprof/heap?gc=1", s.Pid}
 }
 
-// Read collects garbage, gives the process time to return what it does not need, and reads what is left.
+// Read collects garbage, gives the process a few seconds to return what it does not need, and reads what is left.
 func (g Gauge) Read(ctx context.Context) (Resident, error) {
-	const settle = 3 * time.Second
-	if err := g.gc(ctx); err != nil {
-		return Resident{}, err
-	}
-	time.Sleep(settle)
-	if err := g.gc(ctx); err != nil {
-		return Resident{}, err
+	const looks, every = 5, time.Second
+	r := Resident{RSS: math.MaxInt64}
+	for range looks {
+		if err := g.gc(ctx); err != nil {
+			return r, err
+		}
+		time.Sleep(every)
+		usage, err := UsageOf(g.pid)
+		if err != nil {
+			return r, err
+		}
+		r.RSS = min(r.RSS, usage.RSS)
 	}
 	const idle, released = "go_memstats_heap_idle_bytes", "go_memstats_heap_released_bytes"
 	m, err := g.metrics.Read(ctx, idle, released)
 	if err != nil {
-		return Resident{}, err
-	}
-	usage, err := UsageOf(g.pid)
-	if err != nil {
-		return Resident{}, err
+		return r, err
 	}
 	if m.Sum(idle) == 0 {
-		return Resident{}, fmt.Errorf("%s does not tell %s", g.metrics.url, idle)
+		return r, fmt.Errorf("%s does not tell %s", g.metrics.url, idle)
 	}
-	return Resident{RSS: usage.RSS, Held: usage.RSS - int64(m.Sum(idle)-m.Sum(released))}, nil
+	usage, err := UsageOf(g.pid)
+	r.Held = usage.RSS - int64(m.Sum(idle)-m.Sum(released))
+	return r, err
 }
 
 // gc makes the process collect garbage, twice: what has a finalizer survives the first.

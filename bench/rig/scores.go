@@ -94,7 +94,17 @@ const (
 	Times     Unit = "%.2f×"
 )
 
-func (u Unit) text(v float64) string { return fmt.Sprintf(string(u), v) }
+// median writes the median of figures, if there are any, and whose they are.
+func (u Unit) median(of []float64, whose string) string {
+	if len(of) == 0 {
+		return ""
+	}
+	text := fmt.Sprintf(string(u), Median(of))
+	if whose != "" {
+		text += " (" + whose + ")"
+	}
+	return text
+}
 
 // Median is the one in the middle, NaN of none.
 func Median(values []float64) float64 {
@@ -110,23 +120,15 @@ func (s *Scores) Ratio(what string, unit Unit, spillway, apiserver []float64, li
 	s.RatioTo(what, "", unit, spillway, apiserver, limit)
 }
 
-// RatioTo is Ratio for figures that are not kube-apiserver's but of what is named.
+// RatioTo is Ratio for figures that are not kube-apiserver's but those of what is named.
 func (s *Scores) RatioTo(what, other string, unit Unit, spillway, against []float64, limit Limit) {
-	a, b := Median(spillway), Median(against)
-	second := unit.text(b)
-	if other != "" {
-		second += " (" + other + ")"
-	}
-	s.add(score{what, unit.text(a), second, fmt.Sprintf("%.3f", a/b), limit, limit.judge(a / b)})
+	ratio := Median(spillway) / Median(against)
+	s.add(score{what, unit.median(spillway, ""), unit.median(against, other), fmt.Sprintf("%.3f", ratio), limit, limit.judge(ratio)})
 }
 
-// Figure adds a line that judges Spillway's own figure.
-func (s *Scores) Figure(what string, unit Unit, spillway, apiserver []float64, limit Limit) {
-	a, second := Median(spillway), ""
-	if len(apiserver) > 0 {
-		second = unit.text(Median(apiserver))
-	}
-	s.add(score{what, unit.text(a), second, "", limit, limit.judge(a)})
+// Figure adds a line that judges Spillway's own figure. What is beside it, if anything, belongs to kube-apiserver or to what is named.
+func (s *Scores) Figure(what, other string, unit Unit, spillway, beside []float64, limit Limit) {
+	s.add(score{what, unit.median(spillway, ""), unit.median(beside, other), "", limit, limit.judge(Median(spillway))})
 }
 
 // Note adds a line that only informs.
