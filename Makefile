@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench-go show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -68,7 +68,7 @@ readyourwrites-full: controlplane ## The same 100,000 times
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 
-bench: ## Run the Go benchmarks of the proxy's packages
+bench-go: ## Run the Go benchmarks of the proxy's packages
 	go test -run='^$$' -bench=. -benchmem ./internal/...
 
 show: $(shell grep -sohE '^show-[a-z-]+' bench/bench.mk) ## Run every program that shows a claim, one after another

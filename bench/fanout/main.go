@@ -52,6 +52,8 @@ type show struct {
 	*rig.Pair
 	scores *rig.Scores
 	writer *rig.Writer
+
+	used map[string]float64 // cores, by the server that sustained so much
 }
 
 // objectCount is how many objects are written to in turn: more than are written to at once.
@@ -65,7 +67,7 @@ func (s *show) parts() rig.Parts {
 }
 
 func run(ctx context.Context, scores *rig.Scores) error {
-	s := &show{scores: scores}
+	s := &show{scores: scores, used: map[string]float64{}}
 	chosen, err := s.parts().Choose(*parts)
 	if err != nil {
 		return err

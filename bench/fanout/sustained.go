@@ -12,9 +12,10 @@ import (
 
 // In the search for what a server can sustain.
 const (
-	sustainedRate  = 50 // events per second; the watchers are as many as the server can take
+	sustainedRate  = 100 // events per second; the watchers are as many as the server can take
 	sustainedFirst = 250
-	sustainedMost  = 9000 // watchers: as many file descriptors as a process may have here, halved
+	sustainedMost  = 8000 // watchers
+	sustainedEvery = 10   // one in so many is listened to: reading all takes more than the core that is left
 	sustainedP99   = time.Second
 )
 
@@ -30,6 +31,7 @@ func (s *show) sustained(ctx context.Context) error {
 	}
 	s.scores.Ratio(fmt.Sprintf("deliveries sustained on one core with p99 < 1 s, TLS, %d/s", sustainedRate), rig.PerSecond,
 		[]float64{spillway}, []float64{apiserver}, sustainedLimit)
+	s.scores.Figure("cores used for that", "", rig.Cores, []float64{s.used[s.Spillway.Name]}, []float64{s.used[s.APIServer.Name]}, rig.NoLimit)
 	return nil
 }
 
@@ -63,10 +65,12 @@ func (s *show) most(ctx context.Context, server rig.Server, first int) (float64,
 // bears returns the deliveries per second to so many watchers, 0 if they are late.
 func (s *show) bears(ctx context.Context, server rig.Server, n int) (float64, error) {
 	l := s.load(server)
-	l.Targets, l.Reach, l.Rate = slices.Repeat(l.Targets[:1], n), n, sustainedRate
+	n -= n % sustainedEvery
+	l.Targets, l.Reach, l.Rate, l.Every = slices.Repeat(l.Targets[:1], n), n/sustainedEvery, sustainedRate, sustainedEvery
 	one, err := l.Measure(ctx)
 	if err != nil || !one.Complete || one.Delays.At(99) >= sustainedP99 {
 		return 0, err
 	}
+	s.used[server.Name] = one.Cores()
 	return one.PerSecond(), nil
 }

@@ -92,6 +92,7 @@ const (
 	Kilobytes Unit = "%.2f kB"
 	PerSecond Unit = "%.0f/s"
 	Times     Unit = "%.2f×"
+	Cores     Unit = "%.2f"
 )
 
 // median writes the median of figures, if there are any, and whose they are.

@@ -24,6 +24,8 @@ import (
 var (
 	duration = flag.Duration("duration", time.Minute, "how long clients come and go")
 	crowd    = flag.Int("crowd", 100, "clients at a time")
+
+	steadyWatches = flag.Int("steady", 0, "watches that stay meanwhile, over TLS")
 )
 
 const (
@@ -80,7 +82,14 @@ func (s *show) play(ctx context.Context) error {
 	}
 	rig.Say("base level: %s", describe(base))
 	s.report.Note("base level", "%s", describe(base))
+	staying, err := s.openSteady(ctx)
+	if err != nil {
+		return err
+	}
 	if err := s.churn(ctx, *duration); err != nil {
+		return err
+	}
+	if err := s.closeSteady(staying); err != nil {
 		return err
 	}
 	end, err := s.calm(ctx, base)
@@ -159,8 +168,11 @@ func write(ctx context.Context, client kubernetes.Interface) error {
 	for turn := 0; ctx.Err() == nil; turn++ {
 		n := turn % objects
 		o := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{Name: "soak-" + strconv.Itoa(n), Labels: map[string]string{"n": strconv.Itoa(random.IntN(10))}},
-			Data:       map[string]string{"turn": strconv.Itoa(turn), "padding": strings.Repeat("x", 4<<10)},
+			ObjectMeta: metav1.ObjectMeta{
+				Name: "soak-" + strconv.Itoa(n), Labels: map[string]string{"n": strconv.Itoa(random.IntN(10))},
+				Annotations: map[string]string{"at": rig.StampPrefix + strconv.FormatInt(time.Now().UnixNano(), 10)},
+			},
+			Data: map[string]string{"turn": strconv.Itoa(turn), "padding": strings.Repeat("x", 4<<10)},
 		}
 		var err error
 		switch {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -23,7 +24,7 @@ func Discard(server rig.Server, target string) (int64, error) {
 	got := int64(len(rest))
 	var unused [1 << 20]byte
 	for got < w.length {
-		n, _, err := unix.Recvfrom(w.sock.fd, unused[:], unix.MSG_TRUNC) // which TCP takes for "discard"
+		n, err := discard(w.sock.fd, unused[:])
 		if err == unix.EINTR {
 			continue
 		}
@@ -33,6 +34,15 @@ func Discard(server rig.Server, target string) (int64, error) {
 		got += int64(n)
 	}
 	return got, nil
+}
+
+// discard throws away what has arrived, as much as would fit. MSG_TRUNC makes TCP copy none of it (tcp(7)).
+func discard(fd int, unused []byte) (int, error) {
+	n, _, failed := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&unused[0])), uintptr(len(unused)), unix.MSG_TRUNC, 0, 0)
+	if failed != 0 {
+		return 0, failed
+	}
+	return int(n), nil
 }
 
 // contentLength is what the head of an answer says of the length of its body, -1 if nothing.

@@ -23,6 +23,7 @@ type watch struct {
 	scan scanner
 
 	length int64 // of the body, if its head tells; -1 if not
+	deaf   bool  // what it says is thrown away unread
 }
 
 // dialing is how many connections are opened at a time.
@@ -47,6 +48,7 @@ func (s *Swarm) startHTTP1(ctx context.Context, o Options) error {
 			if err != nil {
 				return fmt.Errorf("watch %d: %w", i, err)
 			}
+			w.deaf = o.Every > 1 && i%o.Every != 0
 			return p.add(i, w, rest)
 		})
 	}
@@ -164,9 +166,13 @@ func (p *poller) run() {
 			if e.Fd == stopped {
 				return
 			}
-			if err := p.read(p.watches[e.Fd]); err != nil {
+			w, read := p.watches[e.Fd], p.read
+			if w.deaf {
+				read = p.discard
+			}
+			if err := read(w); err != nil {
 				p.swarm.lose(err)
-				_ = p.watches[e.Fd].sock.Close()
+				_ = w.sock.Close()
 				p.watches[e.Fd] = nil
 			}
 		}
@@ -194,6 +200,24 @@ func (p *poller) read(w *watch) error {
 		}
 		if err != nil {
 			return err
+		}
+	}
+}
+
+// discard throws away all that has arrived for a watch.
+func (p *poller) discard(w *watch) error {
+	for {
+		n, err := discard(w.sock.fd, p.buffer)
+		switch {
+		case err == unix.EINTR:
+		case err == unix.EAGAIN:
+			return nil
+		case err != nil:
+			return err
+		case n == 0:
+			return errEnded
+		case n < len(p.buffer):
+			return nil
 		}
 	}
 }

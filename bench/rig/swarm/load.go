@@ -16,14 +16,15 @@ type Load struct {
 	Rate  float64 // writes per second
 	Burst int     // of them at once
 	While time.Duration
-	Reach int // how many watches see each of them
+	Reach int // how many watches see each of them, of those that are listened to
 	Write func(ctx context.Context, perSecond float64, burst int, while time.Duration) (int, error)
 }
 
 // Sample is what one measurement showed.
 type Sample struct {
 	CPU      time.Duration // of the server, for all of it, without what it uses anyway
-	Delays   Delays        // of all deliveries, from the beginning of the write
+	Delays   Delays        // of all deliveries that were listened to, from the beginning of the write
+	Every    int           // each how many-th was
 	Written  int
 	Took     time.Duration // from the first write until the last delivery
 	Complete bool          // each event reached each watch that it should
@@ -82,7 +83,7 @@ func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	r := Sample{Written: n, Complete: s.Await(ctx, int64(n*l.Reach), patience), Took: time.Since(began)}
+	r := Sample{Written: n, Every: max(l.Every, 1), Complete: s.Await(ctx, int64(n*l.Reach), patience), Took: time.Since(began)}
 	after, err := l.Server.CPU()
 	if err != nil {
 		return Sample{}, err
@@ -93,19 +94,22 @@ func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
 		lost, how := s.Lost()
 		r.Trouble = fmt.Sprintf("%d of %d deliveries, %d watches lost (%v)", len(r.Delays), n*l.Reach, lost, how)
 	}
-	rig.Say("%s: %.2f µs per delivery, p50 %s, p99 %s (%d writes, %d deliveries in %s, %.1f %% of a core at rest) %s", l.Server.Name, r.PerDelivery(),
-		r.Delays.At(50), r.Delays.At(99), n, len(r.Delays), r.Took.Round(time.Millisecond), 100*atRest, r.Trouble)
+	rig.Say("%s: %.2f µs per delivery, p50 %s, p99 %s (%d writes, %d deliveries in %s, %.2f cores, %.3f at rest) %s", l.Server.Name, r.PerDelivery(),
+		r.Delays.At(50), r.Delays.At(99), n, len(r.Delays)*r.Every, r.Took.Round(time.Millisecond), r.Cores(), atRest, r.Trouble)
 	return r, ctx.Err()
 }
 
 // PerDelivery is the CPU per delivery, in microseconds.
-func (s Sample) PerDelivery() float64 { return micros(s.CPU) / float64(len(s.Delays)) }
+func (s Sample) PerDelivery() float64 { return micros(s.CPU) / float64(len(s.Delays)*s.Every) }
 
 // PerWrite is the CPU per event written, in microseconds.
 func (s Sample) PerWrite() float64 { return micros(s.CPU) / float64(s.Written) }
 
 // PerSecond is how many deliveries there were in a second.
-func (s Sample) PerSecond() float64 { return float64(len(s.Delays)) / s.Took.Seconds() }
+func (s Sample) PerSecond() float64 { return float64(len(s.Delays)*s.Every) / s.Took.Seconds() }
+
+// Cores is how many processors the server used.
+func (s Sample) Cores() float64 { return s.CPU.Seconds() / s.Took.Seconds() }
 
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 

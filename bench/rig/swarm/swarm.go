@@ -19,6 +19,10 @@ type Options struct {
 	Targets []string // the request URI of each watch
 	PerConn int      // watches on each connection, by HTTP/2; 0 is HTTP/1.1, where each has its own
 
+	// Every makes a swarm on HTTP/1.1 listen to each so-many-th watch only. The others are read without being copied or decrypted, which
+	// costs half as much: for when the server could do more than clients on the same machine can take. 0 is every one.
+	Every int
+
 	NoDelays bool // count only: for a swarm that lives so long that the delays of all it saw were too many
 }
 

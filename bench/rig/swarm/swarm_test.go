@@ -20,7 +20,8 @@ func TestEachStampIsCountedOnce(t *testing.T) {
 		name    string
 		tls     bool
 		perConn int
-	}{{"plain", false, 0}, {"TLS", true, 0}, {"HTTP/2", true, 4}} {
+		every   int
+	}{{"plain", false, 0, 0}, {"TLS", true, 0, 0}, {"each other one by TLS", true, 0, 2}, {"HTTP/2", true, 4, 0}} {
 		t.Run(c.name, func(t *testing.T) {
 			begin, end := make(chan struct{}), make(chan struct{})
 			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -46,17 +47,18 @@ func TestEachStampIsCountedOnce(t *testing.T) {
 			}
 			defer server.Close()
 			defer close(end)
-			s, err := Start(t.Context(), Options{Server: rig.Server{URL: server.URL}, Targets: slices.Repeat([]string{"/"}, watches), PerConn: c.perConn})
+			s, err := Start(t.Context(), Options{Server: rig.Server{URL: server.URL}, Targets: slices.Repeat([]string{"/"}, watches), PerConn: c.perConn, Every: c.every})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer s.Close()
 			close(begin)
-			if !s.Await(context.Background(), watches*events, 30*time.Second) {
-				t.Fatalf("saw %d of %d", s.Seen(), watches*events)
+			want := watches * events / max(c.every, 1)
+			if !s.Await(context.Background(), int64(want), 30*time.Second) {
+				t.Fatalf("saw %d of %d", s.Seen(), want)
 			}
-			if d := s.Delays(); len(d) != watches*events || d.At(0) < time.Second {
-				t.Errorf("%d delays, the least %s, want %d above a second", len(d), d.At(0), watches*events)
+			if d := s.Delays(); len(d) != want || d.At(0) < time.Second {
+				t.Errorf("%d delays, the least %s, want %d above a second", len(d), d.At(0), want)
 			}
 			if lost, how := s.Lost(); lost > 0 {
 				t.Errorf("lost %d: %v", lost, how)

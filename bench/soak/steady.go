@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"spillway/bench/rig"
+	"spillway/bench/rig/swarm"
+)
+
+// steady are watches that stay while others come and go: the load of a proxy that has something to do.
+type steady struct {
+	watches *swarm.Swarm
+	opened  time.Time
+	cpu     time.Duration // that the proxy had used by then
+}
+
+// openSteady opens them over TLS; nil if none are wanted.
+func (s *show) openSteady(ctx context.Context) (*steady, error) {
+	if *steadyWatches == 0 {
+		return nil, nil
+	}
+	server := rig.Server{Name: "proxy", URL: s.proxy.TLSURL, Token: s.token, Pid: s.proxy.Pid()}
+	newest, err := server.Newest(ctx, rig.ConfigMaps)
+	if err != nil {
+		return nil, err
+	}
+	forever := strconv.Itoa(int((*duration + settle).Seconds()))
+	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%s&resourceVersion=%d", rig.ConfigMaps, forever, newest)
+	watches, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *steadyWatches), NoDelays: true})
+	if err != nil {
+		return nil, err
+	}
+	usage, err := s.proxy.Usage()
+	return &steady{watches: watches, opened: time.Now(), cpu: usage.CPU}, err
+}
+
+// closeSteady checks that none was lost, and ends them.
+func (s *show) closeSteady(w *steady) error {
+	if w == nil {
+		return nil
+	}
+	defer w.watches.Close()
+	usage, err := s.proxy.Usage()
+	if err != nil {
+		return err
+	}
+	lost, how := w.watches.Lost()
+	took := time.Since(w.opened).Seconds()
+	s.report.Check(lost == 0 && w.watches.Seen() > 0, "watches that stay", "%d of %d were lost (%v); %.0f deliveries per second, %.2f cores used by the proxy",
+		lost, *steadyWatches, how, float64(w.watches.Seen())/took, (usage.CPU-w.cpu).Seconds()/took)
+	return nil
+}
