@@ -34,7 +34,7 @@ type Sample struct {
 const (
 	calm     = time.Second             // from the last watch's answer until anything is measured
 	idle     = 1500 * time.Millisecond // without writes: what a server does then has nothing to do with them
-	patience = 10 * time.Second        // for the last deliveries
+	patience = 5 * time.Second         // without a delivery, until the others are given up
 )
 
 // Measure opens the watches, writes for a while and closes them.

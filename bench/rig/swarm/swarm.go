@@ -85,9 +85,16 @@ func (s *Swarm) Lost() (int64, error) {
 	return s.lost.Load(), s.problem
 }
 
-// Await waits until n stamps have arrived since Reset, or nothing arrives any more, and reports whether they have.
+// Await waits until n stamps have arrived since Reset, or for so long none, and reports whether they have.
 func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool {
-	return rig.Eventually(ctx, patience, time.Millisecond, func() bool { return s.Seen() >= n })
+	seen, since := s.Seen(), time.Now()
+	for seen < n && ctx.Err() == nil && time.Since(since) < patience {
+		time.Sleep(time.Millisecond)
+		if now := s.Seen(); now != seen {
+			seen, since = now, time.Now()
+		}
+	}
+	return seen >= n
 }
 
 // Delays are the delays of all that has arrived since Reset.
