@@ -21,8 +21,9 @@ type Scores struct {
 	title string
 	began time.Time
 
-	mu     sync.Mutex
-	scores []score
+	mu       sync.Mutex
+	scores   []score
+	pictures []string // in Markdown
 }
 
 // score is one line of the table, as it is printed.
@@ -142,6 +143,13 @@ func (s *Scores) Miss(what, format string, args ...any) {
 	s.add(score{what: what, spillway: fmt.Sprintf(format, args...), verdict: missed})
 }
 
+// Picture adds a drawing, which stands below the table in a document.
+func (s *Scores) Picture(title, path string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pictures = append(s.pictures, fmt.Sprintf("![%s](%s)", title, path))
+}
+
 func (s *Scores) add(line score) {
 	Say("%s: %s, against %s: %s %s", line.what, line.spillway, line.against, line.result, line.verdict)
 	s.mu.Lock()
@@ -179,6 +187,9 @@ func (s *Scores) markdown() string {
 	row(slices.Repeat([]string{"---"}, len(heading)))
 	for _, line := range s.scores {
 		row(line.cells())
+	}
+	for _, picture := range s.pictures {
+		fmt.Fprintf(&b, "\n%s\n", picture)
 	}
 	return b.String()
 }
