@@ -206,7 +206,8 @@ func (x *index) match(o *object.Object) {
 	if len(x.labels) == 0 {
 		return
 	}
-	for name, value := range o.Labels {
+	for i := range o.NumLabels() {
+		name, value := o.Label(i)
 		if d := x.labels[name]; d != nil {
 			x.collect(d, namespace, value)
 		}

@@ -42,15 +42,11 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	}
 	b := &Bookmark{resource: r, sorted: !r.Builtin}
 	s := scanner{b: raw}
-	err := s.members(func(key string) error {
-		if key != "metadata" || s.peek() != '{' {
-			return s.skip()
-		}
-		start := s.i
-		err := s.members(func(key string) error { return b.member(&s, key) })
-		b.head, b.tail = string(raw[:start+1]), string(raw[s.i-1:])
-		return err
-	})
+	all := s.members()
+	for all.next() {
+		all.err = b.topLevel(&s, all.key)
+	}
+	err := all.err
 	if err == nil && b.head == "" {
 		err = errors.New("metadata is missing")
 	}
@@ -59,6 +55,20 @@ func BookmarkFrom(r *Resource, raw []byte) (*Bookmark, error) {
 	}
 	delete(b.annotations, metav1.InitialEventsAnnotationKey)
 	return b, nil
+}
+
+// topLevel cuts the bookmark at its metadata.
+func (b *Bookmark) topLevel(s *scanner, key string) error {
+	if key != "metadata" || s.peek() != '{' {
+		return s.skip()
+	}
+	start := s.i
+	m := s.members()
+	for m.next() {
+		m.err = b.member(s, m.key)
+	}
+	b.head, b.tail = string(s.b[:start+1]), string(s.b[s.i-1:])
+	return m.err
 }
 
 // member notes one member of the metadata.

@@ -68,8 +68,8 @@ func checkParse(t *testing.T, raw []byte, o *Object, err error) {
 	if rv, err := strconv.ParseUint(m.ResourceVersion, 10, 64); err != nil || o.RV != rv {
 		t.Errorf("resourceVersion %d, want %q", o.RV, m.ResourceVersion)
 	}
-	if o.Key != m.Namespace+"/"+m.Name || string(o.UID) != m.UID || !maps.Equal(o.Labels, m.Labels) {
-		t.Errorf("key %q, uid %q, labels %v, want %+v", o.Key, o.UID, o.Labels, m)
+	if o.Key != m.Namespace+"/"+m.Name || string(o.UID) != m.UID || !maps.Equal(labelsOf(o), m.Labels) {
+		t.Errorf("key %q, uid %q, labels %v, want %+v", o.Key, o.UID, labelsOf(o), m)
 	}
 	if !strings.Contains(m.Namespace+m.Name, "/") && (o.Namespace() != m.Namespace || o.Name() != m.Name) {
 		t.Errorf("namespace %q, name %q, want %q and %q", o.Namespace(), o.Name(), m.Namespace, m.Name)
@@ -96,7 +96,7 @@ func checkSplices(t *testing.T, o *Object) {
 		o.RV: item, 12345678: o.AppendAt(nil, "12345678"), 1: alone(o.AppendMetadataAt(nil, "1")),
 	} {
 		again, err := o.resource.Parse(form)
-		if err != nil || again.RV != rv || again.Key != o.Key || again.UID != o.UID || !maps.Equal(again.Labels, o.Labels) {
+		if err != nil || again.RV != rv || again.Key != o.Key || again.UID != o.UID || !maps.Equal(labelsOf(again), labelsOf(o)) {
 			t.Errorf("%s read again from %s: %+v, %v", o.JSON(), form, again, err)
 		}
 	}

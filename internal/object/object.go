@@ -20,26 +20,37 @@ import (
 // The JSON is kept, not a decoded tree: a response is then a splice of bytes that upstream made, so it cannot differ from
 // upstream's, and an object costs its size once. Byte offsets remember the few places where responses differ from each
 // other: the type members, which items of a built-in list lack (W-60), and the resourceVersion, which a DELETED replaces
-// (W-103, W-104).
+// (W-103, W-104). Fields and labels are offsets, too. All strings of an object but its Key share its bytes, and keep them alive: who
+// keeps one for longer than the object copies it.
 type Object struct {
 	// Key is "namespace/name", or "name" for cluster-scoped objects. Keys sorted bytewise are in upstream's order (W-61).
-	Key    string
-	UID    types.UID
-	RV     uint64
-	Labels labels.Set
+	Key string
+	UID types.UID
+	RV  uint64
 
-	values   []string // of resource.Fields, by index
 	resource *Resource
 	raw      []byte
-	typeEnd  int  // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
-	metadata span // the value of metadata
-	rv       span // the digits of metadata.resourceVersion
+	values   []span // of the resource's fields, by index, nowhere if missing; then of labels, names and values in turn
+	typeEnd  uint32 // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
+	escaped  bool   // some of the values are spelled otherwise than they are meant
+	metadata span   // the value of metadata
+	rv       span   // the digits of metadata.resourceVersion
 
 	forms atomic.Pointer[Forms]
 }
 
-// span is a half-open range of bytes.
-type span struct{ start, end int }
+// span is a half-open range of bytes of an object's JSON, without the quotes of a string. The zero span is nowhere. An object has about
+// twenty of them, and strings would be twice as large.
+type span struct{ start, end uint32 }
+
+// text is what stands in a place.
+func (o *Object) text(sp span) string {
+	if o.escaped && sp.start > 0 && o.raw[sp.start-1] == '"' {
+		text, _ := decode(o.raw[sp.start-1 : sp.end+1]) // Parse has done so
+		return text
+	}
+	return view(o.raw[sp.start:sp.end])
+}
 
 // Namespace is the object's namespace, "" for cluster-scoped ones.
 func (o *Object) Namespace() string {
@@ -79,8 +90,11 @@ func (o *Object) ItemSize() int {
 	if o.typeEnd == 0 {
 		return len(o.raw)
 	}
-	return len(o.raw) - o.typeEnd + 1
+	return len(o.raw) - int(o.typeEnd) + 1
 }
+
+// ResourceVersion is the object's version as it is written.
+func (o *Object) ResourceVersion() string { return view(o.raw[o.rv.start:o.rv.end]) }
 
 // AppendAt appends the object's JSON with rv, in decimal, for its resourceVersion: a deletion shows the last state at the
 // revision of the delete (W-104).
@@ -91,7 +105,7 @@ func (o *Object) AppendAt(dst []byte, rv string) []byte {
 }
 
 // SizeAt is the number of bytes that AppendAt appends.
-func (o *Object) SizeAt(rv string) int { return len(o.raw) - (o.rv.end - o.rv.start) + len(rv) }
+func (o *Object) SizeAt(rv string) int { return len(o.raw) - int(o.rv.end-o.rv.start) + len(rv) }
 
 // Metadata is the value of the object's metadata as upstream wrote it. The caller must not change it.
 func (o *Object) Metadata() []byte { return o.raw[o.metadata.start:o.metadata.end] }
@@ -124,5 +138,50 @@ func (s fieldSet) Get(field string) string {
 	if !ok || i >= len(s.o.values) {
 		return ""
 	}
-	return s.o.values[i]
+	sp := s.o.values[i]
+	if sp == (span{}) {
+		return s.o.resource.fields[i].Default
+	}
+	return s.o.text(sp)
+}
+
+// NumLabels is how many labels the object has.
+func (o *Object) NumLabels() int { return len(o.labels()) / 2 }
+
+// Label is one of the labels, in the order of the JSON. If that names one twice, the last counts.
+func (o *Object) Label(i int) (name, value string) {
+	all := o.labels()
+	return o.text(all[2*i]), o.text(all[2*i+1])
+}
+
+// Labels are the object's labels.
+func (o *Object) Labels() labels.Labels { return labelSet{o} }
+
+// labels are the places of names and values in turn.
+func (o *Object) labels() []span { return o.values[min(len(o.values), len(o.resource.fields)):] }
+
+// labelSet reads labels from an object without building a map per object.
+type labelSet struct{ o *Object }
+
+// Has reports whether the object has the label.
+func (s labelSet) Has(label string) bool {
+	_, ok := s.Lookup(label)
+	return ok
+}
+
+// Get is the label's value, "" if the object does not have it.
+func (s labelSet) Get(label string) string {
+	value, _ := s.Lookup(label)
+	return value
+}
+
+// Lookup is both.
+func (s labelSet) Lookup(label string) (string, bool) {
+	all := s.o.labels()
+	for i := len(all) - 2; i >= 0; i -= 2 {
+		if s.o.text(all[i]) == label {
+			return s.o.text(all[i+1]), true
+		}
+	}
+	return "", false
 }

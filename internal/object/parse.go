@@ -2,10 +2,11 @@ package object
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"math"
 	"strconv"
 
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,9 +16,27 @@ import (
 // A resourceVersion that is not a decimal number is an error: such resources cannot be cached (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
 	raw = bytes.TrimSpace(raw)
-	o := &Object{resource: r, raw: r.withType(raw)}
+	if r.untyped(raw) {
+		raw = r.typed(raw)
+	}
+	return r.parse(raw)
+}
+
+// ParseCopy is Parse of a copy of raw, exactly as large as it needs to be: an object stays for long.
+func (r *Resource) ParseCopy(raw []byte) (*Object, error) {
+	raw = bytes.TrimSpace(raw)
+	if r.untyped(raw) {
+		return r.parse(r.typed(raw))
+	}
+	kept := make([]byte, len(raw))
+	copy(kept, raw)
+	return r.parse(kept)
+}
+
+func (r *Resource) parse(raw []byte) (*Object, error) {
+	o := &Object{resource: r, raw: raw}
 	if r.Builtin && bytes.HasPrefix(o.raw, []byte(r.typePrefix)) {
-		o.typeEnd = len(r.typePrefix)
+		o.typeEnd = uint32(len(r.typePrefix))
 	}
 	p := parser{scanner: scanner{b: o.raw}, o: o}
 	if err := p.parse(); err != nil {
@@ -26,41 +45,51 @@ func (r *Resource) Parse(raw []byte) (*Object, error) {
 	return o, nil
 }
 
-// withType gives an item of a built-in list the type that items leave out.
-func (r *Resource) withType(raw []byte) []byte {
-	if !r.Builtin || !bytes.HasPrefix(raw, []byte("{")) || bytes.HasPrefix(raw, []byte(`{"kind":`)) || bytes.HasPrefix(raw, []byte(`{"apiVersion":`)) {
-		return raw
-	}
+// untyped reports that raw lacks the type that items of built-in lists leave out.
+func (r *Resource) untyped(raw []byte) bool {
+	return r.Builtin && bytes.HasPrefix(raw, []byte("{")) && !bytes.HasPrefix(raw, []byte(`{"kind":`)) && !bytes.HasPrefix(raw, []byte(`{"apiVersion":`))
+}
+
+// typed is a copy of raw with its type.
+func (r *Resource) typed(raw []byte) []byte {
 	out := make([]byte, 0, len(r.typePrefix)+len(raw)-1)
 	out = append(out, r.typePrefix...)
 	return append(out, raw[1:]...)
 }
 
-// parser is one walk over an object's JSON.
+// parser is one walk over an object's JSON. It stays on the stack, as does what it finds before it is known how much there is.
 type parser struct {
 	scanner
 	o               *Object
 	name, namespace string
+	values          []span // as in Object
 }
 
 func (p *parser) parse() error {
 	o := p.o
-	if n := len(o.resource.fields); n > 0 {
-		o.values = make([]string, n)
-		for i, f := range o.resource.fields {
-			o.values[i] = f.Default
-		}
+	if int64(len(o.raw)) > math.MaxUint32 {
+		return errors.New("it is too large")
 	}
-	if err := p.members(p.topLevel); err != nil {
-		return err
+	var room [64]span
+	p.values = append(room[:0], make([]span, len(o.resource.fields))...)
+	m := p.members()
+	for m.next() {
+		m.err = p.topLevel(m.key)
+	}
+	if m.err != nil {
+		return m.err
 	}
 	if p.space(); p.i < len(p.b) {
 		return errSyntax
 	}
 	if o.rv.end == 0 {
-		return fmt.Errorf("metadata.resourceVersion is missing")
+		return errors.New("metadata.resourceVersion is missing")
 	}
 	o.Key = o.resource.key(p.namespace, p.name)
+	if len(p.values) > 0 {
+		o.values = make([]span, len(p.values))
+		copy(o.values, p.values)
+	}
 	return nil
 }
 
@@ -70,9 +99,12 @@ func (p *parser) topLevel(key string) error {
 			return errSyntax
 		}
 		start := p.i
-		err := p.members(p.metadata)
-		p.o.metadata = span{start, p.i}
-		return err
+		m := p.members()
+		for m.next() {
+			m.err = p.metadata(m.key)
+		}
+		p.o.metadata = p.span(start)
+		return m.err
 	}
 	return p.descend(p.o.resource.paths, key)
 }
@@ -84,15 +116,26 @@ func (p *parser) descend(at *pathNode, key string) error {
 	case node == nil:
 		return p.skip()
 	case node.children != nil && p.peek() == '{':
-		return p.members(func(key string) error { return p.descend(node, key) })
+		m := p.scanner.members()
+		for m.next() {
+			m.err = p.descend(node, m.key)
+		}
+		return m.err
 	case node.field < 0:
 		return p.skip()
 	}
-	text, ok, err := p.scalar()
+	sp, ok, err := p.value()
 	if ok {
-		node.set(p.o.values, text)
+		node.set(p.values, sp)
 	}
 	return err
+}
+
+// value is the place of the scalar that comes next.
+func (p *parser) value() (sp span, ok bool, err error) {
+	sp, spelled, ok, err := p.scalar()
+	p.o.escaped = p.o.escaped || !spelled
+	return sp, ok, err
 }
 
 // metadata reads one member of the metadata. Null says nothing, as in encoding/json.
@@ -124,7 +167,7 @@ func (p *parser) resourceVersion() error {
 	if err != nil {
 		return err
 	}
-	digits := string(p.b[sp.start:sp.end])
+	digits := view(p.b[sp.start:sp.end])
 	rv, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil {
 		return fmt.Errorf("metadata.resourceVersion %q is not a decimal number", digits)
@@ -135,18 +178,17 @@ func (p *parser) resourceVersion() error {
 
 func (p *parser) labels() error {
 	if p.peek() != '{' {
-		p.o.Labels = nil
+		p.values = p.values[:len(p.o.resource.fields)]
 		return p.skip()
 	}
-	return p.members(func(key string) error {
-		value, _, err := p.scalar()
-		if err != nil {
-			return err
+	m := p.members()
+	for m.next() {
+		name := m.at
+		p.o.escaped = p.o.escaped || m.key != view(p.b[name.start:name.end])
+		var value span
+		if value, _, m.err = p.value(); m.err == nil {
+			p.values = append(p.values, name, value)
 		}
-		if p.o.Labels == nil {
-			p.o.Labels = labels.Set{}
-		}
-		p.o.Labels[key] = value
-		return nil
-	})
+	}
+	return m.err
 }

@@ -19,7 +19,7 @@ func TestParseReadsMetadata(t *testing.T) {
 	f := func(r *Resource, raw string, want parsed) {
 		t.Helper()
 		o := mustParse(t, r, raw)
-		got := parsed{o.Key, o.Namespace(), o.Name(), string(o.UID), o.RV, o.Labels}
+		got := parsed{o.Key, o.Namespace(), o.Name(), string(o.UID), o.RV, labelsOf(o)}
 		if got.key != want.key || got.namespace != want.namespace || got.name != want.name || got.uid != want.uid || got.rv != want.rv {
 			t.Errorf("%s\n got %+v\nwant %+v", raw, got, want)
 		}

@@ -90,10 +90,10 @@ func (r *Resource) Selectable(label string) bool {
 	return ok
 }
 
-// key is the object's place in the resource: its namespace, if the resource has any, and its name.
+// key is the object's place in the resource: its namespace, if the resource has any, and its name. It has bytes of its own.
 func (r *Resource) key(namespace, name string) string {
 	if !r.Namespaced {
-		return name
+		return strings.Clone(name)
 	}
 	return namespace + "/" + name
 }
@@ -125,7 +125,7 @@ func (n *pathNode) insert(path []string, field int) {
 	n.field = field
 }
 
-func (n *pathNode) set(values []string, v string) {
+func (n *pathNode) set(values []span, v span) {
 	values[n.field] = v
 	for _, a := range n.aliases {
 		values[a] = v

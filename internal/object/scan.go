@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"unicode/utf8"
+	"unsafe"
 )
 
 // errSyntax is what every malformed document comes down to; Parse says where.
@@ -48,42 +50,66 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// members calls f for each member of the object that comes next, with the scanner at the member's value, which f consumes.
-func (s *scanner) members(f func(key string) error) error {
-	if s.depth++; s.depth > maxDepth {
-		return errSyntax
+// members walks over the members of the object that comes next. While next says true, the scanner is at the value of key, which the caller
+// consumes; what goes wrong with it is put into err. (A callback would cost an allocation for each object that it walks over.)
+type members struct {
+	*scanner
+	key   string // valid as long as the bytes that are scanned
+	at    span   // of the key, without its quotes
+	err   error
+	begun bool
+}
+
+func (s *scanner) members() members { return members{scanner: s} }
+
+func (m *members) next() bool {
+	if m.err != nil {
+		return false
 	}
-	defer func() { s.depth-- }()
-	if err := s.expect('{'); err != nil {
-		return err
+	if !m.begun {
+		m.begun = true
+		return m.begin()
 	}
-	if s.peek() == '}' {
-		s.i++
-		return nil
+	switch m.peek() {
+	case ',':
+		m.i++
+		return m.name()
+	case '}':
+		m.i++
+		m.depth--
+		return false
 	}
-	for {
-		s.space()
-		key, err := s.str()
-		if err != nil {
-			return err
-		}
-		if err := s.expect(':'); err != nil {
-			return err
-		}
-		s.space()
-		if err := f(key); err != nil {
-			return err
-		}
-		switch s.peek() {
-		case ',':
-			s.i++
-		case '}':
-			s.i++
-			return nil
-		default:
-			return errSyntax
-		}
+	m.err = errSyntax
+	return false
+}
+
+func (m *members) begin() bool {
+	if m.depth++; m.depth > maxDepth {
+		m.err = errSyntax
+		return false
 	}
+	if m.err = m.expect('{'); m.err != nil {
+		return false
+	}
+	if m.peek() == '}' {
+		m.i++
+		m.depth--
+		return false
+	}
+	return m.name()
+}
+
+// name reads a member's name and passes the colon.
+func (m *members) name() bool {
+	m.space()
+	start := m.i
+	if m.key, m.err = m.str(); m.err != nil {
+		return false
+	}
+	m.at = span{uint32(start + 1), uint32(m.i - 1)}
+	m.err = m.expect(':')
+	m.space()
+	return m.err == nil
 }
 
 // strSpan is the string that comes next, without its quotes, and whether it holds escapes.
@@ -96,7 +122,7 @@ func (s *scanner) strSpan() (sp span, escaped bool, err error) {
 		switch c := s.b[i]; {
 		case c == '"':
 			s.i = i + 1
-			return span{start, i}, escaped, nil
+			return span{uint32(start), uint32(i)}, escaped, nil
 		case c == '\\':
 			escaped = true
 			i++
@@ -107,89 +133,123 @@ func (s *scanner) strSpan() (sp span, escaped bool, err error) {
 	return span{}, false, errSyntax
 }
 
-// str is the string that comes next, decoded as encoding/json would.
+// str is the string that comes next, decoded as encoding/json would. It is valid as long as the bytes that are scanned.
 func (s *scanner) str() (string, error) {
 	sp, escaped, err := s.strSpan()
 	if err != nil {
 		return "", err
 	}
-	if !escaped && isASCII(s.b[sp.start:sp.end]) {
-		return string(s.b[sp.start:sp.end]), nil
+	if plain(s.b[sp.start:sp.end], escaped) {
+		return view(s.b[sp.start:sp.end]), nil
 	}
+	return decode(s.b[sp.start-1 : sp.end+1])
+}
+
+// plain reports that the inside of a string is spelled as itself.
+func plain(inside []byte, escaped bool) bool { return !escaped && utf8.Valid(inside) }
+
+// decode is a string with its quotes as encoding/json understands it.
+func decode(quoted []byte) (string, error) {
 	var out string
-	if err := json.Unmarshal(s.b[sp.start-1:sp.end+1], &out); err != nil {
+	if err := json.Unmarshal(quoted, &out); err != nil {
 		return "", errSyntax
 	}
 	return out, nil
 }
 
-func isASCII(b []byte) bool {
-	for _, c := range b {
-		if c >= 0x80 {
-			return false
-		}
-	}
-	return true
-}
+// view is b as a string, which is valid as long as b is and does not change. Objects are made of such strings: their bytes never change,
+// and copies of them would be a tenth of the memory.
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// scalar is the text of the string, number or boolean that comes next; null, objects and arrays are "" and false.
-func (s *scanner) scalar() (string, bool, error) {
+// scalar is the place of the string (without its quotes), number or boolean that comes next; null, objects and arrays are nowhere, and
+// false. spelled says that the text in that place means itself.
+func (s *scanner) scalar() (sp span, spelled, ok bool, err error) {
 	switch s.peek() {
 	case '"':
-		v, err := s.str()
-		return v, true, err
+		sp, escaped, err := s.strSpan()
+		if err != nil {
+			return span{}, false, false, err
+		}
+		spelled := plain(s.b[sp.start:sp.end], escaped)
+		if !spelled {
+			_, err = decode(s.b[sp.start-1 : sp.end+1])
+		}
+		return sp, spelled, true, err
 	case '{', '[':
-		return "", false, s.skip()
+		return span{}, true, false, s.skip()
 	}
 	start := s.i
 	if err := s.skip(); err != nil {
-		return "", false, err
+		return span{}, true, false, err
 	}
-	text := string(s.b[start:s.i])
-	if text == "null" {
-		return "", false, nil
+	if string(s.b[start:s.i]) == "null" {
+		return span{}, true, false, nil
 	}
-	return text, true, nil
+	return s.span(start), true, true, nil
 }
+
+// span is the range from start to where the scanner is.
+func (s *scanner) span(start int) span { return span{uint32(start), uint32(s.i)} }
 
 // skip passes over the value that comes next. It does not recurse, so depth costs no stack.
 func (s *scanner) skip() error {
+	switch s.peek() {
+	case '"':
+		_, _, err := s.strSpan()
+		return err
+	case '{', '[':
+		return s.skipNested()
+	case '}', ']', ',', ':', 0:
+		return errSyntax
+	}
+	return s.literal()
+}
+
+// skipNested passes over an object or an array. Most of an object's bytes are skipped here.
+func (s *scanner) skipNested() error {
 	open := 0
-	for {
-		switch s.peek() {
-		case '"':
+	for i := s.i; i < len(s.b); i++ {
+		switch classes[s.b[i]] {
+		case inert:
+		case quote:
+			s.i = i
 			if _, _, err := s.strSpan(); err != nil {
 				return err
 			}
-		case '{', '[':
+			i = s.i - 1
+		case opening:
 			if open++; s.depth+open > maxDepth {
 				return errSyntax
 			}
-			s.i++
-			continue
-		case '}', ']':
-			if open--; open < 0 {
-				return errSyntax
+		case closing:
+			if open--; open == 0 {
+				s.i = i + 1
+				return nil
 			}
-			s.i++
-		case ',', ':':
-			if open == 0 {
-				return errSyntax
-			}
-			s.i++
-			continue
-		case 0:
-			return errSyntax
 		default:
-			if err := s.literal(); err != nil {
-				return err
-			}
-		}
-		if open == 0 {
-			return nil
+			return errSyntax
 		}
 	}
+	return errSyntax
 }
+
+// classes say what a byte outside of strings does to skipNested; most of them may not be there.
+var classes = func() (c [256]byte) {
+	for _, b := range " \t\n\r,:0123456789abcdefghijklmnopqrstuvwxyz-+.E" {
+		c[b] = inert
+	}
+	c['"'] = quote
+	c['{'], c['['] = opening, opening
+	c['}'], c[']'] = closing, closing
+	return c
+}()
+
+const (
+	inert byte = iota + 1
+	quote
+	opening
+	closing
+)
 
 // literal passes over a number, true, false or null.
 func (s *scanner) literal() error {

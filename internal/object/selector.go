@@ -50,7 +50,7 @@ func (s Selector) Matches(o *Object) bool {
 	if s.Name != "" && s.Name != o.Name() {
 		return false
 	}
-	if s.labels != nil && !s.labels.Matches(o.Labels) {
+	if s.labels != nil && !s.labels.Matches(o.Labels()) {
 		return false
 	}
 	return s.fields == nil || s.fields.Matches(o.Fields())

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -36,9 +37,9 @@ func FuzzSelector(f *testing.F) {
 		e := &Event{Old: labelled(t, before), New: labelled(t, now)}
 		s := NewSelector(namespace, name, l, of)
 		for _, o := range []*Object{e.Old, e.New} {
-			want := (namespace == "" || namespace == o.Namespace()) && (name == "" || name == o.Name()) && l.Matches(o.Labels) && of.Matches(o.Fields())
+			want := (namespace == "" || namespace == o.Namespace()) && (name == "" || name == o.Name()) && l.Matches(o.Labels()) && of.Matches(o.Fields())
 			if s.Matches(o) != want {
-				t.Errorf("%s of %v: %t, want %t", s.Key(), o.Labels, !want, want)
+				t.Errorf("%s of %v: %t, want %t", s.Key(), labelsOf(o), !want, want)
 			}
 			checkTerms(t, s, o, want)
 		}
@@ -50,25 +51,42 @@ func FuzzSelector(f *testing.F) {
 // labelled is a pod with labels such as a=b,c=d.
 func labelled(t *testing.T, text string) *Object {
 	t.Helper()
-	o := mustParse(t, pods, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7"},"spec":{"nodeName":"node-1"},"status":{"phase":"Running"}}`)
-	o.Labels = labels.Set{}
+	set := labels.Set{}
 	for pair := range strings.SplitSeq(text, ",") {
 		key, value, _ := strings.Cut(pair, "=")
-		o.Labels[key] = value
+		set[key] = value
 	}
-	return o
+	written, err := json.Marshal(set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mustParse(t, pods, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7","labels":`+string(written)+
+		`},"spec":{"nodeName":"node-1"},"status":{"phase":"Running"}}`)
+}
+
+// labelsOf are the labels of an object as a map, nil if there are none.
+func labelsOf(o *Object) labels.Set {
+	var set labels.Set
+	for i := range o.NumLabels() {
+		if set == nil {
+			set = labels.Set{}
+		}
+		name, value := o.Label(i)
+		set[name] = value
+	}
+	return set
 }
 
 // checkTerms: what is seen satisfies every term.
 func checkTerms(t *testing.T, s Selector, o *Object, seen bool) {
 	t.Helper()
 	for _, term := range s.Terms() {
-		value, ok := o.Labels[term.Name]
+		value, ok := o.Labels().Lookup(term.Name)
 		if !term.Label {
 			value, ok = o.Fields().Get(term.Name), true
 		}
 		if seen && !(ok && slices.Contains(term.Values, value)) {
-			t.Errorf("%s sees %v, and yet has the term %+v", s.Key(), o.Labels, term)
+			t.Errorf("%s sees %v, and yet has the term %+v", s.Key(), labelsOf(o), term)
 		}
 	}
 }
@@ -104,7 +122,7 @@ func checkKey(t *testing.T, s Selector, namespace, name, labelText, fieldText st
 	}
 	for _, o := range []*Object{e.Old, e.New} {
 		if again.Matches(o) != s.Matches(o) {
-			t.Errorf("both have the key %s, and one of them sees %v", s.Key(), o.Labels)
+			t.Errorf("both have the key %s, and one of them sees %v", s.Key(), labelsOf(o))
 		}
 	}
 }

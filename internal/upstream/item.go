@@ -3,11 +3,11 @@ package upstream
 import (
 	"encoding/json"
 	"fmt"
-	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"spillway/internal/object"
 )
@@ -30,15 +30,20 @@ func (item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (i item) DeepCopyObject() runtime.Object { return i }
 
 // GetObjectMeta shows what the loop looks at.
-func (i item) GetObjectMeta() metav1.Object {
-	return &metav1.ObjectMeta{
-		Namespace:       i.object.Namespace(),
-		Name:            i.object.Name(),
-		UID:             i.object.UID,
-		ResourceVersion: strconv.FormatUint(i.object.RV, 10),
-		Labels:          i.object.Labels,
-	}
+func (i item) GetObjectMeta() metav1.Object { return &itemMeta{unasked, i.object} }
+
+// itemMeta is what the loop looks at, made for each object that arrives: an ObjectMeta would be ten times as large.
+type itemMeta struct {
+	metav1.Object // what it does not ask for
+	object        *object.Object
 }
+
+var unasked metav1.Object = &metav1.ObjectMeta{}
+
+func (m *itemMeta) GetNamespace() string       { return m.object.Namespace() }
+func (m *itemMeta) GetName() string            { return m.object.Name() }
+func (m *itemMeta) GetUID() types.UID          { return m.object.UID }
+func (m *itemMeta) GetResourceVersion() string { return m.object.ResourceVersion() }
 
 // bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an annotation (W-110).
 type bookmark struct{ meta metav1.ObjectMeta }

@@ -11,64 +11,86 @@ import (
 	"spillway/internal/object"
 )
 
-// decodeList reads a list item by item, so that its text is never held as a whole.
+// decodeList reads a list item by item, as it arrives.
 func decodeList(r *object.Resource, body io.Reader) (*metainternalversion.List, error) {
 	list := &metainternalversion.List{}
-	d := json.NewDecoder(body)
-	if err := expect(d, json.Delim('{')); err != nil {
-		return nil, listError(r, err)
-	}
-	for d.More() {
-		key, err := d.Token()
-		if err != nil {
-			return nil, listError(r, err)
-		}
-		switch key {
-		case "metadata":
-			err = decodeListMeta(d, &list.ListMeta)
-		case "items":
-			err = decodeItems(r, d, list)
-		default:
-			var ignored json.RawMessage
-			err = d.Decode(&ignored)
-		}
-		if err != nil {
-			return nil, listError(r, err)
-		}
-	}
-	// The closing brace: without it the list was cut off.
-	if err := expect(d, json.Delim('}')); err != nil {
-		return nil, listError(r, err)
+	if err := decodeMembers(r, newValues(body), list); err != nil {
+		return nil, fmt.Errorf("list of %s: %w", r, err)
 	}
 	return list, nil
 }
 
-func listError(r *object.Resource, err error) error {
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
+// decodeMembers reads up to the closing brace: without it the list was cut off.
+func decodeMembers(r *object.Resource, v *values, list *metainternalversion.List) error {
+	if err := v.expect('{'); err != nil {
+		return err
 	}
-	return fmt.Errorf("list of %s: %w", r, err)
+	for first := true; ; first = false {
+		more, err := v.more(first, '}')
+		if err != nil || !more {
+			return err
+		}
+		name, err := v.next()
+		if err != nil {
+			return err
+		}
+		var key string
+		if err := json.Unmarshal(name, &key); err != nil {
+			return err
+		}
+		if err := v.expect(':'); err != nil {
+			return err
+		}
+		if err := decodeMember(r, v, list, key); err != nil {
+			return err
+		}
+	}
 }
 
-func decodeListMeta(d *json.Decoder, into *metav1.ListMeta) error {
-	if err := d.Decode(into); err != nil {
+func decodeMember(r *object.Resource, v *values, list *metainternalversion.List, key string) error {
+	if key == "items" {
+		return decodeItems(r, v, list)
+	}
+	value, err := v.next()
+	switch {
+	case err != nil:
+		return err
+	case key == "metadata":
+		return decodeListMeta(value, &list.ListMeta)
+	case !json.Valid(value):
+		return fmt.Errorf("%w in %q", errNoJSON, key)
+	}
+	return nil
+}
+
+func decodeListMeta(value []byte, into *metav1.ListMeta) error {
+	if err := json.Unmarshal(value, into); err != nil {
 		return err
 	}
 	_, err := parseRV(into.ResourceVersion)
 	return err
 }
 
-func decodeItems(r *object.Resource, d *json.Decoder, list *metainternalversion.List) error {
-	start, err := d.Token()
-	if err != nil || start == nil { // null is a list without items
+func decodeItems(r *object.Resource, v *values, list *metainternalversion.List) error {
+	if c, err := v.peek(); err != nil {
+		return err
+	} else if c != '[' {
+		value, err := v.next()
+		if err == nil && !isNull(value) { // null is a list without items
+			err = fmt.Errorf("items is %.40q", value)
+		}
 		return err
 	}
-	if start != json.Delim('[') {
-		return fmt.Errorf("items is %v", start)
+	if err := v.expect('['); err != nil {
+		return err
 	}
-	for d.More() {
-		var raw json.RawMessage // a new one each time: the object keeps it
-		if err := d.Decode(&raw); err != nil {
+	for first := true; ; first = false {
+		more, err := v.more(first, ']')
+		if err != nil || !more {
+			return err
+		}
+		raw, err := v.next()
+		if err != nil {
 			return err
 		}
 		o, err := parse(r, raw)
@@ -77,20 +99,11 @@ func decodeItems(r *object.Resource, d *json.Decoder, list *metainternalversion.
 		}
 		list.Items = append(list.Items, item{o})
 	}
-	return expect(d, json.Delim(']'))
 }
 
-func expect(d *json.Decoder, want json.Delim) error {
-	got, err := d.Token()
-	if err == nil && got != want {
-		err = fmt.Errorf("%v instead of %v", got, want)
-	}
-	return err
-}
-
-// parse reads an object and keeps raw. What cannot be read now cannot be read later either.
+// parse reads an object of which raw is not kept. What cannot be read now cannot be read later either.
 func parse(r *object.Resource, raw []byte) (*object.Object, error) {
-	o, err := r.Parse(raw)
+	o, err := r.ParseCopy(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUncacheable, err)
 	}

@@ -123,10 +123,8 @@ func (s *stream) event(line []byte) (watch.Event, error) {
 	case watch.Bookmark:
 		o, err = s.bookmark(raw)
 	default:
-		kept := make([]byte, len(raw)) // exactly: an object stays for long
-		copy(kept, raw)
 		var parsed *object.Object
-		parsed, err = parse(s.resource, kept)
+		parsed, err = parse(s.resource, raw)
 		o = item{parsed}
 	}
 	return watch.Event{Type: t, Object: o}, err
