@@ -81,6 +81,9 @@ func (r *Resource) Log() *Log { return r.log }
 // Changed returns a channel that closes at the next change, progress included. Take it before looking.
 func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 
+// Signal is what wakes those who wait for the next change.
+func (r *Resource) Signal() *ring.Signal { return &r.changed }
+
 // Expect says what bookmarks are made from until upstream sends one. It is called before the first change.
 func (r *Resource) Expect(template *object.Bookmark) { r.bookmark.Store(template) }
 

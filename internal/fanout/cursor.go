@@ -3,6 +3,7 @@ package fanout
 import (
 	"spillway/internal/cache"
 	"spillway/internal/object"
+	"spillway/internal/ring"
 )
 
 // Cursor is one client's place in the log. Next returns the frames that follow; when there are none, Through is a
@@ -92,11 +93,14 @@ func (c *Cursor) Lag() uint64 {
 func (c *Cursor) Held() int { return cap(c.scratch) }
 
 // Wait returns a channel that closes when there may be more. Take it before Next.
-func (c *Cursor) Wait() <-chan struct{} {
+func (c *Cursor) Wait() <-chan struct{} { return c.Signal().Wait() }
+
+// Signal is what tells that there may be more: the feed, or the log. Next may change which.
+func (c *Cursor) Signal() *ring.Signal {
 	if c.live {
-		return c.feed.changed.Wait()
+		return &c.feed.changed
 	}
-	return c.hub.resource.Changed()
+	return c.hub.resource.Signal()
 }
 
 // Next returns the frames that follow, ready to send and valid until the next call; none if the client has everything.
@@ -158,6 +162,7 @@ func (c *Cursor) replay() (run []byte, more bool, err error) {
 	if len(c.scratch) > 0 {
 		return c.scratch, true, nil
 	}
+	c.scratch = nil // a client that waits keeps nothing
 	return nil, err == nil && c.position < head, err
 }
 

@@ -1,14 +1,22 @@
 package ring
 
-import "sync/atomic"
+import (
+	"slices"
+	"sync/atomic"
+)
 
 // Signal wakes everybody who waits for something to change. The zero value is ready.
 //
 // Waiting is a channel that closes and is replaced, so that it composes with contexts and timers, which a sync.Cond does
-// not. The channel exists only while somebody waits: waking nobody costs one atomic swap and no allocation.
+// not. The channel exists only while somebody waits: waking nobody costs one atomic swap and no allocation. Who waits for many
+// things at once, and for long, subscribes instead: a channel cannot be one of thousands in a select.
 type Signal struct {
-	ch atomic.Pointer[chan struct{}]
+	ch          atomic.Pointer[chan struct{}]
+	subscribers atomic.Pointer[[]Waker] // immutable: replaced as a whole
 }
+
+// Waker is told of each change. Wake is called by whoever made the change, and must not block.
+type Waker interface{ Wake() }
 
 // Wait returns a channel that the next Wake closes. Take it before looking at the state that is waited for.
 func (s *Signal) Wait() <-chan struct{} {
@@ -23,9 +31,39 @@ func (s *Signal) Wait() <-chan struct{} {
 	}
 }
 
-// Wake closes the channel that waiters hold. Change the state first.
+// Subscribe lets w be told of every change from now on. Look at the state afterwards.
+func (s *Signal) Subscribe(w Waker) {
+	s.replace(func(old []Waker) []Waker { return append(slices.Clip(old), w) })
+}
+
+// Unsubscribe ends that. A Wake that is under way may still reach w.
+func (s *Signal) Unsubscribe(w Waker) {
+	s.replace(func(old []Waker) []Waker {
+		return slices.DeleteFunc(slices.Clone(old), func(o Waker) bool { return o == w })
+	})
+}
+
+func (s *Signal) replace(f func([]Waker) []Waker) {
+	for {
+		old := s.subscribers.Load()
+		var next []Waker
+		if old != nil {
+			next = *old
+		}
+		if next = f(next); s.subscribers.CompareAndSwap(old, &next) {
+			return
+		}
+	}
+}
+
+// Wake closes the channel that waiters hold and tells the subscribers. Change the state first.
 func (s *Signal) Wake() {
 	if p := s.ch.Swap(nil); p != nil {
 		close(*p)
+	}
+	if p := s.subscribers.Load(); p != nil {
+		for _, w := range *p {
+			w.Wake()
+		}
 	}
 }
