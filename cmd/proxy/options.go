@@ -12,6 +12,13 @@ const (
 	identitySelf   = "self"   // the proxy's, for requests without Authorization
 )
 
+// Values of --writers: who sends watches to their clients.
+const (
+	writersAuto = "auto" // a few writers, where there can be any
+	writersOn   = "on"   // likewise, or no start
+	writersOff  = "off"  // a goroutine for each
+)
+
 // options is everything that can be configured, one field per flag. After complete and validate it is read-only, and its parts are
 // known to fit together; what only the cluster can tell (does a resource exist) is found out later.
 type options struct {
@@ -35,6 +42,7 @@ type options struct {
 	http2             bool
 	insecureAllowAll  bool
 
+	writers      string // writersAuto, writersOn or writersOff
 	stallTimeout time.Duration
 	drainPeriod  time.Duration
 
@@ -57,6 +65,7 @@ func newOptions() *options {
 		listen:              "127.0.0.1:8001",
 		plainIdentity:       identityClient,
 		http2:               true,
+		writers:             writersAuto,
 		stallTimeout:        30 * time.Second,
 		drainPeriod:         10 * time.Second,
 		metricsListen:       "127.0.0.1:9464",
@@ -151,6 +160,9 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 }
 
 func (o *options) streamFlags(fs *pflag.FlagSet) {
+	fs.Var(newChoice(&o.writers, writersAuto, writersOn, writersOff), "writers",
+		"Let a few writers send all HTTP/1.1 watches, which costs least. auto: where the system can, which is Linux. on: there, and do not "+
+			"start elsewhere. off: a goroutine for each watch, as for those on HTTP/2.")
 	fs.DurationVar(&o.stallTimeout, "stall-timeout", o.stallTimeout,
 		"End a watch whose client has not taken a byte for this `duration` while events were waiting.")
 	fs.DurationVar(&o.drainPeriod, "drain-period", o.drainPeriod,

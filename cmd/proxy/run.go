@@ -62,7 +62,8 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Metrics: serve.NewMetrics(registry), Log: log,
+		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
+		Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	h := &health{}
 	h.require("mirrors", mirrors.ready)

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"spillway/internal/serve"
 )
 
 // minHistoryBytes catches a size that lost its unit: --history-bytes=64.
@@ -80,6 +82,9 @@ func (o *options) validateNumbers() error {
 	}
 	if o.stallTimeout <= 0 {
 		return o.refuse("stall-timeout", o.stallTimeout.String(), "must be longer than 0s")
+	}
+	if o.writers == writersOn && !serve.WritersSupported {
+		return o.refuse("writers", o.writers, "is for Linux; auto has writers where there can be any")
 	}
 	if o.drainPeriod < 0 {
 		return o.refuse("drain-period", o.drainPeriod.String(), "must not be negative; 0s ends all watches at once")

@@ -106,15 +106,24 @@ func (c fastCall) watch(p Plan) {
 	})
 }
 
-// runConn delivers a stream to its end, and gives its connection back for the next request if the end was a clean one (W-2).
+// runConn delivers a stream, maybe beyond its return.
 func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
-	left := s.gone.watch(out.conn, func() { st.cancel(endError(EndDeparted)) })
-	reason := s.delivered(st)
-	left()
-	if draining := s.ended(st, reason); !reason.clean() || out.closing || draining {
+	out.watched = s.gone.watch(out.conn, func() { st.interrupt(EndDeparted) })
+	st.over = func(reason EndReason) {
+		out.watched.stop()
+		draining := s.ended(st, reason)
 		if !reason.clean() {
 			reset(out.conn)
+			return
 		}
+		go s.next(out, fast, draining)
+	}
+	s.delivered(st)
+}
+
+// next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.
+func (s *Server) next(out *connSink, fast *fasthttp.Server, draining bool) {
+	if out.closing || draining {
 		_ = out.conn.Close() // there is nobody left to tell
 		return
 	}

@@ -36,6 +36,7 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	pace    atomic.Pointer[pace]
+	gather  *[]byte     // the deliverer's: where what TLS writes is put instead of sent
 	stalled atomic.Bool // evicted: what is written now fails for that reason, whatever the error
 }
 
@@ -75,6 +76,10 @@ const looks = 4
 
 // Write sends b. Under a pace it returns errStalled once the client falls below it, and has reset the connection.
 func (c *conn) Write(b []byte) (int, error) {
+	if c.gather != nil {
+		*c.gather = append(*c.gather, b...)
+		return len(b), nil
+	}
 	p := c.pace.Load()
 	if p == nil {
 		return c.Conn.Write(b)
@@ -108,8 +113,16 @@ func (c *conn) Write(b []byte) (int, error) {
 // and go on offering it; and TLS would wait to say goodbye.
 func (c *conn) abort() error {
 	c.stalled.Store(true)
-	reset(c)
+	c.cut()
 	return errStalled
+}
+
+// cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may call it.
+func (c *conn) cut() {
+	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
+		_ = t.SetLinger(0) // without it the close is still a close
+	}
+	_ = c.Conn.Close()
 }
 
 func (p *pace) tooSlow() bool {
@@ -134,13 +147,10 @@ func pacer(c net.Conn) *conn {
 	}
 }
 
-// reset ends a connection so that the peer sees an abort and not a clean end.
+// reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
 func reset(c net.Conn) {
 	if p := pacer(c); p != nil {
-		if t, ok := p.Conn.(interface{ SetLinger(int) error }); ok {
-			_ = t.SetLinger(0) // without it the close is still a close
-		}
-		_ = p.Conn.Close()
+		p.cut()
 	}
-	_ = c.Close() // closes what is closed already; TLS would wait to say goodbye otherwise
+	_ = c.Close()
 }

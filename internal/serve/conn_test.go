@@ -199,7 +199,9 @@ func (r *rig) openConnections() int32 {
 }
 
 // A client that asks for something large and does not read it is let go, whatever it asked for.
-func TestStalledAnswers(t *testing.T) {
+func TestStalledAnswers(t *testing.T) { eachWay(t, testStalledAnswers) }
+
+func testStalledAnswers(t *testing.T, goroutines bool) {
 	t.Parallel()
 	up := kubetest.New(kubetest.Options{})
 	for i := range 8 {
@@ -207,7 +209,7 @@ func TestStalledAnswers(t *testing.T) {
 	}
 	// The last piece is small: fasthttp keeps that in its own buffer until the very end.
 	up.Create(kubetest.ConfigMaps, "z", "small", kubetest.WithPadding(10))
-	r := rigOf(t, up, rigOptions{stall: time.Second / 2, mirrors: []*object.Resource{configMaps}})
+	r := rigOf(t, up, rigOptions{goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps}})
 	for _, target := range []string{
 		"/api/v1/configmaps?resourceVersion=0", "/api/v1/namespaces/n/configmaps/1?resourceVersion=0", "/api/v1/configmaps?watch=1&resourceVersion=0",
 	} {

@@ -3,7 +3,6 @@ package serve
 import (
 	"errors"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -15,8 +14,8 @@ const (
 // While the proof is under way a stream with an end bookmark sends what it has, after a moment; then whatever changes, as
 // ADDED; and the bookmark when all that was there at the beginning has been sent (D7, W-215).
 func TestHeldBookmark(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5", "a/y 6")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5", "a/y 6")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		p := w.watch(watchList)
@@ -40,8 +39,8 @@ func TestHeldBookmark(t *testing.T) {
 
 // An event newer than the question is a proof as good as a bookmark (W-211 l).
 func TestHeldUntilAnEvent(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		p := w.watch(watchList)
@@ -66,8 +65,8 @@ func TestRetracted(t *testing.T) {
 		"gone in a gap":     {watchList, func(w *world) { w.relist(105) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "a/x 5 app=x")
+			bubbles(t, func(t *testing.T, d delivery) {
+				w := newWorld(t, d, "a/x 5 app=x")
 				w.oracle.set(110, nil)
 				w.oracle.hold()
 				p := w.watch(c.query)
@@ -83,8 +82,8 @@ func TestRetracted(t *testing.T) {
 
 // A deletion of what this stream never showed is nothing to it.
 func TestNotRetracted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5 app=x", "a/y 6 app=y")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5 app=x", "a/y 6 app=y")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		p := w.watch(watchList + "&labelSelector=app%3Dx")
@@ -99,8 +98,8 @@ func TestNotRetracted(t *testing.T) {
 
 // A gap that is closed meanwhile is part of the initial events, and the bookmark stands behind all of it.
 func TestHeldOverAGap(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		p := w.watch(watchList)
@@ -114,8 +113,8 @@ func TestHeldOverAGap(t *testing.T) {
 
 // Without an end bookmark the initial events are the claim: only the head goes out before the proof (W-215).
 func TestUnmarked(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5", "a/y 6")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5", "a/y 6")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		p := w.watch(unmarkedNow)
@@ -132,8 +131,8 @@ func TestUnmarked(t *testing.T) {
 // No proof in three seconds: a clean end, without the mark (W-216).
 func TestUnproven(t *testing.T) {
 	for query, state := range map[string][]string{watchList: {"ADDED a/x 5"}, unmarkedNow: nil} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, "a/x 5")
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
 			w.oracle.set(110, nil)
 			w.oracle.hold()
 			p := w.watch(query)
@@ -149,8 +148,8 @@ func TestUnproven(t *testing.T) {
 
 // An upstream that cannot be asked proves nothing, and one that is behind what it has promised neither (W-217).
 func TestNothingToProveWith(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.oracle.set(0, errors.New("connection refused"))
 		w.watch(watchList).ends(EndUnproven)
 		w.oracle.set(90, nil)
@@ -160,15 +159,15 @@ func TestNothingToProveWith(t *testing.T) {
 
 // A watch that is drained before its proof ends as such.
 func TestOverBeforeProven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		drained := w.watch(watchList)
 		waiting := w.watch(unmarkedNow)
 		time.Sleep(time.Second)
-		drained.stream.cancel(endError(EndDrain))
-		waiting.stream.cancel(endError(EndDrain))
+		drained.stream.interrupt(EndDrain)
+		waiting.stream.interrupt(EndDrain)
 		drained.ends(EndDrain, "ADDED a/x 5")
 		waiting.ends(EndDrain)
 		w.oracle.release()
@@ -177,8 +176,8 @@ func TestOverBeforeProven(t *testing.T) {
 
 // The time that a proof takes is not the client's: it is not evicted for it.
 func TestWaitingIsNotStalling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.server.opts.StallTimeout = time.Second
 		w.oracle.set(110, nil)
 		w.oracle.hold()

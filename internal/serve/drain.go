@@ -27,7 +27,7 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 			if st.ctx.Err() != nil {
 				continue
 			}
-			st.cancel(endError(EndDrain))
+			st.interrupt(EndDrain)
 			select {
 			case <-tick.C:
 			case <-ctx.Done():

@@ -13,9 +13,11 @@ import (
 )
 
 // Draining ends streams one after another, each after a bookmark, takes no new ones, and answers everything else meanwhile (D14).
-func TestDrain(t *testing.T) {
+func TestDrain(t *testing.T) { eachWay(t, testDrain) }
+
+func testDrain(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const n = 10
@@ -67,8 +69,10 @@ func TestDrain(t *testing.T) {
 }
 
 // Draining does not wait for a client that does not read longer than it is told to; Close then resets it.
-func TestDrainOfAStalledClient(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledClient) }
+
+func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	w := r.watch(mapsPath+"?watch=1&resourceVersion=1", kubetest.ReceiveBuffer(4096))
 	w.Stall()
 	for i := range 20 {

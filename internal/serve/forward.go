@@ -73,7 +73,7 @@ type Forwarder struct {
 	base    context.Context // parent of every exchange
 	cancel  context.CancelFunc
 	starts  sync.Once
-	gone    *departures
+	gone    *poller
 	replays *replayer
 
 	mu struct {
@@ -128,7 +128,7 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, h heard) {
 }
 
 func (f *Forwarder) start() {
-	f.gone = newDepartures(f.log)
+	f.gone = newPoller(f.log)
 	f.replays.start()
 }
 

@@ -38,7 +38,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 		writeStatus(fastResponder{ctx: ctx}, statusBadRequest("the request body ended early"))
 		return
 	}
-	stop = f.gone.watch(x.conn, x.cancel)
+	stop = f.gone.watch(x.conn, x.cancel).stop
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {

@@ -83,15 +83,17 @@ func (c http2Call) watch(p Plan) {
 		writeFailure(c, p.Failure, statusShuttingDown())
 		return
 	}
-	defer context.AfterFunc(c.r.Context(), func() { st.cancel(endError(EndDeparted)) })()
+	defer context.AfterFunc(c.r.Context(), func() { st.interrupt(EndDeparted) })()
 	s.attach(st, &netSink{netWriter: c.out, head: func() {
 		watchHeaders(st, answerAuditID(c.requested(auditID)), c.header)
 	}, address: c.r.RemoteAddr})
-	reason := s.delivered(st)
-	if !reason.clean() {
-		c.out.cut()
+	st.over = func(reason EndReason) {
+		if !reason.clean() {
+			c.out.cut()
+		}
+		s.ended(st, reason)
 	}
-	s.ended(st, reason)
+	s.delivered(st)
 }
 
 // netSink is where a watch on an HTTP/2 stream goes. Its end is the handler's.

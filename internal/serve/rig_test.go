@@ -50,6 +50,15 @@ type rigOptions struct {
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
 	limits *cache.Limits
+	// goroutines: a goroutine for each watch, where there would be writers.
+	goroutines bool
+}
+
+// eachWay runs a test of streams for each of the ways in which they are delivered here.
+func eachWay(t *testing.T, f func(t *testing.T, goroutines bool)) {
+	t.Helper()
+	t.Run("writers", func(t *testing.T) { f(t, false) })
+	t.Run("goroutines", func(t *testing.T) { f(t, true) })
 }
 
 // newRig returns when every mirror has its first state.
@@ -130,7 +139,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	passing, upgrading := bareTransport(), bareTransport()
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading}),
 	})
 	secured := &front{}

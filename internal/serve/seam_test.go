@@ -33,8 +33,10 @@ func (r *rig) gap(during func()) {
 
 // A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions, changes and the new
 // present, in that order (D5).
-func TestSeamEndToEnd(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+func TestSeamEndToEnd(t *testing.T) { eachWay(t, testSeamEndToEnd) }
+
+func testSeamEndToEnd(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	for _, name := range []string{"a", "b", "c"} {
 		r.up.Create(kubetest.ConfigMaps, "n", name)
 	}
@@ -73,8 +75,10 @@ func TestSeamEndToEnd(t *testing.T) {
 }
 
 // An etcd that is restored is another past: every stream is told to start again, and so is who resumes above it (D5).
-func TestRestoredUpstream(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+func TestRestoredUpstream(t *testing.T) { eachWay(t, testRestoredUpstream) }
+
+func testRestoredUpstream(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	snapshot := r.up.Snapshot()
 	later := r.up.Create(kubetest.ConfigMaps, "n", "b")
@@ -148,11 +152,13 @@ func (in holder) holds(t *testing.T, up *kubetest.Server) {
 }
 
 // Real informers converge through the proxy, whatever happens upstream, and keep no ghosts.
-func TestInformersThroughTheProxy(t *testing.T) {
+func TestInformersThroughTheProxy(t *testing.T) { eachWay(t, testInformersThroughTheProxy) }
+
+func testInformersThroughTheProxy(t *testing.T, goroutines bool) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
-			r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+			r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 			for i := range 10 {
 				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
 			}

@@ -31,8 +31,10 @@ type Options struct {
 	Own http.RoundTripper
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
-	Metrics      *Metrics
-	Log          *zap.Logger
+	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
+	Goroutines bool
+	Metrics    *Metrics
+	Log        *zap.Logger
 }
 
 // Front is what differs between listeners.
@@ -56,7 +58,8 @@ type Server struct {
 	deliver   deliverer
 	metrics   *Metrics
 	log       *zap.Logger
-	gone      *departures
+	gone      *poller
+	writers   *writers // nil: none
 	coalescer *coalescer
 	http2     *http2Server
 	base      context.Context // parent of every stream
@@ -77,7 +80,11 @@ func New(opts Options) *Server {
 	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
-	s.gone = newDepartures(opts.Log)
+	s.gone = newPoller(opts.Log)
+	if !opts.Goroutines && s.gone != nil {
+		s.writers = newWriters(s)
+		s.deliver = s.writers
+	}
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.http2 = newHTTP2Server(s)
 	s.mu.streams = map[*stream]struct{}{}
@@ -165,6 +172,9 @@ func (s *Server) Close(ctx context.Context) error {
 		}
 	}
 	s.active.Wait()
+	if s.writers != nil {
+		s.writers.wait()
+	}
 	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()

@@ -147,9 +147,11 @@ func TestLargeLists(t *testing.T) {
 }
 
 // The end of a watch ends the body, not the connection: the next request travels on the same one (W-2).
-func TestConnectionAfterAWatch(t *testing.T) {
+func TestConnectionAfterAWatch(t *testing.T) { eachWay(t, testConnectionAfterAWatch) }
+
+func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{})
+	r := newRig(t, rigOptions{goroutines: goroutines})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, url := range []string{r.url, r.tlsURL} {
@@ -190,10 +192,12 @@ func TestConnectionAfterAWatch(t *testing.T) {
 }
 
 // TestWatchBytes is what stands on the wire, chunk by chunk (W-107).
-func TestWatchBytes(t *testing.T) {
+func TestWatchBytes(t *testing.T) { eachWay(t, testWatchBytes) }
+
+func testWatchBytes(t *testing.T, goroutines bool) {
 	up := kubetest.New(kubetest.Options{})
 	up.Create(kubetest.ConfigMaps, "n", "a")
-	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r := rigOf(t, up, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -279,7 +283,7 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 // brokenDeliverer is a deliverer with a bug.
 type brokenDeliverer struct{}
 
-func (brokenDeliverer) deliver(*stream) EndReason { panic("boom") }
+func (brokenDeliverer) deliver(*stream) { panic("boom") }
 
 // A panic costs one request, or one stream, and is counted.
 func TestPanics(t *testing.T) {
@@ -303,8 +307,10 @@ func TestPanics(t *testing.T) {
 }
 
 // Close ends what is under way and leaves nothing running, goleak says; it says nothing about an error.
-func TestClose(t *testing.T) {
-	r := newRig(t, rigOptions{})
+func TestClose(t *testing.T) { eachWay(t, testClose) }
+
+func testClose(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	var open []*kubetest.Watcher

@@ -29,6 +29,7 @@ type connSink struct {
 	head    []byte // until it is sent
 	stall   time.Duration
 	closing bool // the client wants the connection closed after this answer
+	watched *watched
 }
 
 func (c *connSink) begin() error {
@@ -45,7 +46,12 @@ func (c *connSink) pace(pins bool) {
 	}
 }
 
-func (c *connSink) cut() { reset(c.conn) }
+// cut leaves TLS alone: its connection is the deliverer's.
+func (c *connSink) cut() {
+	if p := pacer(c.conn); p != nil {
+		p.cut()
+	}
+}
 
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
 

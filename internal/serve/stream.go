@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,7 +17,8 @@ import (
 
 // stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
 //
-// The stream pulls: it takes what its cursor has and writes that to its sink, and while the sink does not take it, nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
+// The stream is pulled: its deliverer asks it what comes next when the client has taken what came before, and while the client does not,
+// nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
 type stream struct {
 	// Static after construction.
 	server   *Server
@@ -26,11 +28,15 @@ type stream struct {
 	ctx      context.Context // ends with cause EndReason: departure, drain, stop
 	cancel   context.CancelCauseFunc
 	deadline time.Time
+	over     func(EndReason) // called once, by whoever delivers it, when it has ended
+
+	slot atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 
 	// The deliverer's.
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark time.Time
+	sent     bool // something since the time was last looked at
 	bytes    int64
 }
 
@@ -41,33 +47,12 @@ const (
 	bookmarkLead   = 2 * time.Second
 )
 
-// deliverer moves frames from cursors to sinks, until each stream ends.
-type deliverer interface {
-	// deliver runs the stream to its end and returns the reason. It owns the stream's sink meanwhile.
-	deliver(s *stream) EndReason
-}
-
-// goroutines is the deliverer that gives each stream the goroutine that calls it. It is the plainest one, and what every
-// other must be equal to.
-type goroutines struct{}
-
-func (goroutines) deliver(s *stream) EndReason {
-	s.out.pace(false)
-	reason, err := s.initial()
-	if err == nil && reason == "" {
-		reason, err = s.live()
-	}
-	if err != nil {
-		reason = s.failed(err)
-	}
-	return s.finish(reason, err)
-}
-
 // resource is the label of metrics and log lines.
 func (s *stream) resource() string { return s.plan.Source.Resource().Info.String() }
 
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
+	s.out.pace(false)
 	if err := s.out.begin(); err != nil {
 		return "", err
 	}
@@ -160,66 +145,56 @@ func (s *stream) endOfState() error {
 
 func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
 
-// live sends what follows until the stream ends.
-func (s *stream) live() (EndReason, error) {
-	s.schedule(time.Now())
-	timer := time.NewTimer(time.Until(s.next()))
-	defer timer.Stop()
-	for {
-		more := s.cursor.Wait()
-		run, err := s.cursor.Next()
-		if err != nil {
-			return "", err
-		}
-		if len(run) > 0 {
-			if err := s.write(run); err != nil {
-				return "", err
-			}
-		}
-		if reason, err := s.due(len(run) == 0); reason != "" || err != nil {
-			return reason, err
-		}
-		if len(run) > 0 {
-			continue
-		}
-		timer.Reset(time.Until(s.next()))
-		select {
-		case <-more:
-		case <-timer.C:
-		case <-s.ctx.Done():
+// pull is what the client is to be sent next, valid until the next pull: nothing if it has everything. look says that something may
+// be due; nothing but events comes otherwise. A reason or an error is the stream's end, which comes after the bytes.
+func (s *stream) pull(look bool) (run []byte, reason EndReason, err error) {
+	if look && s.sent { // who is never caught up has a deadline, too
+		if run, reason, err = s.due(false); reason != "" || err != nil {
+			return run, reason, err
 		}
 	}
+	if run, err = s.cursor.Next(); err != nil || len(run) > 0 {
+		s.sent = true
+		return run, "", err
+	}
+	s.sent = false
+	if look {
+		return s.due(true)
+	}
+	return nil, "", nil
 }
 
-// due does what its time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due.
-func (s *stream) due(caughtUp bool) (EndReason, error) {
+// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due.
+func (s *stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
-		return "", nil
+		return nil, "", nil
 	}
 	now := time.Now()
 	if s.ctx.Err() != nil {
 		reason := endCause(s.ctx)
-		if reason == EndDrain {
-			return reason, s.tell(s.cursor.Through())
+		if reason != EndDrain {
+			return nil, reason, nil
 		}
-		return reason, nil
+		mark, err := s.mark(s.cursor.Through())
+		return mark, reason, err
 	}
 	if !now.Before(s.deadline) {
-		return EndTimeout, nil
+		return nil, EndTimeout, nil
 	}
 	if caughtUp && s.plan.Watch.Bookmarks && !now.Before(s.bookmark) {
 		s.schedule(now)
-		return "", s.tell(s.cursor.Through())
+		mark, err := s.mark(s.cursor.Through())
+		return mark, "", err
 	}
-	return "", nil
+	return nil, "", nil
 }
 
-// tell sends a bookmark, if it tells the client anything.
-func (s *stream) tell(rv uint64) error {
+// mark makes a bookmark, if it tells the client anything.
+func (s *stream) mark(rv uint64) ([]byte, error) {
 	if !s.plan.Watch.Bookmarks || rv <= s.started {
-		return nil
+		return nil, nil
 	}
-	return s.send(fanout.AppendBookmark(nil, s.enc, s.template(), rv, false))
+	return fanout.AppendBookmark(nil, s.enc, s.template(), rv, false)
 }
 
 // schedule sets when the next bookmark is due.
@@ -276,28 +251,33 @@ func (s *stream) failed(err error) EndReason {
 	return EndDeparted
 }
 
-// finish tells the client, if it is still there, and returns the final reason.
-func (s *stream) finish(reason EndReason, cause error) EndReason {
-	if s.cursor != nil {
-		s.cursor.Close()
+// last makes what the client is told at the end, and settles the reason.
+func (s *stream) last(reason EndReason, cause error) ([]byte, EndReason) {
+	if cause != nil {
+		reason = s.failed(cause)
 	}
 	if reason == EndUnencodable {
 		s.server.withdraw(s.plan, cause)
 	}
 	if !reason.clean() {
-		return reason
+		return nil, reason
 	}
 	var last []byte
 	if status := s.errorStatus(reason, cause); status != nil {
 		var err error
 		if last, err = fanout.AppendError(last, s.enc, status); err != nil {
-			return s.failed(err)
+			return nil, s.failed(err)
 		}
 	}
-	if err := s.write(fanout.AppendEnd(last, s.enc)); err != nil {
-		return s.failed(err)
+	return fanout.AppendEnd(last, s.enc), reason
+}
+
+// interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any goroutine may call it.
+func (s *stream) interrupt(reason EndReason) {
+	s.cancel(endError(reason))
+	if slot := s.slot.Load(); slot != nil {
+		slot.poke()
 	}
-	return reason
 }
 
 // errorStatus is the ERROR event that a reason shows, nil for none.

@@ -33,8 +33,8 @@ func TestInitialStates(t *testing.T) {
 		{"N, none", "watch=1&resourceVersion=101&sendInitialEvents=false" + notOlder, []string{"DELETED a/y 110"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, "c/x 70", "a/x 60", "b/x 50")
+			bubbles(t, func(t *testing.T, d delivery) {
+				w := newWorld(t, d, "c/x 70", "a/x 60", "b/x 50")
 				w.set("a/y 101")
 				w.remove("a/y 110")
 				w.oracle.set(110, nil)
@@ -50,8 +50,8 @@ func TestInitialStates(t *testing.T) {
 
 // The head is there before anything else is (W-102), and says what upstream's does (W-3, W-5).
 func TestHeadFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		head, events, _ := p.received()
 		if head == nil || len(events) > 0 {
@@ -66,8 +66,8 @@ func TestHeadFirst(t *testing.T) {
 }
 
 func TestScopesAndSelectors(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "o/k 1 app=x", "o/l 2 app=y", "o-x/k 3 app=x")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "o/k 1 app=x", "o/l 2 app=y", "o-x/k 3 app=x")
 		all := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		all.gets("ADDED o-x/k 3", "ADDED o/k 1", "ADDED o/l 2") // bytewise by the whole key (W-61)
 		one := w.watch("/api/v1/namespaces/o/pods?watch=1&resourceVersion=0&labelSelector=app%3Dx")
@@ -87,8 +87,8 @@ func TestScopesAndSelectors(t *testing.T) {
 
 // Too old: one ERROR event in a 200, then the end (W-107).
 func TestTooOld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=99").ends(EndExpired, "ERROR 410 too old resource version: 99 (100)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=100").gets() // exactly at the bound is fine
 	})
@@ -96,8 +96,8 @@ func TestTooOld(t *testing.T) {
 
 // A plain watch from the future is silent until the present has come there (W-106).
 func TestFuture(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=105&allowWatchBookmarks=1")
 		w.set("a/x 103")
 		w.set("a/x 105")
@@ -111,8 +111,8 @@ func TestFuture(t *testing.T) {
 // A watch-list from the future waits three seconds and is told so (W-106).
 func TestTooLarge(t *testing.T) {
 	const query = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1"
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
 		time.Sleep(3*time.Second - 1)
 		p.gets()
@@ -120,29 +120,29 @@ func TestTooLarge(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		p.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
 		time.Sleep(2 * time.Second)
 		w.set("a/y 107")
 		p.gets("ADDED a/x 5", "ADDED a/y 107", "BOOKMARK 107 end")
 	})
-	synctest.Test(t, func(t *testing.T) { // a quiet resource: asking upstream is what moves it
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) { // a quiet resource: asking upstream is what moves it
+		w := newWorld(t, d, "a/x 5")
 		w.oracle.set(120, nil)
 		p := w.watch(query)
 		time.Sleep(50 * time.Millisecond)
 		p.gets("ADDED a/x 5", "BOOKMARK 120 end")
 	})
-	synctest.Test(t, func(t *testing.T) { // whoever is drained meanwhile is not told a lie
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) { // whoever is drained meanwhile is not told a lie
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch(query)
 		time.Sleep(time.Second)
-		p.stream.cancel(endError(EndDrain))
+		p.stream.interrupt(EndDrain)
 		p.ends(EndDrain)
 	})
-	synctest.Test(t, func(t *testing.T) { // nor is whoever wanted less time: upstream answers after three seconds
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) { // nor is whoever wanted less time: upstream answers after three seconds
+		w := newWorld(t, d, "a/x 5")
 		short := w.watch(query + "&timeoutSeconds=1")
 		time.Sleep(3 * time.Second)
 		short.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
@@ -155,8 +155,8 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 	const target = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
 	const large = "ERROR 504 Timeout: Too large resource version: 105, current: 100"
 	t.Run("slow", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, "a/x 5")
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
 			w.oracle.slow(2800 * time.Millisecond) // a question begins at 2.9 s, and the next one when that is answered
 			p := w.watch(target)
 			time.Sleep(8 * time.Second)
@@ -166,8 +166,8 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 		})
 	})
 	t.Run("silent for a while", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, "a/x 5")
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
 			w.oracle.slow(time.Hour)
 			p := w.watch(target)
 			time.Sleep(7 * time.Second)
@@ -178,8 +178,8 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 		})
 	})
 	t.Run("silent, and then there", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, "a/x 5")
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
 			w.oracle.slow(time.Hour)
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
 			time.Sleep(7 * time.Second)
@@ -189,8 +189,8 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 		})
 	})
 	t.Run("silent", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, "a/x 5")
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
 			w.oracle.slow(time.Hour)
 			p := w.watch(target)
 			time.Sleep(time.Minute)
@@ -201,8 +201,8 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 
 // At its deadline a watch ends cleanly, without a word (W-112), exactly when it should (W-29).
 func TestTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&timeoutSeconds=2")
 		time.Sleep(2*time.Second - 1)
 		p.gets("ADDED a/x 5")
@@ -214,8 +214,8 @@ func TestTimeout(t *testing.T) {
 
 // Bookmarks come each minute and two seconds before the end, and only if they tell the client something (W-111).
 func TestBookmarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=200")
 		without := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=200")
 		time.Sleep(61 * time.Second)
@@ -242,8 +242,8 @@ func TestBookmarks(t *testing.T) {
 // Short watches get a bookmark all the same: proofs live on that (W-111, W-211 i).
 func TestBookmarksOfShortWatches(t *testing.T) {
 	for seconds, want := range map[int]time.Duration{1: 0, 2: 0, 3: time.Second, 4: 2 * time.Second, 5: 3 * time.Second} {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t)
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d)
 			w.set("a/x 101")
 			p := w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=%d", seconds))
 			p.gets("ADDED a/x 101")
@@ -264,8 +264,8 @@ func TestBookmarksOfShortWatches(t *testing.T) {
 
 // A gap upstream is closed by its difference, and streams stay open (D5).
 func TestSeam(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5", "a/y 6", "a/z 100")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5", "a/y 6", "a/z 100")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		p.gets("ADDED a/x 5", "ADDED a/y 6", "ADDED a/z 100", "BOOKMARK 100 end")
 		without := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
@@ -282,8 +282,8 @@ func TestSeam(t *testing.T) {
 
 // A restored etcd voids history: every stream ends with a 410, and so does a resume above the present (D5).
 func TestRestored(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5", "a/y 90")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5", "a/y 90")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		p.gets("ADDED a/x 5", "ADDED a/y 90", "BOOKMARK 100 end")
 		w.relist(80, "a/x 5")
@@ -295,8 +295,8 @@ func TestRestored(t *testing.T) {
 
 // Upstream no longer serves the resource: whoever watches it is sent away as upstream would, and hears there how things are (W-116).
 func TestRetired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		future := w.watch("/api/v1/pods?watch=1&resourceVersion=1000")
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
@@ -308,8 +308,8 @@ func TestRetired(t *testing.T) {
 
 // A client that stops reading is evicted after the stall timeout, and nobody else notices (D10).
 func TestStalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		other := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		p.gets("ADDED a/x 5")
@@ -335,8 +335,8 @@ func TestStalled(t *testing.T) {
 // Past the initial events any byte is progress; while old state is kept alive for a client, a rate is asked for (D10).
 func TestSlowClients(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("a/p%04d %d %s=x", i, i+1, strings.Repeat("l", 300)) }
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		p.slowly(time.Second) // 4 KiB a second at most
 		synctest.Wait()       // past its initial events
@@ -349,12 +349,12 @@ func TestSlowClients(t *testing.T) {
 			t.Errorf("%d events", len(events))
 		}
 	})
-	synctest.Test(t, func(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
 		var pods []string
 		for i := range 2000 {
 			pods = append(pods, large(i))
 		}
-		w := newWorld(t)
+		w := newWorld(t, d)
 		w.relist(5000, pods...)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0")
 		p.slowly(time.Second)
@@ -373,8 +373,8 @@ func TestSlowClients(t *testing.T) {
 
 // Draining ends a stream right after a bookmark (D14), and one without bookmarks just cleanly.
 func TestDrainedStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, "a/x 5")
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1")
 		fresh := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		without := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
@@ -383,7 +383,7 @@ func TestDrainedStream(t *testing.T) {
 		w.resource().Progress(110, w.resource().Generation())
 		fresh.gets("MODIFIED a/x 101")
 		for _, one := range []*peer{p, fresh, without} {
-			one.stream.cancel(endError(EndDrain))
+			one.stream.interrupt(EndDrain)
 		}
 		p.ends(EndDrain, "MODIFIED a/x 101", "BOOKMARK 110")
 		fresh.ends(EndDrain, "BOOKMARK 110")
@@ -393,8 +393,8 @@ func TestDrainedStream(t *testing.T) {
 
 // A client that leaves, and a proxy that is told to stop at once.
 func TestDepartedAndAborted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d)
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		synctest.Wait()

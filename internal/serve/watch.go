@@ -43,19 +43,22 @@ func (s *Server) attach(st *stream, out sink) {
 }
 
 // delivered delivers a stream. A panic ends that stream alone.
-func (s *Server) delivered(st *stream) (reason EndReason) {
+func (s *Server) delivered(st *stream) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.panicked(p)
-			reason = EndAborted
+			st.over(EndAborted)
 		}
 	}()
-	return s.deliver.deliver(st)
+	s.deliver.deliver(st)
 }
 
 // ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
 func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	st.cancel(endError(reason))
+	if st.cursor != nil {
+		st.cursor.Close()
+	}
 	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.enc)).Dec()
 	s.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	s.metrics.bytes.WithLabelValues(st.resource()).Add(float64(st.bytes))

@@ -86,10 +86,12 @@ func lines(t *testing.T, w *kubetest.Watcher, n int) []string {
 }
 
 // What is forwarded and what is watched here go on the same listener, and custom resources are watched like any other.
-func TestWatchCustomResources(t *testing.T) {
+func TestWatchCustomResources(t *testing.T) { eachWay(t, testWatchCustomResources) }
+
+func testWatchCustomResources(t *testing.T, goroutines bool) {
 	up := kubetest.New(kubetest.Options{})
 	fill(up)
-	r := rigOf(t, up, rigOptions{})
+	r := rigOf(t, up, rigOptions{goroutines: goroutines})
 	target := "/apis/example.com/v1/namespaces/n/widgets?watch=1&resourceVersion=0&allowWatchBookmarks=1&fieldSelector=spec.color%3Dred"
 	ours, theirs := r.watch(target), kubetest.Watch(deadline(t), up.URL, target)
 	t.Cleanup(theirs.Close)
@@ -103,8 +105,10 @@ func TestWatchCustomResources(t *testing.T) {
 }
 
 // A client that leaves is noticed although nothing is sent to it.
-func TestDepartedIsNoticed(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+func TestDepartedIsNoticed(t *testing.T) { eachWay(t, testDepartedIsNoticed) }
+
+func testDepartedIsNoticed(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	for i, url := range []string{r.url, r.tlsURL} {
 		w := kubetest.Watch(deadline(t), url, mapsPath+"?watch=1&resourceVersion=0")
 		if code, _, err := w.Head(deadline(t)); err != nil || code != http.StatusOK {
@@ -122,9 +126,11 @@ func TestDepartedIsNoticed(t *testing.T) {
 }
 
 // A client that stops reading is evicted, with a reason in metric and log, and the others get everything.
-func TestStalledClientAmongOthers(t *testing.T) {
+func TestStalledClientAmongOthers(t *testing.T) { eachWay(t, testStalledClientAmongOthers) }
+
+func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{stall: 3 * time.Second, mirrors: []*object.Resource{configMaps}})
+	r := newRig(t, rigOptions{goroutines: goroutines, stall: 3 * time.Second, mirrors: []*object.Resource{configMaps}})
 	const target = mapsPath + "?watch=1&resourceVersion=1"
 	stalled := r.watch(target, kubetest.ReceiveBuffer(4096))
 	stalled.Stall()
@@ -152,8 +158,10 @@ func TestStalledClientAmongOthers(t *testing.T) {
 }
 
 // A log that is too short for a client tells it so, and it lists again (W-107).
-func TestLapped(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, limits: &shortMemory})
+func TestLapped(t *testing.T) { eachWay(t, testLapped) }
+
+func testLapped(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, limits: &shortMemory})
 	first := r.up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithPadding(10_000))
 	for i := range 20 {
 		r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithData("i", fmt.Sprint(i)))

@@ -114,13 +114,42 @@ type world struct {
 
 const worldStall = 30 * time.Second
 
+// deliveries are the deliverers. All are held to the same tests.
+var deliveries = map[string]func(*Server) deliverer{
+	"goroutines": func(*Server) deliverer { return goroutines{} },
+	"writers": func(s *Server) deliverer {
+		d := &writers{}
+		for range 2 {
+			w := newWriter(s)
+			w.open = func(c *connSink) outlet { return pacer(c.conn).Conn.(*narrow) }
+			d.shards = append(d.shards, w)
+		}
+		d.start(s)
+		return d
+	},
+}
+
+// delivery is one of deliveries.
+type delivery func(*Server) deliverer
+
+// bubbles runs f in a bubble for each deliverer.
+func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
+	t.Helper()
+	for name, d := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, d) })
+		})
+	}
+}
+
 // newWorld holds pods that are complete through 100.
-func newWorld(t *testing.T, pods ...string) *world {
+func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w := &world{t: t, oracle: newOracle(100)}
 	w.source = newSource(t, podResource, w.oracle, 100, pods...)
-	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(), deliver: goroutines{}}
+	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop()}
 	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
 	w.server.mu.streams = map[*stream]struct{}{}
+	w.server.deliver = d(w.server)
 	ctx, cancel := context.WithCancel(context.Background())
 	hub := make(chan struct{})
 	go func() {
@@ -129,6 +158,9 @@ func newWorld(t *testing.T, pods ...string) *world {
 	}()
 	t.Cleanup(func() {
 		w.server.stop(endError(EndAborted))
+		if d, ok := w.server.deliver.(*writers); ok {
+			d.wait()
+		}
 		cancel()
 		<-hub
 		time.Sleep(time.Minute) // proofs go on without those who asked
@@ -183,17 +215,17 @@ func (w *world) watch(query string) *peer {
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
 	}
-	near, far := net.Pipe()
+	near, far := narrowPipe()
 	st := w.server.newStream(plan)
 	st.enc.Chunked = true
 	st.out = &connSink{conn: &conn{Conn: near}, stall: worldStall, head: watchHead(st, "audit", false)}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
-	go func() {
-		reason := goroutines{}.deliver(st)
+	st.over = func(reason EndReason) {
 		st.cancel(endError(reason))
 		_ = near.Close()
 		p.reason <- reason
-	}()
+	}
+	go w.server.delivered(st)
 	go p.read()
 	w.t.Cleanup(func() { p.close() })
 	return p
@@ -201,12 +233,7 @@ func (w *world) watch(query string) *peer {
 
 func (p *peer) close() {
 	_ = p.conn.Close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.paused != nil {
-		close(p.paused)
-		p.paused = nil
-	}
+	p.resume()
 }
 
 func (p *peer) read() {
@@ -237,7 +264,19 @@ func (p *peer) read() {
 func (p *peer) pause() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.paused = make(chan struct{})
+	if p.paused == nil {
+		p.paused = make(chan struct{})
+	}
+}
+
+// resume reads on.
+func (p *peer) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused != nil {
+		close(p.paused)
+		p.paused = nil
+	}
 }
 
 // slowly makes the peer sleep for each read.

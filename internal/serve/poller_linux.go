@@ -1,0 +1,178 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// poller tells what happens to connections that nobody is reading or waiting to write: that a client left, or that there is
+// room again in a socket that was full. One epoll watches the sockets; it is itself watched by Go's poller, so that the one
+// goroutine here parks no thread. A goroutine per request reading ahead would cost more and take bytes that belong to the next
+// request.
+//
+// Invariant: gone is called at most once per watch, and nothing is called after its stop has returned. A descriptor may be
+// reused as soon as its connection is closed, so events carry a number that is not.
+type poller struct {
+	// Static after construction.
+	file *os.File // the epoll
+	raw  syscall.RawConn
+	done chan struct{}
+
+	mu      sync.Mutex
+	last    uint64
+	watched map[uint64]*watched
+}
+
+// watched is a connection of a poller. Nil is one that nobody looks at.
+type watched struct {
+	// Static after construction.
+	poller *poller
+	conn   syscall.RawConn
+	id     uint64
+
+	// Guarded by poller.mu.
+	gone func()
+	room func() // nil: nobody has asked
+}
+
+// newPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches nothing:
+// requests are then cancelled only when their answer cannot be written.
+func newPoller(log *zap.Logger) *poller {
+	p, err := openPoller()
+	if err != nil {
+		log.Warn("clients that leave will not be noticed before their answer is ready; raise the limit of open files", zap.Error(err))
+		return nil
+	}
+	go p.run()
+	return p
+}
+
+func openPoller() (*poller, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("epoll_create1: %w", err)
+	}
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, fmt.Errorf("making an epoll non-blocking: %w", err)
+	}
+	file := os.NewFile(uintptr(fd), "poller")
+	raw, err := file.SyscallConn()
+	if err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("polling an epoll: %w", err)
+	}
+	return &poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*watched)}, nil
+}
+
+// watch calls gone once if the peer of c ends or resets the connection before stop is called. gone must not block. A connection
+// without a socket is not watched: the result is nil.
+func (p *poller) watch(c net.Conn, gone func()) *watched {
+	conn := rawConn(c)
+	if p == nil || conn == nil {
+		return nil
+	}
+	w := &watched{poller: p, conn: conn, gone: gone}
+	p.mu.Lock()
+	p.last++
+	w.id = p.last
+	p.watched[w.id] = w
+	p.mu.Unlock()
+	// If the connection is closed already, whoever reads or writes it learns so without us.
+	_ = w.control(unix.EPOLL_CTL_ADD, unix.EPOLLRDHUP|unix.EPOLLONESHOT)
+	return w
+}
+
+// wake calls room, from now on, whenever the socket has room after it had none; and once if it has some now. room must not block.
+func (w *watched) wake(room func()) {
+	w.poller.mu.Lock()
+	w.room = room
+	w.poller.mu.Unlock()
+	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) // fails on a closed connection, as the next write does
+}
+
+// stop ends the watch.
+func (w *watched) stop() {
+	if w == nil {
+		return
+	}
+	w.poller.mu.Lock()
+	delete(w.poller.watched, w.id)
+	w.poller.mu.Unlock()
+	_ = w.control(unix.EPOLL_CTL_DEL, 0)
+}
+
+func (w *watched) control(op int, events uint32) error {
+	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)), Pad: int32(uint32(w.id >> 32))}
+	var failed error
+	err := w.poller.raw.Control(func(epoll uintptr) {
+		failed = w.conn.Control(func(fd uintptr) { _ = unix.EpollCtl(int(epoll), op, int(fd), &event) })
+	})
+	return errors.Join(err, failed)
+}
+
+func (p *poller) run() {
+	defer close(p.done)
+	events := make([]unix.EpollEvent, 64)
+	for {
+		var n int
+		err := p.raw.Read(func(fd uintptr) bool {
+			n, _ = unix.EpollWait(int(fd), events, 0)
+			return n > 0
+		})
+		if err != nil {
+			return // closed
+		}
+		for _, e := range events[:n] {
+			p.happened(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events)
+		}
+	}
+}
+
+func (p *poller) happened(id uint64, events uint32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	w := p.watched[id]
+	switch {
+	case w == nil:
+	case events&(unix.EPOLLRDHUP|unix.EPOLLHUP|unix.EPOLLERR) != 0:
+		delete(p.watched, id)
+		w.gone()
+	case w.room != nil:
+		w.room()
+	}
+}
+
+// close stops watching.
+func (p *poller) close() {
+	if p == nil {
+		return
+	}
+	_ = p.file.Close()
+	<-p.done
+}
+
+// rawConn is the socket under c, or nil if c does not show it.
+func rawConn(c net.Conn) syscall.RawConn {
+	for {
+		switch v := c.(type) {
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}

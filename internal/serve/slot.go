@@ -1,0 +1,89 @@
+package serve
+
+import "time"
+
+// slot is a stream without a goroutine: its connection, what it could not send yet, and its places in its writer's order of things.
+type slot struct {
+	// Static after construction.
+	stream *stream
+	writer *writer
+
+	// The writer's.
+	port     port
+	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
+	reason   EndReason // settled: rest is the last that the client is told
+	over     bool
+	look     bool      // something is due, or was asked for
+	parked   bool      // the socket is full
+	progress time.Time // while parked: when the client last took a byte
+	queued   bool      // waits for its turn
+	due      time.Time
+	place    int // in the agenda; -1: nowhere
+	group    *group
+	index    int // in the group
+
+	// Guarded by writer.mu.
+	poked bool
+}
+
+// poke makes the writer look at the slot. Any goroutine may call it.
+func (s *slot) poke() { s.writer.slotPoked(s) }
+
+// fill gets what is to be sent next: what the stream has, or its last words.
+func (s *slot) fill() {
+	run, reason, err := s.stream.pull(s.look)
+	if reason != "" || err != nil {
+		last, final := s.stream.last(reason, err)
+		s.rest, s.reason = append(run, last...), final
+		return
+	}
+	s.rest = run
+	if s.look {
+		s.look = s.stream.ctx.Err() != nil || !s.stream.next().After(time.Now())
+		s.writer.agenda.set(s, s.stream.next())
+	}
+}
+
+// send sends a turn's worth of what there is. It reports whether all that was to be sent this time has gone.
+func (s *slot) send() (gone bool, err error) {
+	piece := s.rest[:min(len(s.rest), turnSize)]
+	n, moved, err := s.port.send(piece)
+	s.stream.bytes += int64(n)
+	s.rest = s.rest[n:]
+	switch {
+	case err != nil:
+		return false, err
+	case s.port.full(piece[n:]):
+		return false, s.park(moved)
+	}
+	if s.parked {
+		s.parked = false
+		s.look = true
+	}
+	return true, nil
+}
+
+// park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
+func (s *slot) park(moved bool) error {
+	now, stall := time.Now(), s.writer.stall
+	if moved || !s.parked {
+		s.parked, s.progress = true, now
+	}
+	s.port.out.park(s.poke)
+	if stall <= 0 {
+		return nil
+	}
+	if now.Sub(s.progress) >= stall {
+		return errStalled
+	}
+	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
+	s.writer.agenda.set(s, minTime(s.progress.Add(stall), now.Add(stall/looks)))
+	return nil
+}
+
+func minTime(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

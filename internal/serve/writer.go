@@ -1,0 +1,297 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"spillway/internal/ring"
+)
+
+// writer owns a shard of slots and is the only one that sends to their connections. It never waits for a client: a socket takes what it
+// has room for, and the slot of one that is full is parked until there is more, or until its client has stalled.
+//
+// A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, or when it had
+// more than one turn's worth; turns are taken in that order. What piles up while a slot waits for its turn is one send. An idle slot
+// costs nothing, not even a look.
+type writer struct {
+	// Static after construction.
+	server *Server
+	stall  time.Duration
+	bell   chan struct{} // rings when there is news
+	open   func(*connSink) outlet
+
+	// The writer's goroutine's.
+	groups  map[*ring.Signal]*group
+	agenda  agenda
+	queue   []*slot // whose turn it is, from head on
+	head    int
+	seal    []byte   // records on their way: of one turn at a time
+	current *slot    // whose turn it is
+	spare   struct { // what mu's lists were before, to be used again
+		slots  []*slot
+		groups []*group
+	}
+
+	mu struct {
+		sync.Mutex
+		slots  []*slot  // poked since the writer last looked
+		groups []*group // woken since
+		closed bool
+	}
+}
+
+const (
+	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
+	turnSize = 64 << 10
+	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to do.
+	turnsBetweenNews = 64
+)
+
+func newWriter(s *Server) *writer {
+	sender := newSender()
+	return &writer{
+		server: s, stall: s.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
+		open: func(c *connSink) outlet { return openSocket(c, sender) },
+	}
+}
+
+// adopt takes over a stream that is past its initial events, or reports false if it has no socket or nobody serves it any more.
+func (w *writer) adopt(st *stream) bool {
+	sink, ok := st.out.(*connSink)
+	if !ok {
+		return false
+	}
+	out := w.open(sink)
+	if out == nil {
+		return false
+	}
+	s := &slot{stream: st, writer: w, place: -1, port: port{out: out, seal: &w.seal}}
+	if s.port.below = pacer(sink.conn); sink.conn != s.port.below {
+		s.port.secure = sink.conn
+	}
+	st.schedule(time.Now())
+	st.slot.Store(s)
+	return w.slotPoked(s)
+}
+
+// slotPoked tells the writer to look at a slot. It reports false if there is no writer any more.
+func (w *writer) slotPoked(s *slot) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.closed {
+		return false
+	}
+	if !s.poked {
+		s.poked = true
+		w.mu.slots = append(w.mu.slots, s)
+		w.ring()
+	}
+	return true
+}
+
+func (w *writer) groupWoken(g *group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.groups = append(w.mu.groups, g)
+	w.ring()
+}
+
+func (w *writer) ring() {
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run delivers until ctx ends, which ends the streams that are left.
+func (w *writer) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.news()
+		if w.turns() {
+			continue
+		}
+		if at, ok := w.agenda.next(); ok {
+			timer.Reset(time.Until(at))
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-w.bell:
+		case <-timer.C:
+		case <-ctx.Done():
+			w.close()
+			return
+		}
+	}
+}
+
+// news queues the slots that something happened to.
+func (w *writer) news() {
+	w.mu.Lock()
+	slots, groups := w.mu.slots, w.mu.groups
+	w.mu.slots, w.mu.groups = w.spare.slots[:0], w.spare.groups[:0]
+	for _, s := range slots {
+		s.poked = false
+	}
+	w.mu.Unlock()
+	for _, s := range slots {
+		s.look = true
+		w.enqueue(s)
+	}
+	for _, g := range groups {
+		g.woken.Store(false) // before the state is looked at
+		g.all(func(s *slot) {
+			if !s.parked {
+				w.enqueue(s)
+			}
+		})
+	}
+	clear(slots)
+	clear(groups)
+	w.spare.slots, w.spare.groups = slots, groups
+	now := time.Now()
+	for at, ok := w.agenda.next(); ok && !at.After(now); at, ok = w.agenda.next() {
+		s := w.agenda[0]
+		s.look = true
+		w.agenda.set(s, now.Add(time.Hour)) // its turn says when it is due again
+		w.enqueue(s)
+	}
+}
+
+// enqueue gives a slot a turn after all others that wait for theirs.
+func (w *writer) enqueue(s *slot) {
+	if s.queued || s.over {
+		return
+	}
+	s.queued = true
+	if len(w.queue) == cap(w.queue) && w.head > 0 { // no longer than there are slots, also if it never gets empty
+		n := copy(w.queue, w.queue[w.head:])
+		clear(w.queue[n:])
+		w.queue, w.head = w.queue[:n], 0
+	}
+	w.queue = append(w.queue, s)
+}
+
+// turns lets some slots have their turns, and reports whether others are waiting. A panic ends the stream whose turn it was.
+func (w *writer) turns() bool {
+	defer func() {
+		if p := recover(); p != nil {
+			w.server.panicked(p)
+			w.end(w.current, EndAborted)
+		}
+	}()
+	for range turnsBetweenNews {
+		if w.head == len(w.queue) {
+			w.queue, w.head = w.queue[:0], 0
+			return false
+		}
+		w.current, w.queue[w.head] = w.queue[w.head], nil
+		w.head++
+		w.turn(w.current)
+	}
+	return true
+}
+
+// turn lets a slot send once: what is left of before, or what its stream has next.
+func (w *writer) turn(s *slot) {
+	s.queued = false
+	if s.over {
+		return
+	}
+	if s.look && s.stream.ctx.Err() != nil {
+		if reason := endCause(s.stream.ctx); !reason.clean() {
+			w.end(s, reason)
+			return
+		}
+	}
+	if s.reason == "" && !s.port.full(s.rest) {
+		if s.fill(); s.reason == "" {
+			w.regroup(s)
+		}
+	}
+	if s.reason != "" && !s.reason.clean() {
+		w.end(s, s.reason)
+		return
+	}
+	if !s.port.full(s.rest) { // there is nothing to send
+		if s.reason != "" {
+			w.end(s, s.reason)
+		}
+		return
+	}
+	switch gone, err := s.send(); {
+	case err != nil:
+		w.end(s, s.stream.failed(err))
+	case !gone:
+	case s.reason != "" && len(s.rest) == 0:
+		w.end(s, s.reason)
+	case len(s.rest) > 0 || s.look || s.stream.cursor.Lag() > 0:
+		w.enqueue(s)
+	}
+}
+
+// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is looked at in another turn.
+func (w *writer) regroup(s *slot) {
+	signal := s.stream.cursor.Signal()
+	if s.group != nil && s.group.signal == signal {
+		return
+	}
+	w.leave(s)
+	g := w.groups[signal]
+	if g == nil {
+		g = &group{writer: w, signal: signal}
+		w.groups[signal] = g
+		signal.Subscribe(g)
+	}
+	g.add(s)
+	w.enqueue(s)
+}
+
+// leave takes a slot out of its group; the last one ends it.
+func (w *writer) leave(s *slot) {
+	g := s.group
+	if g == nil {
+		return
+	}
+	if g.remove(s); len(g.slots) == 0 {
+		delete(w.groups, g.signal)
+		g.signal.Unsubscribe(g)
+	}
+}
+
+// end lets go of a slot whose stream has ended.
+func (w *writer) end(s *slot, reason EndReason) {
+	if s.over {
+		return
+	}
+	s.over = true
+	w.leave(s)
+	w.agenda.remove(s)
+	s.rest, s.port.held = nil, nil
+	s.stream.over(reason)
+}
+
+// close ends all streams, and takes no more.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.mu.closed = true
+	w.mu.Unlock()
+	w.news()
+	for _, s := range w.queue[w.head:] { // some have never had a turn
+		w.abort(s)
+	}
+	for len(w.agenda) > 0 {
+		w.abort(w.agenda[0])
+	}
+}
+
+func (w *writer) abort(s *slot) {
+	reason := endCause(s.stream.ctx)
+	if reason.clean() {
+		reason = EndAborted
+	}
+	w.end(s, reason)
+}

@@ -1,0 +1,147 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// broken is an outlet with a bug.
+type broken struct{}
+
+func (broken) offer([]byte) (int, error) { panic("boom") }
+
+func (broken) park(func()) {}
+
+// A panic in a turn ends the stream whose turn it was; the writer's others go on.
+func TestPanicInATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *Server) deliverer {
+			d := &writers{}
+			w, n := newWriter(s), 0
+			w.open = func(c *connSink) outlet {
+				if n++; n == 1 {
+					return broken{}
+				}
+				return pacer(c.conn).Conn.(*narrow)
+			}
+			d.shards = append(d.shards, w)
+			d.start(s)
+			return d
+		})
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		w.set("a/x 101")
+		p.ends(EndAborted)
+		w.set("a/x 102")
+		other.gets("ADDED a/x 101", "MODIFIED a/x 102")
+	})
+}
+
+// A stream that is past its initial events when the server is told to stop is ended, whether a writer has it already or not.
+func TestStopAmongAdoptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		slow := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1")
+		adopted := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		w.server.stop(endError(EndAborted))
+		adopted.ends(EndAborted)
+		slow.ends(EndAborted)
+		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		late.ends(EndAborted)
+	})
+}
+
+// A writer that is never done with its turns keeps no more than there are slots.
+func TestQueueStaysShort(t *testing.T) {
+	w := newWriter(&Server{})
+	slots := make([]*slot, 10)
+	for i := range slots {
+		slots[i] = &slot{writer: w}
+		w.enqueue(slots[i])
+		w.enqueue(slots[i]) // has its place already
+	}
+	for i := range 10_000 {
+		first := w.queue[w.head]
+		if first != slots[i%len(slots)] {
+			t.Fatalf("turn %d is out of order", i)
+		}
+		w.queue[w.head], first.queued = nil, false
+		w.head++
+		w.enqueue(first)
+	}
+	if len(w.queue)-w.head != len(slots) || cap(w.queue) > 4*len(slots) {
+		t.Errorf("%d of %d places for %d slots", len(w.queue)-w.head, cap(w.queue), len(slots))
+	}
+}
+
+func TestAgenda(t *testing.T) {
+	var a agenda
+	start := time.Now()
+	slots := make([]*slot, 100)
+	for i := range slots {
+		slots[i] = &slot{place: -1}
+		a.set(slots[i], start.Add(time.Duration(i*37%100)*time.Second))
+	}
+	a.set(slots[3], start.Add(time.Hour)) // later
+	a.set(slots[99], start.Add(-1))       // sooner
+	a.remove(slots[50])
+	a.remove(slots[50]) // once more does no harm
+	last := start.Add(-time.Hour)
+	for n := 99; n > 0; n-- {
+		at, ok := a.next()
+		if !ok || at.Before(last) || len(a) != n {
+			t.Fatalf("%d are left: %v after %v, %v", len(a), at, last, ok)
+		}
+		last = at
+		a.remove(a[0])
+	}
+	if _, ok := a.next(); ok || slots[3].place != -1 {
+		t.Error("something is left")
+	}
+}
+
+// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody else.
+func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
+
+func testLargeEvents(t *testing.T, goroutines bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
+	for _, url := range []string{r.url, r.tlsURL} {
+		r.mirrored(configMaps)
+		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, r.up.Revision())
+		slow := kubetest.Watch(deadline(t), url, target, kubetest.ReceiveBuffer(32<<10))
+		quick := kubetest.Watch(deadline(t), url, target)
+		t.Cleanup(slow.Close)
+		t.Cleanup(quick.Close)
+		for _, w := range []*kubetest.Watcher{slow, quick} {
+			if _, _, err := w.Head(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		slow.Stall()
+		var want [][]byte
+		for i := range 3 {
+			name := fmt.Sprintf("%d-%d", i, len(url))
+			r.up.Create(kubetest.ConfigMaps, "n", name, kubetest.WithPadding(300_000+i))
+			events := until(t, quick, func(e kubetest.Event) bool { return e.Key == "n/"+name })
+			want = append(want, events[len(events)-1].Line)
+		}
+		slow.Resume()
+		for i, line := range want {
+			name := fmt.Sprintf("n/%d-%d", i, len(url))
+			events := until(t, slow, func(e kubetest.Event) bool { return e.Key == name })
+			if got := events[len(events)-1].Line; !bytes.Equal(got, line) {
+				t.Errorf("%s: event %d has %d bytes, want %d", url, i, len(got), len(line))
+			}
+		}
+	}
+}
