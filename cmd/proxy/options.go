@@ -29,6 +29,7 @@ type options struct {
 	resourceIdleTimeout time.Duration // 0: never
 	historyBytes        byteSize      // per resource
 	historyMinAge       time.Duration
+	encodedBytes        byteSize // over all resources
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	plainIdentity    string // identityClient or identitySelf
@@ -62,6 +63,7 @@ func newOptions() *options {
 		resourceIdleTimeout: time.Hour,
 		historyBytes:        64 << 20,
 		historyMinAge:       75 * time.Second,
+		encodedBytes:        256 << 20,
 		listen:              "127.0.0.1:8001",
 		plainIdentity:       identityClient,
 		http2:               true,
@@ -125,6 +127,9 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 		"Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a unit such as 64Mi or 1Gi.")
 	fs.DurationVar(&o.historyMinAge, "history-min-age", o.historyMinAge,
 		"Keep events at least this long while --history-bytes allows, a `duration` such as 75s or 5m.")
+	fs.Var(&o.encodedBytes, "encoded-bytes",
+		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or gzip, over "+
+			"all resources. What is dropped is made again when it is asked for.")
 }
 
 func (o *options) plainFlags(fs *pflag.FlagSet) {

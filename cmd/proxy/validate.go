@@ -15,7 +15,7 @@ import (
 	"spillway/internal/serve"
 )
 
-// minHistoryBytes catches a size that lost its unit: --history-bytes=64.
+// minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoded-bytes=64.
 const minHistoryBytes = 4 << 10
 
 // validate refuses what cannot work, or what would let in who does not belong, with one line: the setting, its value, the remedy.
@@ -76,6 +76,9 @@ func (o *options) validateNumbers() error {
 	}
 	if o.historyBytes < minHistoryBytes {
 		return o.refuse("history-bytes", o.historyBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
+	}
+	if o.encodedBytes != 0 && o.encodedBytes < minHistoryBytes {
+		return o.refuse("encoded-bytes", o.encodedBytes.String(), "must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?")
 	}
 	if o.historyMinAge < 0 {
 		return o.refuse("history-min-age", o.historyMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")

@@ -50,6 +50,8 @@ func TestBadSettings(t *testing.T) {
 		{"negative idle timeout", nil, "--resource-idle-timeout=-1h", "--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
 		{"unit forgotten", nil, "--history-bytes=64", "--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--history-bytes=-64Mi", "--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"unit forgotten", nil, "--encoded-bytes=64", "--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative bytes", nil, "--encoded-bytes=-64Mi", "--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
 		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
 		{"negative drain period", nil, "--drain-period=-1s", "--drain-period=-1s: must not be negative; 0s ends all watches at once"},
@@ -156,7 +158,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
 	f("--listen=", "--listen-tls=:6443", "--insecure-allow-all", "--metrics-listen=:9464")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
-	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi")
+	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0")
 }
 
 // What is dangerous or surely not meant is said loudly, and does not stop the start.

@@ -55,8 +55,8 @@ func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint
 	}
 	raw := b.Append(nil, rv, end)
 	if enc.View == object.Whole {
-		msg, err := marshal(b.Resource(), raw)
-		return appendDocument(dst, typeOf(b.Resource(), enc.View), msg), err
+		item, err := marshalItem(b.Resource(), raw)
+		return appendDocument(dst, typeOf(b.Resource(), enc.View), content(item)), err
 	}
 	var partial metav1.PartialObjectMetadata
 	if err := json.Unmarshal(raw, &partial); err != nil {

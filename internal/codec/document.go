@@ -74,7 +74,7 @@ func metadataJSON(o *object.Object) ([]byte, error) {
 	if o.Resource().Builtin {
 		return o.Metadata(), nil
 	}
-	return o.Forms().MetadataJSON.Get(o, func(o *object.Object) ([]byte, error) { return reorder(o.Resource(), o.Metadata()) })
+	return o.Form(formMetadataJSON).Get(func() ([]byte, error) { return reorder(o.Resource(), o.Metadata()) })
 }
 
 func reorder(r *object.Resource, raw []byte) ([]byte, error) {
@@ -94,10 +94,11 @@ func messageAt(v object.View, o *object.Object, rv uint64) ([]byte, error) {
 		}
 		return msg, err
 	}
-	meta, err := metadataMessage(o)
-	if err == nil && rv != o.RV {
-		meta, err = metadataWithVersion(meta, rv)
+	item, err := metadataItem(o)
+	if err != nil || rv == o.RV {
+		return content(item), err
 	}
+	meta, err := metadataWithVersion(content(content(item)), rv)
 	if err != nil {
 		return nil, err
 	}

@@ -60,6 +60,9 @@ func appendDocument(dst []byte, t metav1.TypeMeta, msg []byte) []byte {
 // fieldSize is the size of a field with a number below 16 and a content of n bytes.
 func fieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
+// fieldItems are the items of a list, of every kind but v1beta1's PartialObjectMetadataList (see listFields).
+const fieldItems = 2
+
 // partialMessage is a PartialObjectMetadata around its only field.
 func partialMessage(meta []byte) []byte {
 	out := make([]byte, 0, fieldSize(len(meta)))

@@ -12,21 +12,28 @@ import (
 )
 
 // List is a list as a document: what stands around the items, and the items' own bytes, spliced while it is written and never
-// assembled. It pins the objects until then.
+// assembled.
 //
-// Every item is encoded before anything is written: only then is the size known, and that all of them can be.
+// Every item is encoded before anything is written: only then is the size known, and that all of them can be. From then on the
+// list needs the bytes alone, and lets go of them as they are written.
 type List struct {
-	enc       object.Encoding
-	items     []*object.Object
-	head      []byte
-	separator string
-	tail      []byte
-	size      int
+	enc   object.Encoding
+	items []*object.Object
+
+	head  []byte
+	parts [][]byte // what differs between items: an item is prefix, part, suffix
+	tail  []byte
+	size  int
+
+	prefix, suffix, separator string
 }
 
 // NewList makes the list of items, which it keeps, in JSON or protobuf, without gzip.
 func NewList(enc object.Encoding, r *object.Resource, items []*object.Object, meta metav1.ListMeta) (*List, error) {
-	l := &List{enc: enc, items: items}
+	l := &List{enc: enc.Bare(), items: items}
+	if err := l.encode(); err != nil {
+		return nil, err
+	}
 	switch {
 	case enc.Format == object.Protobuf:
 		return l, l.frameProtobuf(r, meta)
@@ -37,8 +44,52 @@ func NewList(enc object.Encoding, r *object.Resource, items []*object.Object, me
 	default:
 		l.frameCustom(r, meta)
 	}
-	l.separator = ","
-	return l, l.measure(len(l.head) + len(l.tail) - min(len(items), 1))
+	l.size += len(l.head) + len(l.tail)
+	return l, nil
+}
+
+// encode makes the parts of all items, and their size.
+func (l *List) encode() error {
+	part := l.form()
+	l.parts = make([][]byte, 0, len(l.items))
+	for _, o := range l.items {
+		p, err := part(o)
+		if err != nil {
+			return err
+		}
+		l.parts = append(l.parts, p)
+		l.size += len(p)
+	}
+	n := len(l.items)
+	l.size += n*(len(l.prefix)+len(l.suffix)) + max(0, n-1)*len(l.separator)
+	return nil
+}
+
+// form sets what is the same around all items, and returns what makes the rest of one.
+func (l *List) form() func(*object.Object) ([]byte, error) {
+	if l.enc.Format != object.Protobuf {
+		l.separator = ","
+		if l.enc.View == object.Whole {
+			l.prefix = "{"
+			return func(o *object.Object) ([]byte, error) { return o.ItemMembers(), nil }
+		}
+		l.prefix, l.suffix = string(appendPartialHead(nil, l.enc.View)), "}"
+		return metadataJSON
+	}
+	// The first byte is the tag of the field, which is below 16.
+	_, field := listFields(l.enc.View)
+	l.prefix = string(protowire.AppendTag(nil, field, protowire.BytesType))
+	item := wholeItem
+	if l.enc.View != object.Whole {
+		item = metadataItem
+	}
+	return func(o *object.Object) ([]byte, error) {
+		field, err := item(o)
+		if err != nil {
+			return nil, err
+		}
+		return field[1:], nil
+	}
 }
 
 // frameBuiltin is the order of Go's fields (W-60).
@@ -88,9 +139,9 @@ func appendRemaining(dst []byte, meta metav1.ListMeta) []byte {
 // other way around.
 func listFields(v object.View) (metadata, items protowire.Number) {
 	if v == object.MetadataV1beta1 {
-		return 2, 1
+		return fieldItems, 1
 	}
-	return 1, 2
+	return 1, fieldItems
 }
 
 // frameProtobuf is W-133. The head holds the size of all that follows it.
@@ -101,95 +152,40 @@ func (l *List) frameProtobuf(r *object.Resource, meta metav1.ListMeta) error {
 	}
 	field, items := listFields(l.enc.View)
 	own := protowire.AppendBytes(protowire.AppendTag(nil, field, protowire.BytesType), msg)
-	if err := l.measure(len(own)); err != nil {
-		return err
-	}
-	l.head = appendDocumentHead(nil, listTypeOf(r, l.enc.View), l.size)
+	l.head = appendDocumentHead(nil, listTypeOf(r, l.enc.View), l.size+len(own))
 	if items < field {
 		l.tail = own
 	} else {
 		l.head = append(l.head, own...)
 	}
 	l.tail = append(l.tail, documentTail...)
-	l.size += len(l.head) + len(l.tail) - len(own)
+	l.size += len(l.head) + len(l.tail)
 	return nil
-}
-
-// measure sets the size: that of the items and of what stands around them.
-func (l *List) measure(around int) error {
-	l.size = around
-	for _, o := range l.items {
-		n, err := l.itemSize(o)
-		if err != nil {
-			return err
-		}
-		l.size += n
-	}
-	return nil
-}
-
-// itemSize is the number of bytes that appendItem appends, with the separator.
-func (l *List) itemSize(o *object.Object) (int, error) {
-	switch {
-	case l.enc.Format == object.Protobuf && l.enc.View == object.Whole:
-		msg, err := wholeMessage(o)
-		return fieldSize(len(msg)), err
-	case l.enc.Format == object.Protobuf:
-		msg, err := metadataMessage(o)
-		return fieldSize(fieldSize(len(msg))), err
-	case l.enc.View == object.Whole:
-		return o.ItemSize() + 1, nil
-	}
-	meta, err := metadataJSON(o)
-	var head [128]byte
-	return len(appendPartialHead(head[:0], l.enc.View)) + len(meta) + len("},"), err
-}
-
-// appendItem appends an item. measure has seen that it can be encoded.
-func (l *List) appendItem(dst []byte, o *object.Object) []byte {
-	if l.enc.Format != object.Protobuf {
-		if l.enc.View == object.Whole {
-			return o.AppendItem(dst)
-		}
-		dst, _ = appendJSON(dst, l.enc.View, o, o.RV)
-		return dst
-	}
-	msg, _ := messageAt(l.enc.View, o, o.RV)
-	_, field := listFields(l.enc.View)
-	return protowire.AppendBytes(protowire.AppendTag(dst, field, protowire.BytesType), msg)
 }
 
 // Size is the number of bytes of the document.
 func (l *List) Size() int { return l.size }
 
-// pieceSize is how much of a list is written at once (design D10a).
-const pieceSize = 256 << 10
-
-// WriteTo writes the list in pieces of about pieceSize, and lets go of the objects. It can be called once.
+// WriteTo writes the list in pieces, and lets go of it. It can be called once.
 func (l *List) WriteTo(w io.Writer) (int64, error) {
-	var written int64
-	piece := make([]byte, 0, min(l.size, pieceSize+pieceSize/4))
-	flush := func() error {
-		n, err := w.Write(piece)
-		written += int64(n)
-		piece = piece[:0]
-		return err
-	}
-	piece = append(piece, l.head...)
-	for i, o := range l.items {
+	out := newPieces(w, l.size)
+	defer out.close()
+	l.items = nil
+	out.write(l.head)
+	for i, part := range l.parts {
 		if i > 0 {
-			piece = append(piece, l.separator...)
+			out.writeString(l.separator)
 		}
-		piece = l.appendItem(piece, o)
-		l.items[i] = nil
-		if len(piece) >= pieceSize {
-			if err := flush(); err != nil {
-				return written, err
-			}
+		out.writeString(l.prefix)
+		out.write(part)
+		out.writeString(l.suffix)
+		l.parts[i] = nil
+		if out.err != nil {
+			break
 		}
 	}
-	piece = append(piece, l.tail...)
-	return written, flush()
+	out.write(l.tail)
+	return out.finish()
 }
 
 // Text is a JSON list as YAML, or indented: read as a whole, since both are for people.

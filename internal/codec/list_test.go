@@ -12,46 +12,76 @@ import (
 	"spillway/internal/object"
 )
 
-// pieces remembers the sizes of what is written.
-type pieces struct {
+// writes remembers the sizes of what is written.
+type writes struct {
 	sizes []int
 	text  bytes.Buffer
 }
 
-func (p *pieces) Write(b []byte) (int, error) {
-	p.sizes = append(p.sizes, len(b))
-	return p.text.Write(b)
+func (w *writes) Write(b []byte) (int, error) {
+	w.sizes = append(w.sizes, len(b))
+	return w.text.Write(b)
+}
+
+// manyConfigmaps are large enough for several pieces and many segments.
+func manyConfigmaps(t testing.TB) []*object.Object {
+	var items []*object.Object
+	for i := range 4000 {
+		items = append(items, configmap(t, i, i+1, 300+i%100))
+	}
+	return items
+}
+
+func configmap(t testing.TB, i, rv, size int) *object.Object {
+	return parse(t, configmaps, fmt.Sprintf(`{"metadata":{"name":"%05d","namespace":"ns","resourceVersion":"%d"},"data":{"a":%q}}`,
+		i, rv, strings.Repeat(fmt.Sprint(i*7919%1000), size/3)))
 }
 
 // A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its objects are let go as they are
 // written.
 func TestListPieces(t *testing.T) {
-	var items []*object.Object
-	for i := range 4000 {
-		items = append(items, parse(t, configmaps, fmt.Sprintf(`{"metadata":{"name":"%05d","namespace":"ns","resourceVersion":"%d"},"data":{"a":%q}}`,
-			i, i+1, strings.Repeat("x", 300+i%100))))
-	}
-	for _, enc := range []object.Encoding{{}, protobufWhole} {
+	items := manyConfigmaps(t)
+	for _, enc := range []object.Encoding{{}, protobufWhole, {View: object.Metadata}} {
 		l, err := NewList(enc, configmaps, items, metav1.ListMeta{ResourceVersion: "5000"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		held := l.items
-		if len(held) != 4000 {
-			t.Fatalf("%d items", len(held))
+		if len(l.parts) != 4000 {
+			t.Fatalf("%d items", len(l.parts))
 		}
-		l.items = slices.Clone(held) // which are let go
-		var out pieces
-		if n, err := l.WriteTo(&out); err != nil || n != int64(l.Size()) || out.text.Len() != l.Size() || n < 4*pieceSize {
+		var out writes
+		if n, err := l.WriteTo(&out); err != nil || n != int64(l.Size()) || out.text.Len() != l.Size() || n < pieceSize {
 			t.Fatalf("%d of %d bytes, %v", n, l.Size(), err)
 		}
 		for i, size := range out.sizes {
-			if size > pieceSize+1024 || size < pieceSize && i < len(out.sizes)-1 {
+			if size > pieceSize || size < pieceSize && i < len(out.sizes)-1 {
 				t.Errorf("piece %d of %d is %d bytes", i, len(out.sizes), size)
 			}
 		}
-		if slices.ContainsFunc(l.items, func(o *object.Object) bool { return o != nil }) {
+		if l.items != nil || slices.ContainsFunc(l.parts, func(part []byte) bool { return part != nil }) {
 			t.Error("written objects are still held")
 		}
+	}
+}
+
+// failing is a client that goes away.
+type failing struct{ after int }
+
+func (f *failing) Write(b []byte) (int, error) {
+	if f.after -= len(b); f.after < 0 {
+		return 0, fmt.Errorf("gone")
+	}
+	return len(b), nil
+}
+
+// Nothing is written to a client that is gone.
+func TestListToNobody(t *testing.T) {
+	items := manyConfigmaps(t)
+	l, err := NewList(object.Encoding{}, configmaps, items, metav1.ListMeta{ResourceVersion: "5000"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := l.WriteTo(&failing{after: 2 * pieceSize}); err == nil || n != 2*pieceSize {
+		t.Errorf("%d bytes, %v", n, err)
 	}
 }

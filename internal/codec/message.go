@@ -3,6 +3,7 @@ package codec
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -14,7 +15,11 @@ import (
 )
 
 // message is what the Go types of Kubernetes are: structs with a protobuf form of their own.
-type message interface{ Marshal() ([]byte, error) }
+type message interface {
+	Size() int
+	// MarshalToSizedBuffer fills the end of a buffer, and returns how many bytes.
+	MarshalToSizedBuffer([]byte) (int, error)
+}
 
 // newMessage makes an empty object of a resource's kind.
 func newMessage(r *object.Resource) (message, error) {
@@ -29,13 +34,21 @@ func newMessage(r *object.Resource) (message, error) {
 	return m, nil
 }
 
-// wholeMessage is an object as a protobuf message, made once.
-func wholeMessage(o *object.Object) ([]byte, error) { return o.Forms().Message.Get(o, encodeWhole) }
+// wholeItem is an object as an item of a list, made once.
+func wholeItem(o *object.Object) ([]byte, error) {
+	return o.Form(formItem).Get(func() ([]byte, error) { return encodeWhole(o) })
+}
 
-func encodeWhole(o *object.Object) ([]byte, error) { return marshal(o.Resource(), o.JSON()) }
+// wholeMessage is an object as a protobuf message.
+func wholeMessage(o *object.Object) ([]byte, error) {
+	item, err := wholeItem(o)
+	return content(item), err
+}
 
-// marshal makes the protobuf message of an object's JSON.
-func marshal(r *object.Resource, raw []byte) ([]byte, error) {
+func encodeWhole(o *object.Object) ([]byte, error) { return marshalItem(o.Resource(), o.JSON()) }
+
+// marshalItem makes an item of a list of an object's JSON.
+func marshalItem(r *object.Resource, raw []byte) ([]byte, error) {
 	m, err := newMessage(r)
 	if err != nil {
 		return nil, err
@@ -43,7 +56,33 @@ func marshal(r *object.Resource, raw []byte) ([]byte, error) {
 	if err := decode(raw, m); err != nil {
 		return nil, fmt.Errorf("%s: %w", r, err)
 	}
-	return m.Marshal()
+	return appendField(nil, fieldItems, m)
+}
+
+// appendField appends a message as a field, marshalled in its place.
+func appendField(dst []byte, field protowire.Number, m message) ([]byte, error) {
+	size := m.Size()
+	dst = slices.Grow(dst, fieldSize(size))
+	dst = protowire.AppendTag(dst, field, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = dst[:len(dst)+size]
+	n, err := m.MarshalToSizedBuffer(dst[len(dst)-size:])
+	if err == nil && n != size {
+		err = errSize
+	}
+	return dst, err
+}
+
+var errSize = errors.New("a message is not of the size that it says")
+
+// content is what a field holds that appendField made. No field, no content.
+func content(field []byte) []byte {
+	_, _, n := protowire.ConsumeTag(field)
+	if n < 0 {
+		return nil
+	}
+	value, _ := protowire.ConsumeBytes(field[n:])
+	return value
 }
 
 // decode reads JSON as upstream's decoder does, and refuses a member that v does not know: v would lose it.
@@ -55,9 +94,9 @@ func decode(raw []byte, v any) error {
 	return errors.Join(unknown...)
 }
 
-// metadataMessage is an object's metadata as a protobuf message, made once.
-func metadataMessage(o *object.Object) ([]byte, error) {
-	return o.Forms().Metadata.Get(o, encodeMetadata)
+// metadataItem is an object's PartialObjectMetadata as an item of a list, made once: a field around a message with one field.
+func metadataItem(o *object.Object) ([]byte, error) {
+	return o.Form(formMetadata).Get(func() ([]byte, error) { return encodeMetadata(o) })
 }
 
 func encodeMetadata(o *object.Object) ([]byte, error) {
@@ -65,7 +104,11 @@ func encodeMetadata(o *object.Object) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return meta.Marshal()
+	size := fieldSize(meta.Size())
+	dst := make([]byte, 0, fieldSize(size))
+	dst = protowire.AppendTag(dst, fieldItems, protowire.BytesType)
+	dst = protowire.AppendVarint(dst, uint64(size))
+	return appendField(dst, fieldMetadata, meta)
 }
 
 func decodeMetadata(r *object.Resource, raw []byte) (*metav1.ObjectMeta, error) {

@@ -1,36 +1,129 @@
 package object
 
-import "sync"
+import (
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+)
 
-// Forms are what has been made of one version of an object for other encodings. Each is made when it is first asked for, and
-// once, however many clients ask; all of them go when the object goes. An object that is only ever asked for as JSON has none.
-type Forms struct {
-	// Message is the whole object as a protobuf message, without an envelope.
-	Message Form
-	// Metadata is the object's metadata as a protobuf message.
-	Metadata Form
-	// MetadataJSON is the object's metadata in Go's field order, where upstream's JSON of the object has another.
-	MetadataJSON Form
-}
+// FormKind names one of the things that are made of objects. What there is to name is up to whoever makes them.
+type FormKind uint8
 
-// Forms are the object's.
-func (o *Object) Forms() *Forms {
-	if f := o.forms.Load(); f != nil {
-		return f
-	}
-	o.forms.CompareAndSwap(nil, &Forms{})
-	return o.forms.Load()
-}
-
-// Form is one of an object's Forms: its bytes, or why they could not be made.
+// Form is what has been made of one version of an object for other encodings, or of a run of objects that begins with it: its
+// bytes, or why they could not be made.
+//
+// It is made when it is first asked for, and once, however many clients ask at a time. It is kept with the object and goes when that
+// goes, or earlier if the resource's Memo needs the room; a table beside the objects would have to be told of each that is gone.
 type Form struct {
+	first *Object
+	kind  FormKind
+	rest  []uint64 // the serials of the objects that follow the first
+
 	once  sync.Once
 	bytes []byte
 	err   error
+	used  atomic.Bool // again, since the Memo last looked
 }
 
-// Get returns what encode makes of o, which it is asked for once. The caller must not change it.
-func (f *Form) Get(o *Object, encode func(*Object) ([]byte, error)) ([]byte, error) {
-	f.once.Do(func() { f.bytes, f.err = encode(o) })
+// runsMost is how many runs of one kind are kept that begin with the same object: lists with different selectors have different runs.
+const runsMost = 4
+
+// errAbandoned is why a form has no bytes whose maker panicked.
+var errAbandoned = errors.New("the form of an object was abandoned while it was made")
+
+// Form is the form of this kind of the object alone, or of the run that it begins and rest goes on with.
+func (o *Object) Form(kind FormKind, rest ...*Object) *Form {
+	for {
+		held := o.forms.Load()
+		if f := held.find(kind, rest); f != nil {
+			return f
+		}
+		f := &Form{first: o, kind: kind}
+		for _, other := range rest {
+			f.rest = append(f.rest, other.serial)
+		}
+		if o.forms.CompareAndSwap(held, held.with(f)) {
+			return f
+		}
+	}
+}
+
+// Get returns what encode makes, which is asked for once. The caller must not change it.
+func (f *Form) Get(encode func() ([]byte, error)) ([]byte, error) {
+	made := false
+	f.once.Do(func() {
+		made = true
+		f.err = errAbandoned
+		f.bytes, f.err = encode()
+		f.first.resource.memo.Load().keep(f)
+	})
+	if !made && !f.used.Load() { // a store for nothing would take the cache line from other processors
+		f.used.Store(true)
+	}
 	return f.bytes, f.err
+}
+
+// formCost is about what a form takes beside its bytes.
+const formCost = 256
+
+// size is the number of bytes that the form takes.
+func (f *Form) size() int64 { return int64(cap(f.bytes) + 8*len(f.rest) + formCost) }
+
+// drop makes the object forget the form. Who holds its bytes goes on with them.
+func (f *Form) drop() {
+	for {
+		held := f.first.forms.Load()
+		if f.first.forms.CompareAndSwap(held, held.without(f)) {
+			return
+		}
+	}
+}
+
+// forms are those of one object, the newest last. Immutable; nil has none.
+type forms []*Form
+
+func (held *forms) find(kind FormKind, rest []*Object) *Form {
+	if held == nil {
+		return nil
+	}
+	for _, f := range *held {
+		if f.kind == kind && slices.EqualFunc(f.rest, rest, func(serial uint64, o *Object) bool { return serial == o.serial }) {
+			return f
+		}
+	}
+	return nil
+}
+
+// with are these and f, without the oldest of its kind if there are too many.
+func (held *forms) with(f *Form) *forms {
+	if held == nil {
+		return &forms{f}
+	}
+	next := make(forms, 0, len(*held)+1)
+	same, oldest := 0, -1
+	for _, other := range *held {
+		if other.kind == f.kind {
+			if same++; oldest < 0 {
+				oldest = len(next)
+			}
+		}
+		next = append(next, other)
+	}
+	if same >= runsMost {
+		next = slices.Delete(next, oldest, oldest+1)
+	}
+	next = append(next, f)
+	return &next
+}
+
+func (held *forms) without(f *Form) *forms {
+	if held == nil {
+		return nil
+	}
+	next := slices.DeleteFunc(slices.Clone(*held), func(other *Form) bool { return other == f })
+	if len(next) == 0 {
+		return nil
+	}
+	return &next
 }

@@ -36,7 +36,8 @@ type Object struct {
 	metadata span   // the value of metadata
 	rv       span   // the digits of metadata.resourceVersion
 
-	forms atomic.Pointer[Forms]
+	serial uint64 // of all objects that this process has parsed; what is made of several is found by theirs
+	forms  atomic.Pointer[forms]
 }
 
 // span is a half-open range of bytes of an object's JSON, without the quotes of a string. The zero span is nowhere. An object has about
@@ -76,22 +77,9 @@ func (o *Object) JSON() []byte { return o.raw }
 // Size is the number of bytes that the object's JSON takes, the measure of every byte budget.
 func (o *Object) Size() int { return len(o.raw) }
 
-// AppendItem appends the object as an item of a list: built-in kinds without kind and apiVersion (W-60).
-func (o *Object) AppendItem(dst []byte) []byte {
-	if o.typeEnd == 0 {
-		return append(dst, o.raw...)
-	}
-	dst = append(dst, '{')
-	return append(dst, o.raw[o.typeEnd:]...)
-}
-
-// ItemSize is the number of bytes that AppendItem appends.
-func (o *Object) ItemSize() int {
-	if o.typeEnd == 0 {
-		return len(o.raw)
-	}
-	return len(o.raw) - int(o.typeEnd) + 1
-}
+// ItemMembers are the members of the object as an item of a list, with the brace after them: built-in kinds without kind and
+// apiVersion (W-60). A brace before them makes the item. The caller must not change them.
+func (o *Object) ItemMembers() []byte { return o.raw[max(int(o.typeEnd), len("{")):] }
 
 // ResourceVersion is the object's version as it is written.
 func (o *Object) ResourceVersion() string { return view(o.raw[o.rv.start:o.rv.end]) }

@@ -6,9 +6,13 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/types"
 )
+
+// serials counts the objects that were parsed.
+var serials atomic.Uint64
 
 // Parse reads one object of the resource from raw, which it keeps: the caller must not change it afterwards. An item of a
 // built-in list, which lacks kind and apiVersion, gets them (W-60).
@@ -34,7 +38,7 @@ func (r *Resource) ParseCopy(raw []byte) (*Object, error) {
 }
 
 func (r *Resource) parse(raw []byte) (*Object, error) {
-	o := &Object{resource: r, raw: raw}
+	o := &Object{resource: r, raw: raw, serial: serials.Add(1)}
 	if r.Builtin && bytes.HasPrefix(o.raw, []byte(r.typePrefix)) {
 		o.typeEnd = uint32(len(r.typePrefix))
 	}

@@ -2,6 +2,7 @@ package object
 
 import (
 	"strings"
+	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -25,6 +26,8 @@ type Resource struct {
 	fieldIndex  map[string]int
 	paths       *pathNode
 	noNamespace bool // metadata.namespace is not selectable
+
+	memo atomic.Pointer[Memo] // bounds the forms of its objects; nil: nothing does
 }
 
 // The fields that are selectable everywhere, or nearly so; they say what a selector's scope says.

@@ -1,0 +1,83 @@
+package object
+
+import (
+	"sync"
+	"weak"
+)
+
+// Memo bounds the memory of Forms, over all resources that share it. When there is too much, those that nobody used since it last
+// looked are dropped, in turn (the CLOCK algorithm): keeping them in order of use would take a lock for every use.
+//
+// It holds forms weakly, so that it never keeps an object alive, or what was made of one that is gone. What it counts is therefore at
+// least what there is: it learns that a form is gone when it next needs room.
+type Memo struct {
+	limit int64
+
+	mu struct {
+		sync.Mutex
+		held  int64
+		slots []memoSlot
+		free  []int // slots without a form
+		hand  int   // the next slot to look at
+	}
+}
+
+// memoSlot is one form that is counted; the zero value is none.
+type memoSlot struct {
+	form weak.Pointer[Form]
+	size int64
+}
+
+// NewMemo makes a Memo of limit bytes.
+func NewMemo(limit int64) *Memo { return &Memo{limit: limit} }
+
+// Remember bounds the forms of the resource's objects by m from now on. Without it they last as long as their objects.
+func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
+
+// keep counts a form that has been made, and makes room for it. A form without bytes says why there are none, and stays.
+func (m *Memo) keep(f *Form) {
+	if m == nil || f.err != nil {
+		return
+	}
+	size := f.size()
+	if size > m.limit {
+		f.drop()
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for looks := 0; m.mu.held+size > m.limit; looks++ {
+		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
+	}
+	m.mu.held += size
+	m.put(memoSlot{weak.Make(f), size})
+}
+
+// look passes a form that was used since the last look, unless there is no mercy, and drops any other. Callers hold mu.
+func (m *Memo) look(merciless bool) {
+	i := m.mu.hand
+	m.mu.hand = (i + 1) % len(m.mu.slots)
+	s := m.mu.slots[i]
+	if s.size == 0 {
+		return
+	}
+	if f := s.form.Value(); f != nil {
+		if f.used.Swap(false) && !merciless {
+			return
+		}
+		f.drop()
+	}
+	m.mu.held -= s.size
+	m.mu.slots[i] = memoSlot{}
+	m.mu.free = append(m.mu.free, i)
+}
+
+// put takes a slot. Callers hold mu.
+func (m *Memo) put(s memoSlot) {
+	if n := len(m.mu.free); n > 0 {
+		m.mu.slots[m.mu.free[n-1]] = s
+		m.mu.free = m.mu.free[:n-1]
+		return
+	}
+	m.mu.slots = append(m.mu.slots, s)
+}

@@ -1,0 +1,164 @@
+package object
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// formed makes forms of configmaps and counts them.
+type formed struct {
+	t        *testing.T
+	resource *Resource
+	objects  []*Object
+	made     atomic.Int64
+}
+
+func newFormed(t *testing.T, n int, m *Memo) *formed {
+	f := &formed{t: t, resource: builtin("", "configmaps", "ConfigMap", true)}
+	f.resource.Remember(m)
+	for i := range n {
+		f.objects = append(f.objects, mustParse(t, f.resource, fmt.Sprintf(`{"metadata":{"name":"%d","namespace":"n","resourceVersion":"%d"}}`, i, i+1)))
+	}
+	return f
+}
+
+// get asks for a form of 1000 bytes.
+func (f *formed) get(i int, kind FormKind, rest ...*Object) {
+	f.t.Helper()
+	want := fmt.Sprintf("%d of %d and %d%s", kind, i, len(rest), strings.Repeat("x", 1000))[:1000]
+	got, err := f.objects[i].Form(kind, rest...).Get(func() ([]byte, error) {
+		f.made.Add(1)
+		return []byte(want), nil
+	})
+	if err != nil || string(got) != want {
+		f.t.Errorf("%q, %v; want %q", got, err, want)
+	}
+}
+
+// expect compares how many forms have been made.
+func (f *formed) expect(what string, want int64) {
+	f.t.Helper()
+	if n := f.made.Load(); n != want {
+		f.t.Errorf("%s: %d forms were made, want %d", what, n, want)
+	}
+}
+
+// A form is made once, however many ask at a time.
+func TestFormIsMadeOnce(t *testing.T) {
+	f := newFormed(t, 10, nil)
+	var asking sync.WaitGroup
+	for range 8 {
+		asking.Go(func() {
+			for i := range f.objects {
+				f.get(i, 0)
+				f.get(i, 1, f.objects[i:]...)
+			}
+		})
+	}
+	asking.Wait()
+	f.expect("8 clients", 20)
+}
+
+// Runs are told apart by their objects, and a few of each kind are kept.
+func TestRuns(t *testing.T) {
+	f := newFormed(t, 10, nil)
+	for range 2 {
+		for n := 1; n <= runsMost; n++ {
+			f.get(0, 1, f.objects[1:n]...)
+		}
+	}
+	f.expect("different lengths", runsMost)
+	f.get(0, 0)
+	f.get(0, 1, f.objects[5:8]...) // instead of the first
+	f.get(0, 1, f.objects[1:2]...)
+	f.expect("one more", runsMost+2)
+	f.get(0, 1)
+	f.expect("the first again", runsMost+3)
+	f.get(0, 0)
+	f.expect("the other kind", runsMost+3)
+}
+
+// A Memo holds no more than its limit, and what is used longest.
+func TestMemoLimit(t *testing.T) {
+	const fit = 20
+	m := NewMemo(fit * (1024 + formCost))
+	f := newFormed(t, 100, m)
+	for round := range 5 {
+		for i := range 10 {
+			f.get(i, 0)
+			f.get(90-round*10+i-10, 0) // never again
+		}
+	}
+	if n := f.made.Load(); n < 60 || n > 70 {
+		t.Errorf("%d forms were made of 10 that are always used and 50 that are not", n)
+	}
+	if m.mu.held > m.limit {
+		t.Errorf("holds %d bytes of %d", m.mu.held, m.limit)
+	}
+	held := 0
+	for _, o := range f.objects {
+		if o.forms.Load() != nil {
+			held++
+		}
+	}
+	if held > fit || held != len(m.mu.slots)-len(m.mu.free) {
+		t.Errorf("%d objects have forms, %d slots of which %d are free", held, len(m.mu.slots), len(m.mu.free))
+	}
+}
+
+// What is larger than all that may be kept is made, and dropped.
+func TestMemoOfNothing(t *testing.T) {
+	f := newFormed(t, 1, NewMemo(1000))
+	for range 3 {
+		f.get(0, 0)
+	}
+	f.expect("three times", 3)
+	if f.objects[0].forms.Load() != nil {
+		t.Error("it is kept")
+	}
+}
+
+// Forms of objects that are gone are gone, and make room.
+func TestMemoHoldsWeakly(t *testing.T) {
+	m := NewMemo(10 * (1000 + 2*formCost))
+	gone := newFormed(t, 10, m)
+	for i := range gone.objects {
+		gone.get(i, 0)
+	}
+	gone.objects = nil
+	runtime.GC()
+	alive := newFormed(t, 9, m)
+	for range 3 {
+		for i := range alive.objects {
+			alive.get(i, 0)
+		}
+	}
+	alive.expect("as if they were alone", 9)
+}
+
+// An error is kept with the object; a maker that panics leaves one.
+func TestFormErrors(t *testing.T) {
+	f := newFormed(t, 1, NewMemo(1<<20))
+	asked := 0
+	broken := errors.New("broken")
+	for range 2 {
+		if _, err := f.objects[0].Form(0).Get(func() ([]byte, error) { asked++; return nil, broken }); !errors.Is(err, broken) {
+			t.Error(err)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+	func() {
+		defer func() { _ = recover() }()
+		_, _ = f.objects[0].Form(1).Get(func() ([]byte, error) { panic("bug") })
+	}()
+	if b, err := f.objects[0].Form(1).Get(func() ([]byte, error) { return []byte("x"), nil }); b != nil || err == nil {
+		t.Errorf("%q after a panic", b)
+	}
+}
