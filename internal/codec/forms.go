@@ -10,4 +10,11 @@ const (
 	formMetadata
 	// formMetadataJSON is its metadata in Go's field order, where upstream's JSON of the object has another.
 	formMetadataJSON
+	// formSegment is a run of objects as a segment of a gzipped list. From here on each encoding has its own.
+	formSegment
 )
+
+// segmentForm is the form of a segment in an encoding.
+func segmentForm(enc object.Encoding) object.FormKind {
+	return formSegment + object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
+}

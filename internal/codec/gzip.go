@@ -22,30 +22,16 @@ var writers = sync.Pool{New: func() any {
 // The content is flushed before the member ends. Readers that look for the next member before they return the last bytes of one, as
 // Go's does, would keep the last bytes back until there is another event.
 func AppendMember(dst, content []byte) []byte {
-	sink := appender(dst)
-	_ = compress(&sink, func(z *gzip.Writer) error { // writing to memory does not fail
-		_, err := z.Write(content)
-		return errors.Join(err, z.Flush())
-	})
-	return sink
-}
-
-// WriteGzip writes what content writes to the writer it is given, gzipped, to w.
-func WriteGzip(w io.Writer, content func(io.Writer) error) error {
-	return compress(w, func(z *gzip.Writer) error { return content(z) })
-}
-
-func compress(w io.Writer, content func(*gzip.Writer) error) error {
 	z := writers.Get().(*gzip.Writer)
-	defer func() {
-		z.Reset(io.Discard)
-		writers.Put(z)
-	}()
-	z.Reset(w)
-	if err := content(z); err != nil {
-		return err
+	defer writers.Put(z)
+	sink := appender(dst)
+	z.Reset(&sink)
+	_, err := z.Write(content)
+	if err := errors.Join(err, z.Flush(), z.Close()); err != nil { // writing to memory does not fail
+		panic(err)
 	}
-	return z.Close()
+	z.Reset(io.Discard)
+	return sink
 }
 
 // appender is a byte slice to write to. Writing to it cannot fail.

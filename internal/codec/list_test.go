@@ -77,11 +77,17 @@ func (f *failing) Write(b []byte) (int, error) {
 // Nothing is written to a client that is gone.
 func TestListToNobody(t *testing.T) {
 	items := manyConfigmaps(t)
-	l, err := NewList(object.Encoding{}, configmaps, items, metav1.ListMeta{ResourceVersion: "5000"})
-	if err != nil {
-		t.Fatal(err)
+	made := func() *List {
+		l, err := NewList(object.Encoding{}, configmaps, items, metav1.ListMeta{ResourceVersion: "5000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
 	}
-	if n, err := l.WriteTo(&failing{after: 2 * pieceSize}); err == nil || n != 2*pieceSize {
+	if n, err := made().WriteTo(&failing{after: 2 * pieceSize}); err == nil || n != 2*pieceSize {
+		t.Errorf("%d bytes, %v", n, err)
+	}
+	if n, err := made().Compress().WriteTo(&failing{after: 100}); err == nil || n != 0 {
 		t.Errorf("%d bytes, %v", n, err)
 	}
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"io"
 	"net/http"
 
 	"spillway/internal/codec"
@@ -39,10 +38,11 @@ func writeDocument(w responder, p Plan, document []byte) {
 	w.send(http.StatusOK, document)
 }
 
-// writeList answers with a list, which is made while it is written.
+// writeList answers with a list, which is spliced while it is written.
 func writeList(w responder, p Plan, list *codec.List) {
 	if documentHeaders(w, p, list.Size()) {
-		w.stream(http.StatusOK, gzipped{list}, -1)
+		compressed := list.Compress()
+		w.stream(http.StatusOK, compressed, int64(compressed.Size()))
 		return
 	}
 	w.stream(http.StatusOK, list, int64(list.Size()))
@@ -57,28 +57,4 @@ func documentHeaders(w responder, p Plan, size int) (compress bool) {
 	w.header("Content-Encoding", "gzip")
 	w.header("Vary", "Accept-Encoding")
 	return true
-}
-
-// gzipped is a list that is compressed while it is written.
-type gzipped struct{ list *codec.List }
-
-func (g gzipped) WriteTo(w io.Writer) (int64, error) {
-	counted := &counter{w: w}
-	err := codec.WriteGzip(counted, func(w io.Writer) error {
-		_, err := g.list.WriteTo(w)
-		return err
-	})
-	return counted.n, err
-}
-
-// counter counts what is written.
-type counter struct {
-	w io.Writer
-	n int64
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	n, err := c.w.Write(p)
-	c.n += int64(n)
-	return n, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -92,6 +93,9 @@ func TestGzip(t *testing.T) {
 			compressed := got.header.Get("Content-Encoding") == "gzip"
 			if compressed != (large && takes) || compressed != (got.header.Get("Vary") == "Accept-Encoding") {
 				t.Errorf("%s for %q: %v", target, coding, got.header)
+			}
+			if length := got.header.Get("Content-Length"); length != strconv.Itoa(len(got.body)) {
+				t.Errorf("%s for %q: %d bytes say that they are %q", target, coding, len(got.body), length)
 			}
 			if body := got.plain(t); !bytes.Equal(body, plain.body) {
 				t.Errorf("%s for %q: another body: %d bytes, want %d", target, coding, len(body), len(plain.body))

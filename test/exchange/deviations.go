@@ -52,7 +52,7 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: DevLength, Rule: "W-5",
-		What: "an answer whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in chunks; one that is gzipped, and over HTTP/2 one that is longer than that and passed through, carries none",
+		What: "an answer whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in chunks; over HTTP/2 one that is longer than that and passed through carries none",
 		Why:  "the framing is net/http's buffer and no promise; a length lets clients notice a truncated answer",
 	},
 	{
