@@ -40,6 +40,7 @@ type Resource struct {
 		// Held by whoever applies: the reflector's goroutine, or a proof that moves progress.
 		sync.Mutex
 		tree       *btree.BTreeG[*object.Object]
+		indexes    []index
 		bytes      int64
 		generation uint64 // how often history was void, or its representation old
 		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
@@ -59,7 +60,7 @@ type Limits struct {
 func New(info *object.Resource, limits Limits, now func() time.Time) *Resource {
 	r := &Resource{Info: info, limits: limits, now: now, log: newLog()}
 	r.bookmark.Store(object.NewBookmark(info))
-	r.mu.tree = newTree()
+	r.mu.tree, r.mu.indexes = newTree(), newIndexes(info)
 	return r
 }
 
@@ -209,15 +210,19 @@ func (r *Resource) Retired() bool { return r.retired.Load() }
 
 // load makes objects, which are sorted, the state.
 func (r *Resource) load(objects []*object.Object) {
-	r.mu.tree = newTree()
+	r.mu.tree, r.mu.indexes = newTree(), newIndexes(r.Info)
 	r.mu.bytes = 0
 	for _, o := range objects {
 		r.mu.tree.Load(o)
-		r.mu.bytes += int64(o.Size())
+		r.account(nil, o)
 	}
 }
 
+// account counts and indexes a change of the tree. Callers hold mu.
 func (r *Resource) account(old, new *object.Object) {
+	for i := range r.mu.indexes {
+		r.mu.indexes[i].replace(old, new)
+	}
 	if old != nil {
 		r.mu.bytes -= int64(old.Size())
 	}
@@ -236,6 +241,7 @@ func (r *Resource) publish(through uint64) {
 	r.mu.greatest = max(r.mu.greatest, through)
 	r.snapshot.Store(&Snapshot{
 		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation, tree: r.mu.tree.Copy(),
+		indexes: copyIndexes(r.mu.indexes),
 	})
 	r.changed.Wake()
 }

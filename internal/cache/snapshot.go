@@ -20,6 +20,7 @@ type Snapshot struct {
 	generation uint64
 	copying    sync.Mutex // taking a copy marks the copied tree
 	tree       *btree.BTreeG[*object.Object]
+	indexes    []index // of the same objects; an old state that was asked for has none
 }
 
 // Len is the number of objects.
@@ -47,6 +48,10 @@ func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object)
 		if o, ok := s.Get(sel.Name); ok && o.Key >= from && sel.Matches(o) {
 			f(o)
 		}
+		return
+	}
+	if x, value := s.index(sel); x != nil {
+		s.scanIndex(x, value, sel, from, prefix, f)
 		return
 	}
 	s.tree.Ascend(&object.Object{Key: max(from, prefix)}, func(o *object.Object) bool {
@@ -121,7 +126,9 @@ func (s *Snapshot) holds(versions map[string]uint64) bool {
 
 // provenAt is the same content as the state at a later rv.
 func (s *Snapshot) provenAt(rv uint64) *Snapshot {
-	return &Snapshot{RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree()}
+	return &Snapshot{
+		RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree(), indexes: s.indexes,
+	}
 }
 
 func (s *Snapshot) copyTree() *btree.BTreeG[*object.Object] {

@@ -10,6 +10,9 @@ type fieldTable struct {
 
 func field(dotted string) Field { return Field{Label: dotted, Path: path(dotted)} }
 
+// perNode is a field whose value is one of as many as there are nodes.
+func perNode(dotted string) Field { return Field{Label: dotted, Path: path(dotted), Indexed: true} }
+
 func fieldOr(dotted, missing string) Field {
 	return Field{Label: dotted, Path: path(dotted), Default: missing}
 }
@@ -18,7 +21,7 @@ func fieldOr(dotted, missing string) Field {
 // missing, since they are never cached (design D2).
 var builtinFields = map[schema.GroupResource]fieldTable{
 	{Resource: "pods"}: {fields: []Field{
-		field("spec.nodeName"),
+		perNode("spec.nodeName"),
 		{Label: "spec.host", Path: path("spec.nodeName")},
 		field("spec.restartPolicy"),
 		field("spec.schedulerName"),
@@ -46,9 +49,9 @@ var builtinFields = map[schema.GroupResource]fieldTable{
 		fields: []Field{field("spec.signerName")}, noNamespace: true,
 	},
 	{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}: {
-		fields: []Field{field("spec.signerName"), field("spec.podName"), field("spec.nodeName")}, noNamespace: true,
+		fields: []Field{field("spec.signerName"), field("spec.podName"), perNode("spec.nodeName")}, noNamespace: true,
 	},
 	{Group: "resource.k8s.io", Resource: "resourceslices"}: {
-		fields: []Field{field("spec.nodeName"), field("spec.driver"), field("spec.pool.name")}, noNamespace: true,
+		fields: []Field{perNode("spec.nodeName"), field("spec.driver"), perNode("spec.pool.name")}, noNamespace: true,
 	},
 }

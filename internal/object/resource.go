@@ -43,6 +43,8 @@ type Field struct {
 	Path []string
 	// Default is the value when the path is absent.
 	Default string
+	// Indexed says that few objects have the same value, and that clients ask for those of one.
+	Indexed bool
 }
 
 // NewResource describes one resource. The fields of built-in resources come from upstream's own table (W-152); custom
@@ -65,6 +67,17 @@ func NewResource(gvr schema.GroupVersionResource, kind string, namespaced, built
 		}
 	}
 	return r
+}
+
+// Indexed are the fields by whose value objects are to be found.
+func (r *Resource) Indexed() []string {
+	var indexed []string
+	for _, f := range r.fields {
+		if f.Indexed {
+			indexed = append(indexed, f.Label)
+		}
+	}
+	return indexed
 }
 
 // APIVersion is the group and version as objects name it, "v1" or "apps/v1".

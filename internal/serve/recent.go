@@ -71,6 +71,9 @@ func (p Plan) size() int {
 	}
 	n, looked := 0, 0
 	scope := object.NewSelector(p.Selector.Namespace, p.Selector.Name, nil, nil)
+	if state.Finds(p.Selector) {
+		scope = p.Selector
+	}
 	state.Scan(scope, p.List.Start, func(o *object.Object) bool {
 		if looked++; p.Selector.Matches(o) {
 			n++
