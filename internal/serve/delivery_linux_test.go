@@ -106,7 +106,9 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	ended.Add(1)
 	st.over = func(EndReason) {
 		out.watched.stop()
-		st.cursor.Close()
+		if st.cursor != nil {
+			st.cursor.Close()
+		}
 		reset(out.conn)
 		ended.Done()
 	}
@@ -132,16 +134,16 @@ func (c *audience) handshake(accepted, client net.Conn) net.Conn {
 // drained leaves a client's socket to take, behind Go's back.
 func (c *audience) drained(client net.Conn) {
 	c.tb.Helper()
-	file, err := client.(*net.TCPConn).File()
+	raw, err := client.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	c.tb.Cleanup(func() { _ = file.Close() })
-	_ = client.Close() // file is another descriptor of the same socket
-	fd := int(file.Fd())
-	if err := unix.SetNonblock(fd, true); err != nil {
-		c.tb.Fatal(err)
+	fd := -1
+	if failed := raw.Control(func(own uintptr) { fd, err = unix.Dup(int(own)) }); failed != nil || err != nil {
+		c.tb.Fatal(failed, err)
 	}
+	c.tb.Cleanup(func() { _ = unix.Close(fd) })
+	_ = client.Close() // the socket lives on
 	if err := unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 		c.tb.Fatal(err)
 	}
