@@ -30,20 +30,28 @@ func (item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (i item) DeepCopyObject() runtime.Object { return i }
 
 // GetObjectMeta shows what the loop looks at.
-func (i item) GetObjectMeta() metav1.Object { return &itemMeta{unasked, i.object} }
+func (i item) GetObjectMeta() metav1.Object {
+	o := i.object
+	return &itemMeta{Object: unasked, namespace: o.Namespace(), name: o.Name(), uid: o.UID, version: o.ResourceVersion()}
+}
 
-// itemMeta is what the loop looks at, made for each object that arrives: an ObjectMeta would be ten times as large.
+// itemMeta is what the loop looks at, made for each object that arrives: an ObjectMeta would be several times as large. It holds copies, not
+// the object: client-go's detector of inconsistencies (KUBE_WATCHLIST_INCONSISTENCY_DETECTOR) compares all that it can reach, and two
+// objects of equal bytes differ in what was made of them.
 type itemMeta struct {
 	metav1.Object // what it does not ask for
-	object        *object.Object
+	namespace     string
+	name          string
+	uid           types.UID
+	version       string
 }
 
 var unasked metav1.Object = &metav1.ObjectMeta{}
 
-func (m *itemMeta) GetNamespace() string       { return m.object.Namespace() }
-func (m *itemMeta) GetName() string            { return m.object.Name() }
-func (m *itemMeta) GetUID() types.UID          { return m.object.UID }
-func (m *itemMeta) GetResourceVersion() string { return m.object.ResourceVersion() }
+func (m *itemMeta) GetNamespace() string       { return m.namespace }
+func (m *itemMeta) GetName() string            { return m.name }
+func (m *itemMeta) GetUID() types.UID          { return m.uid }
+func (m *itemMeta) GetResourceVersion() string { return m.version }
 
 // bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an annotation (W-110).
 type bookmark struct{ meta metav1.ObjectMeta }
