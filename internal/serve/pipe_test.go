@@ -74,25 +74,26 @@ func (n *narrow) Close() error {
 
 // offer implements outlet.
 func (n *narrow) offer(b []byte) (int, error) {
-	taken, err, _ := n.give(b)
+	taken, _, err := n.give(b)
 	return taken, err
 }
 
-func (n *narrow) give(b []byte) (int, error, <-chan struct{}) {
+// give takes what a reader is waiting for, and tells when one arrives.
+func (n *narrow) give(b []byte) (taken int, arrived <-chan struct{}, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	select {
 	case <-n.closed:
-		return 0, io.ErrClosedPipe, nil
+		return 0, nil, io.ErrClosedPipe
 	default:
 	}
 	if n.reader == nil {
-		return 0, nil, n.arrived
+		return 0, n.arrived, nil
 	}
-	taken := copy(n.reader, b)
+	taken = copy(n.reader, b)
 	n.reader = nil
 	n.taken <- taken // the Read is waiting for it
-	return taken, nil, n.arrived
+	return taken, n.arrived, nil
 }
 
 // park implements outlet.
@@ -121,7 +122,7 @@ func (n *narrow) Write(b []byte) (int, error) {
 	}
 	n.mu.Unlock()
 	for written := 0; ; {
-		taken, err, arrived := n.give(b[written:])
+		taken, arrived, err := n.give(b[written:])
 		if written += taken; err != nil || written == len(b) {
 			return written, err
 		}
