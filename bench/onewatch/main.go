@@ -186,8 +186,8 @@ func (s *show) startWatchers(ctx context.Context, players *sync.WaitGroup) {
 		default:
 			w.scope.namespace = namespaces[i%5]
 		}
-		if i%10 == 7 { // some come back every few seconds and go on by version
-			w.timeout = time.Duration(4+i%5) * time.Second
+		if i%10 == 7 { // some come back every few seconds and go on by version; watch-lists of 6 s at most would pass through
+			w.timeout = 8 * time.Second
 		}
 		s.watchers = append(s.watchers, w)
 		players.Go(func() { w.run(ctx) })
