@@ -154,7 +154,9 @@ func (s *script) toldTo(p *peer) told {
 }
 
 // Whoever delivers, the same happens: each client is told the same, in the same order, and ends for the same reason. How much one is told
-// that has left does not matter, nor that a goroutine finds out only when its write is over.
+// that has left does not matter, nor that a goroutine finds out only when its write is over. Nor does how far one has come that is sent
+// away while it is behind: it comes back for the rest. (The end of a seam that is no event to it is passed with the last event of the
+// seam in the log, with what follows it in a feed; until then it is not sent away.)
 func TestDeliverersAgree(t *testing.T) {
 	var written, stalled int
 	for seed := range uint64(30) {
@@ -175,7 +177,7 @@ func TestDeliverersAgree(t *testing.T) {
 			if got.reason == EndDeparted && (want[i].reason == EndDeparted || want[i].reason == EndStalled) {
 				continue
 			}
-			if got.reason != want[i].reason || !slices.Equal(got.events, want[i].events) {
+			if got.reason != want[i].reason || !sameStory(got, want[i]) {
 				t.Fatalf("seed %d, client %d:\nwriters    %s %q\ngoroutines %s %q", seed, i, got.reason, got.events, want[i].reason, want[i].events)
 			}
 		}
@@ -183,4 +185,13 @@ func TestDeliverersAgree(t *testing.T) {
 	if written < 1000 || stalled == 0 {
 		t.Errorf("the stories had %d events and %d stalled clients: they test less than they say", written, stalled)
 	}
+}
+
+// sameStory compares what two were told. One that is sent away may have been told less.
+func sameStory(a, b told) bool {
+	if a.reason == EndDrain {
+		n := min(len(a.events), len(b.events))
+		return slices.Equal(a.events[:n], b.events[:n])
+	}
+	return slices.Equal(a.events, b.events)
 }
