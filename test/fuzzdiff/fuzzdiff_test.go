@@ -14,7 +14,7 @@ var (
 	requests = flag.Uint64("requests", 2000, "how many requests to make")
 	minutes  = flag.Float64("minutes", 0.5, "end after so many minutes, however many requests were made")
 	seed     = flag.Uint64("seed", 1, "what the requests are made from")
-	share    = flag.Float64("share", 60, "how much the proxy must answer itself, in percent")
+	share    = flag.Float64("share", 60, "how much must be answered from memory, in percent")
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +55,7 @@ func (w *world) testSpillway(t *testing.T) (state *State) {
 	t.Logf("seed %d, %s: %s", *seed, time.Since(start).Round(time.Second), f)
 	t.Log(f.Tally.Text())
 	if f.Share() < *share {
-		t.Errorf("the proxy answered %.1f %% itself, want %.0f %%", f.Share(), *share)
+		t.Errorf("%.1f %% were answered from memory, want %.0f %%", f.Share(), *share)
 	}
 	return state
 }

@@ -3,6 +3,7 @@ package fuzzdiff
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -108,22 +109,25 @@ func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
 		f.Errors.Add(1)
 	}
 	switch {
-	case c.FromMemory && failed:
+	case c.FromMemory && failed && !ofState(c.Direct.Status):
 		f.Refused.Add(1)
 	case c.FromMemory:
 		f.Memory.Add(1)
 	}
 }
 
-// Share is how much the proxy answered itself, in percent.
+// ofState tells the errors that only the state or its history knows: that an object is not there, or that a version is no longer.
+func ofState(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
+
+// Share is how much was answered from memory, in percent of all requests, those that anybody must refuse included.
 func (f *Fuzzer) Share() float64 {
-	return 100 * float64(f.Memory.Load()+f.Refused.Load()) / float64(max(1, f.Asked.Load()))
+	return 100 * float64(f.Memory.Load()) / float64(max(1, f.Asked.Load()))
 }
 
 // String tells what was asked, and who answered.
 func (f *Fuzzer) String() string {
 	asked, memory, refused := f.Asked.Load(), f.Memory.Load(), f.Refused.Load()
-	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy itself, %d passed through: %.1f %% by the proxy itself",
+	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy itself, %d passed through: %.1f %% from memory",
 		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
 }
 

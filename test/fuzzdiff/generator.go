@@ -13,15 +13,23 @@ type generator struct {
 	*rand.Rand
 	state *State
 	ask   ask
+	sober bool   // asks as well-made clients do, and for nothing odd
+	kind  string // what metadata is asked for as
 }
+
+// soberShare is how many requests are sober, in percent. The odd ones are mostly refused: with those alone little would be asked of what the
+// proxy holds.
+const soberShare = 50
 
 // generate makes the request of a number.
 func generate(seed, number uint64, state *State) ask {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, number)), state: state, ask: ask{method: "GET"}}
-	g.weighted(
-		choice{56, g.list}, choice{18, g.get}, choice{11, g.watch}, choice{3, g.deprecatedWatch},
-		choice{3, g.oddPath}, choice{2, g.oddMethod}, choice{1, g.elsewhere},
-	)
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, number)), state: state, ask: ask{method: "GET"}, kind: "PartialObjectMetadataList"}
+	g.sober = g.percent(soberShare)
+	choices := []choice{{56, g.list}, {18, g.get}, {11, g.watch}, {3, g.deprecatedWatch}}
+	if !g.sober {
+		choices = append(choices, choice{3, g.oddPath}, choice{2, g.oddMethod}, choice{1, g.elsewhere})
+	}
+	g.weighted(choices...)
 	g.headers()
 	return g.ask
 }
@@ -49,6 +57,9 @@ func (g *generator) weighted(choices ...choice) {
 // percent is true as often.
 func (g *generator) percent(n int) bool { return g.IntN(100) < n }
 
+// odd is true as often, if something odd may be asked.
+func (g *generator) odd(n int) bool { return g.percent(n) && !g.sober }
+
 func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
 func (g *generator) resource() Resource { return one(g, g.state.Resources...) }
@@ -58,7 +69,7 @@ func (g *generator) namespace() string {
 	switch {
 	case g.percent(30):
 		return ""
-	case g.percent(5):
+	case g.odd(5):
 		return "none"
 	}
 	return one(g, g.state.Namespaces...)
@@ -87,13 +98,21 @@ func everyByte(text string) string {
 	return b.String()
 }
 
+// yes is the first of the values, or any of them.
+func (g *generator) yes(of ...string) string {
+	if g.sober {
+		return of[0]
+	}
+	return one(g, of...)
+}
+
 // list asks for a collection (W-63).
 func (g *generator) list() {
 	r := g.resource()
 	g.ask.path = r.collection(g.namespace())
 	if g.percent(12) {
 		g.param("continue", g.token())
-		if g.percent(8) {
+		if g.odd(8) {
 			g.param("resourceVersion", g.version())
 		}
 	} else {
@@ -111,8 +130,13 @@ func (g *generator) listVersion() {
 	if g.percent(12) {
 		return // most recent
 	}
-	g.param("resourceVersion", g.version())
-	if g.percent(25) {
+	version := g.version()
+	g.param("resourceVersion", version)
+	switch {
+	case !g.percent(25):
+	case g.sober && version == "0": // which is no exact version
+		g.param("resourceVersionMatch", "NotOlderThan")
+	default:
 		g.param("resourceVersionMatch", g.match())
 	}
 }
@@ -121,14 +145,14 @@ func (g *generator) listVersion() {
 func (g *generator) get() {
 	r := g.resource()
 	namespace := one(g, g.state.Namespaces...)
-	g.ask.path = r.collection(namespace) + "/" + g.name(r)
+	g.ask.path, g.kind = r.collection(namespace)+"/"+g.name(r), "PartialObjectMetadata"
 	if g.percent(88) {
 		g.param("resourceVersion", g.version())
 	}
-	if g.percent(10) { // which means nothing here (W-34)
+	if g.odd(10) { // which means nothing here (W-34)
 		g.param("watch", "true")
 	}
-	if g.percent(5) {
+	if g.odd(5) {
 		g.selectors(r)
 	}
 	g.queryNoise()
@@ -137,9 +161,9 @@ func (g *generator) get() {
 
 func (g *generator) name(r Resource) string {
 	switch {
-	case g.percent(6):
+	case g.odd(6):
 		return one(g, "zz", "UPPER", "a.b.c", "-", "a%20b", "ü", strings.Repeat("x", 300))
-	case g.percent(2):
+	case g.odd(2):
 		return one(g, ".", "..", "%2e%2e", "a%2Fb", "%61")
 	}
 	return one(g, r.Names...)
@@ -149,7 +173,7 @@ func (g *generator) name(r Resource) string {
 func (g *generator) watch() {
 	r := g.resource()
 	g.ask.path = r.collection(g.namespace())
-	g.param("watch", one(g, "1", "true", "True", "t", "yes", ""))
+	g.param("watch", g.yes("1", "true", "True", "t", "yes", ""))
 	g.watchOptions(r)
 }
 
@@ -160,7 +184,7 @@ func (g *generator) deprecatedWatch() {
 	if g.percent(30) {
 		g.ask.path = r.deprecated(one(g, g.state.Namespaces...)) + "/" + g.name(r)
 	}
-	if g.percent(20) {
+	if g.odd(20) {
 		g.param("watch", one(g, "0", "false", "1"))
 	}
 	g.watchOptions(r)
@@ -172,18 +196,20 @@ func (g *generator) watchOptions(r Resource) {
 		g.param("resourceVersion", g.watchVersion())
 	}
 	if g.percent(50) {
-		g.param("allowWatchBookmarks", one(g, "true", "1", "false", ""))
+		g.param("allowWatchBookmarks", g.yes("true", "1", "false", ""))
 	}
 	if g.percent(25) {
-		g.param("sendInitialEvents", one(g, "true", "true", "false", "1", ""))
-		if g.percent(85) {
+		g.param("sendInitialEvents", g.yes("true", "true", "false", "1", ""))
+		if g.sober {
+			g.param("resourceVersionMatch", "NotOlderThan")
+		} else if g.percent(85) {
 			g.param("resourceVersionMatch", one(g, "NotOlderThan", "NotOlderThan", "NotOlderThan", g.match()))
 		}
 	}
-	if g.percent(5) {
+	if g.odd(5) {
 		g.param("limit", g.limit())
 	}
-	if g.percent(3) {
+	if g.odd(3) {
 		g.param("continue", g.token())
 	}
 	g.selectors(r)

@@ -10,6 +10,9 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 
 // queryNoise adds what clients send for reasons of their own, or by mistake (W-24 to W-28).
 func (g *generator) queryNoise() {
+	if g.sober {
+		return
+	}
 	add := func(raw string) { g.ask.params = append(g.ask.params, raw) }
 	if g.percent(4) {
 		add(one(g, "foo=1", "dryRun=All", "export=true", "export=1", "includeUninitialized=1", "fieldManager=x", "x", "=", "", "&", "shardSelector=x", "includeObject=None",
@@ -75,16 +78,16 @@ func (g *generator) headers() {
 	if g.percent(30) {
 		add("Accept-Encoding", one(g, "gzip", "gzip", "gzip", "gzip", "br, gzip", "gzip;q=1.0", "GZIP", "*", "identity", "deflate, gzip , br", ""))
 	}
-	if g.percent(6) {
+	if g.odd(6) {
 		add("User-Agent", one(g, "curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)", "kubectl/v1.37.1", ""))
 	}
-	if g.percent(2) {
+	if g.odd(2) {
 		add("Audit-ID", one(g, "my-own", strings.Repeat("a", 200), "ünicode"))
 	}
-	if g.percent(2) {
+	if g.odd(2) {
 		add("Authorization", one(g, g.state.Credentials...))
 	}
-	if g.percent(2) {
+	if g.odd(2) {
 		add(one(g, "Cache-Control", "If-None-Match", "Range", "X-Foo", "Accept-Language", "Content-Type", "Expect-Nothing"), one(g, "no-cache", "*", "bytes=0-10", "text/html"))
 	}
 }
@@ -96,6 +99,9 @@ const (
 )
 
 func (g *generator) accept() string {
+	if g.sober {
+		return g.soberAccept()
+	}
 	var text string
 	g.weighted(
 		choice{30, func() { text = asJSON }},
@@ -112,6 +118,12 @@ func (g *generator) accept() string {
 		}},
 	)
 	return text
+}
+
+// soberAccept is what client-go sends: for objects, and for their metadata.
+func (g *generator) soberAccept() string {
+	as := ";as=" + g.kind + ";g=meta.k8s.io;v=v1"
+	return one(g, asJSON, "*/*", asProtobuf+","+asJSON, asProtobuf+","+asJSON, asJSON+as, asProtobuf+as+","+asJSON+as+","+asJSON)
 }
 
 // transformed asks for a view of the object (W-43, W-45, W-46).

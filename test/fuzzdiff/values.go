@@ -12,6 +12,9 @@ import (
 func (g *generator) version() string {
 	var text string
 	versions := g.state.Versions
+	if g.sober {
+		return one(g, "0", "0", number(one(g, versions...)))
+	}
 	g.weighted(
 		choice{40, func() { text = "0" }},
 		choice{45, func() { text = number(one(g, versions...)) }},
@@ -31,11 +34,14 @@ func (g *generator) version() string {
 func number(n uint64) string { return strconv.FormatUint(n, 10) }
 
 func (g *generator) match() string {
+	if g.sober {
+		return one(g, "NotOlderThan", "Exact")
+	}
 	return one(g, "NotOlderThan", "NotOlderThan", "NotOlderThan", "Exact", "Exact", "Exact", "Exact", "", "exact", "notolderthan", "Foo")
 }
 
 func (g *generator) limit() string {
-	if g.percent(12) {
+	if g.odd(12) {
 		return one(g, "", "abc", "1.5", "9223372036854775808", "9223372036854775807", "+1", "-5", " 1", "0x1", "1_0", "00")
 	}
 	return one(g, "1", "1", "2", "2", "3", "5", "0", "-1", "01", "500")
@@ -44,7 +50,7 @@ func (g *generator) limit() string {
 // token is a continue token: honest, changed, made up, or none at all (W-80 to W-83).
 func (g *generator) token() string {
 	honest := one(g, g.state.Tokens...)
-	if g.percent(60) {
+	if g.sober || g.percent(60) {
 		return honest
 	}
 	said, err := exchange.DecodeToken(honest)
@@ -94,7 +100,7 @@ func (g *generator) selectors(r Resource) {
 
 // broken is text, now and then with a character too many or too few.
 func (g *generator) broken(text string) string {
-	if !g.percent(12) || text == "" {
+	if !g.odd(12) || text == "" {
 		return text
 	}
 	i := g.IntN(len(text))
@@ -119,7 +125,11 @@ func (g *generator) labelSelector() string {
 func (g *generator) labelTerm() string {
 	key := one(g, "app", "app", "tier", "missing", "kubernetes.io/metadata.name", "example.com/odd_Key.x")
 	value := one(g, "x", "y", "z", "", "1", "5", "a-b_c.D")
-	switch g.IntN(9) {
+	n := 9
+	if g.sober {
+		n = 6
+	}
+	switch g.IntN(n) {
 	case 0, 1:
 		return key + "=" + value
 	case 2:
@@ -150,7 +160,7 @@ func (g *generator) fieldSelector(r Resource) string {
 func (g *generator) fieldTerm(r Resource) string {
 	operator := one(g, "=", "=", "==", "!=")
 	switch {
-	case g.percent(8):
+	case g.odd(8):
 		return one(g, "", "foo", "spec.foo"+operator+"1", "metadata.labels"+operator+"x", `metadata.name=\x`, `metadata.name=a\,b`, `metadata.name=\\`,
 			"metadata.name = a", "metadata.name=a=b", ".metadata.name=a", "metadata.uid=x", "=", "!=", "metadata.name", "METADATA.NAME=a")
 	case len(r.Fields) > 0 && g.percent(60):
