@@ -61,6 +61,7 @@ func (s *suite) testKinds(t *testing.T) {
 	e := newEndpoint("every kind", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
 	s.oneOfEach(t, served)
+	awaitMirrors(t, e, served)
 	t.Logf("%d resources, of which %d are mirrored", len(served), len(names))
 	t.Run("asked", func(t *testing.T) {
 		for _, k := range served {
@@ -68,6 +69,20 @@ func (s *suite) testKinds(t *testing.T) {
 		}
 		s.runAll(t, e, oddities())
 	})
+}
+
+// awaitMirrors waits until the proxy answers for every kind from memory: it may be after the groups before, which define resources and hand them
+// over, that it hears what has become of one of them, and then it lets that one pass through for seconds.
+func awaitMirrors(t *testing.T, e *endpoint, served []*kind) {
+	t.Helper()
+	for _, k := range served {
+		if began := time.Now(); k.mirrored {
+			awaitMirror(t, e, k.collection())
+			if took := time.Since(began); took > time.Second {
+				t.Logf("%v was mirrored after %s", k.GroupVersionResource, took.Round(time.Millisecond))
+			}
+		}
+	}
 }
 
 // servedKinds are the resources that can be listed, in all their versions.
