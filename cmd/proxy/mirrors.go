@@ -32,6 +32,7 @@ type mirrors struct {
 	demand  bool // everything that can be listed and watched is mirrored when it is asked for
 	release *codec.Release
 	memo    *object.Memo // of what is made of objects, whichever resource they are of
+	stripped bool // objects go without their managedFields
 	log     *zap.Logger
 	ctx     context.Context // of the mirrors
 	named   []*object.Resource
@@ -58,7 +59,7 @@ const lookEvery = 5 * time.Second
 // wait.
 func newMirrors(starting, ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
 	m := &mirrors{
-		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), log: log, ctx: ctx,
+		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
@@ -168,6 +169,9 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 		return nil
 	}
 	info.Remember(m.memo)
+	if m.stripped {
+		info.StripManagedFields()
+	}
 	started := newMirror(m.client, info, m.limits, m.release, m.log, m.lose)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel

@@ -30,6 +30,7 @@ type options struct {
 	historyBytes        byteSize      // per resource
 	historyMinAge       time.Duration
 	encodedBytes        byteSize // over all resources
+	stripManagedFields  bool
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	plainIdentity    string // identityClient or identitySelf
@@ -130,6 +131,9 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.encodedBytes, "encoded-bytes",
 		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or gzip, over "+
 			"all resources. What is dropped is made again when it is asked for.")
+	fs.BoolVar(&o.stripManagedFields, "strip-managed-fields", o.stripManagedFields,
+		"Mirror objects without metadata.managedFields, which saves memory, but is not quite what the API server would answer. What is "+
+			"passed through still has them.")
 }
 
 func (o *options) plainFlags(fs *pflag.FlagSet) {

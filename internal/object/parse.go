@@ -19,22 +19,31 @@ var serials atomic.Uint64
 //
 // A resourceVersion that is not a decimal number is an error: such resources cannot be cached (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
-	raw = bytes.TrimSpace(raw)
-	if r.untyped(raw) {
-		raw = r.typed(raw)
-	}
-	return r.parse(raw)
+	shaped, _ := r.shape(raw)
+	return r.parse(shaped)
 }
 
 // ParseCopy is Parse of a copy of raw, exactly as large as it needs to be: an object stays for long.
 func (r *Resource) ParseCopy(raw []byte) (*Object, error) {
-	raw = bytes.TrimSpace(raw)
-	if r.untyped(raw) {
-		return r.parse(r.typed(raw))
+	shaped, copied := r.shape(raw)
+	if copied {
+		return r.parse(shaped)
 	}
-	kept := make([]byte, len(raw))
-	copy(kept, raw)
+	kept := make([]byte, len(shaped))
+	copy(kept, shaped)
 	return r.parse(kept)
+}
+
+// shape is raw as an object keeps it: with its type, without what is to be stripped.
+func (r *Resource) shape(raw []byte) (shaped []byte, copied bool) {
+	raw = bytes.TrimSpace(raw)
+	if r.stripped.Load() {
+		raw, copied = lean(raw)
+	}
+	if r.untyped(raw) {
+		return r.typed(raw), true
+	}
+	return raw, copied
 }
 
 func (r *Resource) parse(raw []byte) (*Object, error) {
