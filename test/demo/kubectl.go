@@ -58,7 +58,7 @@ func (s *show) writeAndWatch(ctx context.Context) error {
 			return err
 		}
 		if err := expect(ctx, lines, act.event, act.times); err != nil {
-			return fmt.Errorf("the watch through Spillway: %w", err)
+			return fmt.Errorf("the watch through Spillway: %w; does this cluster make the pods of a Deployment, or do its quotas or policies refuse them?", err)
 		}
 	}
 	return nil
