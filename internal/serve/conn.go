@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -18,6 +19,7 @@ const minRate = 64 << 10
 // listener makes every connection a paced one.
 type listener struct {
 	net.Listener
+	turns *turns
 }
 
 // Accept waits for the next connection.
@@ -27,7 +29,7 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	tune(c)
-	return &conn{Conn: c}, nil
+	return &conn{Conn: c, turns: l.turns}, nil
 }
 
 // conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
@@ -35,6 +37,8 @@ func (l listener) Accept() (net.Conn, error) {
 // a socket can.
 type conn struct {
 	net.Conn
+	turns   *turns
+	turn    bool // the answerer's: it has a turn
 	pace    atomic.Pointer[pace]
 	gather  *[]byte     // the deliverer's: where what TLS writes is put instead of sent
 	stalled atomic.Bool // evicted: what is written now fails for that reason, whatever the error
@@ -52,8 +56,10 @@ type pace struct {
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// setPace starts to demand progress; a stall of 0 ends that.
+// setPace starts to demand progress; a stall of 0 ends that. Who pins old state makes a large answer, and waits for a turn first, which
+// setting the pace anew ends.
 func (c *conn) setPace(stall time.Duration, pins bool) error {
+	c.takeTurn(pins)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
 		c.pace.Store(nil)
@@ -61,6 +67,16 @@ func (c *conn) setPace(stall time.Duration, pins bool) error {
 	}
 	c.pace.Store(&pace{stall: stall, pins: pins, began: time.Now()})
 	return nil
+}
+
+func (c *conn) takeTurn(wanted bool) {
+	switch {
+	case wanted && !c.turn:
+		c.turns.take()
+	case c.turn && !wanted:
+		c.turns.give()
+	}
+	c.turn = wanted
 }
 
 // unpace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
@@ -82,16 +98,18 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	p := c.pace.Load()
 	if p == nil {
-		return c.Conn.Write(b)
+		n, _, err := c.send(b)
+		return n, err
 	}
 	written, progress := 0, time.Now()
 	for {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(p.stall / looks)); err != nil {
 			return written, err
 		}
-		n, err := c.Conn.Write(b[written:])
+		n, waited, err := c.send(b[written:])
 		written += n
 		p.taken += int64(n)
+		p.began, progress = p.began.Add(waited), progress.Add(waited) // that was not the client's doing
 		if n > 0 {
 			progress = time.Now()
 		}
@@ -107,6 +125,20 @@ func (c *conn) Write(b []byte) (int, error) {
 			return written, c.abort()
 		}
 	}
+}
+
+// send sends b without a turn, or else gives it up while it waits for the client. It tells how long it waited to have it back.
+func (c *conn) send(b []byte) (n int, waited time.Duration, err error) {
+	if !c.turn {
+		n, err = c.Conn.Write(b)
+		return n, 0, err
+	}
+	if raw, ok := c.Conn.(syscall.Conn); ok {
+		return sendInTurn(raw, c.turns, b)
+	}
+	c.turns.give()
+	n, err = c.Conn.Write(b)
+	return n, c.turns.take(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take

@@ -1,7 +1,10 @@
 package serve
 
 import (
+	"errors"
 	"net"
+	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,4 +36,42 @@ func setTCP(c net.Conn, option, value int) {
 		return
 	}
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) })
+}
+
+// sendInTurn sends b, and gives the turn up only while there is no room: sending is work. It tells how long it waited to have it back.
+func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Duration, err error) {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var failed error
+	given := false
+	err = raw.Write(func(fd uintptr) bool {
+		if given {
+			waited, given = waited+turns.take(), false
+		}
+		for n < len(b) {
+			taken, err := unix.Write(int(fd), b[n:])
+			switch {
+			case err == nil:
+				n += taken
+			case errors.Is(err, unix.EINTR):
+			case errors.Is(err, unix.EAGAIN):
+				turns.give()
+				given = true
+				return false
+			default:
+				failed = os.NewSyscallError("write", err)
+				return true
+			}
+		}
+		return true
+	})
+	if given {
+		waited += turns.take()
+	}
+	if err == nil {
+		err = failed
+	}
+	return n, waited, err
 }

@@ -89,7 +89,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	accepted, err := listener{ln}.Accept()
+	accepted, err := listener{Listener: ln}.Accept()
 	if err != nil {
 		c.tb.Fatal(err)
 	}

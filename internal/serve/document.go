@@ -30,31 +30,24 @@ func (s *Server) begin(w responder, p Plan, verb string) {
 	p.Source.warn(w.header)
 }
 
+// compresses reports whether a document of size bytes is to be compressed.
+func (f answerForm) compresses(size int) bool { return f.Gzip && size > gzipThreshold }
+
 // writeDocument answers with a document.
 func writeDocument(w responder, p Plan, document []byte) {
-	if documentHeaders(w, p, len(document)) {
+	compressed := p.compresses(len(document))
+	if compressed {
 		document = codec.AppendMember(nil, document)
 	}
+	documentHeaders(w, p, compressed)
 	w.send(http.StatusOK, document)
 }
 
-// writeList answers with a list, which is spliced while it is written.
-func writeList(w responder, p Plan, list *codec.List) {
-	if documentHeaders(w, p, list.Size()) {
-		compressed := list.Compress()
-		w.stream(http.StatusOK, compressed, int64(compressed.Size()))
-		return
-	}
-	w.stream(http.StatusOK, list, int64(list.Size()))
-}
-
-// documentHeaders begins the answer with a document of size bytes, and reports whether it is to be compressed.
-func documentHeaders(w responder, p Plan, size int) (compress bool) {
+// documentHeaders begins the answer with a document.
+func documentHeaders(w responder, p Plan, compressed bool) {
 	answerHeaders(w, p.MediaType())
-	if !p.Gzip || size <= gzipThreshold {
-		return false
+	if compressed {
+		w.header("Content-Encoding", "gzip")
+		w.header("Vary", "Accept-Encoding")
 	}
-	w.header("Content-Encoding", "gzip")
-	w.header("Vary", "Accept-Encoding")
-	return true
 }

@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"io"
+	"net/http"
 	"strconv"
 	"strings"
 
@@ -18,28 +20,74 @@ func (s *Server) list(w responder, p Plan) bool {
 	if err != nil {
 		return p.Action != FromCacheProven && s.refused(w, p, err)
 	}
-	items, meta := collect(p, snapshot)
-	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
-	if err != nil {
+	made, err := s.compose(p, snapshot)
+	switch {
+	case err != nil:
 		s.withdraw(p, err)
 		return false
-	}
-	if p.textual() {
-		if list.Size() > maxText {
-			return false
-		}
-		text, err := list.Text(p.readable)
-		if err != nil {
-			s.withdraw(p, err)
-			return false
-		}
-		s.begin(w, p, "list")
-		writeDocument(w, p, text)
-		return true
+	case made.body == nil:
+		return false
 	}
 	s.begin(w, p, "list")
-	writeList(w, p, list)
+	documentHeaders(w, p, made.compressed)
+	w.stream(http.StatusOK, made.body, int64(made.body.Size()))
 	return true
+}
+
+// composed is a list that only has to be written.
+type composed struct {
+	body interface {
+		io.WriterTo
+		Size() int
+	}
+	compressed bool
+}
+
+// compose makes a list, in its turn. One without a body is for upstream to make.
+func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
+	if snapshot.Len() >= largeState {
+		s.turns.take()
+		defer s.turns.give()
+	}
+	items, meta := collect(p, snapshot)
+	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
+	switch {
+	case err != nil:
+		return composed{}, err
+	case p.textual():
+		return composeText(p, list)
+	case p.compresses(list.Size()):
+		return composed{body: list.Compress(), compressed: true}, nil
+	}
+	return composed{body: list}, nil
+}
+
+// composeText makes a list for people.
+func composeText(p Plan, list *codec.List) (composed, error) {
+	if list.Size() > maxText {
+		return composed{}, nil
+	}
+	text, err := list.Text(p.readable)
+	if err != nil {
+		return composed{}, err
+	}
+	compressed := p.compresses(len(text))
+	if compressed {
+		text = codec.AppendMember(nil, text)
+	}
+	return composed{body: plainText(text), compressed: compressed}, nil
+}
+
+// plainText is a list that is all text already.
+type plainText []byte
+
+// Size is the number of bytes.
+func (t plainText) Size() int { return len(t) }
+
+// WriteTo writes all of it.
+func (t plainText) WriteTo(w io.Writer) (int64, error) {
+	n, err := w.Write(t)
+	return int64(n), err
 }
 
 // get answers a GET of one object. It reports false if upstream must answer.

@@ -20,6 +20,7 @@ type netWriter struct {
 	conn    *conn // below; nil if there is none to ask
 	stall   time.Duration
 	rate    *pace // nil: any progress will do
+	turn    bool  // has one of the connection's
 	began   bool  // the head is written
 
 	mu      sync.Mutex
@@ -73,8 +74,12 @@ func (n *netWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *netWriter) FlushError() error { return n.timed(n.control.Flush) }
 
-// timed does what may have to wait for the client.
+// timed does what may have to wait for the client, without a turn: what there is to send is net/http's work, whoever makes it.
 func (n *netWriter) timed(send func() error) error {
+	if n.turn {
+		n.conn.turns.give()
+		defer n.retake()
+	}
 	if n.stall > 0 {
 		n.timer.Reset(n.stall)
 		defer n.timer.Stop()
@@ -83,6 +88,13 @@ func (n *netWriter) timed(send func() error) error {
 		return n.cause(err)
 	}
 	return nil
+}
+
+func (n *netWriter) retake() {
+	waited := n.conn.turns.take()
+	if n.rate != nil {
+		n.rate.began = n.rate.began.Add(waited)
+	}
 }
 
 // cause is why a write failed.
@@ -101,12 +113,23 @@ func (n *netWriter) cause(err error) error {
 // patient ends all demands on the client: what passes through for long may pause as long as its own rules allow.
 func (n *netWriter) patient() { n.stall = 0 }
 
-// pace demands progress from now on: any at all, or, while old state is kept alive, a rate.
+// pace demands progress from now on: any at all, or, while old state is kept alive, a rate. Who keeps it alive has a turn meanwhile.
 func (n *netWriter) pace(pins bool) {
+	n.takeTurn(pins && n.conn != nil)
 	n.rate = nil
 	if pins && n.stall > 0 {
 		n.rate = &pace{stall: n.stall, pins: true, began: time.Now()}
 	}
+}
+
+func (n *netWriter) takeTurn(wanted bool) {
+	switch {
+	case wanted && !n.turn:
+		n.conn.turns.take()
+	case n.turn && !wanted:
+		n.conn.turns.give()
+	}
+	n.turn = wanted
 }
 
 func (n *netWriter) tooSlow(taken int) bool {

@@ -22,12 +22,15 @@ type responder interface {
 	header(key, value string)
 	// send answers with a body that is at hand. The client must take it at any pace at all.
 	send(code int, body []byte)
-	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so the client must take it
-	// at a rate. size is its length in bytes, -1 if that is known only at its end.
+	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so if it is large the client
+	// must take it at a rate, and it waits for its turn. size is its length in bytes, -1 if that is known only at its end.
 	stream(code int, body io.WriterTo, size int64)
 	// hangUp closes the connection after the answer, where it may not be trusted with another request.
 	hangUp()
 }
+
+// large tells the bodies that are not written at once.
+func large(size int64) bool { return size < 0 || size > 64<<10 }
 
 // answerHeaders sets what every answer of this proxy begins with (W-3).
 func answerHeaders(w responder, contentType string) {

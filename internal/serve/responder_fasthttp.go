@@ -27,7 +27,11 @@ func (r fastResponder) send(code int, body []byte) {
 func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
 	r.pace()
 	r.ctx.Response.SetStatusCode(code)
-	r.ctx.Response.SetBodyStream(&pacedBody{body: body, conn: pacer(r.ctx.Conn()), stall: r.stall}, int(size))
+	paced := &pacedBody{body: body, stall: r.stall}
+	if large(size) {
+		paced.conn = pacer(r.ctx.Conn())
+	}
+	r.ctx.Response.SetBodyStream(paced, int(size))
 }
 
 func (r fastResponder) hangUp() { r.ctx.SetConnectionClose() }
@@ -42,7 +46,7 @@ func (r fastResponder) pace() {
 // pacedBody writes a body while its client keeps up.
 type pacedBody struct {
 	body  io.WriterTo
-	conn  *conn // nil: not paced
+	conn  *conn // nil: no more is demanded than of any answer
 	stall time.Duration
 }
 
@@ -56,16 +60,15 @@ func (b *pacedBody) Read([]byte) (int, error) { return 0, errWrittenOnly }
 func (b *pacedBody) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo writes the body under a pace.
-func (b *pacedBody) WriteTo(w io.Writer) (int64, error) {
+func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 	if b.conn == nil {
 		return b.body.WriteTo(w)
 	}
+	defer func() { // what is left is in fasthttp's buffer, and no longer in the state
+		err = errors.Join(err, b.conn.setPace(b.stall, false))
+	}()
 	if err := b.conn.setPace(b.stall, true); err != nil {
 		return 0, err
 	}
-	n, err := b.body.WriteTo(w)
-	if err == nil { // what is left is in fasthttp's buffer, and no longer in the state
-		err = b.conn.setPace(b.stall, false)
-	}
-	return n, err
+	return b.body.WriteTo(w)
 }

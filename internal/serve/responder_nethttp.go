@@ -29,7 +29,10 @@ func (r netResponder) stream(code int, body io.WriterTo, size int64) {
 		r.header("Content-Length", strconv.FormatInt(size, 10))
 	}
 	r.out.WriteHeader(code)
-	r.out.pace(true)
+	if large(size) {
+		r.out.pace(true)
+		defer r.out.pace(false)
+	}
 	_, err := body.WriteTo(r.out)
 	if err == nil {
 		err = r.out.FlushError() // here, where the client's time is limited, and not by net/http in the end

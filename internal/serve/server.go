@@ -61,6 +61,7 @@ type Server struct {
 	gone      *poller
 	writers   *writers // nil: none
 	coalescer *coalescer
+	turns     *turns
 	http2     *http2Server
 	base      context.Context // parent of every stream
 	stop      context.CancelCauseFunc
@@ -77,7 +78,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, turns: newTurns()}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
@@ -109,7 +110,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	var paced net.Listener = listener{Listener: ln}
+	var paced net.Listener = listener{Listener: ln, turns: s.turns}
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}

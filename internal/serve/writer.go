@@ -22,13 +22,14 @@ type writer struct {
 	open   func(*connSink) outlet
 
 	// The writer's goroutine's.
-	groups  map[*ring.Signal]*group
-	agenda  agenda
-	queue   []*slot // whose turn it is, from head on
-	head    int
-	seal    []byte   // records on their way: of one turn at a time
-	current *slot    // whose turn it is
-	spare   struct { // what mu's lists were before, to be used again
+	groups     map[*ring.Signal]*group
+	agenda     agenda
+	queue      []*slot // whose turn it is, from head on
+	head       int
+	seal       []byte   // records on their way: of one turn at a time
+	current    *slot    // whose turn it is
+	delivering bool     // as turns were told
+	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
 	}
@@ -110,9 +111,11 @@ func (w *writer) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		w.news()
+		w.busy(w.head < len(w.queue))
 		if w.turns() {
 			continue
 		}
+		w.busy(false)
 		if at, ok := w.agenda.next(); ok {
 			timer.Reset(time.Until(at))
 		} else {
@@ -125,6 +128,14 @@ func (w *writer) run(ctx context.Context) {
 			w.close()
 			return
 		}
+	}
+}
+
+// busy lets large answers make way while there is something to deliver.
+func (w *writer) busy(something bool) {
+	if w.delivering != something {
+		w.delivering = something
+		w.server.turns.deliver(something)
 	}
 }
 

@@ -1,0 +1,206 @@
+package serve
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// connected is both ends of a TCP connection.
+func connected(t *testing.T) (near, far net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	if far, err = net.Dial("tcp", ln.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	if near, err = ln.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		near.Close()
+		far.Close()
+	})
+	return near, far
+}
+
+// oneTurn is for one processor.
+func oneTurn() *turns { return &turns{processors: 1, taken: make(chan struct{}, 1)} }
+
+// An answer whose client does not read has no turn; it goes on when it is read and has its turn, and gives it back.
+func TestTurnIsGivenUpWhileWaiting(t *testing.T) {
+	near, far := connected(t)
+	tune(near)
+	c := &conn{Conn: near, turns: oneTurn()}
+	if err := c.setPace(time.Minute, true); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.turns.taken) != 1 {
+		t.Fatal("a large answer has no turn")
+	}
+	text := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
+	wrote := make(chan error, 1)
+	go func() {
+		_, err := c.Write(text)
+		if err == nil && len(c.turns.taken) != 1 {
+			err = errors.New("after the write the turn is not back")
+		}
+		wrote <- errors.Join(err, c.setPace(time.Minute, false))
+	}()
+	eventually(t, "the turn is given up", func() bool { return len(c.turns.taken) == 0 })
+
+	c.turns.take() // ours now
+	read := make(chan []byte, 1)
+	go func() {
+		all := make([]byte, len(text))
+		n, _ := io.ReadFull(far, all)
+		read <- all[:n]
+	}()
+	select {
+	case <-wrote:
+		t.Fatal("it went on without a turn")
+	case <-time.After(50 * time.Millisecond):
+	}
+	c.turns.give()
+	if err := <-wrote; err != nil {
+		t.Error(err)
+	}
+	if got := <-read; !bytes.Equal(got, text) {
+		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
+	}
+	if len(c.turns.taken) != 0 {
+		t.Error("the turn was not given back")
+	}
+}
+
+// However an answer ends, its turn is given back.
+func TestTurnOfABrokenAnswer(t *testing.T) {
+	for name, end := range map[string]func(c *conn, far net.Conn){
+		"the client left": func(_ *conn, far net.Conn) { far.Close() },
+		"it was cut":      func(c *conn, _ net.Conn) { c.cut() },
+		"it stalled":      func(*conn, net.Conn) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			near, far := connected(t)
+			tune(near)
+			c := &conn{Conn: near, turns: oneTurn()}
+			body := &pacedBody{body: endless{}, conn: c, stall: 200 * time.Millisecond}
+			done := make(chan error, 1)
+			go func() {
+				_, err := body.WriteTo(c)
+				done <- err
+			}()
+			eventually(t, "it waits for its client", func() bool { return len(c.turns.taken) == 0 })
+			end(c, far)
+			if err := <-done; err == nil {
+				t.Error("an endless answer has ended well")
+			}
+			if len(c.turns.taken) != 0 {
+				t.Error("the turn was not given back")
+			}
+		})
+	}
+}
+
+// endless is a body without an end.
+type endless struct{}
+
+func (endless) WriteTo(w io.Writer) (written int64, err error) {
+	piece := make([]byte, 64<<10)
+	for err == nil {
+		var n int
+		n, err = w.Write(piece)
+		written += int64(n)
+	}
+	return written, err
+}
+
+// The time in which an answer waits for its turn is not the client's: it is not evicted for it.
+func TestTurnIsNotTheClientsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pipe(t)
+		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
+		c := &conn{Conn: near, turns: oneTurn()}
+		if err := c.setPace(10*time.Second, true); err != nil {
+			t.Fatal(err)
+		}
+		rival, over := make(chan struct{}), make(chan struct{})
+		go func() { // has the turn for a second whenever it is free
+			defer close(over)
+			for {
+				select {
+				case c.turns.taken <- struct{}{}:
+					time.Sleep(time.Second)
+					c.turns.give()
+				case <-rival:
+					return
+				}
+			}
+		}()
+		began := time.Now()
+		for range 100 {
+			if _, err := c.Write(make([]byte, 16<<10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); took < time.Minute {
+			t.Errorf("the rival was no rival: %v", took)
+		}
+		close(rival)
+		if err := c.setPace(0, false); err != nil {
+			t.Error(err)
+		}
+		<-over
+	})
+}
+
+// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
+func TestTurnsOfInitialEvents(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/p 100 app=x")
+		for range 3 {
+			w.watch("/api/v1/pods?watch=1&resourceVersion=0").pause()
+		}
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 100")
+		w.set("a/p 101 app=x")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 101")
+	})
+}
+
+// Who has a turn lets writers go first where no processor would be left for them, but not for ever.
+func TestTurnsMakeWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		two := &turns{processors: 2, taken: make(chan struct{}, 1)}
+		took := func() time.Duration {
+			waited := two.take()
+			two.give()
+			return waited
+		}
+		if took() != 0 {
+			t.Error("it waited for nobody")
+		}
+		two.deliver(true)
+		if got := took(); got != courtesy {
+			t.Errorf("it waited %v for a writer that is never done, want %v", got, courtesy)
+		}
+		go func() {
+			time.Sleep(courtesy / 2)
+			two.deliver(false)
+		}()
+		if got := took(); got != courtesy/2 {
+			t.Errorf("it waited %v for a writer that was done after %v", got, courtesy/2)
+		}
+		two.processors = 3
+		two.deliver(true)
+		if took() != 0 {
+			t.Error("there was a processor left")
+		}
+	})
+}
