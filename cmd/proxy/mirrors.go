@@ -26,16 +26,16 @@ import (
 // Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
 type mirrors struct {
 	// Static after construction.
-	client  *upstream.Client
-	limits  cache.Limits
-	most    int  // on demand
-	demand  bool // everything that can be listed and watched is mirrored when it is asked for
-	release *codec.Release
-	memo    *object.Memo // of what is made of objects, whichever resource they are of
-	stripped bool // objects go without their managedFields
-	log     *zap.Logger
-	ctx     context.Context // of the mirrors
-	named   []*object.Resource
+	client   *upstream.Client
+	limits   cache.Limits
+	most     int  // on demand
+	demand   bool // everything that can be listed and watched is mirrored when it is asked for
+	release  *codec.Release
+	memo     *object.Memo // of what is made of objects, whichever resource they are of
+	stripped bool         // objects go without their managedFields
+	log      *zap.Logger
+	ctx      context.Context // of the mirrors
+	named    []*object.Resource
 
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
 	blind   atomic.Bool // upstream does not let us see definitions

@@ -109,24 +109,6 @@ func (s *suite) known(t *testing.T, path string) string {
 	return strconv.FormatUint(least, 10)
 }
 
-// reach waits until a proxy has heard of a version: a quiet resource says nothing by itself.
-func (s *suite) reach(t *testing.T, e *endpoint, path, version string) {
-	t.Helper()
-	process.Awaiting(t, e.Name+" to reach "+version, func(ctx context.Context) error {
-		st, err := e.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=10" + informer + "&resourceVersion=" + version})
-		if err != nil {
-			return err
-		}
-		defer st.cancel()
-		for line := range st.lines {
-			if exchange.ParseEvent(line).End {
-				return nil
-			}
-		}
-		return fmt.Errorf("no end of the initial events")
-	})
-}
-
 // checkRemaining compares how many items remain (W-70).
 func checkRemaining(t *testing.T, p *page, want int) {
 	t.Helper()
