@@ -73,7 +73,7 @@ func (m *mirror) run(ctx context.Context) {
 // here: then whoever asks had better hear that from upstream.
 func (m *mirror) usable() *serve.Source {
 	m.asked.Store(time.Now().UnixNano())
-	if m.representation.doubtful() || !m.reflector.Synced() && m.reflector.Status().Err != nil {
+	if m.representation.doubtful() || !m.resource.Ready() && m.reflector.Status().Err != nil {
 		return nil
 	}
 	return m.source

@@ -26,7 +26,7 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	return &mirrorMetrics{mirrors: m, gauges: []mirrorMetric{
 		metric(gauge, "mirror_synced", "1 once the resource's first complete state has arrived.", func(m *mirror) float64 {
-			if m.reflector.Synced() {
+			if m.resource.Ready() {
 				return 1
 			}
 			return 0

@@ -247,7 +247,7 @@ func (m *mirrors) ready() (string, error) {
 	running := *m.running.Load()
 	objects := 0
 	for _, info := range m.named {
-		if found := running[info.GVR]; found != nil && !found.reflector.Synced() && found.reflector.Status().Err == nil {
+		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}
 	}

@@ -135,9 +135,6 @@ func (r *Reflector) begin() bool {
 	return r.running
 }
 
-// Synced reports whether the Sink was given a complete state.
-func (r *Reflector) Synced() bool { return r.Status().Synced }
-
 // Status is how the mirror is doing now.
 func (r *Reflector) Status() Status {
 	r.mu.Lock()

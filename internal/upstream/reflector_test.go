@@ -53,7 +53,7 @@ func TestMirror(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				st := r.Status()
-				if !r.Synced() || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
+				if !st.Synced || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
 					t.Errorf("status %+v", st)
 				}
 			})
@@ -282,7 +282,7 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	}
-	f("mirroring", func(*kubetest.Server) {}, func(_ *kubetest.Server, r *Reflector) bool { return r.Synced() })
+	f("mirroring", func(*kubetest.Server) {}, func(_ *kubetest.Server, r *Reflector) bool { return r.Status().Synced })
 	f("backing off", (*kubetest.Server).Down, func(_ *kubetest.Server, r *Reflector) bool { return r.Status().Failures > 0 })
 	f("waiting for an answer", func(s *kubetest.Server) { s.StallReads(kubetest.AllReads) },
 		func(s *kubetest.Server, _ *Reflector) bool { return s.Watches(configMaps.GVR).Long > 0 })
