@@ -10,11 +10,21 @@ const (
 	formMetadata
 	// formMetadataJSON is its metadata in Go's field order, where upstream's JSON of the object has another.
 	formMetadataJSON
-	// formSegment is a run of objects as a segment of a gzipped list. From here on each encoding has its own.
+	// formSegment is a run of objects as a segment of a gzipped list. Each encoding has its own.
 	formSegment
+	// formMember is a run of objects as a gzip member of a watch. Each encoding has its own.
+	formMember = formSegment + encodings
 )
 
+// encodings bounds how many encodings there are beside gzip.
+const encodings = 64
+
 // segmentForm is the form of a segment in an encoding.
-func segmentForm(enc object.Encoding) object.FormKind {
-	return formSegment + object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
+func segmentForm(enc object.Encoding) object.FormKind { return formSegment + encodingNumber(enc) }
+
+// memberForm is the form of a member in an encoding.
+func memberForm(enc object.Encoding) object.FormKind { return formMember + encodingNumber(enc) }
+
+func encodingNumber(enc object.Encoding) object.FormKind {
+	return object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
 }

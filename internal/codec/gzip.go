@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
+
+	"spillway/internal/object"
 )
 
 // writers are compressors at upstream's level (W-6); each is a few hundred KiB.
@@ -32,6 +34,18 @@ func AppendMember(dst, content []byte) []byte {
 	}
 	z.Reset(io.Discard)
 	return sink
+}
+
+// Member is a gzip member with what is made of a run of objects in an encoding, and of nothing else. It is made once for all who ask for the
+// same run.
+func Member(enc object.Encoding, run []*object.Object, content func() ([]byte, error)) ([]byte, error) {
+	return run[0].Form(memberForm(enc), run[1:]...).Get(func() ([]byte, error) {
+		plain, err := content()
+		if err != nil {
+			return nil, err
+		}
+		return AppendMember(nil, plain), nil
+	})
 }
 
 // appender is a byte slice to write to. Writing to it cannot fail.

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"github.com/klauspost/compress/flate"
+
+	"spillway/internal/object"
 )
 
 // segment is a run of a list's items, compressed once for all lists that have the same run: raw deflate that ends on the border of a
@@ -45,17 +47,29 @@ func cutsBefore(key string, size int) bool {
 	return odds <= 1 || maphash.String(segmentCuts, key)%odds == 0
 }
 
+// Cutter cuts objects in order into runs to be compressed together. The zero value is before the first.
+type Cutter struct{ size int }
+
+// Before reports whether a run ends before this object, of which n bytes are to be compressed.
+func (c *Cutter) Before(o *object.Object, n int) bool {
+	cut := c.size >= segmentMost || c.size >= segmentLeast && cutsBefore(o.Key, n)
+	if cut {
+		c.size = 0
+	}
+	c.size += n
+	return cut
+}
+
 // segments calls f for each run of items that is to be a segment.
 func (l *List) segments(f func(from, to int)) {
-	from, size := 0, 0
+	var cutter Cutter
+	from := 0
 	around := len(l.prefix) + len(l.suffix) + len(l.separator)
 	for i, o := range l.items {
-		n := len(l.parts[i]) + around
-		if size >= segmentMost || size >= segmentLeast && cutsBefore(o.Key, n) {
+		if cutter.Before(o, len(l.parts[i])+around) {
 			f(from, i)
-			from, size = i, 0
+			from = i
 		}
-		size += n
 	}
 	if from < len(l.items) {
 		f(from, len(l.items))

@@ -138,6 +138,36 @@ func TestSegmentsAreShared(t *testing.T) {
 	}
 }
 
+// A member is made once for a run in an encoding, and again for any other run or encoding.
+func TestMembersAreShared(t *testing.T) {
+	items := manyConfigmaps(t)
+	made := 0
+	member := func(enc object.Encoding, run []*object.Object) {
+		t.Helper()
+		m, err := Member(enc, run, func() ([]byte, error) {
+			made++
+			return []byte(run[0].Key), nil
+		})
+		if err != nil || string(gunzip(t, m)) != run[0].Key {
+			t.Errorf("%q, %v", m, err)
+		}
+	}
+	json, protobuf := object.Encoding{Gzip: true}, object.Encoding{Format: object.Protobuf, Gzip: true}
+	for want, ask := range []func(){
+		func() {}, func() { member(json, items[:5]) }, func() { member(protobuf, items[:5]) }, func() { member(json, items[:6]) }, func() { member(json, items[1:6]) },
+	} {
+		for range 3 {
+			ask()
+		}
+		if made != want {
+			t.Errorf("%d members were made, want %d", made, want)
+		}
+	}
+	if _, err := Member(json, items[10:12], func() ([]byte, error) { return nil, io.ErrNoProgress }); err != io.ErrNoProgress {
+		t.Errorf("one that cannot be made: %v", err)
+	}
+}
+
 // Segments stay within their bounds, whatever the sizes of items.
 func TestSegmentSizes(t *testing.T) {
 	for _, size := range []int{1, 100, 3000, 40 << 10, 100 << 10} {

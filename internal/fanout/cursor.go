@@ -17,17 +17,18 @@ type Cursor struct {
 	hub      *Hub
 	selector object.Selector
 	encoding object.Encoding
+
+	// Small, and beside each other: there is a cursor for every watch.
+	live               bool
+	seam               bool // between two entries of a seam
+	future             bool // the log has not reached through yet: until it does, there is silence (W-106)
+	holding, retracted bool // see Hold
+
 	feed     *Feed // nil: the log alone, the specification of the feed
 	place    place
-	live     bool
-
 	position uint64 // in the log: everything below was returned
 	through  uint64
-	seam     bool // between two entries of a seam
-	future   bool // the log has not reached through yet: until it does, there is silence (W-106)
 	scratch  []byte
-
-	holding, retracted bool // see Hold
 }
 
 // replayRun is how many bytes of frames a cursor makes at once when it reads the log.

@@ -66,16 +66,19 @@ func TestGzipFrames(t *testing.T) {
 	w := newWorld(t, plenty)
 	b := object.NewBookmark(pods)
 	var stream, want []byte
+	var run []*object.Object
 	for i := range 5 {
 		o := w.pod(fmt.Sprintf("a/x%d", i), "web", uint64(i)+200, 1000*i)
 		stream = made(AppendEvent(stream, zipped, object.Added, o, o.RV))
 		want = made(AppendEvent(want, plain, object.Added, o, o.RV))
+		run = append(run, o)
 	}
-	run := made(AppendBookmark(want, plain, b, 210, true))
-	stream = AppendRun(stream, zipped, run)
+	for range 2 { // made, and made before
+		stream = made(AppendState(stream, zipped, run))
+		want = made(AppendState(want, plain, run))
+	}
 	stream = made(AppendBookmark(stream, zipped, b, 211, false))
 	stream = made(AppendError(stream, zipped, expired))
-	want = append(want, run...)
 	want = made(AppendError(made(AppendBookmark(want, plain, b, 211, false)), plain, expired))
 
 	body := httputil.NewChunkedReader(bytes.NewReader(AppendEnd(stream, zipped)))

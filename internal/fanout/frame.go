@@ -92,22 +92,40 @@ func AppendError(dst []byte, enc object.Encoding, status *metav1.Status) ([]byte
 	return appendDocument(dst, enc, "ERROR", doc)
 }
 
-// AppendRun appends frames that were made in the bare encoding as one piece of the stream: a gzip member of their own, a chunk
-// (W-7, W-131).
-func AppendRun(dst []byte, enc object.Encoding, frames []byte) []byte {
-	if enc.Gzip {
-		frames = codec.AppendMember(nil, frames)
+// AppendState appends a run of objects as ADDED frames. Gzipped, they are one member, which is made once for all clients that are shown the
+// same run (design D8). An error is ErrUnencodable.
+func AppendState(dst []byte, enc object.Encoding, run []*object.Object) ([]byte, error) {
+	if !enc.Gzip {
+		return appendAdded(dst, enc, run)
 	}
-	dst = appendChunkHead(dst, enc, len(frames))
-	dst = append(dst, frames...)
-	return appendChunkTail(dst, enc)
+	member, err := codec.Member(enc, run, func() ([]byte, error) { return appendAdded(nil, enc.Bare(), run) })
+	if err != nil {
+		return dst, err
+	}
+	return appendMember(dst, enc, member), nil
+}
+
+func appendAdded(dst []byte, enc object.Encoding, run []*object.Object) (_ []byte, err error) {
+	for _, o := range run {
+		if dst, err = AppendEvent(dst, enc, object.Added, o, o.RV); err != nil {
+			return dst, err
+		}
+	}
+	return dst, nil
 }
 
 func appendSealed(dst []byte, enc object.Encoding, frame []byte, err error) ([]byte, error) {
 	if err != nil {
 		return dst, err
 	}
-	return AppendRun(dst, enc, frame), nil
+	return appendMember(dst, enc, codec.AppendMember(nil, frame)), nil
+}
+
+// appendMember appends a gzip member as a piece of a stream of members (W-7, W-131).
+func appendMember(dst []byte, enc object.Encoding, member []byte) []byte {
+	dst = appendChunkHead(dst, enc, len(member))
+	dst = append(dst, member...)
+	return appendChunkTail(dst, enc)
 }
 
 // AppendEnd appends the clean end of a stream (W-2).

@@ -1,0 +1,121 @@
+package h2
+
+import (
+	"crypto/rand"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// alive notices clients that say nothing: those that never greet, those that vanished, and those that want nothing any more.
+// Guarded by Conn.mu, but for the time.
+type alive struct {
+	conn  *Conn
+	timer *time.Timer
+	began time.Time
+	spoke atomic.Int64 // when the last frame came; Unix time in nanoseconds
+	idle  time.Time    // since when there is no stream; zero: there are some
+	asked time.Time    // when the client was asked whether it is there; zero: it is
+	word  [8]byte      // what it is to say
+}
+
+var (
+	errSilent = errors.New("the client has not answered a ping")
+	errMute   = errors.New("the client sent no settings")
+)
+
+func (a *alive) start(c *Conn) {
+	now := time.Now()
+	a.conn, a.began, a.idle = c, now, now
+	if c.err != nil {
+		return
+	}
+	a.timer = time.AfterFunc(helloTimeout, a.look)
+}
+
+// soon looks anew when what is due next: after the client's first frame it may be idle, and be asked. Called with mu held.
+func (a *alive) soon() {
+	if a.conn.err == nil {
+		a.timer.Reset(0)
+	}
+}
+
+func (a *alive) stop() {
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}
+
+// stir and rest note that there are streams, and that there are none. Called with mu held.
+func (a *alive) stir() { a.idle = time.Time{} }
+
+func (a *alive) rest() { a.idle = time.Now() }
+
+func (a *alive) heard() { a.spoke.Store(time.Now().UnixNano()) }
+
+// ponged notes an answer. Called with mu held.
+func (a *alive) ponged(word [8]byte) {
+	if word == a.word && !a.asked.IsZero() {
+		a.asked = time.Time{}
+		a.soon() // and not when the answer would have been due
+	}
+}
+
+// look looks whether the client is there, and sets when to look again.
+func (a *alive) look() {
+	c := a.conn
+	c.mu.Lock()
+	now := time.Now()
+	next, err := a.due(now)
+	if err == nil && c.err == nil {
+		a.timer.Reset(max(next.Sub(now), time.Millisecond))
+	}
+	c.mu.Unlock()
+	if err != nil {
+		c.end(err)
+	}
+}
+
+// due does what the time has come for, and returns when something will be due next. Called with mu held.
+func (a *alive) due(now time.Time) (time.Time, error) {
+	c := a.conn
+	spoke := a.spoke.Load()
+	if spoke == 0 {
+		if !now.Before(a.began.Add(helloTimeout)) {
+			return now, errMute
+		}
+		return a.began.Add(helloTimeout), nil
+	}
+	next := now.Add(time.Hour)
+	switch {
+	case c.opts.Idle <= 0:
+	case a.idle.IsZero():
+		next = now.Add(c.opts.Idle)
+	case !now.Before(a.idle.Add(c.opts.Idle)):
+		c.leave(http2.ErrCodeNo)
+	default:
+		next = a.idle.Add(c.opts.Idle)
+	}
+	if c.opts.Quiet <= 0 {
+		return next, nil
+	}
+	quiet := time.Unix(0, spoke).Add(c.opts.Quiet)
+	switch {
+	case !a.asked.IsZero():
+		quiet = a.asked.Add(c.opts.Pong)
+		if !now.Before(quiet) {
+			return now, errSilent
+		}
+	case !now.Before(quiet):
+		_, _ = rand.Read(a.word[:])
+		a.asked, quiet = now, now.Add(c.opts.Pong)
+		_ = c.framer.WritePing(false, a.word)
+		c.flush()
+	}
+	if quiet.Before(next) {
+		next = quiet
+	}
+	return next, nil
+}

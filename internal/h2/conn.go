@@ -1,0 +1,259 @@
+package h2
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// Conn is one client's connection.
+type Conn struct {
+	// Static after construction.
+	opts   Options
+	net    net.Conn
+	tls    *tls.ConnectionState // nil: none
+	remote string
+	framer *http2.Framer // reads for the reader, and writes into the outbox under mu
+	ring   chan struct{} // rings when the outbox has something
+	over   chan struct{} // closed when the connection has ended
+
+	// The reader's.
+	greeted bool // the client's settings have come
+
+	mu       sync.Mutex
+	err      error // why the connection has ended
+	streams  map[uint32]*Stream
+	last     uint32 // the greatest id of a stream so far
+	unacked  int    // settings of ours that the client has yet to acknowledge
+	away     bool   // GOAWAY has been sent
+	awayCode http2.ErrCode
+	closing  *time.Timer // nil: not yet
+	handlers handlers
+	outbox   outbox
+	inflow   inflow
+	encoder  *hpack.Encoder
+	block    bytes.Buffer // the encoder's
+	alive    alive
+
+	window   int64 // what may be sent on the connection, and
+	starting int32 // on a new stream
+	maxFrame int
+}
+
+// errGone says that the client ended the connection, and ErrReset that it reset the stream.
+var (
+	errGone  = errors.New("the client has closed the connection")
+	ErrReset = errors.New("the client has reset the stream")
+)
+
+// New makes a connection of one on which the client has chosen HTTP/2.
+func New(c net.Conn, opts Options) *Conn {
+	h := &Conn{
+		opts: opts, net: c, remote: c.RemoteAddr().String(), ring: make(chan struct{}, 1), over: make(chan struct{}),
+		streams: map[uint32]*Stream{}, window: firstWindow, starting: firstWindow, maxFrame: minFrame, inflow: inflow{left: firstWindow},
+	}
+	if t, ok := c.(interface{ ConnectionState() tls.ConnectionState }); ok {
+		state := t.ConnectionState()
+		h.tls = &state
+	}
+	h.framer = http2.NewFramer(&h.outbox, c)
+	h.framer.SetMaxReadFrameSize(opts.Window)
+	h.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
+	h.framer.MaxHeaderListSize = opts.headerList()
+	h.encoder = hpack.NewEncoder(&h.block)
+	h.encoder.SetMaxDynamicTableSizeLimit(tableSize)
+	h.hello() // before GoAway can be called
+	return h
+}
+
+// NetConn is the connection below.
+func (c *Conn) NetConn() net.Conn { return c.net }
+
+// headerList allows for ten fields beside the bytes, as net/http does.
+func (o *Options) headerList() uint32 { return o.MaxHeader + 10*perHeaderField }
+
+// Serve serves the connection until its end.
+func (c *Conn) Serve() {
+	var sender sync.WaitGroup
+	sender.Go(c.send)
+	c.mu.Lock()
+	c.alive.start(c)
+	c.mu.Unlock()
+	err := c.read()
+	if err != nil && !errors.Is(err, errGone) {
+		c.opts.Log.Debug("ending an HTTP/2 connection", zap.String("client", c.remote), zap.Error(err))
+	}
+	c.end(err)
+	sender.Wait()
+}
+
+// hello sends the first frames.
+func (c *Conn) hello() {
+	if why := weak(c.tls); why != "" {
+		_ = c.framer.WriteGoAway(0, http2.ErrCodeInadequateSecurity, []byte(why))
+		c.away, c.awayCode = true, http2.ErrCodeInadequateSecurity
+		c.left()
+		return
+	}
+	c.unacked++
+	_ = c.framer.WriteSettings( // into memory, like all frames
+		http2.Setting{ID: http2.SettingMaxFrameSize, Val: c.opts.Window},
+		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.opts.MaxStreams},
+		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.opts.headerList()},
+		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableSize},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
+		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
+	)
+	c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
+	c.flush()
+}
+
+// weak says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
+func weak(state *tls.ConnectionState) string {
+	switch {
+	case state == nil || state.Version >= tls.VersionTLS13:
+	case state.Version < tls.VersionTLS12:
+		return "TLS version too low"
+	default:
+		switch state.CipherSuite {
+		case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
+		default:
+			return "Prohibited TLS 1.2 Cipher Suite: " + tls.CipherSuiteName(state.CipherSuite)
+		}
+	}
+	return ""
+}
+
+// read acts on what the client sends, until it sends no more or what cannot be understood.
+func (c *Conn) read() error {
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c.net, preface); err != nil {
+		return gone(err)
+	}
+	if string(preface) != http2.ClientPreface {
+		return fmt.Errorf("began with %q", preface)
+	}
+	for {
+		frame, err := c.framer.ReadFrame()
+		switch {
+		case err == nil:
+			err = c.take(frame)
+		case errors.Is(err, http2.ErrFrameTooLarge):
+			err = http2.ConnectionError(http2.ErrCodeFrameSize)
+		}
+		var stream http2.StreamError
+		var all http2.ConnectionError
+		switch {
+		case err == nil:
+		case errors.As(err, &stream):
+			c.refuse(stream)
+		case errors.As(err, &all):
+			c.goAway(http2.ErrCode(all))
+			if frame == nil { // where the next one begins is not known
+				c.ignore()
+				return all
+			}
+		default:
+			return gone(err)
+		}
+	}
+}
+
+// ignore reads on without understanding, so that what was sent last is not lost to a reset.
+func (c *Conn) ignore() { _, _ = io.Copy(io.Discard, c.net) }
+
+func gone(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+		return errGone
+	}
+	return err
+}
+
+// refuse resets a stream for an error of the client's.
+func (c *Conn) refuse(e http2.StreamError) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.streams[e.StreamID]; s != nil {
+		s.reset(e.Code, fmt.Errorf("stream error: %w", e))
+		return
+	}
+	if c.idle(e.StreamID) && e.StreamID%2 == 1 && !c.away {
+		c.last = e.StreamID // it was opened, and refused
+	}
+	c.control()
+	_ = c.framer.WriteRSTStream(e.StreamID, e.Code)
+	c.flush()
+}
+
+// GoAway tells the client to open another connection for its next request. Streams go on, and the connection ends with the last.
+func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
+
+func (c *Conn) goAway(code http2.ErrCode) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leave(code)
+}
+
+// leave sends GOAWAY. Called with mu held.
+func (c *Conn) leave(code http2.ErrCode) {
+	if c.err != nil || c.away && (code == http2.ErrCodeNo || c.awayCode != http2.ErrCodeNo) {
+		return
+	}
+	c.away, c.awayCode = true, code
+	c.control()
+	_ = c.framer.WriteGoAway(c.last, code, nil)
+	c.flush()
+	c.left()
+}
+
+// left ends the connection soon if GOAWAY was its last word. Called with mu held.
+func (c *Conn) left() {
+	if c.closing == nil && (c.awayCode != http2.ErrCodeNo || c.away && len(c.streams) == 0) {
+		c.closing = time.AfterFunc(lingering, c.linger)
+		c.flush()
+	}
+}
+
+// linger ends the connection after GOAWAY, unless the last answers are still on their way.
+func (c *Conn) linger() {
+	c.mu.Lock()
+	late := c.err == nil && c.awayCode == http2.ErrCodeNo && (c.outbox.sending || c.outbox.len() > 0)
+	if late {
+		c.closing.Reset(lingering)
+	}
+	c.mu.Unlock()
+	if !late {
+		c.end(errGone)
+	}
+}
+
+// Close ends the connection and its streams at once.
+func (c *Conn) Close() { c.end(net.ErrClosed) }
+
+// end ends the connection and its streams. The first error counts.
+func (c *Conn) end(err error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = err
+		close(c.over)
+		for _, s := range c.streams {
+			s.close(err)
+		}
+		c.alive.stop()
+		if c.closing != nil {
+			c.closing.Stop()
+		}
+	}
+	c.mu.Unlock()
+	_ = c.net.Close()
+}

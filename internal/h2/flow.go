@@ -1,0 +1,97 @@
+package h2
+
+import (
+	"golang.org/x/net/http2"
+)
+
+// inflow is what the client may still send on a stream or a connection. Small credits are saved up, so that a frame tells of many.
+type inflow struct {
+	left, saved int32
+}
+
+// refresh is the credit that is worth a frame.
+const refresh = 4 << 10
+
+// take notes that n bytes have come, and reports whether they were allowed.
+func (f *inflow) take(n uint32) bool {
+	if n > uint32(max(f.left, 0)) {
+		return false
+	}
+	f.left -= int32(n)
+	return true
+}
+
+// add gives n bytes of credit, and returns what the client is to be told of it now.
+func (f *inflow) add(n int) int32 {
+	f.saved += int32(n)
+	if f.saved < refresh && f.saved < f.left {
+		return 0
+	}
+	told := f.saved
+	f.left, f.saved = f.left+told, 0
+	return told
+}
+
+// credit lets the client send n bytes more, on a stream or (nil) on the connection. What was saved up is told also if n is 0 and the
+// client has come to need it. Called with mu held.
+func (c *Conn) credit(s *Stream, n int) {
+	flow, id := &c.inflow, uint32(0)
+	if s != nil {
+		flow, id = &s.inflow, s.id
+	}
+	if c.err != nil {
+		return
+	}
+	if told := flow.add(n); told > 0 {
+		c.control()
+		_ = c.framer.WriteWindowUpdate(id, uint32(told))
+		c.flush()
+	}
+}
+
+// waste gives back what a frame took that nobody wants. Called with mu held.
+func (c *Conn) waste(f *http2.DataFrame) error {
+	if !c.inflow.take(f.Length) {
+		return http2.ConnectionError(http2.ErrCodeFlowControl)
+	}
+	c.credit(nil, int(f.Length))
+	return nil
+}
+
+// widen lets us send more. Called with mu held.
+func (c *Conn) widen(f *http2.WindowUpdateFrame) error {
+	if f.StreamID == 0 {
+		if c.window += int64(f.Increment); c.window > maxWindow {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		c.room()
+		return nil
+	}
+	if c.idle(f.StreamID) {
+		return http2.ConnectionError(http2.ErrCodeProtocol)
+	}
+	s := c.streams[f.StreamID]
+	if s == nil {
+		return nil
+	}
+	if s.window += int64(f.Increment); s.window > maxWindow {
+		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeFlowControl}
+	}
+	s.told()
+	return nil
+}
+
+// resize changes the window that streams begin with, which changes those of all that there are. Called with mu held.
+func (c *Conn) resize(starting int64) error {
+	more := starting - int64(c.starting)
+	c.starting = int32(starting)
+	for _, s := range c.streams {
+		if s.window += more; s.window > maxWindow {
+			return http2.ConnectionError(http2.ErrCodeFlowControl)
+		}
+		if more > 0 {
+			s.told()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,46 @@
+// Package h2 serves HTTP/2 connections (RFC 9113): each request by a net/http handler on a goroutine of its own; and what a handler keeps
+// beyond its return (Response.Keep) is written to by whoever it gave the stream to, without a goroutine and without waiting.
+//
+// Frames are read and heads are compressed by golang.org/x/net/http2. Its server is not used, though this one behaves as that does where
+// the RFC leaves a choice, since clients of a kube-apiserver know no other: there every stream is a goroutine, and every frame is handed
+// from one to another and sent by itself, which costs more than all the rest of delivering an event. Here whoever has a frame puts it
+// into the connection's outbox, and what has piled up there goes out as one write.
+//
+// Invariant: nothing but a connection's own two goroutines ever waits for its socket. A handler waits for room in the outbox, an owner is
+// told when there is some, and what cannot wait (answers to pings, settings, resets) is bounded by cutting off who asks for too much of it.
+package h2
+
+import (
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Options says how connections are served.
+type Options struct {
+	Handler http.Handler
+	Log     *zap.Logger
+
+	MaxStreams uint32 // at a time, per connection
+	Window     uint32 // bytes of request body that a client may send before they are read, per stream; MaxStreams times as many per connection
+	MaxHeader  uint32 // bytes of a request's head
+
+	Quiet time.Duration // without a frame from the client, after which it is asked whether it is still there
+	Pong  time.Duration // that it may take to say so
+	Idle  time.Duration // without a stream, after which the connection is ended
+}
+
+// Fixed limits, which are those of golang.org/x/net/http2.
+const (
+	helloTimeout   = 10 * time.Second // for the client's preface and settings
+	lingering      = time.Second      // between GOAWAY and the end of the connection, so that the client reads it
+	tableSize      = 4096             // of heads' compression, both ways
+	firstWindow    = 65535            // of a connection, and of a stream until settings say otherwise
+	maxWindow      = 1<<31 - 1
+	minFrame       = 16 << 10
+	maxFrame       = 64 << 10 // that is sent, whatever the client would take
+	heldMost       = 4096     // bytes of an answer that are held back for more to come
+	waitingFactor  = 4        // requests that wait for a handler, in MaxStreams, before the client is told to calm down
+	perHeaderField = 32       // what a field counts beside its bytes (RFC 9113, section 6.5.2)
+)

@@ -1,0 +1,85 @@
+package h2
+
+import (
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+)
+
+// handlers are those that run, and the requests that wait for one: as many as streams are allowed run at a time, also if clients reset
+// their streams as soon as they have opened them (CVE-2023-44487). A kept stream is its owner's and counts no longer.
+type handlers struct {
+	running uint32
+	waiting []*call
+}
+
+// call is one request.
+type call struct {
+	stream  *Stream
+	request *http.Request
+	handler http.Handler
+}
+
+// schedule runs a call, or lets it wait. Called with mu held.
+func (c *Conn) schedule(one *call) error {
+	switch h := &c.handlers; {
+	case h.running < c.opts.MaxStreams:
+		h.running++
+		go c.run(one)
+	case uint32(len(h.waiting)) >= waitingFactor*c.opts.MaxStreams:
+		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+	default:
+		h.waiting = append(h.waiting, one)
+	}
+	return nil
+}
+
+// run runs a call's handler, and what waits behind it.
+func (c *Conn) run(one *call) {
+	for one != nil {
+		c.handle(one)
+		c.mu.Lock()
+		one = c.next()
+		c.mu.Unlock()
+	}
+}
+
+// next is the call that has waited longest, and still has a stream. Called with mu held.
+func (c *Conn) next() *call {
+	h := &c.handlers
+	for len(h.waiting) > 0 {
+		one := h.waiting[0]
+		h.waiting[0] = nil
+		if h.waiting = h.waiting[1:]; one.stream.err == nil {
+			return one
+		}
+		if one.stream.body != nil {
+			c.credit(nil, one.stream.body.drop())
+		}
+	}
+	h.waiting = nil
+	h.running--
+	return nil
+}
+
+// handle answers one request. A panic resets its stream.
+func (c *Conn) handle(one *call) {
+	s := one.stream
+	w := &Response{stream: s, request: one.request, header: http.Header{}}
+	defer func() {
+		if p := recover(); p != nil {
+			if p != http.ErrAbortHandler {
+				c.opts.Log.Error("BUG: a handler of HTTP/2 panicked", zap.String("panic", fmt.Sprint(p)), zap.ByteString("stack", debug.Stack()))
+			}
+			s.Reset()
+		}
+		if s.body != nil {
+			_ = s.body.Close()
+		}
+	}()
+	one.handler.ServeHTTP(w, one.request)
+	w.finish()
+}

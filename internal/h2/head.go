@@ -1,0 +1,64 @@
+package h2
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+func (w *Response) sendHead(status int, h http.Header, end bool) error {
+	return w.stream.sendHead(status, h, slices.Sorted(maps.Keys(h)), end)
+}
+
+func (w *Response) sendTrailer() error { return w.stream.sendHead(0, w.header, w.trailers, true) }
+
+func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := s.admit(); err != nil {
+		return err
+	}
+	s.began = s.began || status >= 200
+	c.head(s.id, status, h, keys, end)
+	if end {
+		s.finish()
+	}
+	return nil
+}
+
+// head puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they may be sent. Called with mu held.
+func (c *Conn) head(id uint32, status int, h http.Header, keys []string, end bool) {
+	c.block.Reset()
+	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) } // into memory
+	if status != 0 {
+		field(":status", strconv.Itoa(status))
+	}
+	for _, key := range keys {
+		name := strings.ToLower(key)
+		if !httpguts.ValidHeaderFieldName(name) {
+			continue
+		}
+		for _, value := range h[key] {
+			if httpguts.ValidHeaderFieldValue(value) && (name != "transfer-encoding" || value == "trailers") {
+				field(name, value)
+			}
+		}
+	}
+	block := c.block.Bytes()
+	first := block[:min(len(block), minFrame)]
+	block = block[len(first):]
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(block) == 0})
+	for len(block) > 0 {
+		next := block[:min(len(block), minFrame)]
+		block = block[len(next):]
+		_ = c.framer.WriteContinuation(id, len(block) == 0, next)
+	}
+	c.flush()
+}

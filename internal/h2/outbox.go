@@ -1,0 +1,151 @@
+package h2
+
+import (
+	"encoding/binary"
+	"errors"
+	"sync"
+
+	"golang.org/x/net/http2"
+)
+
+// outbox is the frames of a connection that wait to be sent, in the order in which they were put. It is an io.Writer for the framer.
+// Guarded by Conn.mu.
+//
+// Handlers stop at outboxFull, and owners of kept streams at twice that: however much one stream of a connection has to send, the events
+// of the others find room.
+type outbox struct {
+	frames  *[]byte   // nil: none
+	sending bool      // what was here before is being written
+	flooded bool      // the connection is about to end for it
+	waiting []*Stream // that want room here, or in the connection's window
+}
+
+const (
+	outboxFull  = 64 << 10
+	outboxFlood = 1 << 20 // no client has so much to be told that it does not read
+)
+
+// errFlood ends a connection whose client asks for answers and does not read them.
+var errFlood = errors.New("the client reads no answers to its control frames")
+
+// boxes are what outboxes were: an idle connection has none.
+var boxes = sync.Pool{New: func() any { b := make([]byte, 0, minFrame); return &b }}
+
+// Write implements io.Writer.
+func (o *outbox) Write(frame []byte) (int, error) {
+	o.open()
+	*o.frames = append(*o.frames, frame...)
+	return len(frame), nil
+}
+
+func (o *outbox) open() {
+	if o.frames == nil {
+		o.frames = boxes.Get().(*[]byte)
+	}
+}
+
+func (o *outbox) len() int {
+	if o.frames == nil {
+		return 0
+	}
+	return len(*o.frames)
+}
+
+// data puts a DATA frame.
+func (o *outbox) data(id uint32, b []byte, end bool) {
+	o.open()
+	flags := http2.Flags(0)
+	if end {
+		flags = http2.FlagDataEndStream
+	}
+	f := append(*o.frames, byte(len(b)>>16), byte(len(b)>>8), byte(len(b)), byte(http2.FrameData), byte(flags))
+	f = binary.BigEndian.AppendUint32(f, id)
+	*o.frames = append(f, b...)
+}
+
+// control is asked before a frame is put that cannot wait. Called with mu held.
+func (c *Conn) control() {
+	if c.outbox.len() > outboxFlood && !c.outbox.flooded {
+		c.outbox.flooded = true
+		go c.end(errFlood)
+	}
+}
+
+// flush lets what is in the outbox be sent, by send. Called with mu held, or not.
+func (c *Conn) flush() {
+	select {
+	case c.ring <- struct{}{}:
+	default:
+	}
+}
+
+// send sends what is put into the outbox, until the connection ends.
+func (c *Conn) send() {
+	for {
+		select {
+		case <-c.ring:
+		case <-c.over:
+			return
+		}
+		for frames := c.swap(); frames != nil; frames = c.swap() {
+			_, err := c.net.Write(*frames)
+			if cap(*frames) <= 4*outboxFull {
+				*frames = (*frames)[:0]
+				boxes.Put(frames)
+			}
+			if err != nil {
+				c.end(err)
+				return
+			}
+		}
+	}
+}
+
+// swap takes what the outbox has, which makes room. It returns nil if there is nothing.
+func (c *Conn) swap() *[]byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frames := c.outbox.frames
+	c.outbox.sending = frames != nil
+	if frames != nil {
+		c.outbox.frames = nil
+		c.room()
+	}
+	return frames
+}
+
+// room tells those who wait for it that there is some. Called with mu held.
+func (c *Conn) room() {
+	waiting := c.outbox.waiting
+	c.outbox.waiting = nil
+	for _, s := range waiting {
+		s.waiting = false
+		s.told()
+	}
+}
+
+// put puts as much of b as the windows and the outbox allow, and reports how much that is. end ends the stream with the last byte.
+// Called with mu held.
+func (c *Conn) put(s *Stream, b []byte, end bool, full int) int {
+	taken := 0
+	for {
+		n := min(len(b)-taken, c.maxFrame)
+		if n > 0 {
+			n = int(min(int64(n), s.window, c.window, int64(full-c.outbox.len())))
+			if n <= 0 {
+				break
+			}
+		}
+		taken += n
+		last := taken == len(b)
+		if n > 0 || end {
+			c.outbox.data(s.id, b[taken-n:taken], end && last)
+		}
+		s.window -= int64(n)
+		c.window -= int64(n)
+		if last {
+			break
+		}
+	}
+	return taken
+}

@@ -1,0 +1,247 @@
+package h2
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Response is the http.ResponseWriter of a request. What of it is written is what net/http's HTTP/2 server would write.
+type Response struct {
+	stream  *Stream
+	request *http.Request
+
+	header   http.Header // the handler's
+	sent     http.Header // as it was when the status was set
+	status   int         // 0: not yet
+	began    bool        // the head has gone
+	kept     bool
+	written  int64    // bytes of the body
+	held     []byte   // of them, not sent
+	trailers []string // announced
+
+	mu       sync.Mutex
+	deadline *time.Timer
+}
+
+// Header implements http.ResponseWriter.
+func (w *Response) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter. 1xx are sent at once, and may be many.
+func (w *Response) WriteHeader(status int) {
+	switch {
+	case w.status != 0:
+	case status < 100 || status > 999:
+		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
+	case status < 200:
+		h := w.header.Clone()
+		h.Del("Content-Length")
+		h.Del("Transfer-Encoding")
+		_ = w.sendHead(status, h, false) // fails on a stream that has ended, as what follows will
+	default:
+		w.status, w.sent = status, w.header.Clone()
+		for _, line := range w.sent["Trailer"] {
+			for key := range strings.SplitSeq(line, ",") {
+				w.declare(key)
+			}
+		}
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (w *Response) Write(b []byte) (int, error) {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if !bodyAllowed(w.status) {
+		return 0, http.ErrBodyNotAllowed
+	}
+	if w.written += int64(len(b)); w.announced() >= 0 && w.written > w.announced() {
+		return 0, http.ErrContentLength
+	}
+	taken := 0
+	for len(w.held)+len(b) > heldMost { // as bufio.Writer does: the first piece tells the type
+		var n int
+		var err error
+		if len(w.held) == 0 {
+			n, err = len(b), w.send(b, false)
+		} else {
+			n = heldMost - len(w.held)
+			w.held = append(w.held, b[:n]...)
+			err = w.flushHeld()
+		}
+		if err != nil {
+			return taken, err
+		}
+		taken, b = taken+n, b[n:]
+	}
+	w.held = append(w.held, b...)
+	return taken + len(b), nil
+}
+
+// announced is the length that the handler has set, -1 if none.
+func (w *Response) announced() int64 {
+	if n, err := strconv.ParseUint(w.sent.Get("Content-Length"), 10, 63); err == nil {
+		return int64(n)
+	}
+	return -1
+}
+
+func (w *Response) flushHeld() error {
+	if len(w.held) == 0 {
+		return nil
+	}
+	held := w.held
+	w.held = w.held[:0]
+	return w.send(held, false)
+}
+
+// FlushError sends what was written, or the head alone.
+func (w *Response) FlushError() error {
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	if len(w.held) > 0 {
+		return w.flushHeld()
+	}
+	return w.send(nil, false)
+}
+
+// Flush implements http.Flusher.
+func (w *Response) Flush() { _ = w.FlushError() }
+
+// send sends a piece of the body, and the head before the first, if it has not gone.
+func (w *Response) send(b []byte, last bool) error {
+	silent := w.request.Method == http.MethodHead
+	if !w.began {
+		w.began = true
+		end := silent || last && len(b) == 0 && len(w.trailers) == 0
+		if err := w.sendHead(w.status, w.complete(b, last), end); err != nil || end {
+			return err
+		}
+	}
+	if silent {
+		return nil
+	}
+	if !last && len(b) == 0 {
+		w.stream.conn.mu.Lock()
+		defer w.stream.conn.mu.Unlock()
+		return w.stream.err
+	}
+	if !last || len(w.trailers) == 0 {
+		return w.stream.write(b, last)
+	}
+	if err := w.stream.write(b, false); err != nil {
+		return err
+	}
+	return w.sendTrailer()
+}
+
+// complete adds to the head what the handler has left to the server.
+func (w *Response) complete(b []byte, last bool) http.Header {
+	h := w.sent
+	if _, err := strconv.ParseUint(h.Get("Content-Length"), 10, 63); err != nil {
+		h.Del("Content-Length")
+	}
+	_, measured := h["Content-Length"]
+	if !measured && last && bodyAllowed(w.status) && (len(b) > 0 || w.request.Method != http.MethodHead) {
+		h.Set("Content-Length", strconv.Itoa(len(b)))
+	}
+	if _, typed := h["Content-Type"]; !typed && h.Get("Content-Encoding") == "" && bodyAllowed(w.status) && len(b) > 0 {
+		h.Set("Content-Type", http.DetectContentType(b))
+	}
+	if _, dated := h["Date"]; !dated {
+		h.Set("Date", time.Now().UTC().Format(http.TimeFormat))
+	}
+	if h.Get("Connection") == "close" {
+		w.stream.conn.GoAway()
+	}
+	h.Del("Connection")
+	return h
+}
+
+func (w *Response) declare(key string) {
+	key = http.CanonicalHeaderKey(strings.TrimSpace(key))
+	if httpguts.ValidTrailerHeader(key) && !slices.Contains(w.trailers, key) {
+		w.trailers = append(w.trailers, key)
+	}
+}
+
+// finish ends the answer, unless its stream is kept.
+func (w *Response) finish() {
+	defer w.undated() // the deadline is also for what is sent here
+	if w.kept {
+		return
+	}
+	if w.status == 0 {
+		w.WriteHeader(http.StatusOK)
+	}
+	for key, values := range maps.Clone(w.header) {
+		if name, found := strings.CutPrefix(key, http.TrailerPrefix); found {
+			w.declare(name)
+			w.header[http.CanonicalHeaderKey(name)] = values
+		}
+	}
+	w.trailers = slices.DeleteFunc(w.trailers, func(key string) bool { return len(w.header[key]) == 0 })
+	_ = w.send(w.held, true) // fails on a stream that has ended
+}
+
+// undated ends the deadline for writing.
+func (w *Response) undated() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.deadline != nil {
+		w.deadline.Stop()
+	}
+}
+
+// Keep lets the stream outlive its handler: it is its owner's from now on, and the handler must write no more. What was written is
+// sent first.
+func (w *Response) Keep() (*Stream, error) {
+	if err := w.FlushError(); err != nil {
+		return nil, err
+	}
+	w.kept = true
+	w.request, w.header, w.sent, w.held = nil, nil, nil, nil // an idle stream is small
+	return w.stream, nil
+}
+
+// EnableFullDuplex implements what http.ResponseController asks for: it always is.
+func (w *Response) EnableFullDuplex() error { return nil }
+
+// SetReadDeadline lets reading the request's body fail at a time.
+func (w *Response) SetReadDeadline(at time.Time) error {
+	if w.stream.body != nil {
+		w.stream.body.limit(at)
+	}
+	return nil
+}
+
+// SetWriteDeadline resets the stream at a time, at once if that has passed.
+func (w *Response) SetWriteDeadline(at time.Time) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.deadline != nil {
+		w.deadline.Stop()
+		w.deadline = nil
+	}
+	switch left := time.Until(at); {
+	case at.IsZero():
+	case left <= 0:
+		w.stream.Reset()
+	default:
+		w.deadline = time.AfterFunc(left, w.stream.Reset)
+	}
+	return nil
+}
+
+func bodyAllowed(status int) bool {
+	return status >= 200 && status != http.StatusNoContent && status != http.StatusNotModified
+}

@@ -1,0 +1,187 @@
+package h2
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"golang.org/x/net/http2"
+)
+
+// errDone says that a stream has ended as it should.
+var errDone = errors.New("the stream has ended")
+
+// Stream is one request and its answer.
+type Stream struct {
+	// Static after construction.
+	conn   *Conn
+	id     uint32
+	cancel context.CancelCauseFunc // of the request's context
+	body   *body                   // nil: the request has none
+
+	// Guarded by conn.mu.
+	window   int64
+	inflow   inflow
+	heard    bool          // the client has sent all of it
+	trailing bool          // its trailer has come
+	began    bool          // the head of the answer has gone
+	err      error         // why it has ended; nil: it has not
+	waiting  bool          // for room, in the outbox's list
+	room     func()        // the owner's, once it waits for room
+	wake     chan struct{} // the handler's, once it does
+}
+
+// write sends b, and ends the stream after it if end says so. It waits for room, until the stream ends.
+func (s *Stream) write(b []byte, end bool) error {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for {
+		if s.err != nil {
+			return s.err
+		}
+		n := c.put(s, b, end, outboxFull)
+		c.flush()
+		if b = b[n:]; len(b) == 0 {
+			if end {
+				s.finish()
+			}
+			return nil
+		}
+		s.sleep(s.window > 0)
+	}
+}
+
+// admit waits until a head may be put into the outbox, or the stream ends. Heads have no window: without waiting, a client that asks
+// and never reads would pile them up. Called with mu held.
+func (s *Stream) admit() error {
+	for s.err == nil && s.conn.outbox.len() >= outboxFull {
+		s.sleep(true)
+	}
+	return s.err
+}
+
+// sleep waits for room, or only for a window of the stream's own. Called with mu held, which is released meanwhile.
+func (s *Stream) sleep(room bool) {
+	c := s.conn
+	if s.wake == nil {
+		s.wake = make(chan struct{}, 1)
+	}
+	s.wait(room)
+	c.mu.Unlock()
+	<-s.wake
+	c.mu.Lock()
+}
+
+// Offer sends what there is room for, and returns how much of b that is. Only a kept stream's owner may call it, as all that follow.
+func (s *Stream) Offer(b []byte) (int, error) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.err != nil {
+		return 0, s.err
+	}
+	n := c.put(s, b, false, 2*outboxFull)
+	c.flush()
+	return n, nil
+}
+
+// Park lets room be called once, as soon as there is some. room must not block, and not call back.
+func (s *Stream) Park(room func()) {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*outboxFull {
+		room()
+		return
+	}
+	s.room = room
+	s.wait(s.window > 0)
+}
+
+// End ends the answer as it should.
+func (s *Stream) End() {
+	c := s.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.err == nil {
+		c.put(s, nil, true, 0)
+		s.finish()
+		c.flush()
+	}
+}
+
+// Reset ends the answer so that the client sees that it has no end. Any goroutine may call it.
+func (s *Stream) Reset() {
+	s.conn.mu.Lock()
+	defer s.conn.mu.Unlock()
+	s.reset(http2.ErrCodeInternal, errDone)
+}
+
+// reset ends the stream for a reason that is told to the client. Called with mu held, as all that follow.
+func (s *Stream) reset(code http2.ErrCode, err error) {
+	if s.err != nil {
+		return
+	}
+	c := s.conn
+	c.control()
+	_ = c.framer.WriteRSTStream(s.id, code)
+	c.flush()
+	s.close(err)
+}
+
+// finish follows the end of the answer. A client that is still sending is told that nobody listens (RFC 9113, section 8.1).
+func (s *Stream) finish() {
+	if !s.heard {
+		s.reset(http2.ErrCodeNo, errDone)
+		return
+	}
+	s.close(errDone)
+}
+
+// close lets go of the stream.
+func (s *Stream) close(err error) {
+	if s.err != nil {
+		return
+	}
+	c := s.conn
+	s.err = err
+	delete(c.streams, s.id)
+	s.cancel(err)
+	if s.body != nil {
+		s.body.fail(err)
+	}
+	if s.waiting {
+		s.waiting = false
+		c.outbox.waiting = slices.DeleteFunc(c.outbox.waiting, func(w *Stream) bool { return w == s })
+	}
+	s.told()
+	if len(c.streams) == 0 {
+		c.alive.rest()
+	}
+	if c.err == nil {
+		c.left()
+	}
+}
+
+// wait lets the stream be told of room. Who lacks a window of its own needs none, and is told when that grows.
+func (s *Stream) wait(room bool) {
+	if !s.waiting && room {
+		s.waiting = true
+		s.conn.outbox.waiting = append(s.conn.outbox.waiting, s)
+	}
+}
+
+// told says that there may be room, or that there never will be.
+func (s *Stream) told() {
+	if room := s.room; room != nil {
+		s.room = nil
+		room()
+	}
+	if s.wake != nil {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	}
+}
