@@ -162,7 +162,7 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 		"The private key of --tls-cert-file, a PEM `file`.")
 	fs.BoolVar(&o.http2, "http2", o.http2,
 		"Offer HTTP/2, as the API server does: all requests and watches of a client then share one connection. When off, each watch "+
-			"is a connection, which costs more sockets and less CPU.")
+			"is a connection, which costs more sockets, more CPU for events and less for large lists.")
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
 		"INSECURE: answer from memory without asking who the client is or what it may read. Anyone who reaches a listener reads "+
 			"every mirrored object.")
@@ -170,8 +170,8 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 
 func (o *options) streamFlags(fs *pflag.FlagSet) {
 	fs.Var(newChoice(&o.writers, writersAuto, writersOn, writersOff), "writers",
-		"Let a few writers send all HTTP/1.1 watches, which costs least. auto: where the system can, which is Linux. on: there, and do not "+
-			"start elsewhere. off: a goroutine for each watch, as for those on HTTP/2.")
+		"Let a few writers send all watches, which costs least. auto: where the system can, which is Linux. on: there, and do not "+
+			"start elsewhere. off: a goroutine for each watch.")
 	fs.DurationVar(&o.stallTimeout, "stall-timeout", o.stallTimeout,
 		"End a watch whose client has not taken a byte for this `duration` while events were waiting.")
 	fs.DurationVar(&o.drainPeriod, "drain-period", o.drainPeriod,

@@ -88,7 +88,7 @@ func (c fastCall) guarded() PlainRequest {
 func (c fastCall) watch(p Plan) {
 	s := c.server
 	st := s.newStream(p)
-	st.enc.Chunked = true
+	st.plan.Encoding.Chunked = true
 	if !s.admit(st) {
 		writeFailure(c, p.Failure, statusShuttingDown())
 		return
@@ -108,6 +108,7 @@ func (c fastCall) watch(p Plan) {
 
 // runConn delivers a stream, maybe beyond its return.
 func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
+	buffersOfTLS.drop(out.conn)
 	out.watched = s.gone.watch(out.conn, func() { st.interrupt(EndDeparted) })
 	st.over = func(reason EndReason) {
 		out.watched.stop()

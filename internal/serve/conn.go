@@ -19,7 +19,7 @@ const minRate = 64 << 10
 // listener makes every connection a paced one.
 type listener struct {
 	net.Listener
-	turns *turns
+	seats *seats
 }
 
 // Accept waits for the next connection.
@@ -29,7 +29,7 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	tune(c)
-	return &conn{Conn: c, turns: l.turns}, nil
+	return &conn{Conn: c, seat: seat{of: l.seats}}, nil
 }
 
 // conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
@@ -37,10 +37,11 @@ func (l listener) Accept() (net.Conn, error) {
 // a socket can.
 type conn struct {
 	net.Conn
-	turns   *turns
-	turn    bool // the answerer's: it has a turn
+	seat    seat // the answerer's
 	pace    atomic.Pointer[pace]
-	gather  *[]byte     // the deliverer's: where what TLS writes is put instead of sent
+	gather  *[]byte     // the writer's: where what TLS writes is put instead of sent
+	most    int         // what is gathered is sent when it is so much; 0: it is not sent here
+	timed   atomic.Bool // the kernel ends it when its peer vanishes; whoever sets the pace says so
 	stalled atomic.Bool // evicted: what is written now fails for that reason, whatever the error
 }
 
@@ -56,10 +57,11 @@ type pace struct {
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// setPace starts to demand progress; a stall of 0 ends that. Who pins old state makes a large answer, and waits for a turn first, which
+// setPace starts to demand progress; a stall of 0 ends that. Who pins old state makes a large answer, and waits for a seat first, which
 // setting the pace anew ends.
 func (c *conn) setPace(stall time.Duration, pins bool) error {
-	c.takeTurn(pins)
+	c.seat.want(pins)
+	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
 		c.pace.Store(nil)
@@ -69,21 +71,17 @@ func (c *conn) setPace(stall time.Duration, pins bool) error {
 	return nil
 }
 
-func (c *conn) takeTurn(wanted bool) {
-	switch {
-	case wanted && !c.turn:
-		c.turns.take()
-	case c.turn && !wanted:
-		c.turns.give()
-	}
-	c.turn = wanted
-}
-
 // unpace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
 func (c *conn) unpace() {
-	if c.pace.Load() != nil {
+	if c.timed.Load() {
 		_ = c.setPace(0, false) // fails on a closed connection, as the answer will
 	}
+}
+
+// rest ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
+func (c *conn) rest() {
+	c.pace.Store(nil)
+	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
 // looks is how often a Write that waits looks, within a stall timeout, whether the client took something meanwhile: a client
@@ -93,8 +91,7 @@ const looks = 4
 // Write sends b. Under a pace it returns errStalled once the client falls below it, and has reset the connection.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.gather != nil {
-		*c.gather = append(*c.gather, b...)
-		return len(b), nil
+		return c.gathered(b)
 	}
 	p := c.pace.Load()
 	if p == nil {
@@ -127,18 +124,18 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 }
 
-// send sends b without a turn, or else gives it up while it waits for the client. It tells how long it waited to have it back.
+// send sends b without a seat, or else gives it up while it waits for the client. It tells how long it waited to have it back.
 func (c *conn) send(b []byte) (n int, waited time.Duration, err error) {
-	if !c.turn {
+	if !c.seat.taken {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
 	}
 	if raw, ok := c.Conn.(syscall.Conn); ok {
-		return sendInTurn(raw, c.turns, b)
+		return sendSeated(raw, c.seat.of, b)
 	}
-	c.turns.give()
+	c.seat.of.give()
 	n, err = c.Conn.Write(b)
-	return n, c.turns.take(), err
+	return n, c.seat.of.take(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take

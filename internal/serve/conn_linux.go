@@ -38,8 +38,8 @@ func setTCP(c net.Conn, option, value int) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) })
 }
 
-// sendInTurn sends b, and gives the turn up only while there is no room: sending is work. It tells how long it waited to have it back.
-func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Duration, err error) {
+// sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells how long it waited to have it back.
+func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Duration, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
@@ -48,7 +48,7 @@ func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Dura
 	given := false
 	err = raw.Write(func(fd uintptr) bool {
 		if given {
-			waited, given = waited+turns.take(), false
+			waited, given = waited+seats.take(), false
 		}
 		for n < len(b) {
 			taken, err := unix.Write(int(fd), b[n:])
@@ -57,7 +57,7 @@ func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Dura
 				n += taken
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.EAGAIN):
-				turns.give()
+				seats.give()
 				given = true
 				return false
 			default:
@@ -68,7 +68,7 @@ func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Dura
 		return true
 	})
 	if given {
-		waited += turns.take()
+		waited += seats.take()
 	}
 	if err == nil {
 		err = failed

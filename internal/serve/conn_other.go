@@ -14,9 +14,9 @@ func tune(net.Conn) {}
 // endVanished leaves vanished peers to keepalive.
 func endVanished(net.Conn, time.Duration) {}
 
-// sendInTurn sends b without the turn, for where a send cannot tell that it would have to wait.
-func sendInTurn(c syscall.Conn, turns *turns, b []byte) (n int, waited time.Duration, err error) {
-	turns.give()
+// sendSeated sends b without the seat, for where a send cannot tell that it would have to wait.
+func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Duration, err error) {
+	seats.give()
 	n, err = c.(net.Conn).Write(b)
-	return n, turns.take(), err
+	return n, seats.take(), err
 }

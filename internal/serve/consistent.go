@@ -114,7 +114,7 @@ func (s *stream) has(state *cache.Snapshot) bool {
 
 // adopt declares the initial events complete at the resourceVersion of a state that the client has.
 func (s *stream) adopt(state *cache.Snapshot) error {
-	moved, err := s.plan.Source.Hub.After(state, s.plan.Selector, s.enc)
+	moved, err := s.plan.Source.Hub.After(state, s.plan.Selector, s.plan.Encoding)
 	if err != nil {
 		return err
 	}

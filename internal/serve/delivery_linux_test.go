@@ -98,7 +98,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	}
 	planner := Planner{Catalog: fixed{podResource.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	st := c.server.newStream(planner.Plan(Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Trusted: true}))
-	st.enc.Chunked = true
+	st.plan.Encoding.Chunked = true
 	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, "audit", false)}
 	c.head = len(out.head)
 	out.watched = c.server.gone.watch(accepted, func() { st.interrupt(EndDeparted) })
@@ -255,7 +255,7 @@ func TestDeliveryBySlotsAllocatesNothing(t *testing.T) {
 
 // A watch that nothing happens to has no goroutine and little memory: this is what tens of thousands of them cost.
 func TestIdleWatchesAreSmall(t *testing.T) {
-	for secure, most := range map[bool]float64{false: 3 << 10, true: 12 << 10} {
+	for secure, most := range map[bool]float64{false: 3 << 10, true: 8 << 10} {
 		t.Run(fmt.Sprintf("TLS=%v", secure), func(t *testing.T) {
 			const more = 400
 			small, large := measured(t, 20, secure), measured(t, 20+more, secure)

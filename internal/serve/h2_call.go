@@ -2,8 +2,12 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
+
+	"spillway/internal/h2"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
@@ -75,7 +79,7 @@ func (c http2Call) guarded() PlainRequest {
 	}
 }
 
-// watch delivers the stream of a watch to its end.
+// watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
 func (c http2Call) watch(p Plan) {
 	s := c.server
 	st := s.newStream(p)
@@ -83,28 +87,34 @@ func (c http2Call) watch(p Plan) {
 		writeFailure(c, p.Failure, statusShuttingDown())
 		return
 	}
-	defer context.AfterFunc(c.r.Context(), func() { st.interrupt(EndDeparted) })()
-	s.attach(st, &netSink{netWriter: c.out, head: func() {
-		watchHeaders(st, answerAuditID(c.requested(auditID)), c.header)
-	}, address: c.r.RemoteAddr})
-	st.over = func(reason EndReason) {
-		if !reason.clean() {
-			c.out.cut()
+	ctx := c.r.Context()
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(c.out.cause(context.Cause(ctx)), errStalled) { // whoever noticed first that the connection was cut
+			st.interrupt(EndStalled)
 		}
+		st.interrupt(EndDeparted)
+	})
+	out := &netSink{netWriter: c.out, head: func() { watchHeaders(st, answerAuditID(c.requested(auditID)), c.header) }, address: c.r.RemoteAddr}
+	st.over = func(reason EndReason) {
+		stop()
+		out.over(reason.clean())
 		s.ended(st, reason)
 	}
+	s.attach(st, out)
 	s.delivered(st)
 }
 
-// netSink is where a watch on an HTTP/2 stream goes. Its end is the handler's.
+// netSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer has taken it over.
 type netSink struct {
 	*netWriter
 	head    func() // sets the headers of the answer
 	address string
+	kept    atomic.Pointer[h2.Stream] // the writer's
 }
 
 func (n *netSink) begin() error {
 	n.head()
+	n.head = nil
 	n.WriteHeader(http.StatusOK)
 	return n.FlushError()
 }
@@ -122,3 +132,42 @@ func (n *netSink) Write(b []byte) (int, error) {
 }
 
 func (n *netSink) client() string { return n.address }
+
+func (n *netSink) port(*writer) (port, bool) {
+	response, ok := n.ResponseWriter.(*h2.Response)
+	if !ok {
+		return port{}, false
+	}
+	kept, err := response.Keep()
+	if err != nil {
+		return port{}, false
+	}
+	n.kept.Store(kept)
+	return port{out: keptStream{kept}}, true
+}
+
+// cut implements sink.
+func (n *netSink) cut() {
+	if kept := n.kept.Load(); kept != nil {
+		kept.Reset()
+		return
+	}
+	n.netWriter.cut()
+}
+
+// over ends what is kept, and cuts what has no end.
+func (n *netSink) over(clean bool) {
+	switch kept := n.kept.Load(); {
+	case !clean:
+		n.cut()
+	case kept != nil:
+		kept.End()
+	}
+}
+
+// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the client's windows allow.
+type keptStream struct{ *h2.Stream }
+
+func (k keptStream) offer(b []byte) (int, error) { return k.Offer(b) }
+
+func (k keptStream) park(room func()) { k.Park(room) }

@@ -43,11 +43,11 @@ type composed struct {
 	compressed bool
 }
 
-// compose makes a list, in its turn. One without a body is for upstream to make.
+// compose makes a list, on a seat if it is large. One without a body is for upstream to make.
 func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
-		s.turns.take()
-		defer s.turns.give()
+		s.seats.take()
+		defer s.seats.give()
 	}
 	items, meta := collect(p, snapshot)
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)

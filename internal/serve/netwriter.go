@@ -20,8 +20,8 @@ type netWriter struct {
 	conn    *conn // below; nil if there is none to ask
 	stall   time.Duration
 	rate    *pace // nil: any progress will do
-	turn    bool  // has one of the connection's
-	began   bool  // the head is written
+	seat    seat
+	began   bool // the head is written
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -36,6 +36,9 @@ const pieceNet = 16 << 10
 // newNetWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0 demands nothing of the client.
 func newNetWriter(w http.ResponseWriter, below *conn, stall time.Duration) *netWriter {
 	n := &netWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
+	if below != nil {
+		n.seat.of = below.seat.of
+	}
 	n.timer = time.AfterFunc(time.Hour, n.evict)
 	n.timer.Stop()
 	return n
@@ -74,10 +77,10 @@ func (n *netWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *netWriter) FlushError() error { return n.timed(n.control.Flush) }
 
-// timed does what may have to wait for the client, without a turn: what there is to send is net/http's work, whoever makes it.
+// timed does what may have to wait for the client, without a seat: what there is to send is net/http's work, whoever makes it.
 func (n *netWriter) timed(send func() error) error {
-	if n.turn {
-		n.conn.turns.give()
+	if n.seat.taken {
+		n.seat.of.give()
 		defer n.retake()
 	}
 	if n.stall > 0 {
@@ -91,7 +94,7 @@ func (n *netWriter) timed(send func() error) error {
 }
 
 func (n *netWriter) retake() {
-	waited := n.conn.turns.take()
+	waited := n.seat.of.take()
 	if n.rate != nil {
 		n.rate.began = n.rate.began.Add(waited)
 	}
@@ -113,23 +116,13 @@ func (n *netWriter) cause(err error) error {
 // patient ends all demands on the client: what passes through for long may pause as long as its own rules allow.
 func (n *netWriter) patient() { n.stall = 0 }
 
-// pace demands progress from now on: any at all, or, while old state is kept alive, a rate. Who keeps it alive has a turn meanwhile.
+// pace demands progress from now on: any at all, or, while old state is kept alive, a rate. Who keeps it alive has a seat meanwhile.
 func (n *netWriter) pace(pins bool) {
-	n.takeTurn(pins && n.conn != nil)
+	n.seat.want(pins)
 	n.rate = nil
 	if pins && n.stall > 0 {
 		n.rate = &pace{stall: n.stall, pins: true, began: time.Now()}
 	}
-}
-
-func (n *netWriter) takeTurn(wanted bool) {
-	switch {
-	case wanted && !n.turn:
-		n.conn.turns.take()
-	case n.turn && !wanted:
-		n.conn.turns.give()
-	}
-	n.turn = wanted
 }
 
 func (n *netWriter) tooSlow(taken int) bool {

@@ -30,6 +30,7 @@ func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
 	paced := &pacedBody{body: body, stall: r.stall}
 	if large(size) {
 		paced.conn = pacer(r.ctx.Conn())
+		paced.secure = paced.conn != nil && r.ctx.IsTLS()
 	}
 	r.ctx.Response.SetBodyStream(paced, int(size))
 }
@@ -45,9 +46,10 @@ func (r fastResponder) pace() {
 
 // pacedBody writes a body while its client keeps up.
 type pacedBody struct {
-	body  io.WriterTo
-	conn  *conn // nil: no more is demanded than of any answer
-	stall time.Duration
+	body   io.WriterTo
+	conn   *conn // nil: no more is demanded than of any answer
+	secure bool  // it is below TLS
+	stall  time.Duration
 }
 
 // errWrittenOnly says that a body is written with WriteTo alone.
@@ -69,6 +71,9 @@ func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 	}()
 	if err := b.conn.setPace(b.stall, true); err != nil {
 		return 0, err
+	}
+	if b.secure {
+		w = records{tls: w, conn: b.conn}
 	}
 	return b.body.WriteTo(w)
 }

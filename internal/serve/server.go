@@ -61,7 +61,7 @@ type Server struct {
 	gone      *poller
 	writers   *writers // nil: none
 	coalescer *coalescer
-	turns     *turns
+	seats     *seats
 	http2     *http2Server
 	base      context.Context // parent of every stream
 	stop      context.CancelCauseFunc
@@ -78,7 +78,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, turns: newTurns()}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats()}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
@@ -110,7 +110,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	var paced net.Listener = listener{Listener: ln, turns: s.turns}
+	var paced net.Listener = listener{Listener: ln, seats: s.seats}
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}

@@ -19,6 +19,8 @@ type sink interface {
 	pace(pins bool)
 	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
 	cut()
+	// port is where a writer may send from now on, instead of Write. It reports false if there is no sending without waiting.
+	port(w *writer) (port, bool)
 	// client is the client's address, for the log.
 	client() string
 }
@@ -38,7 +40,12 @@ func (c *connSink) begin() error {
 	return err
 }
 
-func (c *connSink) Write(b []byte) (int, error) { return c.conn.Write(b) }
+func (c *connSink) Write(b []byte) (int, error) {
+	if below := pacer(c.conn); below != nil && below != c.conn && len(b) > recordSize {
+		return records{tls: c.conn, conn: below}.Write(b)
+	}
+	return c.conn.Write(b)
+}
 
 func (c *connSink) pace(pins bool) {
 	if p := pacer(c.conn); p != nil {
@@ -51,6 +58,21 @@ func (c *connSink) cut() {
 	if p := pacer(c.conn); p != nil {
 		p.cut()
 	}
+}
+
+func (c *connSink) port(w *writer) (port, bool) {
+	out := w.open(c)
+	if out == nil {
+		return port{}, false
+	}
+	p := port{out: out, below: pacer(c.conn), seal: &w.seal}
+	if c.conn != p.below {
+		p.secure = c.conn
+	}
+	if p.below != nil {
+		p.below.rest()
+	}
+	return p, true
 }
 
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
@@ -75,9 +97,9 @@ func watchHead(st *stream, audit string, closing bool) []byte {
 func watchHeaders(st *stream, audit string, set func(key, value string)) {
 	set(auditID, audit)
 	set("Cache-Control", "no-cache, private")
-	set("Content-Type", st.enc.StreamMediaType())
+	set("Content-Type", st.plan.Encoding.StreamMediaType())
 	st.plan.Source.warn(set)
-	if st.enc.Gzip {
+	if st.plan.Encoding.Gzip {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/cache"
+	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
@@ -24,7 +25,6 @@ type stream struct {
 	server   *Server
 	out      sink // set under Server.mu, once, before it is delivered
 	plan     Plan
-	enc      object.Encoding
 	ctx      context.Context // ends with cause EndReason: departure, drain, stop
 	cancel   context.CancelCauseFunc
 	deadline time.Time
@@ -62,11 +62,11 @@ func (s *stream) initial() (EndReason, error) {
 	state := s.plan.Source.Resource().Snapshot()
 	switch w := s.plan.Watch; w.Start {
 	case EventsFrom:
-		c, err := s.plan.Source.Hub.Resume(w.RV, s.plan.Selector, s.enc)
+		c, err := s.plan.Source.Hub.Resume(w.RV, s.plan.Selector, s.plan.Encoding)
 		s.cursor, s.started = c, w.RV
 		return "", err
 	case EventsFromNow:
-		s.cursor = s.plan.Source.Hub.From(state.Next, state.RV, s.plan.Selector, s.enc)
+		s.cursor = s.plan.Source.Hub.From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
 		s.started = state.RV
 		return "", nil
 	case StateConsistent:
@@ -85,40 +85,57 @@ func (s *stream) initial() (EndReason, error) {
 
 // state sends a state as ADDED events, and places the cursor behind it.
 func (s *stream) state(snapshot *cache.Snapshot) error {
-	cursor, err := s.plan.Source.Hub.After(snapshot, s.plan.Selector, s.enc)
+	cursor, err := s.plan.Source.Hub.After(snapshot, s.plan.Selector, s.plan.Encoding)
 	if err != nil {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
 	s.out.pace(true) // the clock starts now: the time that a proof took before is not the client's
 	defer s.out.pace(false)
-	frames := s.enc
-	if frames.Gzip {
-		frames = frames.Bare() // a run of them is one member (W-7)
-	}
-	run := make([]byte, 0, runSize)
+	var run []*object.Object
+	buffer := make([]byte, 0, runSize)
+	cuts := s.cutter()
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
-		if len(run) > 0 && len(run)+fanout.EventSize(o) > runSize {
-			err = s.writeRun(run)
+		if cuts(o) && len(run) > 0 {
+			buffer, err = s.writeRun(buffer[:0], run)
 			run = run[:0]
 		}
-		if err == nil {
-			run, err = fanout.AppendEvent(run, frames, object.Added, o, o.RV)
-		}
+		run = append(run, o)
 		return err == nil
 	})
 	if err != nil || len(run) == 0 {
 		return err
 	}
-	return s.writeRun(run)
+	_, err = s.writeRun(buffer[:0], run)
+	return err
 }
 
-// writeRun writes initial events.
-func (s *stream) writeRun(run []byte) error {
-	if s.enc.Gzip {
-		run = fanout.AppendRun(nil, s.enc, run)
+// cutter returns what cuts a state into runs that are written at once: of a size, or such that others are likely to have the same
+// and to have them compressed.
+func (s *stream) cutter() func(*object.Object) bool {
+	if s.plan.Encoding.Gzip {
+		var cutter codec.Cutter
+		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
 	}
-	return s.write(run)
+	size := 0
+	return func(o *object.Object) bool {
+		n := fanout.EventSize(o)
+		cut := size+n > runSize
+		if cut {
+			size = 0
+		}
+		size += n
+		return cut
+	}
+}
+
+// writeRun writes initial events, made in buffer.
+func (s *stream) writeRun(buffer []byte, run []*object.Object) ([]byte, error) {
+	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)
+	if err != nil {
+		return buffer, err
+	}
+	return buffer, s.write(buffer)
 }
 
 // runSize is how much is written at once (design D10a).
@@ -140,7 +157,7 @@ func (s *stream) endOfState() error {
 		return nil
 	}
 	s.started = s.cursor.Through()
-	return s.send(fanout.AppendBookmark(nil, s.enc, s.template(), s.started, true))
+	return s.send(fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), s.started, true))
 }
 
 func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
@@ -194,7 +211,7 @@ func (s *stream) mark(rv uint64) ([]byte, error) {
 	if !s.plan.Watch.Bookmarks || rv <= s.started {
 		return nil, nil
 	}
-	return fanout.AppendBookmark(nil, s.enc, s.template(), rv, false)
+	return fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), rv, false)
 }
 
 // schedule sets when the next bookmark is due.
@@ -265,11 +282,11 @@ func (s *stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	var last []byte
 	if status := s.errorStatus(reason, cause); status != nil {
 		var err error
-		if last, err = fanout.AppendError(last, s.enc, status); err != nil {
+		if last, err = fanout.AppendError(last, s.plan.Encoding, status); err != nil {
 			return nil, s.failed(err)
 		}
 	}
-	return fanout.AppendEnd(last, s.enc), reason
+	return fanout.AppendEnd(last, s.plan.Encoding), reason
 }
 
 // interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any goroutine may call it.

@@ -12,7 +12,6 @@ func (s *Server) newStream(p Plan) *stream {
 	st := &stream{
 		server:   s,
 		plan:     p,
-		enc:      p.Encoding,
 		deadline: time.Now().Add(p.Watch.Timeout),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(s.base)
@@ -28,7 +27,7 @@ func (s *Server) admit(st *stream) bool {
 	}
 	s.mu.streams[st] = struct{}{}
 	s.active.Add(1)
-	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.enc)).Inc()
+	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Inc()
 	return true
 }
 
@@ -59,7 +58,7 @@ func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	if st.cursor != nil {
 		st.cursor.Close()
 	}
-	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.enc)).Dec()
+	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
 	s.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	s.metrics.bytes.WithLabelValues(st.resource()).Add(float64(st.bytes))
 	st.logEnd(s.log, reason)

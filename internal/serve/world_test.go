@@ -146,7 +146,7 @@ func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
 func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w := &world{t: t, oracle: newOracle(100)}
 	w.source = newSource(t, podResource, w.oracle, 100, pods...)
-	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(), turns: oneTurn()}
+	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(), seats: oneSeat()}
 	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
 	w.server.mu.streams = map[*stream]struct{}{}
 	w.server.deliver = d(w.server)
@@ -217,8 +217,8 @@ func (w *world) watch(query string) *peer {
 	}
 	near, far := narrowPipe()
 	st := w.server.newStream(plan)
-	st.enc.Chunked = true
-	st.out = &connSink{conn: &conn{Conn: near, turns: w.server.turns}, stall: worldStall, head: watchHead(st, "audit", false)}
+	st.plan.Encoding.Chunked = true
+	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", false)}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.cancel(endError(reason))

@@ -28,7 +28,7 @@ type writer struct {
 	head       int
 	seal       []byte   // records on their way: of one turn at a time
 	current    *slot    // whose turn it is
-	delivering bool     // as turns were told
+	delivering bool     // as the seats were told
 	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
 		groups []*group
@@ -57,20 +57,13 @@ func newWriter(s *Server) *writer {
 	}
 }
 
-// adopt takes over a stream that is past its initial events, or reports false if it has no socket or nobody serves it any more.
+// adopt takes over a stream that is past its initial events, or reports false if it cannot be sent to without waiting or nobody serves it any more.
 func (w *writer) adopt(st *stream) bool {
-	sink, ok := st.out.(*connSink)
+	port, ok := st.out.port(w)
 	if !ok {
 		return false
 	}
-	out := w.open(sink)
-	if out == nil {
-		return false
-	}
-	s := &slot{stream: st, writer: w, place: -1, port: port{out: out, seal: &w.seal}}
-	if s.port.below = pacer(sink.conn); sink.conn != s.port.below {
-		s.port.secure = sink.conn
-	}
+	s := &slot{stream: st, writer: w, place: -1, port: port}
 	st.schedule(time.Now())
 	st.slot.Store(s)
 	return w.slotPoked(s)
@@ -135,7 +128,7 @@ func (w *writer) run(ctx context.Context) {
 func (w *writer) busy(something bool) {
 	if w.delivering != something {
 		w.delivering = something
-		w.server.turns.deliver(something)
+		w.server.seats.deliver(something)
 	}
 }
 

@@ -7,8 +7,7 @@ import (
 )
 
 // writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few writers, from its initial events to its
-// end. The initial events are made and sent by the goroutine that came with it, since they wait, for proofs and for their client. So do
-// streams without a socket of their own, such as those on HTTP/2.
+// end. The initial events are made and sent by the goroutine that came with it, since they wait, for proofs and for their client.
 type writers struct {
 	shards []*writer
 	next   atomic.Uint32

@@ -31,32 +31,32 @@ func connected(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// oneTurn is for one processor.
-func oneTurn() *turns { return &turns{processors: 1, taken: make(chan struct{}, 1)} }
+// oneSeat is for one processor.
+func oneSeat() *seats { return &seats{processors: 1, taken: make(chan struct{}, 1)} }
 
-// An answer whose client does not read has no turn; it goes on when it is read and has its turn, and gives it back.
-func TestTurnIsGivenUpWhileWaiting(t *testing.T) {
+// An answer whose client does not read has no seat; it goes on when it is read and has its seat, and gives it back.
+func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)
-	c := &conn{Conn: near, turns: oneTurn()}
+	c := &conn{Conn: near, seat: seat{of: oneSeat()}}
 	if err := c.setPace(time.Minute, true); err != nil {
 		t.Fatal(err)
 	}
-	if len(c.turns.taken) != 1 {
-		t.Fatal("a large answer has no turn")
+	if len(c.seat.of.taken) != 1 {
+		t.Fatal("a large answer has no seat")
 	}
 	text := bytes.Repeat([]byte("0123456789abcdef"), 2<<20)
 	wrote := make(chan error, 1)
 	go func() {
 		_, err := c.Write(text)
-		if err == nil && len(c.turns.taken) != 1 {
-			err = errors.New("after the write the turn is not back")
+		if err == nil && len(c.seat.of.taken) != 1 {
+			err = errors.New("after the write the seat is not back")
 		}
 		wrote <- errors.Join(err, c.setPace(time.Minute, false))
 	}()
-	eventually(t, "the turn is given up", func() bool { return len(c.turns.taken) == 0 })
+	eventually(t, "the seat is given up", func() bool { return len(c.seat.of.taken) == 0 })
 
-	c.turns.take() // ours now
+	c.seat.of.take() // ours now
 	read := make(chan []byte, 1)
 	go func() {
 		all := make([]byte, len(text))
@@ -65,23 +65,23 @@ func TestTurnIsGivenUpWhileWaiting(t *testing.T) {
 	}()
 	select {
 	case <-wrote:
-		t.Fatal("it went on without a turn")
+		t.Fatal("it went on without a seat")
 	case <-time.After(50 * time.Millisecond):
 	}
-	c.turns.give()
+	c.seat.of.give()
 	if err := <-wrote; err != nil {
 		t.Error(err)
 	}
 	if got := <-read; !bytes.Equal(got, text) {
 		t.Errorf("%d bytes arrived of %d, or others", len(got), len(text))
 	}
-	if len(c.turns.taken) != 0 {
-		t.Error("the turn was not given back")
+	if len(c.seat.of.taken) != 0 {
+		t.Error("the seat was not given back")
 	}
 }
 
-// However an answer ends, its turn is given back.
-func TestTurnOfABrokenAnswer(t *testing.T) {
+// However an answer ends, its seat is given back.
+func TestSeatOfABrokenAnswer(t *testing.T) {
 	for name, end := range map[string]func(c *conn, far net.Conn){
 		"the client left": func(_ *conn, far net.Conn) { far.Close() },
 		"it was cut":      func(c *conn, _ net.Conn) { c.cut() },
@@ -90,20 +90,20 @@ func TestTurnOfABrokenAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := connected(t)
 			tune(near)
-			c := &conn{Conn: near, turns: oneTurn()}
+			c := &conn{Conn: near, seat: seat{of: oneSeat()}}
 			body := &pacedBody{body: endless{}, conn: c, stall: 200 * time.Millisecond}
 			done := make(chan error, 1)
 			go func() {
 				_, err := body.WriteTo(c)
 				done <- err
 			}()
-			eventually(t, "it waits for its client", func() bool { return len(c.turns.taken) == 0 })
+			eventually(t, "it waits for its client", func() bool { return len(c.seat.of.taken) == 0 })
 			end(c, far)
 			if err := <-done; err == nil {
 				t.Error("an endless answer has ended well")
 			}
-			if len(c.turns.taken) != 0 {
-				t.Error("the turn was not given back")
+			if len(c.seat.of.taken) != 0 {
+				t.Error("the seat was not given back")
 			}
 		})
 	}
@@ -122,23 +122,23 @@ func (endless) WriteTo(w io.Writer) (written int64, err error) {
 	return written, err
 }
 
-// The time in which an answer waits for its turn is not the client's: it is not evicted for it.
-func TestTurnIsNotTheClientsTime(t *testing.T) {
+// The time in which an answer waits for its seat is not the client's: it is not evicted for it.
+func TestSeatIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
-		c := &conn{Conn: near, turns: oneTurn()}
+		c := &conn{Conn: near, seat: seat{of: oneSeat()}}
 		if err := c.setPace(10*time.Second, true); err != nil {
 			t.Fatal(err)
 		}
 		rival, over := make(chan struct{}), make(chan struct{})
-		go func() { // has the turn for a second whenever it is free
+		go func() { // has the seat for a second whenever it is free
 			defer close(over)
 			for {
 				select {
-				case c.turns.taken <- struct{}{}:
+				case c.seat.of.taken <- struct{}{}:
 					time.Sleep(time.Second)
-					c.turns.give()
+					c.seat.of.give()
 				case <-rival:
 					return
 				}
@@ -162,7 +162,7 @@ func TestTurnIsNotTheClientsTime(t *testing.T) {
 }
 
 // Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
-func TestTurnsOfInitialEvents(t *testing.T) {
+func TestSeatsOfInitialEvents(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/p 100 app=x")
 		for range 3 {
@@ -174,10 +174,10 @@ func TestTurnsOfInitialEvents(t *testing.T) {
 	})
 }
 
-// Who has a turn lets writers go first where no processor would be left for them, but not for ever.
-func TestTurnsMakeWay(t *testing.T) {
+// Who has a seat lets writers go first where no processor would be left for them, but not for ever.
+func TestSeatsMakeWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		two := &turns{processors: 2, taken: make(chan struct{}, 1)}
+		two := &seats{processors: 2, taken: make(chan struct{}, 1)}
 		took := func() time.Duration {
 			waited := two.take()
 			two.give()

@@ -1,0 +1,52 @@
+package serve
+
+import (
+	"io"
+	"sync"
+)
+
+// records sends the TLS records of large answers several at a time. TLS writes them one by one, 16 KiB each, and for a connection below
+// that is as much work as for a send of several: a deadline, a system call, a way through the kernel, and a client to be woken.
+type records struct {
+	tls  io.Writer
+	conn *conn // below
+}
+
+const (
+	recordSize = 16 << 10 // of what is in it, at most
+	// recordsSize is from how much on what is gathered is sent: three records, since a segment, before the device cuts it up, is just less
+	// than 64 KiB. A fourth one would leave a bit for another segment, and more than notSentLow in the kernel.
+	recordsSize = 48 << 10
+)
+
+var recordBuffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, recordsSize+2*recordSize) // the last one begins below that
+	return &b
+}}
+
+// Write implements io.Writer. When it returns, everything has been sent.
+func (r records) Write(b []byte) (int, error) {
+	buffer := recordBuffers.Get().(*[]byte)
+	defer recordBuffers.Put(buffer)
+	*buffer = (*buffer)[:0]
+	r.conn.gather, r.conn.most = buffer, recordsSize
+	n, err := r.tls.Write(b)
+	r.conn.gather, r.conn.most = nil, 0
+	if err == nil && len(*buffer) > 0 {
+		_, err = r.conn.Write(*buffer)
+	}
+	return n, err
+}
+
+// gathered takes b instead of sending it.
+func (c *conn) gathered(b []byte) (int, error) {
+	all := c.gather
+	*all = append(*all, b...)
+	if c.most == 0 || len(*all) < c.most {
+		return len(b), nil
+	}
+	c.gather = nil
+	_, err := c.Write(*all)
+	c.gather, *all = all, (*all)[:0]
+	return len(b), err
+}

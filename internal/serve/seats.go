@@ -1,0 +1,116 @@
+package serve
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"spillway/internal/ring"
+)
+
+// seats are for large answers, lists and initial states: who makes, encrypts and sends one has a seat meanwhile. (kube-apiserver's flow
+// control calls it so, too.) Events are urgent and little work, large answers are much work and not urgent. Without seats a herd of them takes
+// all processors, and who delivers events is one among many that want one.
+//
+// There is one seat fewer than there are processors, and who takes one lets writers go first if no processor would be left. A seat is given
+// up while its answer's client is waited for, so a client that is slow holds nobody up, and is had again in the order of asking. It is held
+// in the kernel, too: what is sent there is work. The nil seats bound nothing.
+type seats struct {
+	processors int           // static
+	taken      chan struct{} // one for each
+	delivering atomic.Int32  // writers that have something to deliver
+	delivered  ring.Signal   // one of them has delivered it
+}
+
+// courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a piece every so often.
+const courtesy = 10 * time.Millisecond
+
+func newSeats() *seats {
+	n := runtime.GOMAXPROCS(0)
+	return &seats{processors: n, taken: make(chan struct{}, max(1, n-1))}
+}
+
+// take waits for a seat, and tells how long it did.
+func (t *seats) take() (waited time.Duration) {
+	if t == nil {
+		return 0
+	}
+	var began time.Time // not looked at where nobody waits
+	select {
+	case t.taken <- struct{}{}:
+	default:
+		began = time.Now()
+		t.taken <- struct{}{}
+	}
+	if t.crowded() {
+		if began.IsZero() {
+			began = time.Now()
+		}
+		t.makeWay()
+	}
+	if began.IsZero() {
+		return 0
+	}
+	return time.Since(began)
+}
+
+func (t *seats) give() {
+	if t != nil {
+		<-t.taken
+	}
+}
+
+// crowded reports that writers and large answers leave no processor.
+func (t *seats) crowded() bool {
+	n := int(t.delivering.Load())
+	return n > 0 && n+len(t.taken) >= t.processors
+}
+
+// makeWay waits until it is crowded no more, or courtesy is done.
+func (t *seats) makeWay() {
+	done := time.NewTimer(courtesy)
+	defer done.Stop()
+	for {
+		delivered := t.delivered.Wait()
+		if !t.crowded() {
+			return
+		}
+		select {
+		case <-delivered:
+		case <-done.C:
+			return
+		}
+	}
+}
+
+// deliver tells that a writer has something to deliver from now on, or has delivered everything.
+func (t *seats) deliver(something bool) {
+	switch {
+	case t == nil:
+	case something:
+		t.delivering.Add(1)
+	default:
+		t.delivering.Add(-1)
+		t.delivered.Wake()
+	}
+}
+
+// seat is the one that an answer may have.
+type seat struct {
+	of    *seats
+	taken bool
+}
+
+// want takes the seat or gives it up, if that is not so already.
+func (l *seat) want(wanted bool) {
+	switch {
+	case wanted && !l.taken:
+		l.of.take()
+	case l.taken && !wanted:
+		l.of.give()
+	}
+	l.taken = wanted
+}
+
+// largeState is how many objects a list looks at that waits for a seat.
+const largeState = 500
