@@ -42,7 +42,7 @@ lint: tools ## Check formatting, go vet, staticcheck and the modules' checksums
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
-conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer; bin/conformance/coverage.md tells which rules were shown
+conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer (PROXY_FLAGS=--writers=off: of a proxy with other flags); bin/conformance/coverage.md tells which rules were shown
 	cd test && go test -v -count=1 ./conformance -args -report=$(CURDIR)/bin/conformance
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
 # control planes: they always run, since Go cannot tell that a server has changed, and two at a time, since mostly they wait.
-# `test.sh long` runs what -short leaves out of those suites instead: they, whole.
+# `test.sh long` runs what -short leaves out of those suites instead: they, whole; and conformance of a proxy whose watches are goroutines.
 # The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/, for other programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -40,6 +40,7 @@ others() {
 
 if [[ ${1:-} == long ]]; then
 	run test -count=1 -p=1 $cut
+	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance
 else
 	for module in $(modules); do
 		case $module in

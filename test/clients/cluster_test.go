@@ -19,6 +19,26 @@ import (
 // cluster is written to directly, as others would.
 type cluster struct{ client kubernetes.Interface }
 
+// startCluster starts a control plane in which there is something of everything, and the client that writes to it.
+func startCluster(t *testing.T) (*controlplane.ControlPlane, *cluster) {
+	t.Helper()
+	cp, direct := startControlPlane(t)
+	w := &cluster{client: direct}
+	w.make(t, cp)
+	return cp, w
+}
+
+// startControlPlane starts a control plane, and a client of its apiserver.
+func startControlPlane(t *testing.T) (*controlplane.ControlPlane, kubernetes.Interface) {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	must(t, err)
+	t.Cleanup(cp.Stop)
+	direct, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
+	must(t, err)
+	return cp, direct
+}
+
 // make makes something that every reflector sees, and something that it does not.
 func (w *cluster) make(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()

@@ -30,12 +30,8 @@ const namespace = "javascript"
 // at another replica from where it was (W-112, W-190's kin: it sends resourceVersion and no bookmarks, and takes no gzip).
 func TestJavaScript(t *testing.T) {
 	node := installed(t)
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
-	must(t, err)
-	t.Cleanup(cp.Stop)
-	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
-	must(t, err)
-	_, err = client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	cp, client := startControlPlane(t)
+	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	must(t, err)
 	w := &writer{client: client}
 	w.put(t, "early", "1", true)

@@ -201,28 +201,22 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 // TestPatterns runs the reflectors of a kube-proxy and of a kubelet through the proxy while objects come, change, leave their sight
 // and go. They end with what the apiserver lists for the same selectors, and were told in protobuf, from memory.
 func TestPatterns(t *testing.T) {
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
-	must(t, err)
-	t.Cleanup(cp.Stop)
-	direct, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
-	must(t, err)
-	w := &cluster{client: direct}
-	w.make(t, cp)
+	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=*,secrets", "--plain-identity=self")
 	components := []*component{newKubeProxy(t, p.Plain), newKubelet(t, p.Plain)}
 	for _, c := range components {
-		c.awaitEqual(t, direct)
+		c.awaitEqual(t, w.client)
 	}
 	for round := range 5 {
 		w.change(t, round)
 	}
 	for _, c := range components {
-		c.awaitEqual(t, direct)
+		c.awaitEqual(t, w.client)
 		c.expectPatterns(t)
 	}
 	// The cache-based manager of a kubelet asks for any state; after a failed update of its status it asks for the present.
 	kubelet := components[1]
-	_, err = kubelet.client.CoreV1().Secrets(namespace).Get(t.Context(), object(0), metav1.GetOptions{ResourceVersion: "0"})
+	_, err := kubelet.client.CoreV1().Secrets(namespace).Get(t.Context(), object(0), metav1.GetOptions{ResourceVersion: "0"})
 	must(t, err)
 	_, err = kubelet.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	must(t, err)

@@ -19,15 +19,9 @@ import (
 // a client that applies notices nothing.
 func TestStripManagedFields(t *testing.T) {
 	ctx := t.Context()
-	cp, err := controlplane.Start(ctx, controlplane.Options{Log: t.Output()})
-	must(t, err)
-	t.Cleanup(cp.Stop)
-	direct, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
-	must(t, err)
-	w := &cluster{client: direct}
-	w.make(t, cp)
+	cp, w := startCluster(t)
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=pods", "--plain-identity=self", "--strip-managed-fields")
-	want, err := direct.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	want, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	must(t, err)
 	for i := range want.Items {
 		strip(t, &want.Items[i])

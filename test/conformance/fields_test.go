@@ -50,6 +50,9 @@ func (s *suite) testFields(t *testing.T) {
 	}
 }
 
+// renewals is how often leases are asked for: a kube-apiserver renews its own every ten seconds, perhaps between the two answers.
+const renewals = 3
+
 func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionResource, mirrored bool, accepted *sync.Map) {
 	by := upstream
 	if mirrored {
@@ -58,7 +61,11 @@ func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionReso
 	ask := func(query string) (ok bool) {
 		s.slots <- struct{}{}
 		defer func() { <-s.slots }()
-		result := s.ask(t, e, get("", "", collection(gvr)+query, either, anyStatus))
+		one := get("", "", collection(gvr)+query, either, anyStatus)
+		result := s.ask(t, e, one)
+		for tries := 1; gvr.Resource == "leases" && len(result.Problems) > 0 && tries < renewals; tries++ {
+			result = s.ask(t, e, one)
+		}
 		for _, problem := range result.Problems {
 			t.Errorf("%s\n%s", result.Request.Target, problem)
 		}

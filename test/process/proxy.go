@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -52,10 +53,14 @@ const stopGrace = 10 * time.Second
 // Stop drains the proxy and returns when it is gone. It is idempotent.
 func (p *Proxy) Stop() { p.child.Stop(stopGrace) }
 
+// Flags is the environment variable with flags that every proxy gets before those of its test, such as --writers=off.
+const Flags = "PROXY_FLAGS"
+
 // StartProxy starts the binary and returns when it is ready. It ends with the test; its log is shown if the test fails.
 func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 	t.Helper()
-	args = append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, args...)
+	usual := append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, strings.Fields(os.Getenv(Flags))...)
+	args = append(usual, args...)
 	log := NewLog(t)
 	child, err := Start(exec.Command(binary, args...), nil, log.File)
 	if err != nil {

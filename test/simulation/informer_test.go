@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -113,7 +114,7 @@ func TestInformersCutInsideASeam(t *testing.T) {
 			}
 			s.Create(kubetest.ConfigMaps, "n", "changes")
 			s.Create(kubetest.ConfigMaps, "n", "stays")
-			address := startProxy(t, s.URL, "configmaps")
+			address := strings.TrimPrefix(startProxy(t, s.URL, "configmaps").Plain, "http://")
 			var all []*informed
 			for k := range deletions + 1 {
 				all = append(all, newInformed(t, newRelay(t, address, k)))
