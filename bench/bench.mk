@@ -5,22 +5,22 @@ MEASURES := fanout selectors idle list sync herd
 
 .PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
-bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 20 minutes)
+bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 25 minutes)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
 	cd bench && go run ./$* -results=RESULTS.md
 
-bench-full: controlplane ## The same with more of everything, curves beside bench/RESULTS.md, and a soak of 30 minutes (about 2 hours)
+bench-full: controlplane ## The same with more of everything, curves beside bench/RESULTS.md, and a soak of 30 minutes at about half a core (about 2 hours)
 	cd bench && status=0; \
 	go run ./fanout -results=RESULTS.md -rounds=5 -window=10s || status=1; \
 	go run ./selectors -results=RESULTS.md -rounds=5 -window=10s || status=1; \
-	go run ./idle -results=RESULTS.md -watchers=5000 || status=1; \
+	go run ./idle -results=RESULTS.md || status=1; \
 	go run ./list -results=RESULTS.md -rounds=5 -lists=20 || status=1; \
 	go run ./sync -results=RESULTS.md -pods=50000 || status=1; \
 	go run ./herd -results=RESULTS.md -pods=2000 || status=1; \
 	go run ./curves -results=RESULTS.md || status=1; \
-	go run ./soak -duration=30m -steady=1000 || status=1; \
+	go run ./soak -duration=30m -steady=2000 -results=RESULTS.md || status=1; \
 	exit $$status
 
 # How long show-controllers goes on, and soak.

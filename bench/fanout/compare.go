@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"spillway/bench/rig"
 	"spillway/bench/rig/swarm"
@@ -54,19 +55,33 @@ func (s *show) delivery(ctx context.Context) error {
 	s.scores.RatioTo("CPU per delivery, plain", "bare loop of sends", rig.Micros, plain.Of(swarm.Sample.PerDelivery), least.Of(swarm.Sample.PerDelivery), floorLimit)
 	s.complete("delivery", tls, apiserver, least)
 	s.complete("delivery, plain", plain)
-	s.delays(*rate, tls, apiserver)
+	s.delays("TLS", *rate, tls, apiserver)
 	return nil
 }
 
 // delays adds the delays to the scores.
-func (s *show) delays(rate float64, spillway, apiserver swarm.Samples) {
-	s.scores.Ratio(fmt.Sprintf("delay at %g/s, TLS: p50", rate), rig.Millis, spillway.Delay(50), apiserver.Delay(50), delayLimit)
-	s.scores.Ratio(fmt.Sprintf("delay at %g/s, TLS: p99", rate), rig.Millis, spillway.Delay(99), apiserver.Delay(99), delayLimit)
+func (s *show) delays(over string, rate float64, spillway, apiserver swarm.Samples) {
+	for _, percent := range []int{50, 99} {
+		s.scores.Ratio(fmt.Sprintf("delay at %g/s, %s: p%d", rate, over, percent), rig.Millis, spillway.Delay(percent), apiserver.Delay(percent), delayLimit)
+	}
 }
 
-// bursts compares when events come in bursts.
+// bursts compares when as many events come in bursts; and, without a limit, when the bursts come as often as events do otherwise, which is
+// more than kube-apiserver bears.
 func (s *show) bursts(ctx context.Context) error {
-	_, _, err := s.compare(ctx, "CPU per delivery, TLS, bursts of 16", burstsLimit, func(l *swarm.Load) { l.Burst, l.Rate = 16, 2**rate })
+	const burst, least = 16, 16 // events in each, and bursts at least
+	at := func(perSecond float64) func(*swarm.Load) {
+		return func(l *swarm.Load) {
+			l.Burst, l.Rate = burst, perSecond
+			l.While = max(l.While, time.Duration(least*burst/perSecond*float64(time.Second)))
+		}
+	}
+	what := fmt.Sprintf("CPU per delivery, TLS, %%g/s in bursts of %d", burst)
+	if _, _, err := s.compare(ctx, fmt.Sprintf(what, *rate), burstsLimit, at(*rate)); err != nil {
+		return err
+	}
+	flood := burst * *rate
+	_, _, err := s.compare(ctx, fmt.Sprintf(what, flood), rig.NoLimit, at(flood))
 	return err
 }
 
@@ -76,20 +91,33 @@ func (s *show) protobuf(ctx context.Context) error {
 	return err
 }
 
-// http2 compares HTTP/2, as processes with many informers use it.
+// http2 compares HTTP/2, as processes with many informers use it: client-go speaks nothing else where it is offered.
 func (s *show) http2(ctx context.Context) error {
 	const perConn = 20
-	_, _, err := s.compare(ctx, fmt.Sprintf("CPU per delivery, HTTP/2, %d watches per connection", perConn), http2Limit, func(l *swarm.Load) { l.PerConn = perConn })
-	return err
+	for _, one := range []struct {
+		rate  float64
+		limit rig.Limit
+	}{{*rate, http2Limit}, {busier * *rate, rig.NoLimit}} {
+		what := fmt.Sprintf("CPU per delivery, HTTP/2, %d watches per connection, %g/s", perConn, one.rate)
+		spillway, apiserver, err := s.compare(ctx, what, one.limit, func(l *swarm.Load) { l.PerConn, l.Rate = perConn, one.rate })
+		if err != nil {
+			return err
+		}
+		s.delays("HTTP/2", one.rate, spillway, apiserver)
+	}
+	return nil
 }
+
+// busier is how many times as much there is to do where delays are looked at once more.
+const busier = 5
 
 // busy compares delays when there is five times as much to do.
 func (s *show) busy(ctx context.Context) error {
-	busy := 5 * *rate
+	busy := busier * *rate
 	spillway, apiserver, err := s.compare(ctx, fmt.Sprintf("CPU per delivery, TLS, %g/s", busy), rig.NoLimit, func(l *swarm.Load) { l.Rate = busy })
 	if err != nil {
 		return err
 	}
-	s.delays(busy, spillway, apiserver)
+	s.delays("TLS", busy, spillway, apiserver)
 	return nil
 }

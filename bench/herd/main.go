@@ -37,14 +37,15 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	for _, way := range []struct {
 		name string
+		open func(token string) *http.Client
 		sync func(ctx context.Context, client *http.Client, base string) (int, error)
 	}{
-		{"watch-list", watchList}, {"LIST, gzip", list},
+		{"watch-list", rig.NewTLSClient, watchList}, {"watch-list, gzip", rig.NewGzipClient, watchList}, {"LIST, gzip", rig.NewTLSClient, list},
 	} {
 		costs, times, again := map[string][]float64{}, map[string][]float64{}, map[string]int{}
 		for range *rounds {
 			for _, server := range []rig.Server{pair.Spillway, pair.APIServer} {
-				cpu, took, cut, err := stampede(ctx, server, way.sync)
+				cpu, took, cut, err := stampede(ctx, server, way.open, way.sync)
 				if err != nil {
 					return fmt.Errorf("%s, %s: %w", way.name, server.Name, err)
 				}
@@ -70,7 +71,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 const triesMost = 20
 
 // stampede starts all informers at once and returns when they are synced, and how many answers ended before they were complete.
-func stampede(ctx context.Context, server rig.Server, sync func(context.Context, *http.Client, string) (int, error)) (cpu, took time.Duration, cut int, err error) {
+func stampede(ctx context.Context, server rig.Server, open func(token string) *http.Client, sync func(context.Context, *http.Client, string) (int, error)) (cpu, took time.Duration, cut int, err error) {
 	before, err := server.CPU()
 	if err != nil {
 		return 0, 0, 0, err
@@ -80,7 +81,7 @@ func stampede(ctx context.Context, server rig.Server, sync func(context.Context,
 	group, ctx := errgroup.WithContext(ctx)
 	for range *informers {
 		group.Go(func() error {
-			client := rig.NewTLSClient(server.Token)
+			client := open(server.Token)
 			defer client.CloseIdleConnections()
 			n, err := sync(ctx, client, server.URL)
 			for tries := 1; tries < triesMost && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)); tries++ {

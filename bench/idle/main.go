@@ -12,7 +12,7 @@ import (
 )
 
 var (
-	watchers = flag.Int("watchers", 2000, "watches")
+	watchers = flag.Int("watchers", 5000, "watches")
 	rounds   = flag.Int("rounds", 3, "how often each figure is measured, each time by new processes of Spillway; the median counts")
 )
 
@@ -31,6 +31,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	defer pair.Stop()
 	var tls, plain, apiserver figures
+	shared := figures{perConn: 20}
 	for round := range *rounds {
 		for _, side := range []struct {
 			figures *figures
@@ -39,6 +40,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		}{
 			{&tls, func() rig.Server { return pair.Spillway }, func() rig.Gauge { return pair.Proxy.Gauge() }},
 			{&plain, pair.Plain, func() rig.Gauge { return pair.Proxy.Gauge() }},
+			{&shared, func() rig.Server { return pair.Spillway }, func() rig.Gauge { return pair.Proxy.Gauge() }},
 			{&apiserver, func() rig.Server { return pair.APIServer }, pair.APIServerGauge},
 		} {
 			if side.figures == &apiserver && round > 0 {
@@ -54,18 +56,23 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	scores.Figure("RSS per idle watch, TLS", "", rig.Kilobytes, tls.rss, apiserver.rss, tlsLimit)
 	scores.Figure("RSS per idle watch, plain", "", rig.Kilobytes, plain.rss, nil, plainLimit)
+	scores.Figure(fmt.Sprintf("RSS per idle watch, HTTP/2, %d watches per connection", shared.perConn), "", rig.Kilobytes, shared.rss, nil, rig.NoLimit)
 	scores.Figure("of that in use, TLS", "", rig.Kilobytes, tls.held, apiserver.held, rig.NoLimit)
 	scores.Figure("of that in use, plain", "", rig.Kilobytes, plain.held, nil, rig.NoLimit)
+	scores.Figure("of that in use, HTTP/2", "", rig.Kilobytes, shared.held, nil, rig.NoLimit)
 	return nil
 }
 
 // figures are kB per watch, a round each.
-type figures struct{ held, rss []float64 }
+type figures struct {
+	perConn   int // watches on each connection, by HTTP/2; 0 is HTTP/1.1
+	held, rss []float64
+}
 
 // add measures the memory of a server before and with its watches.
 func (f *figures) add(ctx context.Context, server rig.Server, gauge rig.Gauge) error {
 	// Connections have been opened and closed before anything is read: what they leave behind is not the watches'.
-	if err := visit(ctx, server, *watchers/10, nil); err != nil {
+	if err := f.visit(ctx, server, *watchers/10, nil); err != nil {
 		return err
 	}
 	before, err := gauge.Read(ctx)
@@ -73,7 +80,7 @@ func (f *figures) add(ctx context.Context, server rig.Server, gauge rig.Gauge) e
 		return err
 	}
 	var after rig.Resident
-	err = visit(ctx, server, *watchers, func() (err error) {
+	err = f.visit(ctx, server, *watchers, func() (err error) {
 		after, err = gauge.Read(ctx)
 		return err
 	})
@@ -88,13 +95,13 @@ func (f *figures) add(ctx context.Context, server rig.Server, gauge rig.Gauge) e
 }
 
 // visit opens watches, does something and closes them.
-func visit(ctx context.Context, server rig.Server, n int, with func() error) error {
+func (f *figures) visit(ctx context.Context, server rig.Server, n int, with func() error) error {
 	newest, err := server.Newest(ctx, rig.ConfigMaps)
 	if err != nil {
 		return err
 	}
 	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=%d", rig.ConfigMaps, newest)
-	s, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, n)})
+	s, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, n), PerConn: f.perConn})
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ const (
 // kind is a way to ask. All ask at resourceVersion 0.
 type kind struct {
 	what, accept, query string
-	gzip                bool
+	gzip, http2         bool
 	changed             bool // a hundredth of the pods has changed since the last LIST
 	limit               rig.Limit
 }
@@ -36,6 +36,8 @@ var kinds = []kind{
 	{what: "JSON", accept: jsonType, limit: rig.AtMost(0.15, 0.08)},
 	{what: "JSON, gzip", accept: jsonType, gzip: true, limit: rig.AtMost(0.03, 0.01)},
 	{what: "JSON, gzip, 1 % changed since", accept: jsonType, gzip: true, changed: true, limit: rig.AtMost(0.08, 0.03)},
+	{what: "JSON, HTTP/2", accept: jsonType, http2: true},
+	{what: "JSON, gzip, HTTP/2", accept: jsonType, gzip: true, http2: true},
 	{what: "protobuf", accept: "application/vnd.kubernetes.protobuf", limit: rig.AtMost(0.3, 0.15)},
 	{what: "metadata alone, JSON", accept: jsonType + partial, limit: rig.AtMost(0.2, 0.08)},
 	{what: "metadata alone, protobuf", accept: "application/vnd.kubernetes.protobuf" + partial, limit: rig.AtMost(0.2, 0.08)},
@@ -58,8 +60,9 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	for i := range paths {
 		paths[i] = rig.PodPath(i)
 	}
-	s := &show{Pair: pair, client: rig.NewTLSClient(pair.APIServer.Token), writer: pair.NewWriter(paths)}
+	s := &show{Pair: pair, client: rig.NewTLSClient(pair.APIServer.Token), client2: rig.NewHTTP2Client(pair.APIServer.Token), writer: pair.NewWriter(paths)}
 	defer s.client.CloseIdleConnections()
+	defer s.client2.CloseIdleConnections()
 	for _, k := range kinds {
 		if err := s.compare(ctx, scores, k); err != nil {
 			return fmt.Errorf("%s: %w", k.what, err)
@@ -71,8 +74,9 @@ func run(ctx context.Context, scores *rig.Scores) error {
 // show is one run.
 type show struct {
 	*rig.Pair
-	client *http.Client
-	writer *rig.Writer
+	client  *http.Client
+	client2 *http.Client // over HTTP/2
+	writer  *rig.Writer
 }
 
 func (s *show) compare(ctx context.Context, scores *rig.Scores, k kind) error {
@@ -172,7 +176,11 @@ func (s *show) list(ctx context.Context, server rig.Server, k kind) (answer, err
 	if k.gzip {
 		request.Header.Set("Accept-Encoding", "gzip")
 	}
-	response, err := s.client.Do(request)
+	client := s.client
+	if k.http2 {
+		client = s.client2
+	}
+	response, err := client.Do(request)
 	if err != nil {
 		return a, err
 	}

@@ -13,13 +13,13 @@ import (
 
 var nan = math.NaN()
 
-// record writes the table into a document, between the markers that bear the program's name.
-func (s *Scores) record(path string) error {
+// record writes the table of a program into a document, between the markers that bear the program's name.
+func record(path, title string, began time.Time, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	replaced, err := replaceBetween(string(text), s.title, s.caption()+"\n\n"+s.markdown())
+	replaced, err := replaceBetween(string(text), title, caption(title, began)+"\n\n"+table)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
@@ -38,14 +38,14 @@ func replaceBetween(text, name, with string) (string, error) {
 }
 
 // caption says when and how the table came to be.
-func (s *Scores) caption() string {
-	command := "go run ./" + s.title
+func caption(title string, began time.Time) string {
+	command := "go run ./" + title
 	flag.Visit(func(f *flag.Flag) {
 		if f.Name != "results" && f.Name != "report-only" {
 			command += fmt.Sprintf(" -%s=%s", f.Name, f.Value)
 		}
 	})
-	return fmt.Sprintf("`%s`, %s at %s, in %s.", command, s.began.Format(time.DateOnly), commit(), time.Since(s.began).Round(time.Second))
+	return fmt.Sprintf("`%s`, %s at %s, in %s.", command, began.Format(time.DateOnly), commit(), time.Since(began).Round(time.Second))
 }
 
 // commit is what git calls the sources that were measured.
@@ -60,3 +60,6 @@ func commit() string {
 	}
 	return strings.TrimSpace(string(out))
 }
+
+// picture shows a drawing in a document.
+func picture(title, path string) string { return fmt.Sprintf("![%s](%s)", title, path) }

@@ -91,6 +91,7 @@ const (
 	Millis    Unit = "%.2f ms"
 	Seconds   Unit = "%.2f s"
 	Kilobytes Unit = "%.2f kB"
+	Megabytes Unit = "%.1f MB"
 	PerSecond Unit = "%.0f/s"
 	Times     Unit = "%.2f×"
 	Cores     Unit = "%.2f"
@@ -147,7 +148,7 @@ func (s *Scores) Miss(what, format string, args ...any) {
 func (s *Scores) Picture(title, path string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pictures = append(s.pictures, fmt.Sprintf("![%s](%s)", title, path))
+	s.pictures = append(s.pictures, picture(title, path))
 }
 
 func (s *Scores) add(line score) {
@@ -206,7 +207,7 @@ func Measure(title string, run func(ctx context.Context, s *Scores) error) {
 	stop()
 	scores.print(os.Stdout)
 	if err == nil && *results != "" {
-		err = scores.record(*results)
+		err = record(*results, title, scores.began, scores.markdown())
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", title, err)

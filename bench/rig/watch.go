@@ -144,6 +144,21 @@ func NewTLSClient(token string) *http.Client {
 	return client
 }
 
+// NewHTTP2Client is the same over HTTP/2, which is what client-go speaks.
+func NewHTTP2Client(token string) *http.Client {
+	client := NewTLSClient(token)
+	transport := client.Transport.(bearer).Transport
+	transport.ForceAttemptHTTP2, transport.TLSClientConfig.NextProtos = true, []string{"h2"}
+	return client
+}
+
+// NewGzipClient is NewTLSClient's that asks for gzip and takes it off, which client-go's do.
+func NewGzipClient(token string) *http.Client {
+	client := NewTLSClient(token)
+	client.Transport.(bearer).DisableCompression = false
+	return client
+}
+
 // bearer sends a token with each request.
 type bearer struct {
 	*http.Transport

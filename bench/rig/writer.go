@@ -37,9 +37,17 @@ const StampPrefix = "@@"
 // outstanding is how many writes may be under way at once.
 const outstanding = 32
 
-// Run writes at a rate, in bursts of so many at once, and returns how many writes it made. Writes that take longer than their
-// turn delay none until there are too many of them.
+// Run writes at a rate, in bursts of so many at once, and returns how many writes it made.
 func (w *Writer) Run(ctx context.Context, perSecond float64, burst int, while time.Duration) (int, error) {
+	return pace(ctx, perSecond, burst, while, func(ctx context.Context, n int) error {
+		_, err := w.stamp(ctx, w.targets[n%len(w.targets)])
+		return err
+	})
+}
+
+// pace makes writes at a rate, in bursts of so many at once, and returns how many. Writes that take longer than their turn delay none
+// until there are too many of them.
+func pace(ctx context.Context, perSecond float64, burst int, while time.Duration, write func(ctx context.Context, n int) error) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(outstanding)
 	began, n := time.Now(), 0
@@ -53,12 +61,9 @@ func (w *Writer) Run(ctx context.Context, perSecond float64, burst int, while ti
 		case <-ctx.Done():
 		}
 		for range burst {
-			target := w.targets[n%len(w.targets)]
+			turn := n
 			n++
-			group.Go(func() error {
-				_, err := w.stamp(ctx, target)
-				return err
-			})
+			group.Go(func() error { return write(ctx, turn) })
 		}
 	}
 	return n, group.Wait()

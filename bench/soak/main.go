@@ -25,7 +25,8 @@ var (
 	duration = flag.Duration("duration", time.Minute, "how long clients come and go")
 	crowd    = flag.Int("crowd", 100, "clients at a time")
 
-	steadyWatches = flag.Int("steady", 0, "watches that stay meanwhile, over TLS")
+	steadyWatches = flag.Int("steady", 0, "watches that stay meanwhile, over TLS; what the proxy needs must then stay the same, too")
+	results       = flag.String("results", "", "write the checks into this file too, in place of those between its markers, and draw beside it how RSS went")
 )
 
 const (
@@ -73,7 +74,7 @@ type show struct {
 }
 
 func (s *show) play(ctx context.Context) error {
-	if err := s.churn(ctx, warmUp); err != nil {
+	if err := s.churn(ctx, warmUp, nil); err != nil {
 		return err
 	}
 	base, err := s.calm(ctx, nil)
@@ -86,7 +87,8 @@ func (s *show) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.churn(ctx, *duration); err != nil {
+	var way course
+	if err := s.churn(ctx, *duration, &way); err != nil {
 		return err
 	}
 	if err := s.closeSteady(staying); err != nil {
@@ -102,11 +104,16 @@ func (s *show) play(ctx context.Context) error {
 	}
 	s.report.Check(s.failures.Load() == 0, "visits that failed", "%d", s.failures.Load())
 	s.judge(base, end)
-	return s.checkCounters(ctx)
+	s.judgeCourse(&way)
+	if err := s.checkCounters(ctx); err != nil || *results == "" {
+		return err
+	}
+	return s.record(&way)
 }
 
-// churn lets clients come and go for a while, and returns when all have gone.
-func (s *show) churn(ctx context.Context, while time.Duration) error {
+// churn lets clients come and go for a while, and returns when all have gone. Until they stop coming it writes down, if asked, how the
+// proxy's levels go.
+func (s *show) churn(ctx context.Context, while time.Duration, way *course) error {
 	coming, stop := context.WithTimeout(ctx, while)
 	defer stop()
 	var clients sync.WaitGroup
@@ -118,18 +125,19 @@ func (s *show) churn(ctx context.Context, while time.Duration) error {
 		clients.Wait()
 		close(done)
 	}()
-	tick := time.NewTicker(15 * time.Second)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-done:
 			return ctx.Err()
 		case <-tick.C:
-			now, err := s.proxy.Memory(ctx)
-			if err != nil {
+			if way == nil || coming.Err() != nil {
+				continue
+			}
+			if err := way.look(ctx, s.proxy); err != nil {
 				return err
 			}
-			rig.Say("%s", describe(&now))
 		}
 	}
 }
