@@ -176,6 +176,24 @@ func pacer(c net.Conn) *conn {
 	}
 }
 
+// rawConn is the socket under c, or nil if c does not show it.
+func rawConn(c net.Conn) syscall.RawConn {
+	for {
+		switch v := c.(type) {
+		case syscall.Conn:
+			raw, err := v.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return raw
+		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
+			c = v.NetConn()
+		default:
+			return nil
+		}
+	}
+}
+
 // reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
 func reset(c net.Conn) {
 	if p := pacer(c); p != nil {

@@ -158,21 +158,3 @@ func (p *poller) close() {
 	_ = p.file.Close()
 	<-p.done
 }
-
-// rawConn is the socket under c, or nil if c does not show it.
-func rawConn(c net.Conn) syscall.RawConn {
-	for {
-		switch v := c.(type) {
-		case syscall.Conn:
-			raw, err := v.SyscallConn()
-			if err != nil {
-				return nil
-			}
-			return raw
-		case interface{ NetConn() net.Conn }: // crypto/tls, and wrappers that follow its example
-			c = v.NetConn()
-		default:
-			return nil
-		}
-	}
-}

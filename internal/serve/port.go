@@ -23,6 +23,10 @@ type port struct {
 	below  *conn    // under TLS
 	seal   *[]byte  // the writer's: records on their way to the outlet
 	held   []byte   // those that are late
+
+	// For a lookahead.
+	descriptor *bool
+	cipher     []byte
 }
 
 // send takes what it can of b: less than all of it, or with something held, if the outlet is full. moved says that bytes went out.

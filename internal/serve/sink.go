@@ -65,9 +65,9 @@ func (c *connSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: pacer(c.conn), seal: &w.seal}
+	p := port{out: out, below: pacer(c.conn), seal: &w.seal, descriptor: descriptorOf(rawConn(c.conn))}
 	if c.conn != p.below {
-		p.secure = c.conn
+		p.secure, p.cipher = c.conn, cipherOf(c.conn)
 	}
 	if p.below != nil {
 		p.below.rest()

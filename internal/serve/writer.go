@@ -26,7 +26,8 @@ type writer struct {
 	agenda     agenda
 	queue      []*slot // whose turn it is, from head on
 	head       int
-	seal       []byte   // records on their way: of one turn at a time
+	seal       []byte // records on their way: of one turn at a time
+	ahead      lookahead
 	current    *slot    // whose turn it is
 	delivering bool     // as the seats were told
 	spare      struct { // what mu's lists were before, to be used again
@@ -187,7 +188,10 @@ func (w *writer) turns() bool {
 			w.end(w.current, EndAborted)
 		}
 	}()
-	for range turnsBetweenNews {
+	for n := range turnsBetweenNews {
+		if n%lookaheadTurns == 0 {
+			w.ahead.read(w.queue[w.head:min(w.head+lookaheadTurns, len(w.queue))])
+		}
 		if w.head == len(w.queue) {
 			w.queue, w.head = w.queue[:0], 0
 			return false
