@@ -41,6 +41,7 @@ var kinds = []kind{
 	{what: "protobuf", accept: "application/vnd.kubernetes.protobuf", limit: rig.AtMost(0.3, 0.15)},
 	{what: "metadata alone, JSON", accept: jsonType + partial, limit: rig.AtMost(0.2, 0.08)},
 	{what: "metadata alone, protobuf", accept: "application/vnd.kubernetes.protobuf" + partial, limit: rig.AtMost(0.2, 0.08)},
+	{what: "metadata alone, protobuf, gzip", accept: "application/vnd.kubernetes.protobuf" + partial, gzip: true}, // as client-go asks
 	{what: "by label, 1 of 9", accept: jsonType, query: "&labelSelector=slice%3D4", limit: rig.AtMost(0.3, 0.1)},
 	{what: "by spec.nodeName, 1 of 200", accept: jsonType, query: "&fieldSelector=spec.nodeName%3D" + rig.NodeName(17), limit: rig.AtMost(0.3, 0.1)},
 }
