@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"codec":    {"object"},
 	"fanout":   {"cache", "codec", "object", "ring"},
 	"upstream": {"object"},
-	"auth":     {"object"},
+	"auth":     {},
 	"h2":       {},
 	"serve":    {"auth", "fanout", "cache", "codec", "h2", "object", "ring"},
 	"kubetest": {"object"},

@@ -1,0 +1,219 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// AuthenticatorOptions configure an Authenticator.
+type AuthenticatorOptions struct {
+	Reviewer *Reviewer
+	// Audiences are those that a token may be for; none: upstream's own.
+	Audiences []string
+	// ClientCA vouches for client certificates; nil: they are nobody's.
+	ClientCA *Authority
+	// FrontProxy is believed about users; nil: no headers are.
+	FrontProxy *FrontProxy
+	// MaxTokens bounds the tokens that are remembered, good ones and bad ones each, and MaxReviews the reviews of new ones that are under
+	// way. 0: 16384 and 64.
+	MaxTokens, MaxReviews int
+	Clock                 clock.PassiveClock // nil: the real one
+	Metrics               *Metrics           // nil: nothing is registered
+}
+
+// Authenticator finds out who sends a request, in kube-apiserver's order: a front proxy's word, a client certificate, a bearer token; the
+// first that is good counts, whatever the others are. It looks at one request and knows nothing of the one before it.
+//
+// A token in a WebSocket's subprotocol is not looked at: requests that ask for another protocol pass through anyway.
+type Authenticator struct {
+	opts    AuthenticatorOptions
+	hasher  *hasher
+	tokens  *tokens
+	clock   clock.PassiveClock
+	metrics *Metrics
+}
+
+const (
+	defaultTokens       = 16 << 10
+	defaultTokenReviews = 64
+)
+
+// NewAuthenticator returns an Authenticator. It has no goroutines of its own.
+func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
+	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock), clock: o.Clock, metrics: o.Metrics}
+	a.tokens.reviews.count = o.Metrics.answers("token")
+	return a
+}
+
+func orDefault(n, unset int) int {
+	if n == 0 {
+		return unset
+	}
+	return n
+}
+
+// Reads reports that a header, by its canonical key, has a part in who sends a request: whoever hands requests to Authenticate needs no
+// other. A request whose Connection header names one of them must not be served at all, since a proxy on its way may have dropped it.
+func (a *Authenticator) Reads(name string) bool {
+	return strings.EqualFold(name, authorizationHeader) || hasPrefixFold(name, impersonatePrefix) ||
+		a.opts.FrontProxy != nil && a.opts.FrontProxy.reads(name)
+}
+
+// Certificates are what a TLS listener tells its clients that their certificates may be signed by; nil: it need not ask for any. Whether
+// one is good is decided per request: the listener asks for certificates and verifies none.
+func (a *Authenticator) Certificates() *x509.CertPool {
+	authorities := a.opts.authorities()
+	if len(authorities) == 0 {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	for _, authority := range authorities {
+		_, certs := authority.current()
+		for _, c := range certs {
+			pool.AddCert(c)
+		}
+	}
+	return pool
+}
+
+func (o *AuthenticatorOptions) authorities() []*Authority {
+	var all []*Authority
+	if o.ClientCA != nil {
+		all = append(all, o.ClientCA)
+	}
+	if o.FrontProxy != nil {
+		all = append(all, o.FrontProxy.Authority)
+	}
+	return all
+}
+
+// Authenticate finds out who sends a request. ctx ends the wait for upstream's answer to somebody else with the same token.
+func (a *Authenticator) Authenticate(ctx context.Context, r Request) Result {
+	result := a.authenticate(ctx, r)
+	result.Certificate = len(r.Peer) > 0
+	a.metrics.outcomes.WithLabelValues(string(result.Outcome)).Inc()
+	return result
+}
+
+func (a *Authenticator) authenticate(ctx context.Context, r Request) Result {
+	if r.impersonates() {
+		return Result{Outcome: Impersonating, At: a.clock.Now()}
+	}
+	result, refusal := a.byPeer(r)
+	if result.Outcome == Authenticated {
+		return result
+	}
+	if token, ok := r.bearer(); ok {
+		key := a.tokens.key(token)
+		result = a.byToken(token, key, a.tokens.reviews.answer(ctx, key, token))
+		if result.Outcome == Authenticated {
+			return result
+		}
+		refusal = errors.Join(refusal, result.Err)
+	} else if refusal != nil {
+		result.Outcome = Refused
+	}
+	result.Err = refusal
+	return result
+}
+
+// byPeer looks at the client's certificate. The error says why it proves nothing, if there is one.
+func (a *Authenticator) byPeer(r Request) (Result, error) {
+	now := a.clock.Now()
+	if len(r.Peer) == 0 {
+		return Result{Outcome: Anonymous, At: now}, nil
+	}
+	var refusals []error
+	var candidates []*Credential
+	if p := a.opts.FrontProxy; p != nil {
+		candidates = append(candidates, &Credential{peer: r.Peer, front: true, who: p.vouched(r.Header)})
+	}
+	if a.opts.ClientCA != nil {
+		candidates = append(candidates, &Credential{peer: r.Peer})
+	}
+	for _, c := range candidates {
+		who, err := a.certified(c, now)
+		if err == nil && who != nil {
+			c.who = who
+			return a.byCertificate(c, now), nil
+		}
+		refusals = append(refusals, err)
+	}
+	return Result{Outcome: Anonymous, At: now}, errors.Join(refusals...)
+}
+
+// certified is whom a certificate proves the client to be; nil: nobody.
+func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, error) {
+	who, err := c.who, error(nil)
+	if c.front {
+		err = a.opts.FrontProxy.verify(c.peer, now)
+	} else if _, err = a.opts.ClientCA.verify(c.peer, now); err == nil {
+		who, err = userOfCertificate(c.peer[0])
+	}
+	if err != nil {
+		return nil, certificateError(c.peer[0], err)
+	}
+	return who, nil
+}
+
+// byCertificate is the result for a certificate that proved whom c says.
+func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
+	kind := "certificate"
+	if c.front {
+		kind = "front proxy"
+	}
+	parts := []string{kind}
+	for _, cert := range c.peer {
+		parts = append(parts, string(cert.Raw))
+	}
+	if c.front { // one certificate vouches for many users
+		who := c.who.digest(a.hasher)
+		parts = append(parts, string(who[:]))
+	}
+	c.key = a.hasher.sum(parts...)
+	c.expires = c.peer[0].NotAfter
+	return Result{Outcome: Authenticated, Identity: c.who, Credential: c, At: now}
+}
+
+// byToken is the result for what upstream says of a token.
+func (a *Authenticator) byToken(token secret, key digest, said answer[proof]) Result {
+	switch {
+	case said.err != nil:
+		return Result{Outcome: Unknown, At: said.at, Err: said.err}
+	case said.value.who == nil:
+		return Result{Outcome: Refused, At: said.at, Err: said.value.why}
+	}
+	c := &Credential{key: key, token: token, expires: said.value.expires}
+	return Result{Outcome: Authenticated, Identity: said.value.who, Credential: c, At: said.at}
+}
+
+// renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
+func (a *Authenticator) renew(ctx context.Context, c *Credential) Result {
+	if !c.token.empty() {
+		return a.byToken(c.token, c.key, a.tokens.reviews.renew(ctx, c.key, c.token))
+	}
+	now := a.clock.Now()
+	who, err := a.certified(c, now)
+	if err != nil || who == nil {
+		return Result{Outcome: Refused, At: now, Err: err}
+	}
+	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}
+}
+
+// recall is when upstream was last asked about a credential that it found good, if that is remembered.
+func (a *Authenticator) recall(c *Credential) (time.Time, bool) {
+	said, ok := a.tokens.reviews.recall(c.key)
+	return said.at, ok && said.err == nil && said.value.who != nil
+}

@@ -1,0 +1,95 @@
+package auth
+
+import (
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// A file that is rotated counts a second later; one that cannot be read leaves the one before, and the log says so once.
+func TestAuthorityReloads(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	first, second := newCA(t, "first", clock.Now()), newCA(t, "second", clock.Now())
+	name := write(t, pemOf(first.cert))
+	core, logs := observer.New(zap.InfoLevel)
+	a, err := NewAuthority(name, clock, zap.New(core))
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice := pkix.Name{CommonName: "alice"}
+	old, fresh := first.issue(alice, clock.Now().Add(time.Hour)), second.issue(alice, clock.Now().Add(time.Hour))
+	check := func(wantOld, wantFresh bool, wantLines int) {
+		t.Helper()
+		for _, c := range []struct {
+			cert *x509.Certificate
+			want bool
+		}{{old, wantOld}, {fresh, wantFresh}} {
+			if _, err := a.verify([]*x509.Certificate{c.cert}, clock.Now()); (err == nil) != c.want {
+				t.Errorf("signed by %s: %v, want good: %v", c.cert.Issuer, err, c.want)
+			}
+		}
+		if logs.Len() != wantLines {
+			t.Errorf("%d log lines, want %d: %v", logs.Len(), wantLines, logs.All())
+		}
+	}
+	replace := func(raw []byte) {
+		t.Helper()
+		if err := os.WriteFile(name, raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		clock.Step(reloadEvery)
+	}
+	check(true, false, 0)
+	replace(append([]byte("both, while clients change\n"), pemOf(first.cert, second.cert)...))
+	check(true, true, 1)
+	replace([]byte("half a file"))
+	check(true, true, 2)
+	clock.Step(reloadEvery)
+	check(true, true, 2)
+	if err := os.Remove(name); err != nil {
+		t.Fatal(err)
+	}
+	clock.Step(reloadEvery)
+	check(true, true, 2)
+	replace(pemOf(second.cert))
+	check(false, true, 3)
+	if _, certs := a.current(); len(certs) != 1 || certs[0].Subject.CommonName != "second" {
+		t.Errorf("got %v", certs)
+	}
+}
+
+func TestNewAuthorityRefuses(t *testing.T) {
+	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	for _, c := range []struct{ raw, want string }{
+		{"", "no certificate in it"},
+		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
+		{"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate in it"},
+	} {
+		if _, err := NewAuthority(write(t, []byte(c.raw)), clock, zap.NewNop()); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: got %v, want %q", c.raw, err, c.want)
+		}
+	}
+	if _, err := NewAuthority("/does/not/exist", clock, zap.NewNop()); err == nil {
+		t.Error("a file that is not there is taken")
+	}
+}
+
+// FuzzAuthorities: a file is certificates, or an error.
+func FuzzAuthorities(f *testing.F) {
+	f.Add([]byte(""))
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
+	f.Add([]byte("-----BEGIN CERTIFICATE-----\nA: b\n\nAAAA\n-----END CERTIFICATE-----\n"))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		certs, err := parseAuthorities(raw)
+		if (err == nil) != (len(certs) > 0) {
+			t.Errorf("%d certificates, %v", len(certs), err)
+		}
+	})
+}

@@ -1,0 +1,46 @@
+package auth
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"io"
+	"strconv"
+	"sync"
+)
+
+// digest stands for a credential or a question wherever one is looked up, so that no map holds a token, and a key has one size.
+type digest [sha256.Size]byte
+
+// hasher makes digests with a key of this process: what clients send cannot be made to collide, and a digest that got out says nothing of
+// the token that it was made of.
+type hasher struct {
+	pool sync.Pool // of hash.Hash
+}
+
+func newHasher() *hasher {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails: it ends the process instead
+	return &hasher{pool: sync.Pool{New: func() any { return hmac.New(sha256.New, key) }}}
+}
+
+// sum is the digest of a sequence: ("a", "bc") and ("ab", "c") differ.
+func (h *hasher) sum(parts ...string) digest {
+	mac := h.pool.Get().(hash.Hash)
+	defer h.pool.Put(mac)
+	mac.Reset()
+	var length [8]byte
+	for _, part := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(part)))
+		mac.Write(length[:])
+		_, _ = io.WriteString(mac, part)
+	}
+	var d digest
+	mac.Sum(d[:0])
+	return d
+}
+
+// count marks where a list of parts ends.
+func count(list []string) string { return strconv.Itoa(len(list)) }

@@ -1,0 +1,91 @@
+package auth
+
+import (
+	"crypto/x509"
+	"errors"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// FrontProxy is a proxy before this one that authenticates users and names them in headers. It proves itself with a certificate, and only
+// then do its headers count. Immutable but for its Authority.
+type FrontProxy struct {
+	Authority *Authority
+	// AllowedNames are the common names that its certificate may have; empty: any that the Authority vouches for.
+	AllowedNames []string
+	// The headers of a user's name, id and groups, and the prefixes of those of anything else: X-Remote-User, X-Remote-Uid, X-Remote-Group
+	// and X-Remote-Extra- where nothing else was agreed upon.
+	NameHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
+}
+
+var errFrontProxyName = errors.New("the front proxy's name is not allowed")
+
+// reads reports that a header, by its canonical key, says whom the front proxy vouches for.
+func (p *FrontProxy) reads(name string) bool {
+	for _, list := range [][]string{p.NameHeaders, p.UIDHeaders, p.GroupHeaders} {
+		if slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, name) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.ExtraPrefixes, func(prefix string) bool { return hasPrefixFold(name, prefix) })
+}
+
+// verify reports why a certificate is not the front proxy's.
+func (p *FrontProxy) verify(peer []*x509.Certificate, now time.Time) error {
+	if _, err := p.Authority.verify(peer, now); err != nil {
+		return err
+	}
+	if len(p.AllowedNames) > 0 && !slices.Contains(p.AllowedNames, peer[0].Subject.CommonName) {
+		return errFrontProxyName
+	}
+	return nil
+}
+
+// vouched is whom the headers name, as kube-apiserver reads them: the first name, the first id, all groups. nil: nobody.
+func (p *FrontProxy) vouched(h http.Header) *Identity {
+	name := firstValue(h, p.NameHeaders)
+	if name == "" {
+		return nil
+	}
+	who := &Identity{Name: name, UID: firstValue(h, p.UIDHeaders), Extra: map[string][]string{}}
+	for _, header := range p.GroupHeaders {
+		for _, group := range h[textproto.CanonicalMIMEHeaderKey(header)] {
+			if group != "" {
+				who.Groups = append(who.Groups, group)
+			}
+		}
+	}
+	headers := slices.Sorted(maps.Keys(h)) // the same identity each time, whatever the order of a map
+	for _, prefix := range p.ExtraPrefixes {
+		for _, header := range headers {
+			if hasPrefixFold(header, prefix) {
+				key := extraKey(header[len(prefix):])
+				who.Extra[key] = append(who.Extra[key], h[header]...)
+			}
+		}
+	}
+	return who.authenticated()
+}
+
+func firstValue(h http.Header, names []string) string {
+	for _, name := range names {
+		if value := h.Get(name); value != "" {
+			return value
+		}
+	}
+	return ""
+}
+
+// extraKey is the key that the rest of a header's name stands for: lower case, and percent-decoded if that can be.
+func extraKey(encoded string) string {
+	encoded = strings.ToLower(encoded)
+	if key, err := url.PathUnescape(encoded); err == nil {
+		return key
+	}
+	return encoded
+}

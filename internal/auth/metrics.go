@@ -1,0 +1,62 @@
+package auth
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics count who was let in, what upstream was asked for that, and which watches were ended. Labels never name a user (design D16).
+type Metrics struct {
+	outcomes *prometheus.CounterVec
+	verdicts *prometheus.CounterVec
+	sources  *prometheus.CounterVec
+	checks   *prometheus.CounterVec
+	watching *prometheus.GaugeVec
+	held     prometheus.Gauge
+	ends     *prometheus.CounterVec
+	age      prometheus.Histogram
+}
+
+// NewMetrics makes the metrics and registers them; r may be nil.
+func NewMetrics(r prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_authentications_total", Help: "Requests by what was found out about who sends them.",
+		}, []string{"outcome"}),
+		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_authorizations_total", Help: "Requests by whether they may have what they ask for.",
+		}, []string{"verdict"}),
+		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_review_answers_total",
+			Help: "Answers about tokens and access for new requests, by where they came from: memory, a review that others waited for as well, or a review of their own.",
+		}, []string{"review", "source"}),
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_reauthorizations_total", Help: "Checks of what watches run by, credentials and permissions, by what came of them.",
+		}, []string{"check", "result"}),
+		watching: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "spillway_reauthorization_checks", Help: "Distinct credentials and permissions that watches run by.",
+		}, []string{"check"}),
+		held: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "spillway_held_watches", Help: "Watches that are sent nothing because upstream could not be asked in time whether they still may be.",
+		}),
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_reauthorization_ends_total", Help: "Watches that were ended because they may not go on, by the reason.",
+		}, []string{"reason"}),
+		age: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "spillway_reauthorization_age_seconds", Help: "How old what was known of a credential or a permission was when it was known again.",
+			Buckets: []float64{1, 5, 10, 15, 20, 25, 26, 27, 28, 29, 30, 60},
+		}),
+	}
+	for _, o := range Outcomes {
+		m.outcomes.WithLabelValues(string(o))
+	}
+	for _, e := range Ends {
+		m.ends.WithLabelValues(string(e))
+	}
+	if r != nil {
+		r.MustRegister(m.outcomes, m.verdicts, m.sources, m.checks, m.watching, m.held, m.ends, m.age)
+	}
+	return m
+}
+
+// answers counts the answers to one sort of review.
+func (m *Metrics) answers(review string) func(source) {
+	return func(s source) { m.sources.WithLabelValues(review, string(s)).Inc() }
+}

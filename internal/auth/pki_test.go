@@ -1,0 +1,89 @@
+package auth
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// ca signs certificates.
+type ca struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	next int64
+}
+
+func newCA(t *testing.T, name string, now time.Time) *ca {
+	t.Helper()
+	c := &ca{t: t, key: newKey(t), next: 1}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(c.next), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(24 * time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	c.cert = c.sign(template, template, c.key, c.key)
+	return c
+}
+
+func newKey(t *testing.T) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (c *ca) sign(template, parent *x509.Certificate, key, signer *ecdsa.PrivateKey) *x509.Certificate {
+	c.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return cert
+}
+
+// issue signs a client certificate that is good until a time.
+func (c *ca) issue(subject pkix.Name, until time.Time, change ...func(*x509.Certificate)) *x509.Certificate {
+	c.t.Helper()
+	c.next++
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(c.next), Subject: subject, NotBefore: c.cert.NotBefore, NotAfter: until,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	for _, f := range change {
+		f(template)
+	}
+	return c.sign(template, c.cert, newKey(c.t), c.key)
+}
+
+// pem is the certificates as a file has them.
+func pemOf(certs ...*x509.Certificate) []byte {
+	var raw []byte
+	for _, c := range certs {
+		raw = append(raw, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw})...)
+	}
+	return raw
+}
+
+// write puts a file in a folder of the test's own.
+func write(t *testing.T, raw []byte) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(name, raw, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return name
+}

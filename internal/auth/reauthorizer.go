@@ -1,0 +1,243 @@
+package auth
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// End is why a watch may not go on.
+type End string
+
+// The reasons, which are also the labels of metrics.
+const (
+	EndExpired         End = "credential_expired" // by its own words
+	EndUnauthenticated End = "unauthenticated"    // upstream takes the token no more, or nothing vouches for the certificate
+	EndForbidden       End = "forbidden"          // upstream allows it no more
+	EndUnconfirmed     End = "unconfirmed"        // upstream could not be asked for too long
+)
+
+// Ends are all of them, so that each is a metric from the start.
+var Ends = []End{EndExpired, EndUnauthenticated, EndForbidden, EndUnconfirmed}
+
+// Stream is a running watch as the Reauthorizer knows it. Its methods are called one at a time, in the order in which things happened,
+// and must not block. What was under way when a Permit was released may still arrive.
+type Stream interface {
+	// Hold keeps the stream from sending anything: it is time to know again whether it may, and upstream could not be asked. It stays
+	// open, so that an apiserver that is away for a while costs nobody a new list.
+	Hold()
+	// Resume ends Hold: upstream said that it still may.
+	Resume()
+	// End ends it. Nothing more is called.
+	End(End)
+}
+
+// ReauthorizerOptions configure a Reauthorizer.
+type ReauthorizerOptions struct {
+	Authenticator *Authenticator
+	Authorizer    *Authorizer
+	// Sweep is how often upstream is asked about each permission, and somewhat less than how often about each token. 0: 25 s.
+	Sweep time.Duration
+	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
+	HoldMost time.Duration
+	// MaxChecks bounds the checks under way. 0: 64.
+	MaxChecks int
+	Clock     clock.Clock    // nil: the real one
+	Random    func() float64 // in [0, 1), spreads the checks; nil: math/rand's
+	Metrics   *Metrics       // nil: nothing is registered
+}
+
+const (
+	defaultSweep    = 25 * time.Second
+	defaultHoldMost = 10 * time.Minute
+	defaultChecks   = 64
+	// grace is what an answer may take beyond its turn, with repetitions, before streams are held. With the default sweep all of it is
+	// 29 s: one less than what may pass until nobody is sent anything that he may not have.
+	grace = 4 * time.Second
+)
+
+// Reauthorizer knows the running watches and asks upstream again and again whether each may go on: whether its credential is still good
+// and its permission still there. Upstream itself does neither.
+//
+// It asks per distinct credential and per distinct (identity, attributes), not per watch, and the questions that a herd of new watches
+// brings are spread over the sweep. What is known of a question ages from the moment when it was asked, also if that was for a request:
+// so what the caches remember is within the bound, not on top of it.
+//
+// Invariant: a stream that is neither held nor ended runs by a credential and by a permission about each of which upstream was asked at
+// most a sweep and the grace ago, and agreed. One goroutine keeps the rota, and one more stands for each check under way; none for a
+// stream.
+type Reauthorizer struct {
+	// Static after construction.
+	opts    ReauthorizerOptions
+	clock   clock.Clock
+	metrics *Metrics
+	wake    chan struct{} // holds one: the rota has changed
+
+	mu struct {
+		sync.Mutex
+		rota *rota
+	}
+}
+
+// Permit is what a running watch goes on by. Release it when the watch is over.
+type Permit struct {
+	owner  *Reauthorizer
+	stream Stream
+
+	// Guarded by owner.mu.
+	credential, permission *check
+	holds                  int // of the two, held
+	over                   bool
+}
+
+// NewReauthorizer returns a Reauthorizer that does nothing until Run.
+func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
+	if o.Sweep == 0 {
+		o.Sweep = defaultSweep
+	}
+	if o.HoldMost == 0 {
+		o.HoldMost = defaultHoldMost
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	r := &Reauthorizer{opts: o, clock: o.Clock, metrics: o.Metrics, wake: make(chan struct{}, 1)}
+	r.mu.rota = newRota(rotaOptions{
+		sweep: o.Sweep, holdMost: o.HoldMost, most: orDefault(o.MaxChecks, defaultChecks), random: o.Random,
+		key: o.Authorizer.key, recall: r.recall,
+	})
+	return r
+}
+
+// Admit registers a watch that has been found authenticated and allowed, just now or by what is remembered. If it is time already to
+// know that again, the stream is held until upstream has been asked.
+func (r *Reauthorizer) Admit(result Result, what Attributes, decision Decision, s Stream) *Permit {
+	p := &Permit{owner: r, stream: s}
+	r.mu.Lock()
+	r.mu.rota.admit(p, result, what, decision.At, r.clock.Now())
+	r.mu.Unlock()
+	r.rouse()
+	return p
+}
+
+// Release forgets the watch. Idempotent.
+func (p *Permit) Release() {
+	p.owner.mu.Lock()
+	defer p.owner.mu.Unlock()
+	p.owner.mu.rota.release(p)
+}
+
+// Check asks at once about those whom a change concerns: what somebody's binding, role or service account allows, or that he exists. No
+// answer counts for them that was asked for before now. It returns at once, too.
+func (r *Reauthorizer) Check(concerns func(who *Identity, what Attributes) bool) {
+	r.mu.Lock()
+	r.mu.rota.urge(concerns, r.clock.Now())
+	r.mu.Unlock()
+	r.rouse()
+}
+
+func (r *Reauthorizer) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run asks until ctx ends, and returns when nothing is under way any more. Without it no stream is ever held or ended.
+func (r *Reauthorizer) Run(ctx context.Context) error {
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	for {
+		now := r.clock.Now()
+		turn := r.turn(now)
+		for _, tell := range turn.tell {
+			tell()
+		}
+		for _, c := range turn.ask {
+			checks.Go(func() { r.ask(ctx, c) })
+		}
+		if !r.sleep(ctx, turn.wake, now) {
+			return nil
+		}
+	}
+}
+
+// turn is what is to be done now.
+func (r *Reauthorizer) turn(now time.Time) turn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rota := r.mu.rota
+	t := rota.turn(now)
+	r.metrics.watching.WithLabelValues(string(ofCredential)).Set(float64(len(rota.credentials)))
+	r.metrics.watching.WithLabelValues(string(ofPermission)).Set(float64(len(rota.permissions)))
+	r.metrics.held.Set(float64(rota.held))
+	for _, end := range t.ended {
+		r.metrics.ends.WithLabelValues(string(end)).Inc()
+	}
+	return t
+}
+
+// sleep waits until something is due or has changed. It reports false when ctx has ended.
+func (r *Reauthorizer) sleep(ctx context.Context, until, now time.Time) bool {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := r.clock.NewTimer(until.Sub(now))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.wake:
+	case <-due:
+	}
+	return true
+}
+
+// ask carries out a check.
+func (r *Reauthorizer) ask(ctx context.Context, c *check) {
+	f := finding{verdict: Unasked, at: r.clock.Now()}
+	defer func() {
+		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
+		r.mu.Lock()
+		if f.verdict == Allowed {
+			r.metrics.age.Observe(f.at.Sub(c.confirmed).Seconds())
+		}
+		r.mu.rota.found(c, f, r.clock.Now())
+		r.mu.Unlock()
+		r.rouse()
+	}()
+	if c.kind == ofPermission {
+		d := r.opts.Authorizer.renew(ctx, c.who, c.what)
+		f = finding{verdict: d.Verdict, at: d.At, end: EndForbidden}
+		return
+	}
+	result := r.opts.Authenticator.renew(ctx, c.credential)
+	f = finding{verdict: Unasked, at: result.At, end: EndUnauthenticated, who: result.Identity}
+	switch result.Outcome {
+	case Authenticated:
+		f.verdict = Allowed
+	case Refused:
+		f.verdict = Denied
+		if end := c.credential.expires; !end.IsZero() && !result.At.Before(end) {
+			f.end = EndExpired
+		}
+	}
+}
+
+// recall is when upstream last agreed, if that was for a request and is remembered.
+func (r *Reauthorizer) recall(c *check) (time.Time, bool) {
+	if c.kind == ofPermission {
+		return r.opts.Authorizer.recall(c.who, c.what)
+	}
+	return r.opts.Authenticator.recall(c.credential)
+}

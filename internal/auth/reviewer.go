@@ -1,0 +1,153 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"go.uber.org/zap"
+)
+
+const (
+	tokenReviews  = "/apis/authentication.k8s.io/v1/tokenreviews"
+	accessReviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+	// maxReview bounds what is read of an answer, in bytes.
+	maxReview = 1 << 20
+)
+
+// Reviewer asks upstream who somebody is and what he may do, under the proxy's own credentials, which need the rights of
+// system:auth-delegator. It is one POST each, without client-go's request: that repeats what was refused with a Retry-After, for as long
+// as it takes, and here a late answer is none.
+type Reviewer struct {
+	base    *url.URL
+	http    *http.Client
+	log     *zap.Logger
+	failing atomic.Bool // so that the log says once that it began, and once that it is over
+}
+
+// NewReviewer returns a Reviewer that sends with own, which adds the proxy's credentials, to the apiserver at base. It follows no
+// redirects: they would carry the credentials elsewhere.
+func NewReviewer(base *url.URL, own http.RoundTripper, log *zap.Logger) *Reviewer {
+	return &Reviewer{base: base, log: log, http: &http.Client{
+		Transport:     own,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+}
+
+// UnaskedError is why upstream did not answer a review. It holds nothing of the question.
+type UnaskedError struct {
+	Review string // TokenReview or SubjectAccessReview
+	Code   int    // of upstream's answer; 0: there was none
+	Reason string
+}
+
+// Error implements error.
+func (e *UnaskedError) Error() string {
+	if e.Code == 0 {
+		return fmt.Sprintf("%s: %s", e.Review, e.Reason)
+	}
+	return fmt.Sprintf("%s: upstream answered %d: %s", e.Review, e.Code, e.Reason)
+}
+
+// token asks whose token it is. Without audiences it must be one for upstream itself. Errors are *UnaskedError.
+func (r *Reviewer) token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
+	review := authenticationv1.TokenReview{
+		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token.reveal(), Audiences: audiences},
+	}
+	var told authenticationv1.TokenReview
+	if err := r.post(ctx, review.Kind, tokenReviews, &review, &told); err != nil {
+		return authenticationv1.TokenReviewStatus{}, err
+	}
+	return told.Status, nil
+}
+
+// access asks whether somebody may do something. Errors are *UnaskedError.
+func (r *Reviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	review := authorizationv1.SubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+		Spec:     spec,
+	}
+	var told authorizationv1.SubjectAccessReview
+	if err := r.post(ctx, review.Kind, accessReviews, &review, &told); err != nil {
+		return authorizationv1.SubjectAccessReviewStatus{}, err
+	}
+	return told.Status, nil
+}
+
+func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) error {
+	unasked := r.exchange(ctx, path, review, told)
+	if unasked == nil {
+		if r.failing.CompareAndSwap(true, false) {
+			r.log.Info("upstream answers reviews again")
+		}
+		return nil
+	}
+	unasked.Review = kind
+	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if r.failing.CompareAndSwap(false, true) {
+			r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and watches "+
+				"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator", zap.Error(unasked))
+		}
+	}
+	return unasked
+}
+
+// exchange sends a review and reads what upstream made of it.
+func (r *Reviewer) exchange(ctx context.Context, path string, review, told any) *UnaskedError {
+	body, err := json.Marshal(review)
+	if err != nil {
+		return &UnaskedError{Reason: "the review cannot be encoded"}
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.base.JoinPath(path).String(), bytes.NewReader(body))
+	if err != nil {
+		return &UnaskedError{Reason: err.Error()}
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", "application/json")
+	resp, err := r.http.Do(req)
+	if err != nil {
+		var e *url.Error
+		if errors.As(err, &e) {
+			err = e.Err
+		}
+		return &UnaskedError{Reason: err.Error()}
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReview))
+	switch {
+	case err != nil:
+		return &UnaskedError{Reason: err.Error()}
+	case resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK:
+		return &UnaskedError{Code: resp.StatusCode, Reason: refusalOf(raw)}
+	}
+	if err := json.Unmarshal(raw, told); err != nil {
+		return &UnaskedError{Code: resp.StatusCode, Reason: "its answer is not a review"}
+	}
+	return nil
+}
+
+// refusalOf is the message of a Status, clipped; of anything else there is nothing that a log line should repeat.
+func refusalOf(raw []byte) string {
+	const most = 256
+	var status metav1.Status
+	if json.Unmarshal(raw, &status) != nil || status.Message == "" {
+		return "without a Status"
+	}
+	message := strings.Join(strings.Fields(status.Message), " ")
+	if len(message) > most {
+		message = message[:most] + "…"
+	}
+	return message
+}

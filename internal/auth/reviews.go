@@ -1,0 +1,168 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// reviewTimeout bounds one review, and the wait for its turn.
+const reviewTimeout = 5 * time.Second
+
+var (
+	// errBusy: a question that had no turn in time. The next one to ask it may be luckier.
+	errBusy    = errors.New("too many reviews are under way")
+	errCrashed = errors.New("BUG: a review panicked")
+)
+
+// reviews asks upstream questions of one kind and remembers the answers for a moment. Who asks what is being asked already waits for that
+// answer. Good answers and bad ones are remembered apart, so that made-up tokens cannot push out those that are in use.
+//
+// Whoever asks first carries the question out himself and stays with it even if his client has gone, since others may wait for it: so
+// there are never more goroutines than requests.
+type reviews[Q, A any] struct {
+	// Static after construction.
+	ask   func(context.Context, Q) (A, error)
+	good  func(A) bool
+	until func(answer[A]) time.Time // how long an answer counts
+	clock clock.PassiveClock
+	turns chan struct{} // one taken by each review under way
+	count func(source)  // of answers, for metrics
+
+	mu struct {
+		sync.Mutex
+		good, bad *memory[A]
+		flights   map[digest]*flight[A]
+	}
+}
+
+// source is where an answer came from.
+type source string
+
+const (
+	fromMemory source = "memory"
+	fromFlight source = "shared"
+	fromReview source = "review"
+)
+
+// flight is a review under way. answer is set before done is closed.
+type flight[A any] struct {
+	done   chan struct{}
+	answer answer[A]
+}
+
+// bounds are how much of something there may be at once.
+type bounds struct {
+	remembered int // answers of each sort
+	underWay   int // reviews
+}
+
+func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
+	r := &reviews[Q, A]{clock: clock, turns: make(chan struct{}, b.underWay), count: func(source) {}}
+	r.mu.good, r.mu.bad = newMemory[A](b.remembered), newMemory[A](b.remembered)
+	r.mu.flights = map[digest]*flight[A]{}
+	return r
+}
+
+// answer is upstream's answer, at most as old as such an answer counts. ctx ends the wait for somebody else's review, not one's own.
+func (r *reviews[Q, A]) answer(ctx context.Context, key digest, q Q) answer[A] {
+	r.mu.Lock()
+	if a, ok := r.recallLocked(key); ok {
+		r.mu.Unlock()
+		r.count(fromMemory)
+		return a
+	}
+	f, underWay := r.mu.flights[key]
+	if !underWay {
+		f = &flight[A]{done: make(chan struct{})}
+		r.mu.flights[key] = f
+	}
+	r.mu.Unlock()
+	if !underWay {
+		r.fly(ctx, key, q, f)
+		r.count(fromReview)
+		return f.answer
+	}
+	select {
+	case <-f.done:
+		r.count(fromFlight)
+		return f.answer
+	case <-ctx.Done():
+		return answer[A]{err: ctx.Err(), at: r.clock.Now()}
+	}
+}
+
+// fly carries out a review that others may wait for.
+func (r *reviews[Q, A]) fly(ctx context.Context, key digest, q Q, f *flight[A]) {
+	f.answer = answer[A]{err: errCrashed, at: r.clock.Now()}
+	defer func() {
+		r.mu.Lock()
+		delete(r.mu.flights, key)
+		r.mu.Unlock()
+		close(f.done)
+	}()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+	defer cancel()
+	select {
+	case r.turns <- struct{}{}:
+		defer func() { <-r.turns }()
+	case <-ctx.Done():
+	}
+	if ctx.Err() != nil { // both may have come at once
+		f.answer.err = errBusy
+		return
+	}
+	f.answer = r.send(ctx, key, q)
+}
+
+// renew asks upstream now, whatever is remembered, and without a turn: who renews bounds that himself, so that no herd of new requests
+// can keep those waiting who are let in already.
+func (r *reviews[Q, A]) renew(ctx context.Context, key digest, q Q) answer[A] {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	return r.send(ctx, key, q)
+}
+
+// send asks, and remembers the answer. What upstream said to a later question counts instead; that it said nothing takes nothing back.
+func (r *reviews[Q, A]) send(ctx context.Context, key digest, q Q) answer[A] {
+	a := answer[A]{at: r.clock.Now()}
+	a.value, a.err = r.ask(ctx, q)
+	until, now := r.until(a), r.clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.recallLocked(key)
+	switch {
+	case a.err != nil:
+		if !ok && !errors.Is(a.err, context.Canceled) {
+			r.mu.bad.note(key, a, until, now)
+		}
+		return a
+	case ok && last.err == nil && last.at.After(a.at):
+		return last
+	}
+	to, other := r.mu.bad, r.mu.good
+	if r.good(a.value) {
+		to, other = other, to
+	}
+	other.forget(key)
+	to.note(key, a, until, now)
+	return a
+}
+
+// recall is the answer that is remembered.
+func (r *reviews[Q, A]) recall(key digest) (answer[A], bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.recallLocked(key)
+}
+
+func (r *reviews[Q, A]) recallLocked(key digest) (answer[A], bool) {
+	now := r.clock.Now()
+	if a, ok := r.mu.good.recall(key, now); ok {
+		return a, true
+	}
+	return r.mu.bad.recall(key, now)
+}

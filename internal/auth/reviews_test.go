@@ -1,0 +1,287 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// sizes is a review that asks how long a text is: two and more is good. It takes a second.
+type sizes struct {
+	*reviews[string, int]
+	h     *hasher
+	asked atomic.Int32
+	most  atomic.Int32 // under way at once
+	fail  atomic.Bool
+
+	mu      sync.Mutex
+	sources map[source]int
+}
+
+var errSizes = errors.New("cannot say")
+
+func newSizes(b bounds) *sizes {
+	s := &sizes{reviews: newReviews[string, int](b, clock.RealClock{}), h: newHasher(), sources: map[source]int{}}
+	var now atomic.Int32
+	s.ask = func(ctx context.Context, text string) (int, error) {
+		s.asked.Add(1)
+		s.most.Store(max(s.most.Load(), now.Add(1)))
+		defer now.Add(-1)
+		select {
+		case <-time.After(time.Second):
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+		if s.fail.Load() {
+			return 0, errSizes
+		}
+		return len(text), nil
+	}
+	s.good = func(n int) bool { return n >= 2 }
+	s.until = func(a answer[int]) time.Time {
+		if a.err != nil {
+			return a.at.Add(2 * time.Second)
+		}
+		return a.at.Add(10 * time.Second)
+	}
+	s.count = func(from source) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sources[from]++
+	}
+	return s
+}
+
+func (s *sizes) of(text string) answer[int] {
+	return s.answer(context.Background(), s.h.sum(text), text)
+}
+
+func (s *sizes) check(t *testing.T, text string, want int, wantErr error, wantAsked int32) {
+	t.Helper()
+	if a := s.of(text); a.value != want || !errors.Is(a.err, wantErr) {
+		t.Errorf("%q: got %d, %v, want %d, %v", text, a.value, a.err, want, wantErr)
+	}
+	if asked := s.asked.Load(); asked != wantAsked {
+		t.Errorf("%q: asked %d times, want %d", text, asked, wantAsked)
+	}
+}
+
+// An answer counts from when it was asked for, and no longer.
+func TestReviewsRemember(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{10, 10})
+		s.check(t, "ab", 2, nil, 1)
+		time.Sleep(8999 * time.Millisecond) // it took one second
+		s.check(t, "ab", 2, nil, 1)
+		time.Sleep(time.Millisecond)
+		s.check(t, "ab", 2, nil, 2)
+		s.fail.Store(true)
+		s.check(t, "c", 0, errSizes, 3)
+		s.check(t, "c", 0, errSizes, 3)
+		time.Sleep(time.Second)
+		s.fail.Store(false)
+		s.check(t, "c", 1, nil, 4)
+	})
+}
+
+// Who asks what is being asked waits for that, and even if the first one leaves, he gets it.
+func TestReviewsShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{10, 10})
+		ctx, leave := context.WithCancel(context.Background())
+		var all sync.WaitGroup
+		all.Go(func() { s.answer(ctx, s.h.sum("abc"), "abc") })
+		synctest.Wait()
+		leave()
+		for range 1000 {
+			all.Go(func() {
+				if a := s.of("abc"); a.value != 3 || a.err != nil {
+					t.Errorf("got %d, %v", a.value, a.err)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		if a := s.answer(gone, s.h.sum("abc"), "abc"); !errors.Is(a.err, context.Canceled) {
+			t.Errorf("who left waits: %v", a.err)
+		}
+		all.Wait()
+		if s.asked.Load() != 1 || s.sources[fromReview] != 1 || s.sources[fromFlight] != 1000 {
+			t.Errorf("asked %d times, answers from %v", s.asked.Load(), s.sources)
+		}
+	})
+}
+
+// There are never more reviews under way than turns; who gets none in time is told so, and that is not remembered.
+func TestReviewsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{1000, 10})
+		quick := s.ask
+		s.ask = func(ctx context.Context, text string) (int, error) {
+			time.Sleep(100 * time.Millisecond)
+			return quick(ctx, text)
+		}
+		var answered, busy atomic.Int32
+		var all sync.WaitGroup
+		for i := range 100 {
+			all.Go(func() {
+				switch a := s.of(fmt.Sprint("text ", i)); {
+				case a.err == nil:
+					answered.Add(1)
+				case errors.Is(a.err, errBusy):
+					busy.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		// Four times ten in five seconds; the fifth ten are cut short.
+		if s.most.Load() != 10 || answered.Load() != 40 || busy.Load() == 0 {
+			t.Errorf("%d at once, %d answered, %d had no turn", s.most.Load(), answered.Load(), busy.Load())
+		}
+		asked := s.asked.Load()
+		for i := range 100 {
+			s.of(fmt.Sprint("text ", i))
+		}
+		if s.asked.Load() <= asked {
+			t.Error("that there was no turn is remembered")
+		}
+	})
+}
+
+// A renewed answer needs no turn, replaces what is remembered, and never gives way to the answer to an earlier question.
+func TestReviewsRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{10, 1})
+		key := s.h.sum("x")
+		var all sync.WaitGroup
+		all.Go(func() { s.of("busy") })
+		all.Go(func() {
+			if a := s.renew(context.Background(), key, "x"); a.value != 1 {
+				t.Errorf("got %d", a.value)
+			}
+		})
+		time.Sleep(500 * time.Millisecond)
+		all.Go(func() { // asked later, answered as something else
+			if a := s.renew(context.Background(), key, "xyz"); a.value != 3 {
+				t.Errorf("got %d", a.value)
+			}
+		})
+		all.Wait()
+		s.check(t, "x", 3, nil, 3)
+		s.fail.Store(true)
+		if a := s.renew(context.Background(), key, "x"); !errors.Is(a.err, errSizes) {
+			t.Errorf("got %v", a.err)
+		}
+		s.check(t, "x", 3, nil, 4) // an error takes nothing back
+		s.fail.Store(false)
+		s.renew(context.Background(), key, "x")
+		s.check(t, "x", 1, nil, 5)
+	})
+}
+
+// An answer to an earlier question that comes later does not count, not even for who asked it.
+func TestReviewsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{10, 10})
+		slow := s.ask
+		s.ask = func(ctx context.Context, text string) (int, error) {
+			if text == "long" {
+				time.Sleep(2 * time.Second)
+			}
+			return slow(ctx, text)
+		}
+		key := s.h.sum("x")
+		var first answer[int]
+		var all sync.WaitGroup
+		all.Go(func() { first = s.renew(context.Background(), key, "long") })
+		time.Sleep(500 * time.Millisecond)
+		s.renew(context.Background(), key, "x")
+		all.Wait()
+		if last, ok := s.recall(key); first.value != 1 || !ok || last.value != 1 {
+			t.Errorf("got %d, remembered %d, %v", first.value, last.value, ok)
+		}
+	})
+}
+
+// A review that panics is an answer for those who wait, too.
+func TestReviewsPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{10, 1})
+		s.ask = func(context.Context, string) (int, error) {
+			time.Sleep(time.Second)
+			panic("test")
+		}
+		var all sync.WaitGroup
+		all.Go(func() {
+			defer func() { _ = recover() }()
+			s.of("a")
+		})
+		synctest.Wait()
+		if a := s.of("a"); !errors.Is(a.err, errCrashed) {
+			t.Errorf("got %v", a.err)
+		}
+		all.Wait()
+		s.ask = func(context.Context, string) (int, error) { return 5, nil }
+		if a := s.of("a"); a.value != 5 {
+			t.Errorf("its turn is not free: %d, %v", a.value, a.err)
+		}
+	})
+}
+
+func TestMemory(t *testing.T) {
+	h, start := newHasher(), time.Unix(1000, 0)
+	m := newMemory[int](3)
+	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
+	known := func(now int) []string {
+		var all []string
+		for _, key := range []string{"a", "b", "c", "d", "e"} {
+			if a, ok := m.recall(h.sum(key), at(now)); ok {
+				all = append(all, fmt.Sprint(key, a.value))
+			}
+		}
+		return all
+	}
+	check := func(now int, want ...string) {
+		t.Helper()
+		if got := known(now); !slices.Equal(got, want) {
+			t.Errorf("at %d: got %v, want %v", now, got, want)
+		}
+		if len(m.entries) != m.order.Len() || len(m.entries) > m.most {
+			t.Errorf("%d entries, %d in order", len(m.entries), m.order.Len())
+		}
+	}
+	note := func(key string, value, until, now int) {
+		m.note(h.sum(key), answer[int]{value: value}, at(until), at(now))
+	}
+	note("a", 1, 10, 0)
+	note("b", 1, 11, 1)
+	note("c", 1, 12, 2)
+	check(2, "a1", "b1", "c1")
+	note("a", 2, 13, 3) // no more than it replaces
+	check(3, "a2", "b1", "c1")
+	note("d", 1, 14, 4)
+	check(4, "a2", "c1", "d1")
+	check(12, "a2", "d1")
+	note("e", 1, 5, 12) // too old already
+	check(12, "a2", "d1")
+	m.forget(h.sum("a"))
+	m.forget(h.sum("a"))
+	check(13, "d1")
+	note("b", 1, 100, 50)
+	check(50, "b1")
+	if none := newMemory[int](0); true {
+		none.note(h.sum("a"), answer[int]{}, at(5), at(0))
+		if _, ok := none.recall(h.sum("a"), at(0)); ok {
+			t.Error("a memory for nothing remembers")
+		}
+	}
+}

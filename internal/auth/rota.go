@@ -1,0 +1,354 @@
+package auth
+
+import (
+	"container/heap"
+	"time"
+)
+
+// rota decides what is asked when, and what becomes of the streams. It has no clock, no goroutine and no lock: it is told the time and what
+// was found, and says what to do. So it can be tried out by the day in a moment.
+type rota struct {
+	rotaOptions
+	credentials, permissions map[digest]*check
+	agenda                   agenda
+	ready                    []*check // whose turn has come, in its order; some may be gone
+	asking                   int      // checks under way
+	held                     int      // permits
+	urged                    time.Time
+	pause                    time.Duration // after a failure to ask: twice as long after each, none after an answer
+	paused                   time.Time     // nothing is asked before
+	pending                  turn
+}
+
+type rotaOptions struct {
+	sweep    time.Duration
+	holdMost time.Duration
+	most     int // checks under way
+	random   func() float64
+	key      func(*Identity, Attributes) digest
+	// recall is when upstream last agreed, if that is known by other ways than a check's.
+	recall func(*check) (time.Time, bool)
+}
+
+// turn is what is to be done: streams to be told, in order, and checks to be carried out, each of which is found later. wake is when to
+// look again at the latest; zero: when something changes.
+type turn struct {
+	tell  []func()
+	ended []End
+	ask   []*check
+	wake  time.Time
+}
+
+// finding is what came of a check.
+type finding struct {
+	verdict Verdict
+	at      time.Time // when it was asked
+	end     End       // if denied
+	who     *Identity // of a credential, if allowed: whom it proves now
+}
+
+const (
+	pauseLeast = 50 * time.Millisecond
+	pauseMost  = 2 * time.Second
+	retryLeast = 250 * time.Millisecond // of one check
+	retryMost  = 4 * time.Second
+)
+
+func newRota(o rotaOptions) *rota {
+	return &rota{rotaOptions: o, credentials: map[digest]*check{}, permissions: map[digest]*check{}}
+}
+
+// credentialSweep is how often a credential is asked about: as often as leaves room for what upstream remembers of tokens.
+func credentialSweep(sweep time.Duration) time.Duration {
+	return max(sweep-upstreamTokens, sweep/2)
+}
+
+// admit adds a permit. What is known of its credential and its permission is as old as the questions.
+func (r *rota) admit(p *Permit, result Result, what Attributes, decided, now time.Time) {
+	c := r.credentials[result.Credential.key]
+	if c == nil {
+		c = &check{
+			kind: ofCredential, key: result.Credential.key, sweep: credentialSweep(r.sweep), credential: result.Credential, who: result.Identity,
+		}
+		r.add(c, result.At, now)
+	} else if result.At.After(c.confirmed) {
+		r.confirm(c, result.At, now)
+		r.identify(c, result.Identity, now)
+	}
+	p.credential = c
+	// What was decided may be about somebody that the credential proves no more.
+	p.permission = r.permission(c.who, what, decided, now, r.same(c.who, result.Identity))
+	r.join(p, p.credential)
+	r.join(p, p.permission)
+}
+
+// same reports that an authorizer could not tell the two apart.
+func (r *rota) same(a, b *Identity) bool {
+	return a == b || r.key(a, Attributes{}) == r.key(b, Attributes{})
+}
+
+// permission is the check of whether somebody may do something, as was decided at the given time. If it is not sure that it was decided
+// about him, he is asked about at once, and until then his streams go on for as long as if it was.
+func (r *rota) permission(who *Identity, what Attributes, decided, now time.Time, sure bool) *check {
+	key := r.key(who, what)
+	c := r.permissions[key]
+	switch {
+	case c == nil:
+		c = &check{kind: ofPermission, key: key, sweep: r.sweep, who: who, what: what}
+		r.add(c, decided, now)
+		if !sure {
+			r.hasten(c, now)
+		}
+	case sure && decided.After(c.confirmed):
+		r.confirm(c, decided, now)
+	}
+	return c
+}
+
+// add begins to ask. The first question comes at a random moment of the time that is left, so that those of a herd are spread, and stay so.
+func (r *rota) add(c *check, at, now time.Time) {
+	c.permits, c.confirmed = map[*Permit]struct{}{}, at
+	c.held = !now.Before(c.limit())
+	c.plan(r.within(c, now))
+	if at.Before(r.urged) {
+		c.urgent, c.next = true, now
+	}
+	r.of(c.kind)[c.key] = c
+	c.due = c.wake(r.holdMost)
+	heap.Push(&r.agenda, c)
+}
+
+// look puts a check that has changed where it belongs in the agenda.
+func (r *rota) look(c *check) {
+	c.due = c.wake(r.holdMost)
+	heap.Fix(&r.agenda, c.place)
+}
+
+// within is a random moment between now and when the check is to be asked again.
+func (r *rota) within(c *check, now time.Time) time.Time {
+	left := c.confirmed.Add(c.sweep).Sub(now)
+	return now.Add(time.Duration((1 - r.random()) * float64(max(left, 0))))
+}
+
+func (r *rota) of(k kind) map[digest]*check {
+	if k == ofCredential {
+		return r.credentials
+	}
+	return r.permissions
+}
+
+// confirm notes that upstream agreed when it was asked at the given time.
+func (r *rota) confirm(c *check, at, now time.Time) {
+	c.confirmed = at
+	if c.held && now.Before(c.limit()) {
+		c.held = false
+		for p := range c.permits {
+			r.unhold(p)
+		}
+	}
+	r.look(c)
+}
+
+// identify notes whom a credential proves now. If that is somebody else than before, its streams need his permission, which has to be
+// asked for at once; how long they may run without is as it was.
+func (r *rota) identify(c *check, who *Identity, now time.Time) {
+	if who == nil || r.same(who, c.who) {
+		return
+	}
+	c.who = who
+	for p := range c.permits {
+		old := p.permission
+		p.permission = r.permission(who, old.what, old.confirmed, now, false)
+		r.join(p, p.permission)
+		r.leave(p, old)
+	}
+}
+
+// join makes a permit run by a check.
+func (r *rota) join(p *Permit, c *check) {
+	c.permits[p] = struct{}{}
+	if c.held {
+		r.hold(p)
+	}
+}
+
+// leave makes a permit run by a check no more, which ends with its last permit.
+func (r *rota) leave(p *Permit, c *check) {
+	delete(c.permits, p)
+	if c.held {
+		r.unhold(p)
+	}
+	if len(c.permits) == 0 && c.place >= 0 {
+		heap.Remove(&r.agenda, c.place)
+		delete(r.of(c.kind), c.key)
+	}
+}
+
+func (r *rota) hold(p *Permit) {
+	if p.holds++; p.holds == 1 {
+		r.held++
+		r.tell(p.stream.Hold)
+	}
+}
+
+func (r *rota) unhold(p *Permit) {
+	if p.holds--; p.holds == 0 {
+		r.held--
+		if !p.over {
+			r.tell(p.stream.Resume)
+		}
+	}
+}
+
+func (r *rota) tell(f func()) { r.pending.tell = append(r.pending.tell, f) }
+
+// release forgets a permit.
+func (r *rota) release(p *Permit) {
+	if p.over {
+		return
+	}
+	p.over = true
+	r.leave(p, p.credential)
+	r.leave(p, p.permission)
+}
+
+// end ends all streams that run by a check.
+func (r *rota) end(c *check, why End) {
+	for p := range c.permits {
+		r.release(p)
+		r.tell(func() { p.stream.End(why) })
+		r.pending.ended = append(r.pending.ended, why)
+	}
+}
+
+// urge has those checks carried out now that a change concerns. Who is admitted later by what was known before is checked at once, too,
+// whomever the change concerned: that is rare, and costs a question.
+func (r *rota) urge(concerns func(*Identity, Attributes) bool, now time.Time) {
+	r.urged = now
+	for _, c := range r.permissions {
+		if !concerns(c.who, c.what) {
+			continue
+		}
+		r.hasten(c, now)
+		for p := range c.permits {
+			r.hasten(p.credential, now)
+		}
+	}
+}
+
+func (r *rota) hasten(c *check, now time.Time) {
+	c.urgent = true
+	switch c.state {
+	case idle:
+		c.next = now
+		r.look(c)
+	case asking:
+		c.again = true
+	}
+}
+
+// turn is what is to be done now.
+func (r *rota) turn(now time.Time) turn {
+	for c := r.agenda.first(); c != nil && !c.due.After(now); c = r.agenda.first() {
+		r.attend(c, now)
+	}
+	t := r.pending
+	r.pending = turn{}
+	for r.asking < r.most && len(r.ready) > 0 && !now.Before(r.paused) {
+		c := r.ready[0]
+		r.ready[0], r.ready = nil, r.ready[1:]
+		if c.place >= 0 {
+			c.state = asking
+			r.asking++
+			t.ask = append(t.ask, c)
+		}
+	}
+	if c := r.agenda.first(); c != nil {
+		t.wake = c.due
+	}
+	if len(r.ready) > 0 && r.asking < r.most && r.paused.Before(t.wake) {
+		t.wake = r.paused
+	}
+	return t
+}
+
+// attend does what is due about a check.
+func (r *rota) attend(c *check, now time.Time) {
+	end := c.expiry()
+	switch {
+	case !end.IsZero() && !now.Before(end):
+		r.end(c, EndExpired)
+	case c.held && !now.Before(c.limit().Add(r.holdMost)):
+		r.end(c, EndUnconfirmed)
+	case !c.held && !now.Before(c.limit()):
+		c.held = true
+		for p := range c.permits {
+			r.hold(p)
+		}
+		r.look(c)
+	case !r.postpone(c, now):
+		c.state = ready
+		r.ready = append(r.ready, c)
+		r.look(c)
+	}
+}
+
+// postpone puts a question off that requests have had answered meanwhile, unless that leaves hardly any time.
+func (r *rota) postpone(c *check, now time.Time) bool {
+	if c.urgent || c.overtaken(now) {
+		return false
+	}
+	if at, ok := r.recall(c); ok && at.After(c.confirmed) {
+		r.confirm(c, at, now)
+	}
+	if !c.confirmed.After(c.planned) || c.confirmed.Add(c.sweep).Sub(now) < c.sweep/2 {
+		return false
+	}
+	c.plan(r.within(c, now))
+	r.look(c)
+	return true
+}
+
+// found is told what came of a check that a turn said to carry out.
+func (r *rota) found(c *check, f finding, now time.Time) {
+	r.asking--
+	if c.place < 0 {
+		return // nobody runs by it any more
+	}
+	c.state = idle
+	stale := c.again || f.verdict == Denied && f.at.Before(c.confirmed)
+	c.again = false
+	if f.verdict != Unasked {
+		r.pause, r.paused, c.failures = 0, time.Time{}, 0
+	}
+	switch {
+	case f.verdict == Unasked:
+		r.fail(c, now)
+	case stale: // asked before something that counts
+		c.urgent, c.next = true, now
+	case f.verdict == Denied:
+	default:
+		c.urgent = false
+		if f.at.After(c.confirmed) {
+			r.confirm(c, f.at, now)
+		}
+		c.plan(c.confirmed.Add(c.sweep))
+	}
+	r.look(c)
+	switch {
+	case f.verdict == Denied && !stale:
+		r.end(c, f.end)
+	case f.verdict == Allowed && !stale:
+		r.identify(c, f.who, now)
+	}
+}
+
+// fail plans a question that could not be asked anew, and gives upstream a rest: when it is away, few ask whether it is back.
+func (r *rota) fail(c *check, now time.Time) {
+	if !now.Before(r.paused) {
+		r.pause = min(max(2*r.pause, pauseLeast), pauseMost)
+		r.paused = now.Add(r.pause)
+	}
+	c.next = now.Add(min(retryLeast<<min(c.failures, 8), retryMost))
+	c.failures++
+}

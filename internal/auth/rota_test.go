@@ -1,0 +1,332 @@
+package auth
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// recorded is a stream that notes what it is told.
+type recorded struct {
+	held bool
+	end  End
+	told []string
+}
+
+func (s *recorded) Hold()   { s.held = true; s.told = append(s.told, "hold") }
+func (s *recorded) Resume() { s.held = false; s.told = append(s.told, "resume") }
+func (s *recorded) End(e End) {
+	s.end = e
+	s.told = append(s.told, "end "+string(e))
+}
+
+// duty is a rota that a test turns by hand.
+type duty struct {
+	t    *testing.T
+	rota *rota
+	now  time.Time
+	h    *hasher
+}
+
+var start = time.Unix(1_800_000_000, 0)
+
+func newDuty(t *testing.T, random func() float64) *duty {
+	d := &duty{t: t, now: start, h: newHasher()}
+	d.rota = newRota(rotaOptions{
+		sweep: 25 * time.Second, holdMost: time.Minute, most: 4, random: random,
+		key:    func(who *Identity, what Attributes) digest { return what.digest(d.h, who.digest(d.h)) },
+		recall: func(*check) (time.Time, bool) { return time.Time{}, false },
+	})
+	return d
+}
+
+// admit lets a stream of somebody's in.
+func (d *duty) admit(name, resource string) (*Permit, *recorded) {
+	s := &recorded{}
+	p := &Permit{stream: s}
+	d.rota.admit(p, d.proven(name, name, d.now), Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
+	return p, s
+}
+
+// proven is what somebody proves with a token.
+func (d *duty) proven(token, name string, at time.Time) Result {
+	return Result{
+		Outcome: Authenticated, Identity: &Identity{Name: name}, At: at,
+		Credential: &Credential{key: d.h.sum(token), token: newSecret(token)},
+	}
+}
+
+// turn does what is to be done, and returns the checks to be carried out.
+func (d *duty) turn() []*check {
+	t := d.rota.turn(d.now)
+	for _, tell := range t.tell {
+		tell()
+	}
+	if !t.wake.IsZero() && !t.wake.After(d.now) {
+		d.t.Fatalf("what is due is left undone: %v at %v", t.wake, d.now)
+	}
+	d.consistent()
+	return t.ask
+}
+
+// consistent checks what must be true of a rota between two calls.
+func (d *duty) consistent() {
+	d.t.Helper()
+	r := d.rota
+	held := map[*Permit]bool{}
+	for i, c := range r.agenda {
+		if parent := (i - 1) / 2; i > 0 && r.agenda.Less(i, parent) || !c.due.Equal(c.wake(r.holdMost)) {
+			d.t.Fatalf("the agenda is out of order at %d", i)
+		}
+		if c.place != i || len(c.permits) == 0 || r.of(c.kind)[c.key] != c {
+			d.t.Fatalf("a check at %d that says %d, of %d permits", i, c.place, len(c.permits))
+		}
+		for p := range c.permits {
+			if p.over || p.credential != c && p.permission != c {
+				d.t.Fatal("a check of a permit that does not run by it")
+			}
+			holds := 0
+			for _, of := range []*check{p.credential, p.permission} {
+				if of.held {
+					holds++
+				}
+			}
+			if holds != p.holds {
+				d.t.Fatalf("a permit with %d holds counts %d", holds, p.holds)
+			}
+			held[p] = holds > 0
+		}
+	}
+	count := 0
+	for _, h := range held {
+		if h {
+			count++
+		}
+	}
+	if count != r.held || len(r.agenda) != len(r.credentials)+len(r.permissions) || r.asking > r.most || r.asking < 0 {
+		d.t.Fatalf("%d held, counted %d; %d checks in the agenda, %d known; %d asking", count, r.held, len(r.agenda),
+			len(r.credentials)+len(r.permissions), r.asking)
+	}
+}
+
+// found tells what came of a check that was asked now.
+func (d *duty) found(c *check, v Verdict) {
+	f := finding{verdict: v, at: d.now, end: EndForbidden}
+	if c.kind == ofCredential {
+		f.end, f.who = EndUnauthenticated, c.who
+	}
+	d.rota.found(c, f, d.now)
+	d.consistent()
+}
+
+// A permission is asked for a sweep after it was known, held when it could not be in time, and resumed when it is known again.
+func TestRotaHolds(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	_, s := d.admit("alice", "pods")
+	d.now = start.Add(15 * time.Second)
+	credential := d.turn()
+	if len(credential) != 1 || credential[0].kind != ofCredential {
+		t.Fatalf("at 15 s: %d checks", len(credential))
+	}
+	d.found(credential[0], Allowed)
+	d.now = start.Add(25*time.Second - 1)
+	if asked := d.turn(); len(asked) != 0 {
+		t.Fatalf("before its time: %d checks", len(asked))
+	}
+	d.now = start.Add(25 * time.Second)
+	permission := d.turn()
+	if len(permission) != 1 || permission[0].kind != ofPermission {
+		t.Fatalf("at 25 s: %d checks", len(permission))
+	}
+	d.now = start.Add(29*time.Second - 1)
+	if d.turn(); s.held {
+		t.Error("held too early")
+	}
+	d.now = start.Add(29 * time.Second)
+	if d.turn(); !s.held || d.rota.held != 1 {
+		t.Error("not held")
+	}
+	d.now = start.Add(29500 * time.Millisecond)
+	d.found(permission[0], Allowed)
+	if d.turn(); s.held || !slices.Equal(s.told, []string{"hold", "resume"}) {
+		t.Errorf("not resumed: %q", s.told)
+	}
+}
+
+// What could not be asked is asked again, with pauses that grow, and after a long time its streams are ended.
+func TestRotaGivesUp(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	_, s := d.admit("alice", "pods")
+	tries := 0
+	for ; s.end == "" && d.now.Before(start.Add(10*time.Minute)); d.now = d.now.Add(50 * time.Millisecond) {
+		for _, c := range d.turn() {
+			tries++
+			d.found(c, Unasked)
+		}
+	}
+	d.turn()
+	// The credential's 19 s come first, and then its minute.
+	if s.end != EndUnconfirmed || d.now.Sub(start) > 80*time.Second || len(d.rota.agenda) != 0 {
+		t.Errorf("%q after %v", s.end, d.now.Sub(start))
+	}
+	if tries < 20 || tries > 60 {
+		t.Errorf("%d tries", tries)
+	}
+}
+
+// A herd's questions are spread over the sweep, in the first and in all later ones.
+func TestRotaSpreads(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	d := newDuty(t, random.Float64)
+	d.rota.most = 1 << 20
+	const herd = 5_000
+	for i := range herd {
+		d.admit(fmt.Sprint("user ", i), "pods")
+	}
+	perSecond := map[kind][]int{ofCredential: make([]int, 100), ofPermission: make([]int, 100)}
+	for ; d.now.Before(start.Add(100 * time.Second)); d.now = d.now.Add(100 * time.Millisecond) {
+		var due []*check
+		turn := d.rota.turn(d.now)
+		due = append(due, turn.ask...)
+		for _, c := range due {
+			perSecond[c.kind][int(d.now.Sub(start)/time.Second)]++
+			d.rota.found(c, finding{verdict: Allowed, at: d.now, who: c.who}, d.now)
+		}
+	}
+	d.consistent()
+	for k, sweep := range map[kind]int{ofCredential: 15, ofPermission: 25} {
+		mean := herd / sweep
+		if most := slices.Max(perSecond[k]); most > mean*5/4 {
+			t.Errorf("%ss: %d in one second, %d would be even: %v", k, most, mean, perSecond[k])
+		}
+	}
+}
+
+// A denial that was asked for before a later question was answered otherwise does not count; nor does anything from before a change.
+func TestRotaStale(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	_, s := d.admit("alice", "pods")
+	d.now = start.Add(15 * time.Second)
+	d.found(d.turn()[0], Allowed)
+	d.now = start.Add(25 * time.Second)
+	asked := d.turn()[0]
+	at := d.now
+	d.now = d.now.Add(time.Second)
+	d.admit("alice", "pods") // which was just allowed
+	d.rota.found(asked, finding{verdict: Denied, at: at, end: EndForbidden}, d.now)
+	again := d.turn()
+	if s.end != "" || len(again) != 1 || again[0] != asked {
+		t.Fatalf("ended %q, %d checks", s.end, len(again))
+	}
+	d.rota.urge(func(who *Identity, _ Attributes) bool { return who.Name == "alice" }, d.now)
+	d.found(asked, Allowed) // asked before the change
+	confirmed := asked.confirmed
+	var permission *check
+	for _, c := range d.turn() {
+		if c == asked {
+			permission = c
+		}
+	}
+	if permission == nil || !confirmed.Equal(d.now) && confirmed.After(d.now) {
+		t.Fatal("it is not asked again after a change")
+	}
+	d.found(permission, Denied)
+	if d.turn(); s.end != EndForbidden {
+		t.Errorf("ended %q", s.end)
+	}
+}
+
+// A credential that proves somebody else takes its streams along: what he may is asked for at once.
+func TestRotaIdentityChanges(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	_, s := d.admit("alice", "pods")
+	_, t2 := d.admit("alice", "nodes")
+	d.now = start.Add(15 * time.Second)
+	c := d.turn()[0]
+	d.rota.found(c, finding{verdict: Allowed, at: d.now, who: &Identity{Name: "alice", Groups: []string{"fewer"}}}, d.now)
+	asked := d.turn()
+	if len(asked) != 2 || asked[0].kind != ofPermission || len(asked[0].who.Groups) != 1 || len(d.rota.permissions) != 2 {
+		t.Fatalf("%d checks, %d permissions", len(asked), len(d.rota.permissions))
+	}
+	for _, c := range asked {
+		v := Allowed
+		if c.what.Resource == "pods" {
+			v = Denied
+		}
+		d.found(c, v)
+	}
+	if d.turn(); s.end != EndForbidden || t2.end != "" {
+		t.Errorf("pods ended %q, nodes %q", s.end, t2.end)
+	}
+}
+
+// Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has confirmed.
+func TestRotaAtRandom(t *testing.T) {
+	for seed := range uint64(20) {
+		random := rand.New(rand.NewPCG(seed, 7))
+		d := newDuty(t, random.Float64)
+		var permits []*Permit
+		streams := map[*Permit]*recorded{}
+		var asking []*check
+		asked := map[*check]time.Time{}
+		for range 1000 {
+			d.now = d.now.Add(time.Duration(random.Int64N(int64(3 * time.Second))))
+			switch random.IntN(6) {
+			case 0, 1:
+				s, p := &recorded{}, &Permit{}
+				p.stream = s
+				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
+				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(AllowedFor)))) }
+				d.rota.admit(p, d.proven(token, name, old()), Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}, old(), d.now)
+				permits, streams[p] = append(permits, p), s
+			case 2:
+				if len(permits) > 0 {
+					i := random.IntN(len(permits))
+					d.rota.release(permits[i])
+					delete(streams, permits[i])
+					permits = slices.Delete(permits, i, i+1)
+				}
+			case 3:
+				user := fmt.Sprint("user ", random.IntN(5))
+				d.rota.urge(func(who *Identity, _ Attributes) bool { return who.Name == user }, d.now)
+			default:
+				for len(asking) > 0 && random.IntN(3) > 0 {
+					i := random.IntN(len(asking))
+					c := asking[i]
+					asking = slices.Delete(asking, i, i+1)
+					f := finding{verdict: []Verdict{Allowed, Allowed, Allowed, Unasked, Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
+					if c.kind == ofCredential && random.IntN(4) == 0 {
+						f.who = &Identity{Name: fmt.Sprint("user ", random.IntN(5))}
+					}
+					delete(asked, c)
+					d.rota.found(c, f, d.now)
+				}
+			}
+			for _, c := range d.turn() {
+				if _, twice := asked[c]; twice {
+					t.Fatal("one check is under way twice")
+				}
+				asking, asked[c] = append(asking, c), d.now
+			}
+			for p, s := range streams {
+				if s.end != "" {
+					continue
+				}
+				for _, c := range []*check{p.credential, p.permission} {
+					if age := d.now.Sub(c.confirmed); !s.held && age >= c.sweep+grace {
+						t.Fatalf("seed %d: a stream runs by a %s that was confirmed %v ago", seed, c.kind, age)
+					}
+				}
+			}
+		}
+		for _, p := range permits {
+			d.rota.release(p)
+		}
+		d.turn()
+		if n := len(d.rota.agenda); n != 0 {
+			t.Fatalf("seed %d: %d checks are left for nobody", seed, n)
+		}
+	}
+}

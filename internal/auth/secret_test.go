@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// However what holds a token is printed or logged, the token does not show.
+func TestTokensDoNotShow(t *testing.T) {
+	const token = "the-token"
+	s := newSecret(token)
+	c := &Credential{token: s}
+	values := []any{
+		s, &s, c, *c, Result{Credential: c}, &Result{Credential: c}, &check{credential: c}, check{credential: c}, map[string]secret{"a": s},
+		[]*Credential{c}, struct{ inner Credential }{*c}, &Permit{credential: &check{credential: c}}, &flight[proof]{},
+	}
+	hidden := func(how, text string) {
+		t.Helper()
+		for _, shape := range []string{token, fmt.Sprintf("%x", token), fmt.Sprintf("%v", []byte(token)), fmt.Sprintf("%X", token)} {
+			if strings.Contains(text, shape) {
+				t.Errorf("%s shows the token: %s", how, text)
+			}
+		}
+	}
+	for _, v := range values {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%p", "%c", "%U"} {
+			hidden(fmt.Sprintf("%s of a %T", verb, v), fmt.Sprintf(verb, v))
+		}
+		raw, err := json.Marshal(v)
+		if err == nil {
+			hidden(fmt.Sprintf("JSON of a %T", v), string(raw))
+		}
+		var out bytes.Buffer
+		slog.New(slog.NewTextHandler(&out, nil)).Info("told", "what", v)
+		slog.New(slog.NewJSONHandler(&out, nil)).Info("told", "what", v)
+		core, logs := observer.New(zap.DebugLevel)
+		zap.New(core).Info("told", zap.Any("what", v))
+		for _, entry := range logs.All() {
+			encoded, err := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()).EncodeEntry(entry.Entry, entry.Context)
+			if err != nil {
+				t.Fatal(err)
+			}
+			out.Write(encoded.Bytes())
+		}
+		hidden(fmt.Sprintf("a log line of a %T", v), out.String())
+	}
+}
+
+// A digest tells where one part ends and the next begins, and nothing of its parts to whoever has not its key.
+func TestDigest(t *testing.T) {
+	h := newHasher()
+	if h.sum("a", "bc") == h.sum("ab", "c") || h.sum("a") == h.sum("a", "") || h.sum() == h.sum("") {
+		t.Error("different parts have one digest")
+	}
+	if h.sum("a", "b") != h.sum("a", "b") {
+		t.Error("equal parts have two digests")
+	}
+	if h.sum("a") == newHasher().sum("a") {
+		t.Error("two hashers agree: the key is not random")
+	}
+}
+
+// Identities that differ in anything have different digests.
+func TestIdentityDigest(t *testing.T) {
+	h := newHasher()
+	seen := map[digest]int{}
+	for i, who := range []*Identity{
+		{Name: "a"}, {UID: "a"}, {Groups: []string{"a"}}, {Name: "a", Groups: []string{"b"}}, {Name: "a", Groups: []string{"b", "c"}},
+		{Name: "a", Groups: []string{"c", "b"}}, {Name: "a", Groups: []string{"bc"}}, {Name: "a", UID: "b"},
+		{Name: "a", Extra: map[string][]string{"b": nil}}, {Name: "a", Extra: map[string][]string{"b": {"c"}}},
+		{Name: "a", Extra: map[string][]string{"b": {}, "c": {}}}, {Name: "a", Groups: []string{"b"}, Extra: map[string][]string{"c": nil}},
+	} {
+		d := who.digest(h)
+		if other, ok := seen[d]; ok {
+			t.Errorf("%d and %d have one digest", i, other)
+		}
+		seen[d] = i
+	}
+}
