@@ -37,7 +37,10 @@ const reloadEvery = time.Second
 // NewAuthority reads the file.
 func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Authority, error) {
 	a := &Authority{file: file, clock: clock, log: log, checked: clock.Now()}
-	return a, a.reloadLocked()
+	if err := a.reloadLocked(); err != nil {
+		return nil, err // not one without a pool: that would be verified by the system's
+	}
+	return a, nil
 }
 
 // current is the pool to verify by, and its certificates.

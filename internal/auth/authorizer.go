@@ -111,12 +111,13 @@ func (a *Authorizer) renew(ctx context.Context, who *Identity, what Attributes) 
 	return decide(a.reviews.renew(ctx, a.key(who, what), question{who, what}))
 }
 
-// recall is when upstream was last asked this, if that is remembered and it allowed it.
-func (a *Authorizer) recall(who *Identity, what Attributes) (time.Time, bool) {
-	said, ok := a.reviews.recall(a.key(who, what))
+// recall is when upstream was last asked the question of a key, if that is remembered and it allowed it.
+func (a *Authorizer) recall(key digest) (time.Time, bool) {
+	said, ok := a.reviews.recall(key)
 	return said.at, ok && said.err == nil && verdict(said.value) == Allowed
 }
 
+// key names a question.
 func (a *Authorizer) key(who *Identity, what Attributes) digest {
 	return what.digest(a.hasher, who.digest(a.hasher))
 }

@@ -39,7 +39,8 @@ type Stream interface {
 type ReauthorizerOptions struct {
 	Authenticator *Authenticator
 	Authorizer    *Authorizer
-	// Sweep is how often upstream is asked about each permission, and somewhat less than how often about each token. 0: 25 s.
+	// Sweep is how often upstream is asked about each permission. Tokens are asked about more often, by as much as upstream remembers
+	// them. 0: 25 s; not below MinSweep.
 	Sweep time.Duration
 	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
 	HoldMost time.Duration
@@ -49,6 +50,9 @@ type ReauthorizerOptions struct {
 	Random    func() float64 // in [0, 1), spreads the checks; nil: math/rand's
 	Metrics   *Metrics       // nil: nothing is registered
 }
+
+// MinSweep is the shortest sweep: what is remembered for requests must not be too old already for a watch to begin by.
+const MinSweep = 15 * time.Second
 
 const (
 	defaultSweep    = 25 * time.Second
@@ -157,15 +161,14 @@ func (r *Reauthorizer) Run(ctx context.Context) error {
 	var checks sync.WaitGroup
 	defer checks.Wait()
 	for {
-		now := r.clock.Now()
-		turn := r.turn(now)
+		turn := r.turn(r.clock.Now())
 		for _, tell := range turn.tell {
 			tell()
 		}
 		for _, c := range turn.ask {
 			checks.Go(func() { r.ask(ctx, c) })
 		}
-		if !r.sleep(ctx, turn.wake, now) {
+		if !r.sleep(ctx, turn.wake) {
 			return nil
 		}
 	}
@@ -187,10 +190,10 @@ func (r *Reauthorizer) turn(now time.Time) turn {
 }
 
 // sleep waits until something is due or has changed. It reports false when ctx has ended.
-func (r *Reauthorizer) sleep(ctx context.Context, until, now time.Time) bool {
+func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
 	var due <-chan time.Time
 	if !until.IsZero() {
-		timer := r.clock.NewTimer(until.Sub(now))
+		timer := r.clock.NewTimer(until.Sub(r.clock.Now()))
 		defer timer.Stop()
 		due = timer.C()
 	}
@@ -237,7 +240,7 @@ func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 // recall is when upstream last agreed, if that was for a request and is remembered.
 func (r *Reauthorizer) recall(c *check) (time.Time, bool) {
 	if c.kind == ofPermission {
-		return r.opts.Authorizer.recall(c.who, c.what)
+		return r.opts.Authorizer.recall(c.key)
 	}
-	return r.opts.Authenticator.recall(c.credential)
+	return r.opts.Authenticator.recall(c.key)
 }

@@ -60,6 +60,15 @@ func (e *UnaskedError) Error() string {
 	return fmt.Sprintf("%s: upstream answered %d: %s", e.Review, e.Code, e.Reason)
 }
 
+// general reports that the failure has nothing to do with the question: upstream is away, at its limits, or takes no questions of us.
+func (e *UnaskedError) general() bool {
+	switch e.Code {
+	case 0, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
+		return true
+	}
+	return e.Code >= http.StatusInternalServerError
+}
+
 // token asks whose token it is. Without audiences it must be one for upstream itself. Errors are *UnaskedError.
 func (r *Reviewer) token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.TokenReview{
@@ -68,6 +77,7 @@ func (r *Reviewer) token(ctx context.Context, token secret, audiences []string) 
 	}
 	var told authenticationv1.TokenReview
 	if err := r.post(ctx, review.Kind, tokenReviews, &review, &told); err != nil {
+		err.Reason = strings.ReplaceAll(err.Reason, token.reveal(), concealed) // whatever upstream's words are
 		return authenticationv1.TokenReviewStatus{}, err
 	}
 	return told.Status, nil
@@ -86,7 +96,8 @@ func (r *Reviewer) access(ctx context.Context, spec authorizationv1.SubjectAcces
 	return told.Status, nil
 }
 
-func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) error {
+// post asks, and tells the log when upstream stops answering and when it does again.
+func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *UnaskedError {
 	unasked := r.exchange(ctx, path, review, told)
 	if unasked == nil {
 		if r.failing.CompareAndSwap(true, false) {
@@ -95,11 +106,9 @@ func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any
 		return nil
 	}
 	unasked.Review = kind
-	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		if r.failing.CompareAndSwap(false, true) {
-			r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and watches "+
-				"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator", zap.Error(unasked))
-		}
+	if !errors.Is(ctx.Err(), context.Canceled) && unasked.general() && r.failing.CompareAndSwap(false, true) {
+		r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and watches "+
+			"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator", zap.Error(unasked))
 	}
 	return unasked
 }
@@ -129,6 +138,8 @@ func (r *Reviewer) exchange(ctx context.Context, path string, review, told any) 
 	switch {
 	case err != nil:
 		return &UnaskedError{Reason: err.Error()}
+	case resp.StatusCode >= http.StatusInternalServerError:
+		return &UnaskedError{Code: resp.StatusCode, Reason: "it failed"} // its words may repeat the question
 	case resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK:
 		return &UnaskedError{Code: resp.StatusCode, Reason: refusalOf(raw)}
 	}

@@ -1,0 +1,52 @@
+package auth
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// The log says once that upstream cannot be asked, and once that it can be again; of the question it says nothing, nor does the error.
+func TestReviewerLogs(t *testing.T) {
+	w := newWorld(t)
+	core, logs := observer.New(zap.InfoLevel)
+	base, err := url.Parse(w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.asks = NewReviewer(base, w.own, zap.New(core))
+	a := w.authenticator()
+	const token = "very-secret"
+	check := func(code int, wantLines int) {
+		t.Helper()
+		w.reviews.Fail(code)
+		w.clock.Step(DeniedFor)
+		if r := a.Authenticate(w.ctx(), withToken(token)); r.Err != nil && strings.Contains(r.Err.Error(), token) {
+			t.Errorf("%d: the error has the token: %v", code, r.Err)
+		}
+		if logs.Len() != wantLines || strings.Contains(fmt.Sprint(logs.All()), token) {
+			t.Errorf("%d: %d lines, want %d: %v", code, logs.Len(), wantLines, logs.All())
+		}
+	}
+	check(0, 0)
+	check(503, 1)
+	check(403, 1)
+	check(0, 2)
+	check(400, 2) // may be about this question alone
+	check(429, 3)
+	for _, code := range []int{400, 403, 500} { // and an apiserver that repeats what it was sent
+		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
+			rw.WriteHeader(code)
+			fmt.Fprintf(rw, `{"kind":"Status","message":"what is %s?"}`, token)
+		}))
+		w.clock.Step(DeniedFor)
+		if r := a.Authenticate(w.ctx(), withToken(token)); r.Outcome != Unknown || strings.Contains(r.Err.Error(), token) {
+			t.Errorf("%d: %q: %v", code, seen(r), r.Err)
+		}
+	}
+}
