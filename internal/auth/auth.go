@@ -7,7 +7,7 @@
 // Upstream decides everything: tokens by TokenReview, permissions by SubjectAccessReview. Only certificates are verified here, as they
 // never reach upstream. What k8s.io/apiserver has for the same tasks is followed to the letter and not imported: its packages bring
 // feature gates, metrics registries, informers and CEL with them, have real clocks, and bound neither reviews under way nor the age of an
-// answer by when it was asked for. A differential test holds this package against them instead.
+// answer by when it was asked for. The module test holds this package against them instead, and against a real apiserver.
 package auth
 
 import "time"
