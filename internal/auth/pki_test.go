@@ -16,13 +16,13 @@ import (
 
 // ca signs certificates.
 type ca struct {
-	t    *testing.T
+	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	next int64
 }
 
-func newCA(t *testing.T, name string, now time.Time) *ca {
+func newCA(t testing.TB, name string, now time.Time) *ca {
 	t.Helper()
 	c := &ca{t: t, key: newKey(t), next: 1}
 	template := &x509.Certificate{
@@ -33,7 +33,7 @@ func newCA(t *testing.T, name string, now time.Time) *ca {
 	return c
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -79,7 +79,7 @@ func pemOf(certs ...*x509.Certificate) []byte {
 }
 
 // write puts a file in a folder of the test's own.
-func write(t *testing.T, raw []byte) string {
+func write(t testing.TB, raw []byte) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(name, raw, 0o600); err != nil {

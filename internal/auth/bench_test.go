@@ -1,0 +1,61 @@
+package auth
+
+import (
+	"context"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"net/url"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// quick is a cluster that takes no time.
+func quick() *Reviewer {
+	c := newCluster()
+	c.users["t"] = "alice"
+	c.latency = func() time.Duration { return 0 }
+	return NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, c, zap.NewNop())
+}
+
+// What a request costs whose token or certificate, and whose question, are known.
+func BenchmarkAuthenticate(b *testing.B) {
+	clock := clocktesting.NewFakeClock(time.Now())
+	clients := newCA(b, "clients", clock.Now())
+	authority, err := NewAuthority(write(b, pemOf(clients.cert)), clock, zap.NewNop())
+	if err != nil {
+		b.Fatal(err)
+	}
+	a := NewAuthenticator(AuthenticatorOptions{Reviewer: quick(), ClientCA: authority, Clock: clock})
+	cert := clients.issue(pkix.Name{CommonName: "alice"}, clock.Now().Add(time.Hour))
+	for name, r := range map[string]Request{"token": withToken("t"), "certificate": {Peer: []*x509.Certificate{cert}}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if a.Authenticate(context.Background(), r).Outcome != Authenticated {
+					b.Fatal("not authenticated")
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkAuthorize(b *testing.B) {
+	a := NewAuthorizer(AuthorizerOptions{Reviewer: quick(), Clock: clocktesting.NewFakeClock(time.Now())})
+	what := wants(b, "/api/v1/namespaces/c1/pods?watch=1&labelSelector=a%3Db")
+	b.ReportAllocs()
+	for b.Loop() {
+		if a.Authorize(context.Background(), bob, what).Verdict != Allowed {
+			b.Fatal("not allowed")
+		}
+	}
+}
+
+func BenchmarkAttributesOf(b *testing.B) {
+	b.ReportAllocs()
+	for b.Loop() {
+		wants(b, "/api/v1/namespaces/c1/pods?watch=1&labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn")
+	}
+}
