@@ -28,6 +28,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -48,8 +49,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	klog.LogToStderr(false) // upstream's code logs what it cannot parse
-	klog.SetOutput(io.Discard)
+	klog.SetLogger(logr.Discard()) // upstream's code logs what it cannot parse
 	os.Exit(m.Run())
 }
 
