@@ -6,6 +6,7 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -23,6 +24,10 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 		defer c.recovered()
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()
+		}
+		if !httpguts.ValidHostHeader(string(ctx.Host())) { // fasthttp lets it pass, upstream does not
+			writeMalformed(c, "malformed Host header")
+			return
 		}
 		s.handle(c, front)
 	}

@@ -26,6 +26,7 @@ type exchange struct {
 	heard   heard
 	code    int         // of the answer; 0: none yet. Owned by whoever answers
 	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
+	broken  atomic.Bool // replayed, and its body could not be read to its end
 	ends    sync.Once
 }
 

@@ -117,36 +117,6 @@ func TestForwardRefusesToDropIdentity(t *testing.T) {
 	}
 }
 
-func TestForwardRefusesDoubtfulFraming(t *testing.T) {
-	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		t.Errorf("upstream got %s %s %v", r.Method, r.RequestURI, r.Header)
-	}), frontOptions{})
-	for name, raw := range map[string]string{
-		"CL and TE":               "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"TE and CL":               "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-		"CL and TE on an upgrade": "GET /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n0\r\n\r\n",
-		"TE identity":             "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\n\r\n",
-		"TE identity and CL":      "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: identity\r\nContent-Length: 2\r\n\r\nhi",
-		"two CL":                  "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
-		"signed CL":               "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: +2\r\n\r\nhi",
-		"unknown TE":              "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: xchunked\r\n\r\n0\r\n\r\n",
-		"two TE":                  "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-		"space before colon":      "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length : 2\r\n\r\nhi",
-		"space in a name":         "GET /x HTTP/1.1\r\nHost: a\r\nX Y: 2\r\n\r\n",
-		"HTTP/2.0":                "GET /x HTTP/2.0\r\nHost: a\r\n\r\n",
-		"HTTP/1.2":                "GET /x HTTP/1.2\r\nHost: a\r\n\r\n",
-		"absolute form":           "GET http://b/x HTTP/1.1\r\nHost: a\r\n\r\n",
-		"asterisk":                "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
-		"CONNECT":                 "CONNECT /x HTTP/1.1\r\nHost: a\r\n\r\n",
-		"bad escape":              "GET /x%zz HTTP/1.1\r\nHost: a\r\n\r\n",
-	} {
-		// What follows on the connection must not be taken for a request of its own either.
-		if code, body := fr.send(t, raw+"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"); code != 400 {
-			t.Errorf("%s: %d %s; want 400", name, code, body)
-		}
-	}
-}
-
 func TestForwardAsSelf(t *testing.T) {
 	seen := make(recorder, 1)
 	fr := newFront(t, seen, frontOptions{identity: IdentitySelf})

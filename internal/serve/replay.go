@@ -152,14 +152,18 @@ func (r *replayer) close() {
 	}
 }
 
-// replayFailed answers for an upstream that did not answer a replayed request.
+// replayFailed answers a replayed request that upstream did not, or not because of the request itself.
 func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err error) {
 	x := exchangeOf(req.Context())
 	s := failureStatus(x.class, err)
-	if req.Context().Err() == nil {
+	switch live := req.Context().Err() == nil; {
+	case live && x.broken.Load():
+		s = statusBadRequest("the body of the request ends before it is complete, or its chunks are malformed")
+		x.code = int(s.Code)
+	case live:
 		x.code = int(s.Code)
 		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
-	} else if errors.Is(err, context.Canceled) {
+	case errors.Is(err, context.Canceled):
 		s = statusUnavailable("the request was cancelled")
 	}
 	out := newNetWriter(w, nil, 0)

@@ -50,12 +50,30 @@ type exchangeTransport struct{}
 func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	began := time.Now()
+	if req.Body != nil && req.Body != http.NoBody {
+		req.Body = &clientBody{req.Body, x}
+	}
 	resp, err := x.transport.RoundTrip(req)
 	x.begun()
 	if err == nil && x.heard.took != nil {
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
 	}
 	return resp, err
+}
+
+// clientBody notes that the client's body cannot be read to its end, for which upstream is not to blame.
+type clientBody struct {
+	io.ReadCloser
+	x *exchange
+}
+
+// Read implements io.Reader.
+func (b *clientBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		b.x.broken.Store(true)
+	}
+	return n, err
 }
 
 // timedBody tells how long upstream took for an answer, however long its client did.
