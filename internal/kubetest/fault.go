@@ -18,9 +18,9 @@ const (
 
 // faults are the wishes that do not belong to one resource. Guarded by Server.mu.
 type faults struct {
-	lists, watches failure
-	stall          Reads
-	neverProve     bool
+	lists, probes, watches failure
+	stall                  Reads
+	neverProve             bool
 }
 
 // failure answers the next left requests with code.
@@ -226,6 +226,13 @@ func (s *Server) FailLists(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.lists = failure{n, code}
+}
+
+// FailProbes answers the next n LISTs of a single object (limit=1) so, as a proxy asks for the version that the store has reached.
+func (s *Server) FailProbes(n, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.probes = failure{n, code}
 }
 
 // FailWatches answers the next n watch requests with an HTTP status.

@@ -126,7 +126,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, verb string) boo
 	code := 0
 	switch verb {
 	case "list":
-		code = s.faults.lists.next()
+		if r.URL.Query().Get("limit") == "1" {
+			code = s.faults.probes.next()
+		}
+		if code == 0 {
+			code = s.faults.lists.next()
+		}
 	case "watch":
 		code = s.faults.watches.next()
 	}

@@ -78,7 +78,7 @@ func methodNotAllowed() error {
 		"the server does not allow this method on the requested resource", &metav1.StatusDetails{})
 }
 
-// wished is the error that FailLists and FailWatches ask for.
+// wished is the error that FailLists, FailProbes and FailWatches ask for.
 func wished(code int) error {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,

@@ -88,7 +88,7 @@ func TestRecentListWithoutProbes(t *testing.T) {
 		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
 	r.mirrored(configMaps)
-	r.up.FailLists(1, http.StatusForbidden)
+	r.up.FailProbes(1, http.StatusForbidden)
 	if l := r.recentList(""); len(l) != 200 {
 		t.Errorf("%d objects", len(l))
 	}

@@ -115,7 +115,7 @@ func TestProofFails(t *testing.T) {
 	if _, err := probe.Prove(deadline(t), from); err == nil {
 		t.Error("a probe that failed was used again")
 	}
-	s.FailLists(1, http.StatusForbidden)
+	s.FailProbes(1, http.StatusForbidden)
 	if _, _, err := p.Begin(deadline(t)); !apierrors.IsForbidden(err) {
 		t.Errorf("probe: %v", err)
 	}

@@ -309,9 +309,6 @@ func (e *ending) End(why auth.End) {
 
 // TestRightsGo takes rights away while watches run by them: a binding, a service account. Each ends within 30 s, and no other.
 func TestRightsGo(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes half a minute")
-	}
 	w := newWorld(t)
 	w.populate(t)
 	r := auth.NewReauthorizer(auth.ReauthorizerOptions{Authenticator: w.authn, Authorizer: w.authz})

@@ -213,7 +213,7 @@ func (k *kind) annotated() bool {
 
 // scenarios ask for a resource as a list, an object and a watch, in every format.
 func (k *kind) scenarios() []scenario {
-	const rv, watching = "?resourceVersion=0", "&watch=1&timeoutSeconds=1&allowWatchBookmarks=true"
+	const rv, watching = "?resourceVersion=0", "&watch=1&timeoutSeconds=3&allowWatchBookmarks=true"
 	path, from := k.collection(), memory
 	if !k.mirrored {
 		from = upstream
