@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/auth"
 )
 
 // tlsConfig is what the TLS listener presents: the configured pair, or a self-signed one that lives in memory.
@@ -39,6 +41,21 @@ func tlsConfig(o *options, log *zap.Logger) (*tls.Config, error) {
 	}
 	config.GetCertificate = c.get
 	return config, nil
+}
+
+// askForCertificates has a listener ask its clients for certificates, if there are any that would do. It verifies none: whether one is good
+// is found out per request, when it may have ended or its authority may have gone.
+func askForCertificates(config *tls.Config, a *auth.Authenticator) {
+	if a.Certificates() == nil {
+		return
+	}
+	config.ClientAuth = tls.RequestClientCert
+	listener := config.Clone() // without this hook, or each connection's would ask for another
+	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
+		now := listener.Clone()
+		now.ClientCAs = a.Certificates() // as the files are by now
+		return now, nil
+	}
 }
 
 // certificate is a key pair that is read again when its files change. A pair that cannot be read, as in the middle of a

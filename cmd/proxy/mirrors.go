@@ -112,6 +112,19 @@ func (m *mirrors) Find(gvr schema.GroupVersionResource) *serve.Source {
 	return nil
 }
 
+// Knows implements serve.Catalog.
+func (m *mirrors) Knows(gvr schema.GroupVersionResource) bool {
+	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
+		return true
+	}
+	if !m.demand {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.refused[gvr] == ""
+}
+
 func (m *mirrors) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(m.named, func(info *object.Resource) bool { return info.GVR == gvr })
 }

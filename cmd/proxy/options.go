@@ -42,7 +42,12 @@ type options struct {
 	tlsCertFile       string // with tlsPrivateKeyFile, or both empty
 	tlsPrivateKeyFile string
 	http2             bool
-	insecureAllowAll  bool
+
+	clientCAFile     string // certificates that vouch for clients; none when empty
+	frontProxy       frontProxy
+	apiAudiences     []string // upstream's when empty
+	reauthSweep      time.Duration
+	insecureAllowAll bool
 
 	writers      string // writersAuto, writersOn or writersOff
 	stallTimeout time.Duration
@@ -58,6 +63,9 @@ type options struct {
 	origins map[string]origin // flag name -> where its value came from, if not from the default
 }
 
+// defaultSweep keeps what is promised of running watches: nobody is sent anything 30 s after he may not have it any more.
+const defaultSweep = 25 * time.Second
+
 func newOptions() *options {
 	return &options{
 		maxResources:        256,
@@ -68,20 +76,19 @@ func newOptions() *options {
 		listen:              "127.0.0.1:8001",
 		plainIdentity:       identityClient,
 		http2:               true,
-		writers:             writersAuto,
-		stallTimeout:        30 * time.Second,
-		drainPeriod:         10 * time.Second,
-		metricsListen:       "127.0.0.1:9464",
-		logLevel:            "info",
-		logFormat:           "json",
-		origins:             map[string]origin{},
+		reauthSweep:         defaultSweep,
+		frontProxy: frontProxy{
+			nameHeaders: []string{"X-Remote-User"}, uidHeaders: []string{"X-Remote-Uid"}, groupHeaders: []string{"X-Remote-Group"},
+			extraPrefixes: []string{"X-Remote-Extra-"},
+		},
+		writers:       writersAuto,
+		stallTimeout:  30 * time.Second,
+		drainPeriod:   10 * time.Second,
+		metricsListen: "127.0.0.1:9464",
+		logLevel:      "info",
+		logFormat:     "json",
+		origins:       map[string]origin{},
 	}
-}
-
-// plainAnswersFromCache reports whether the plain listener may answer from the cache: only while nobody's rights are bypassed by
-// it without having been switched on. Otherwise it passes every request through.
-func (o *options) plainAnswersFromCache() bool {
-	return o.insecureAllowAll || o.plainIdentity == identitySelf
 }
 
 // flagGroup is a heading of --help and the flags under it.
@@ -97,6 +104,7 @@ func (o *options) flagGroups() []flagGroup {
 		o.group("Cache", o.cacheFlags),
 		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
 		o.group("TLS listener", o.tlsFlags),
+		o.group("Who may read what", o.accessFlags),
 		o.group("Streams", o.streamFlags),
 		o.group("Observability", o.observabilityFlags),
 		o.group("Configuration", o.configurationFlags),
@@ -140,9 +148,8 @@ func (o *options) plainFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listen, "listen", o.listen,
 		"Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no plain listener.")
 	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf), "plain-identity",
-		"Whose rights requests on the plain listener have. client: the credentials that the client sends are forwarded, and "+
-			"every request is passed through (unless --insecure-allow-all). self: requests without credentials act as spillway itself, with "+
-			"all that its kubeconfig may do.")
+		"Whose rights requests on the plain listener have. client: those of the bearer token that the client sends. self: requests without "+
+			"credentials act as spillway itself, with all that its kubeconfig may do.")
 	fs.BoolVar(&o.plainSelfConnect, "plain-self-connect", o.plainSelfConnect,
 		"With --plain-identity=self, also allow exec, attach, port-forward and proxy, which are refused otherwise.")
 	fs.StringSliceVar(&o.acceptHosts, "accept-hosts", o.acceptHosts,
@@ -154,8 +161,7 @@ func (o *options) plainFlags(fs *pflag.FlagSet) {
 
 func (o *options) tlsFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listenTLS, "listen-tls", o.listenTLS,
-		"Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener. Needs --insecure-allow-all, since "+
-			"spillway does not yet check who its clients are.")
+		"Serve HTTPS on this `address`, such as :6443. When empty, there is no TLS listener.")
 	fs.StringVar(&o.tlsCertFile, "tls-cert-file", o.tlsCertFile,
 		"Present the certificate chain in this PEM `file`, reloaded when it changes. When empty, a self-signed one is made in memory.")
 	fs.StringVar(&o.tlsPrivateKeyFile, "tls-private-key-file", o.tlsPrivateKeyFile,
@@ -163,9 +169,35 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.http2, "http2", o.http2,
 		"Offer HTTP/2, as the API server does: all requests and watches of a client then share one connection. When off, each watch "+
 			"is a connection, which costs more sockets, more CPU for events and less for large lists.")
+}
+
+func (o *options) accessFlags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&o.apiAudiences, "api-audiences", o.apiAudiences,
+		"Accept tokens that are for one of these audiences: a comma-separated `list`. When empty, those for the API server itself. Tokens are "+
+			"verified by the API server (TokenReview), and so is what their owners may read (SubjectAccessReview): spillway needs the "+
+			"cluster role system:auth-delegator.")
+	fs.DurationVar(&o.reauthSweep, "reauth-sweep", o.reauthSweep,
+		"Ask again whether those who watch still may, at least once in this `duration`. A watch ends within that and 5s of the moment when "+
+			"they may not any more.")
+	fs.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
+		"Accept client certificates that are signed by one of those in this PEM `file`, reloaded when it changes. Such clients get what is "+
+			"answered from memory; the rest needs a bearer token, since the API server cannot be shown their certificates.")
+	p := &o.frontProxy
+	fs.StringVar(&p.caFile, "requestheader-client-ca-file", p.caFile,
+		"Believe an authenticating proxy in front of spillway, if its client certificate is signed by one of those in this PEM `file`, about "+
+			"whose requests it sends.")
+	fs.StringSliceVar(&p.allowedNames, "requestheader-allowed-names", p.allowedNames,
+		"The common names that the certificate of that proxy may have: a comma-separated `list`. When empty, any.")
+	fs.StringSliceVar(&p.nameHeaders, "requestheader-username-headers", p.nameHeaders,
+		"Where that proxy names users: a comma-separated `list` of headers, of which the first that is there counts.")
+	fs.StringSliceVar(&p.uidHeaders, "requestheader-uid-headers", p.uidHeaders, "Where it names their UIDs, likewise: a `list` of headers.")
+	fs.StringSliceVar(&p.groupHeaders, "requestheader-group-headers", p.groupHeaders,
+		"Where it names their groups: a comma-separated `list` of headers, all of which count.")
+	fs.StringSliceVar(&p.extraPrefixes, "requestheader-extra-headers-prefix", p.extraPrefixes,
+		"How headers begin in which it tells more of them: a comma-separated `list`.")
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
-		"INSECURE: answer from memory without asking who the client is or what it may read. Anyone who reaches a listener reads "+
-			"every mirrored object.")
+		"INSECURE, for experiments on loopback: answer from memory without asking who the client is or what it may read. Anyone who "+
+			"reaches a listener reads every mirrored object.")
 }
 
 func (o *options) streamFlags(fs *pflag.FlagSet) {

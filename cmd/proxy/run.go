@@ -5,12 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"spillway/internal/auth"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 )
@@ -53,7 +55,15 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	forwarder, err := newForwarder(config, own, o, registry, log)
+	base, err := upstream.BaseURL(config)
+	if err != nil {
+		return err
+	}
+	forwarder, err := newForwarder(config, base, own, o, registry, log)
+	if err != nil {
+		return err
+	}
+	access, err := newAccess(auth.NewReviewer(base, own, log), o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -62,7 +72,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
+		Catalog: mirrors, Forwarder: forwarder, Access: access, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	h := &health{}
@@ -79,8 +89,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	if err := serveAll(server, listeners, o, log, fail); err != nil {
+	if err := serveAll(server, access, listeners, o, log, fail); err != nil {
 		return err
+	}
+	if access != nil { // to the end: no watch goes on unasked
+		fail(func() error { return access.Reauthorizer.Run(life.stop) })
 	}
 	if listeners.metrics != nil {
 		// Health is told until the very end, readiness off.
@@ -133,12 +146,10 @@ func (s *listenerSet) close() {
 }
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12).
-func newForwarder(config *upstream.Config, own http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
-	base, err := upstream.BaseURL(config)
-	if err != nil {
-		return nil, err
+func newForwarder(config *upstream.Config, base *url.URL, own http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
+	opts := serve.ForwarderOptions{
+		Base: base, Claims: o.frontProxy.claims, StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
 	}
-	opts := serve.ForwarderOptions{Base: base, StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log}
 	client, err := upstream.Forward(config)
 	if err != nil {
 		return nil, err
@@ -158,7 +169,7 @@ func newForwarder(config *upstream.Config, own http.RoundTripper, o *options, re
 }
 
 // serveAll serves on the plain and the TLS listener.
-func serveAll(server *serve.Server, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
+func serveAll(server *serve.Server, access *serve.Access, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
 	if l.plain != nil {
 		front := serve.Front{
 			Guard:     serve.NewPlainGuard(o.acceptHosts, o.acceptOrigins, o.plainSelfConnect),
@@ -173,6 +184,9 @@ func serveAll(server *serve.Server, l *listenerSet, o *options, log *zap.Logger,
 		config, err := tlsConfig(o, log)
 		if err != nil {
 			return err
+		}
+		if access != nil {
+			askForCertificates(config, access.Authenticator)
 		}
 		run(func() error { return server.Serve(l.tls, serve.Front{TLS: config, AnswerAll: o.insecureAllowAll}) })
 	}

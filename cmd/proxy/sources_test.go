@@ -70,9 +70,9 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestConfigFileNamedByEnvironment(t *testing.T) {
-	path := writeFile(t, "c.yaml", "# empty but for this\nlisten-tls: &a \":7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
+	path := writeFile(t, "c.yaml", "# empty but for this\nlisten-tls: &a \"127.0.0.1:7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
 	got := start([]string{"SPILLWAY_CONFIG=" + path})
-	if got.code != 0 || got.options.listenTLS != ":7443" || got.options.metricsListen != ":7443" {
+	if got.code != 0 || got.options.listenTLS != "127.0.0.1:7443" || got.options.metricsListen != "127.0.0.1:7443" {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -27,6 +27,7 @@ func (o *options) validate(environ []string) error {
 		o.validateNumbers,
 		o.validatePlain,
 		o.validateTLS,
+		o.validateAccess,
 		o.validateListeners,
 	}
 	for _, check := range checks {
@@ -138,10 +139,6 @@ func (o *options) validateTLS() error {
 	if _, err := splitAddress(o.listenTLS); err != nil {
 		return o.refuse("listen-tls", o.listenTLS, err.Error())
 	}
-	if !o.insecureAllowAll {
-		return o.refuse("listen-tls", o.listenTLS, "spillway cannot yet check who its clients are and what they may read, so it would show "+
-			"everything to anyone who connects; serve this machine only with --listen, or accept that with --insecure-allow-all")
-	}
 	return o.validateKeyPair()
 }
 
@@ -192,9 +189,9 @@ func (o *options) warnings() []string {
 	}
 	if len(o.resources) == 0 {
 		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")
-	} else if !o.plainAnswersFromCache() {
-		all = append(all, "Every request is passed through: answers from memory need --plain-identity=self or --insecure-allow-all, "+
-			"since spillway cannot yet check what a client may read.")
+	}
+	if o.reauthSweep > defaultSweep {
+		all = append(all, "--reauth-sweep is above "+defaultSweep.String()+": a watch may go on for that long after its client has lost the right to it.")
 	}
 	if o.historyMinAge > 0 && o.historyMinAge < 75*time.Second {
 		all = append(all, "--history-min-age is below 75s: a quiet client may be behind the kept history when it reconnects, and has to list again.")

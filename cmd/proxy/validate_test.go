@@ -71,18 +71,30 @@ func TestBadSettings(t *testing.T) {
 		{"origin with path", nil, "--accept-origins=https://a.example/x",
 			"--accept-origins=https://a.example/x: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
 		{"any origin", nil, "--accept-origins=*", "--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
-		{"TLS open to all", nil, "--listen-tls=:6443", "--listen-tls=:6443: spillway cannot yet check who its clients are and what they may read, so " +
-			"it would show everything to anyone who connects; serve this machine only with --listen, or accept that with --insecure-allow-all"},
-		{"TLS without port", nil, "--listen-tls=example.com --insecure-allow-all", "--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
+		{"TLS open to all", nil, "--listen-tls=:6443 --insecure-allow-all", "--insecure-allow-all=true: is for experiments on this machine, but " +
+			"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
+		{"TLS without port", nil, "--listen-tls=example.com", "--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
 		{"certificate without key", nil, "--tls-cert-file=DIR/a", "--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
 		{"key without certificate", nil, "--tls-private-key-file=DIR/a", "--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
 		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b", "--tls-cert-file=a: has a meaning only with --listen-tls"},
-		{"no certificate file", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
+		{"no certificate file", nil, "--listen-tls=:0 --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
-		{"no key file", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
+		{"no key file", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
 			"--tls-private-key-file=DIR/b: cannot be read: no such file or directory"},
-		{"not a certificate", nil, "--listen-tls=:0 --insecure-allow-all --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
+		{"not a certificate", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
 			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in certificate input"},
+		// who may read what
+		{"impatient", nil, "--reauth-sweep=10s", "--reauth-sweep=10s: must be at least 15s"},
+		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
+		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml", "--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls"},
+		{"certificates that nobody looks at", nil, "--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
+			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which asks nobody who he is"},
+		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
+			"--client-ca-file=DIR/bad.yaml: cannot be used: certificate authorities DIR/bad.yaml: there is no certificate in it"},
+		{"no file of a front proxy", nil, "--listen-tls=:0 --requestheader-client-ca-file=DIR/none",
+			"--requestheader-client-ca-file=DIR/none: cannot be used: no such file or directory"},
+		{"front proxy without authorities", nil, "--requestheader-allowed-names=front", "--requestheader-allowed-names=front: has a meaning only " +
+			"with --requestheader-client-ca-file"},
 		{"metrics without port", nil, "--metrics-listen=localhost", "--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
 		{"profiles nowhere", nil, "--debug --metrics-listen=", "--debug=true: needs --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
@@ -156,7 +168,8 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=[::1]:0")
 	f("--listen=localhost:8001", "--accept-hosts=dev.local,10.0.0.7,::1", "--accept-origins=http://localhost:3000,https://a.example")
 	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
-	f("--listen=", "--listen-tls=:6443", "--insecure-allow-all", "--metrics-listen=:9464")
+	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
+	f("--listen-tls=localhost:6443", "--insecure-allow-all")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
 	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0")
 }
@@ -177,7 +190,8 @@ func TestWarnings(t *testing.T) {
 	f("", "--resources=pods", "--plain-identity=self")
 	f("INSECURE: --insecure-allow-all", "--resources=pods", "--insecure-allow-all")
 	f("nothing is mirrored")
-	f("Every request is passed through", "--resources=pods")
+	f("", "--resources=pods")
+	f("--reauth-sweep is above 25s", "--resources=pods", "--reauth-sweep=5m")
 	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
 }
 

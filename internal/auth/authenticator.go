@@ -68,7 +68,7 @@ func orDefault(n, unset int) int {
 // other. A request whose Connection header names one of them must not be served at all, since a proxy on its way may have dropped it.
 func (a *Authenticator) Reads(name string) bool {
 	return strings.EqualFold(name, authorizationHeader) || hasPrefixFold(name, impersonatePrefix) ||
-		a.opts.FrontProxy != nil && a.opts.FrontProxy.reads(name)
+		a.opts.FrontProxy != nil && a.opts.FrontProxy.Reads(name)
 }
 
 // Certificates are what a TLS listener tells its clients that their certificates may be signed by; nil: it need not ask for any. Whether

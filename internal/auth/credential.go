@@ -23,3 +23,6 @@ type Credential struct {
 	// had better be asked again: it has been read, not verified, and upstream grants some tokens a minute more.
 	expires time.Time
 }
+
+// Certified reports that the proof was a certificate, which nobody else can be shown.
+func (c *Credential) Certified() bool { return c.token.empty() }

@@ -25,8 +25,8 @@ type FrontProxy struct {
 
 var errFrontProxyName = errors.New("the front proxy's name is not allowed")
 
-// reads reports that a header, by its canonical key, says whom the front proxy vouches for.
-func (p *FrontProxy) reads(name string) bool {
+// Reads reports that a header, by its canonical key, says whom the front proxy vouches for.
+func (p *FrontProxy) Reads(name string) bool {
 	for _, list := range [][]string{p.NameHeaders, p.UIDHeaders, p.GroupHeaders} {
 		if slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, name) }) {
 			return true

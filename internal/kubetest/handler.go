@@ -36,15 +36,15 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		notFound(w, r)
 		return
 	}
-	if text := at.table.kind.Deprecated; text != "" {
-		w.Header().Set("Warning", `299 - "`+text+`"`) // W-4
-	}
 	verb := verbOf(r, at)
 	seen := s.record(r, verb, at.table)
 	timeout, err := s.timeout(r)
-	if err != nil {
+	if err != nil { // before the resource is looked at (W-30)
 		writeError(w, r, err)
 		return
+	}
+	if text := at.table.kind.Deprecated; text != "" {
+		w.Header().Set("Warning", `299 - "`+text+`"`) // W-4
 	}
 	if verb == "watch" {
 		s.watch(w, r, at, seen.proof())

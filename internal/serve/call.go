@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/x509"
 	"net/http"
 	"time"
 
@@ -16,8 +17,12 @@ type call interface {
 	request() Request
 	// guarded is what a guard looks at.
 	guarded() PlainRequest
-	// watch serves a stream to its end, or sees to it that somebody does.
-	watch(p Plan)
+	// headers are those of the request that are wanted, by their canonical keys.
+	headers(wanted func(key string) bool) http.Header
+	// certificates are those that the client sent, its own first; nobody has verified them.
+	certificates() []*x509.Certificate
+	// watch serves a stream to its end, or sees to it that somebody does. g is what the client has it by; nil: its listener.
+	watch(p Plan, g *grant)
 	// forward passes the request through, and returns when the answer has begun or later. h is told of it.
 	forward(h heard)
 }
@@ -28,18 +33,27 @@ func (s *Server) handle(c call, front Front) {
 		return
 	}
 	request := c.request()
-	plan := s.planner.Plan(request)
+	candidate, ok := s.planner.consider(request)
+	v, refusal := s.visit(c, request, ok, front)
+	if refusal != nil {
+		s.refuseVisitor(c, request, v, refusal)
+		return
+	}
+	var plan Plan
+	if ok && v.admitted { // not before: to plan is to have it mirrored
+		plan = s.planner.plan(candidate)
+	}
 	switch {
-	case plan.Action != Upstream && s.answer(c, plan):
+	case plan.Action != Upstream && s.answer(c, plan, v.grant):
 	case plan.mostRecent():
-		s.passRecent(c, request, plan)
+		s.passRecent(c, request, plan, v)
 	default:
-		c.forward(heard{})
+		s.pass(c, v, heard{})
 	}
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, plan Plan) bool {
+func (s *Server) answer(c call, plan Plan, g *grant) bool {
 	r := plan.Source.Resource()
 	if plan.mostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
@@ -62,7 +76,7 @@ func (s *Server) answer(c call, plan Plan) bool {
 	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
 		return false
 	}
-	c.watch(plan)
+	c.watch(plan, g)
 	return true
 }
 

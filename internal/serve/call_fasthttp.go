@@ -2,7 +2,10 @@ package serve
 
 import (
 	"bytes"
+	"crypto/x509"
 	"net"
+	"net/http"
+	"net/textproto"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -48,7 +51,8 @@ func (c fastCall) forward(h heard) { c.server.opts.Forwarder.Forward(c.ctx, c.fr
 func (c fastCall) request() Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
-	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0
+	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0 &&
+		len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection"))
 	return Request{
 		Method:         string(h.Method()),
 		Path:           string(path),
@@ -56,22 +60,38 @@ func (c fastCall) request() Request {
 		Accept:         string(h.Peek("Accept")),
 		AcceptEncoding: string(h.Peek("Accept-Encoding")),
 		UserAgent:      string(h.UserAgent()),
-		Upgrade:        !plain || len(h.Peek("Upgrade")) > 0,
-		Trusted:        c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymous(h),
+		Plain:          plain,
 	}
 }
 
-// anonymous reports that the request brings no identity of its own.
-func anonymous(h *fasthttp.RequestHeader) bool {
-	if len(h.PeekAll("Authorization")) > 0 {
-		return false
-	}
-	for key := range h.All() {
-		if len(key) > len("Impersonate-") && bytes.EqualFold(key[:len("Impersonate-")], []byte("Impersonate-")) {
+// ordinary reports that Connection headers say nothing but how long the connection lasts. Others name headers, which may say who is
+// asking.
+func ordinary(connection [][]byte) bool {
+	for _, value := range connection {
+		if !bytes.EqualFold(value, []byte("keep-alive")) && !bytes.EqualFold(value, []byte("close")) {
 			return false
 		}
 	}
 	return true
+}
+
+// headers implements call.
+func (c fastCall) headers(wanted func(string) bool) http.Header {
+	all := http.Header{}
+	for key, value := range c.ctx.Request.Header.All() {
+		if name := textproto.CanonicalMIMEHeaderKey(string(key)); wanted(name) {
+			all[name] = append(all[name], string(value))
+		}
+	}
+	return all
+}
+
+// certificates implements call.
+func (c fastCall) certificates() []*x509.Certificate {
+	if state := c.ctx.TLSConnectionState(); state != nil {
+		return state.PeerCertificates
+	}
+	return nil
 }
 
 // guarded copies what a guard needs.
@@ -90,9 +110,9 @@ func (c fastCall) guarded() PlainRequest {
 }
 
 // watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) watch(p Plan) {
+func (c fastCall) watch(p Plan, g *grant) {
 	s := c.server
-	st := s.newStream(p)
+	st := s.newStream(p, g)
 	st.plan.Encoding.Chunked = true
 	if !s.admit(st) {
 		writeFailure(c, p.Failure, statusShuttingDown())

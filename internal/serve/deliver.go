@@ -40,6 +40,9 @@ func (g goroutines) live(s *stream) {
 			}
 			continue
 		}
+		if s.shut != nil {
+			more = s.shut
+		}
 		timer.Reset(time.Until(s.next()))
 		select {
 		case <-more:

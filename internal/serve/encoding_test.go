@@ -38,7 +38,7 @@ func TestUnencodable(t *testing.T) {
 	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad), fmt.Sprintf("ADDED n/good %d", good))
 	r.ended(customWidgets, EndUnencodable, 1)
 
-	again := Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Trusted: true}
+	again := Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Plain: true}
 	if plan := r.server.planner.Plan(again); plan.Action != Upstream {
 		t.Errorf("the next one: %s", plan.text())
 	}

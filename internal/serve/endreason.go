@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 
+	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 )
@@ -21,14 +22,21 @@ const (
 	EndUnproven    EndReason = "unproven"    // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
 	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
-	EndStalled     EndReason = "stalled"     // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
-	EndDeparted    EndReason = "departed"    // the client closed its connection or cancelled its HTTP/2 stream
-	EndAborted     EndReason = "aborted"     // writing to the client failed, or this proxy was told to stop at once
+	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
+	EndCredential      = EndReason(auth.EndExpired)         // its credential reached its end
+	EndUnauthenticated = EndReason(auth.EndUnauthenticated) // upstream takes its credential no more
+	EndForbidden       = EndReason(auth.EndForbidden)       // upstream allows it no more
+	EndUnconfirmed     = EndReason(auth.EndUnconfirmed)     // upstream could not be asked for too long
+
+	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
+	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
+	EndAborted  EndReason = "aborted"  // writing to the client failed, or this proxy was told to stop at once
 )
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndStalled, EndDeparted, EndAborted,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable,
+	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndStalled, EndDeparted, EndAborted,
 }
 
 // clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).
@@ -44,7 +52,10 @@ func (r EndReason) clean() bool {
 func reasonOf(err error) EndReason {
 	var expired *cache.ExpiredError
 	var large *tooLargeError
+	var end endError
 	switch {
+	case errors.As(err, &end):
+		return EndReason(end)
 	case errors.As(err, &expired):
 		return EndExpired
 	case errors.As(err, &large):

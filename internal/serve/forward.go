@@ -44,6 +44,9 @@ type ForwarderOptions struct {
 	Client, ClientHTTP1 http.RoundTripper
 	// Self and SelfHTTP1 are the same with the proxy's credentials. Nil unless a listener has IdentitySelf.
 	Self, SelfHTTP1 http.RoundTripper
+	// Claims reports whether a header, by its canonical key, is one more in which a front proxy vouches for a user, besides X-Remote-*:
+	// upstream never gets them from here. nil: there are none.
+	Claims func(key string) bool
 	// MaxShort and MaxLong bound the requests in flight with one answer, and those that last (watches, logs, connects).
 	// Beyond, 429. 0: no bound.
 	MaxShort, MaxLong int

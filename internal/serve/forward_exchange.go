@@ -39,13 +39,13 @@ func (f *Forwarder) begin(w responder, in *inbound, id Identity, sever func()) *
 		return nil
 	}
 	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
-	if s := headerRefusal(in.header, asSelf); s != nil {
+	if s := headerRefusal(in.header, asSelf, f.claims); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
 		writeStatus(w, s)
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: sever}
-	x.header, x.transport = outgoingHeader(in.header, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "" || x.class == classRead)
+	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "" || x.class == classRead)
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.enter(w, x) {
 		x.cancel()

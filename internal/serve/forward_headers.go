@@ -32,21 +32,21 @@ func ownCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	return false
 }
 
-// identityHeader reports whether a header says who is asking, so that its loss would change the answer. key is canonical.
-func identityHeader(key string) bool {
-	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-") || requestHeader(key)
+// ownIdentity reports whether a header makes a request somebody's own, so that its loss would change the answer. key is canonical.
+func ownIdentity(key string) bool {
+	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
 
-// requestHeader reports whether a header is one in which a front proxy vouches for a user.
-func requestHeader(key string) bool {
-	return strings.HasPrefix(key, "X-Remote-")
+// claims reports whether a header is one in which a front proxy vouches for a user. key is canonical.
+func (f *Forwarder) claims(key string) bool {
+	return strings.HasPrefix(key, "X-Remote-") || f.opts.Claims != nil && f.opts.Claims(key)
 }
 
 // headerRefusal returns why these headers may not be forwarded, or nil. asSelf: the request will carry the proxy's own
-// credentials, whose right to impersonate, if any, is not the client's.
-func headerRefusal(in http.Header, asSelf bool) *metav1.Status {
+// credentials, whose right to impersonate, if any, is not the client's. claims tells the headers of a front proxy.
+func headerRefusal(in http.Header, asSelf bool, claims func(string) bool) *metav1.Status {
 	for _, name := range connectionTokens(in) {
-		if identityHeader(textproto.CanonicalMIMEHeaderKey(name)) {
+		if key := textproto.CanonicalMIMEHeaderKey(name); ownIdentity(key) || claims(key) {
 			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
@@ -64,10 +64,10 @@ func headerRefusal(in http.Header, asSelf bool) *metav1.Status {
 // outgoingHeader is what upstream gets to see of in: hop-by-hop headers and claims of a front proxy are gone, peer (an IP,
 // or empty) is appended to X-Forwarded-For, and an absent User-Agent stays absent. upgrade, if not empty, is the
 // protocol asked for. in is left as it is.
-func outgoingHeader(in http.Header, peer, upgrade string) http.Header {
+func outgoingHeader(in http.Header, claims func(string) bool, peer, upgrade string) http.Header {
 	out := make(http.Header, len(in)+2)
 	for key, values := range in {
-		if !requestHeader(key) {
+		if !claims(key) {
 			out[key] = values[:len(values):len(values)]
 		}
 	}

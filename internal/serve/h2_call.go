@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"net/http"
 	"strings"
@@ -53,19 +54,27 @@ func (c http2Call) request() Request {
 		Accept:         c.r.Header.Get("Accept"),
 		AcceptEncoding: c.r.Header.Get("Accept-Encoding"),
 		UserAgent:      c.r.UserAgent(),
-		Upgrade:        c.r.ContentLength != 0,
-		Trusted:        c.front.AnswerAll || c.front.Identity == IdentitySelf && anonymousHeader(c.r.Header),
+		Plain:          c.r.ContentLength == 0,
 	}
 }
 
-// anonymousHeader reports that the request brings no identity of its own.
-func anonymousHeader(h http.Header) bool {
-	for key := range h {
-		if key == "Authorization" || strings.HasPrefix(key, "Impersonate-") {
-			return false
+// headers implements call.
+func (c http2Call) headers(wanted func(string) bool) http.Header {
+	all := http.Header{}
+	for name, values := range c.r.Header {
+		if wanted(name) {
+			all[name] = values
 		}
 	}
-	return true
+	return all
+}
+
+// certificates implements call.
+func (c http2Call) certificates() []*x509.Certificate {
+	if c.r.TLS == nil {
+		return nil
+	}
+	return c.r.TLS.PeerCertificates
 }
 
 // guarded is what a guard needs.
@@ -80,9 +89,9 @@ func (c http2Call) guarded() PlainRequest {
 }
 
 // watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
-func (c http2Call) watch(p Plan) {
+func (c http2Call) watch(p Plan, g *grant) {
 	s := c.server
-	st := s.newStream(p)
+	st := s.newStream(p, g)
 	if !s.admit(st) {
 		writeFailure(c, p.Failure, statusShuttingDown())
 		return

@@ -17,7 +17,7 @@ func listed(t *testing.T, source *Source, target string) (string, Plan) {
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
 	planner := Planner{Catalog: fixed{source.Resource().Info.GVR: source}}
-	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true})
+	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.List == nil {
 		t.Fatalf("%s: %s", target, plan.text())
 	}
@@ -185,7 +185,7 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
-			plan := planner.Plan(Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + token(string(text)) + more, Trusted: true})
+			plan := planner.Plan(Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + token(string(text)) + more, Plain: true})
 			if plan.List == nil {
 				continue
 			}

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
@@ -30,7 +29,7 @@ type Plan struct {
 	Action   Action
 	Source   *Source
 	Status   *metav1.Status // of a refusal
-	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-30)
+	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-23)
 	Selector object.Selector
 	answerForm
 	Get   *GetPlan
@@ -91,31 +90,56 @@ type Planner struct {
 	WatchTimeout func() time.Duration
 }
 
-// Plan decides how a request is answered. What the cache cannot answer exactly as upstream would, and what we cannot refuse in
-// exactly its words, goes upstream: there is no third way (design D1).
-func (p *Planner) Plan(r Request) Plan {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Trusted || r.Upgrade {
-		return Plan{}
+// candidate is a request that may be answered from memory, as far as can be told before anybody knows who sends it.
+type candidate struct {
+	Request
+	target target
+	query  url.Values
+}
+
+// consider reports whether a request may be answered from memory, if its sender may have what it asks for. All others go upstream,
+// whoever sends them. It starts nothing: who has no rights has nothing mirrored for him.
+func (p *Planner) consider(r Request) (candidate, bool) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain {
+		return candidate{}, false
 	}
 	t, ok := parseTarget(r.Path)
+	if !ok || !p.Catalog.Knows(t.gvr) {
+		return candidate{}, false
+	}
+	c := candidate{r, t, r.query()}
+	if t.object() && c.query.Get("resourceVersion") == "" {
+		return candidate{}, false // a consistent GET passes through at once: nothing is sooner (design D7)
+	}
+	if _, err := queryTimeout(c.query); err != nil && !t.watches(c.query) {
+		return candidate{}, false // upstream refuses it before it knows who sends it (W-30)
+	}
+	return c, true
+}
+
+// Plan decides how a request is answered whose sender may have what it asks for. What the cache cannot answer exactly as upstream would,
+// and what we cannot refuse in exactly its words, goes upstream: there is no third way (design D1).
+func (p *Planner) Plan(r Request) Plan {
+	c, ok := p.consider(r)
 	if !ok {
 		return Plan{}
 	}
-	query := r.query()
-	if t.object() && query.Get("resourceVersion") == "" {
-		return Plan{} // a consistent GET passes through at once: nothing is sooner (design D7)
-	}
+	return p.plan(c)
+}
+
+func (p *Planner) plan(c candidate) Plan {
+	t, query := c.target, c.query
 	source := p.Catalog.Find(t.gvr)
 	if source == nil || !t.fits(source.Resource().Info) {
 		return Plan{}
 	}
-	form, ok := negotiate(r, query, asked{source: source, collection: !t.object(), watch: t.watches(query)})
+	form, ok := negotiate(c.Request, query, asked{source: source, collection: !t.object(), watch: t.watches(query)})
 	if !ok {
 		return Plan{}
 	}
 	plan := Plan{}
-	if r.Method == http.MethodHead {
-		plan = planHead(source, t, query)
+	if c.Method == http.MethodHead {
+		plan = planHead(source)
 	} else {
 		plan = p.planQuery(source, t, query)
 	}
@@ -129,10 +153,7 @@ func (p *Planner) Plan(r Request) Plan {
 
 // planQuery plans a request for a mirrored resource, in the order in which upstream looks at it (W-30).
 func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
-	timeout, err := queryTimeout(query)
-	if err != nil && !t.watches(query) {
-		return refuseEarly(s, apierrors.NewBadRequest("invalid timeout specified in the request URL - "+err.Error()))
-	}
+	timeout, _ := queryTimeout(query)
 	hurried := timeout > 0 && timeout <= arriveWait+time.Second
 	if t.object() {
 		return planGet(s, t, query, hurried)

@@ -46,7 +46,7 @@ func FuzzPlan(f *testing.F) {
 	}
 	p := testPlanner(f)
 	f.Fuzz(func(t *testing.T, method, path, rawQuery, accept, agent string, trusted bool) {
-		plan := p.Plan(Request{Method: method, Path: path, RawQuery: rawQuery, Accept: accept, UserAgent: agent, Trusted: trusted})
+		plan := p.Plan(Request{Method: method, Path: path, RawQuery: rawQuery, Accept: accept, UserAgent: agent, Plain: trusted})
 		if plan.Action == Upstream {
 			return
 		}
@@ -169,7 +169,7 @@ func FuzzContinueToken(f *testing.F) {
 	source := newSource(f, podResource, unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
 	p := Planner{Catalog: fixed{podResource.GVR: source}}
 	list := func(t *testing.T, path, encoded string) (*ListPlan, []string) {
-		plan := p.Plan(Request{Method: "GET", Path: path, RawQuery: "continue=" + url.QueryEscape(encoded), Trusted: true})
+		plan := p.Plan(Request{Method: "GET", Path: path, RawQuery: "continue=" + url.QueryEscape(encoded), Plain: true})
 		if plan.List == nil {
 			return nil, nil
 		}

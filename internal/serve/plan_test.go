@@ -32,6 +32,8 @@ type fixed map[schema.GroupVersionResource]*Source
 
 func (f fixed) Find(gvr schema.GroupVersionResource) *Source { return f[gvr] }
 
+func (f fixed) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
+
 // unreachable is an upstream that proves nothing.
 type unreachable struct{}
 
@@ -231,7 +233,7 @@ func TestPlanPaths(t *testing.T) {
 		{"D1 absolute form", "http://x/api/v1/pods?resourceVersion=0", "upstream"},
 	} {
 		path, query, _ := strings.Cut(c.target, "?")
-		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true}).text(); got != c.want {
+		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true}).text(); got != c.want {
 			t.Errorf("%s: %s: got %q, want %q", c.rule, c.target, got, c.want)
 		}
 	}
@@ -239,22 +241,23 @@ func TestPlanPaths(t *testing.T) {
 
 func TestPlanRequests(t *testing.T) {
 	p := testPlanner(t)
-	good := Request{Method: "GET", Path: podsPath, RawQuery: "resourceVersion=0", Trusted: true}
+	good := Request{Method: "GET", Path: podsPath, RawQuery: "resourceVersion=0", Plain: true}
 	if got := p.Plan(good).text(); got != "pods list >=0" {
 		t.Fatalf("got %q", got)
 	}
 	for rule, change := range map[string]func(*Request){
-		"W-23 HEAD of a custom resource":     func(r *Request) { r.Method, r.Path = http.MethodHead, "/apis/example.com/v1/widgets" },
-		"W-23 HEAD, and a malformed timeout": func(r *Request) { r.Method = http.MethodHead; r.RawQuery += "&timeout=x" },
-		"W-23 POST":                          func(r *Request) { r.Method = http.MethodPost },
-		"W-23 methods have a case":           func(r *Request) { r.Method = "get" },
-		"D12 nobody we know":                 func(r *Request) { r.Trusted = false },
-		"W-119 another protocol":             func(r *Request) { r.Upgrade = true },
-		"W-40 a watch in YAML":               func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
-		"W-46 tables":                        func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
-		"W-240 sharded":                      func(r *Request) { r.RawQuery += "&shardSelector=x" },
-		"W-152 field":                        func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
-		"W-152 field of a watch":             func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
+		"W-23 HEAD of a custom resource":       func(r *Request) { r.Method, r.Path = http.MethodHead, "/apis/example.com/v1/widgets" },
+		"W-23 HEAD, and a malformed timeout":   func(r *Request) { r.Method = http.MethodHead; r.RawQuery += "&timeout=x" },
+		"W-23 POST":                            func(r *Request) { r.Method = http.MethodPost },
+		"W-23 methods have a case":             func(r *Request) { r.Method = "get" },
+		"W-30 a malformed timeout comes first": func(r *Request) { r.RawQuery += "&timeout=x" },
+		"D12 nobody serves it":                 func(r *Request) { r.Path = "/api/v1/namespaces/a/strangers" },
+		"W-119 another protocol":               func(r *Request) { r.Plain = false },
+		"W-40 a watch in YAML":                 func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
+		"W-46 tables":                          func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
+		"W-240 sharded":                        func(r *Request) { r.RawQuery += "&shardSelector=x" },
+		"W-152 field":                          func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
+		"W-152 field of a watch":               func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
 	} {
 		r := good
 		change(&r)
@@ -300,10 +303,10 @@ func TestPlanGet(t *testing.T) {
 		{"W-27 the largest", "resourceVersion=18446744073709551615", "pods get c1/a >=18446744073709551615"},
 		{"W-34 export", "resourceVersion=abc&export=true", "400 the export parameter, deprecated since v1.14, is no longer supported"},
 		{"W-34 export=false", "resourceVersion=0&export=0", "pods get c1/a >=0"},
-		{"W-28 malformed", "resourceVersion=abc&timeout=5", `400 invalid timeout specified in the request URL - time: missing unit in duration "5"`},
+		{"W-28 malformed", "resourceVersion=abc&timeout=5", "upstream"},
 		{"W-34 ignored", "resourceVersion=0&watch=true&limit=abc&labelSelector=((&resourceVersionMatch=Exact&continue=x", "pods get c1/a >=0"},
 	} {
-		r := Request{Method: "GET", Path: "/api/v1/namespaces/c1/pods/a", RawQuery: c.query, Trusted: true}
+		r := Request{Method: "GET", Path: "/api/v1/namespaces/c1/pods/a", RawQuery: c.query, Plain: true}
 		if got := p.Plan(r).text(); got != c.want {
 			t.Errorf("%s: %s: got %q, want %q", c.rule, c.query, got, c.want)
 		}

@@ -2,7 +2,6 @@ package serve
 
 import (
 	"net/http"
-	"net/url"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -10,8 +9,8 @@ import (
 
 // planHead refuses a HEAD of a built-in resource, which has none, as upstream's router does. Custom resources have it, and there
 // it passes through, as every other method does (W-23, W-173).
-func planHead(s *Source, t target, query url.Values) Plan {
-	if _, err := queryTimeout(query); err != nil && !t.watches(query) || !s.Resource().Info.Builtin {
+func planHead(s *Source) Plan {
+	if !s.Resource().Info.Builtin {
 		return Plan{}
 	}
 	return refuseEarly(s, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))

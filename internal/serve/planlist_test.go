@@ -79,7 +79,7 @@ func TestPlanList(t *testing.T) {
 		{"W-81 inclusive", "continue=" + token(`{"v":"meta.k8s.io/v1","rv":90,"start":"/c1/b"}`), `pods list =90 from "c1/b"`},
 		{"W-81 from the beginning", "continue=" + token(`{"v":"meta.k8s.io/v1","rv":90,"start":"/"}`), "pods list =90"},
 	} {
-		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Trusted: true}).text(); got != c.want {
+		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Plain: true}).text(); got != c.want {
 			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.query, got, c.want)
 		}
 	}
@@ -105,12 +105,12 @@ func TestPlanTokens(t *testing.T) {
 		if c.token == "" {
 			want = "pods list >=0 limit 1 proven" // an empty one is none
 		}
-		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: "limit=1&continue=" + c.token, Trusted: true}).text(); got != want {
+		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: "limit=1&continue=" + c.token, Plain: true}).text(); got != want {
 			t.Errorf("%s:\ngot  %q\nwant %q", c.token, got, want)
 		}
 	}
 	for _, text := range []string{`{"rv":"90"}`, `[]`, `{"rv":1.5}`, `{"rv":99999999999999999999}`} {
-		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: "continue=" + token(text), Trusted: true}).text(); got != "upstream" {
+		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: "continue=" + token(text), Plain: true}).text(); got != "upstream" {
 			t.Errorf("%s names upstream's types: got %q", text, got)
 		}
 	}
@@ -138,7 +138,7 @@ func TestPlanScanned(t *testing.T) {
 		{"limit=1&fieldSelector=status.phase%3DRunning", true},
 		{"limit=1&labelSelector=a%3Db", true},
 	} {
-		plan := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Trusted: true})
+		plan := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Plain: true})
 		if plan.List == nil {
 			t.Fatalf("%s: %s", c.query, plan.text())
 		}

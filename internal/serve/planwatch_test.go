@@ -49,7 +49,7 @@ func TestPlanWatch(t *testing.T) {
 		{"W-117", "watch=1&resourceVersion=0&fieldSelector=metadata.name%3Da", "pods in /a watch state 42m0s"},
 		{"W-117 of one", "watch=1&resourceVersion=0&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1", "pods in c1/a watch state 42m0s"},
 	} {
-		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Trusted: true}).text(); got != c.want {
+		if got := p.Plan(Request{Method: "GET", Path: podsPath, RawQuery: c.query, Plain: true}).text(); got != c.want {
 			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.query, got, c.want)
 		}
 	}
@@ -81,7 +81,7 @@ func TestPlanDeprecatedWatch(t *testing.T) {
 		{"a name, and labels", "namespaces/c1/pods/a?labelSelector=a%3Db", "pods in c1/a watch state 42m0s"},
 	} {
 		path, query, _ := strings.Cut("/api/v1/watch/"+c.target, "?")
-		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true}).text(); got != c.want {
+		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true}).text(); got != c.want {
 			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.target, got, c.want)
 		}
 	}
@@ -91,7 +91,7 @@ func TestPlanDeprecatedWatch(t *testing.T) {
 func TestPlanDoubtful(t *testing.T) {
 	p := testPlanner(t)
 	source := p.Catalog.Find(podResource.GVR)
-	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1", Trusted: true}
+	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1", Plain: true}
 	for range 2 {
 		if got := p.Plan(r).Action; got != FromCacheProven {
 			t.Fatalf("before the second failure: %v", got)

@@ -39,10 +39,10 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 
 // passRecent passes a LIST of the most recent state through, together with others that are the same. How long upstream takes for
 // it tells what a proof is worth.
-func (s *Server) passRecent(c call, r Request, p Plan) {
+func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, p.size()
 	alone := func(head func()) {
-		c.forward(heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
+		s.pass(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
 	}
 	if info.GVR.GroupResource() == secrets {
 		alone(nil)

@@ -14,7 +14,7 @@ func refuse(s *Source, err error) Plan {
 	return Plan{Action: Refuse, Source: s, Status: statusOf(err)}
 }
 
-// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-30).
+// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-4).
 func refuseEarly(s *Source, err error) Plan {
 	p := refuse(s, err)
 	p.Early = true

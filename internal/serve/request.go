@@ -15,10 +15,8 @@ type Request struct {
 	Accept         string
 	AcceptEncoding string
 	UserAgent      string
-	Upgrade        bool // asks for another protocol
-	// Trusted says that this request may be answered from memory: who asks has been found allowed to read everything that
-	// is mirrored. All others go upstream.
-	Trusted bool
+	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and asks for no other protocol. All others go upstream.
+	Plain bool
 }
 
 // query reads the parameters with Go's own code, which drops what upstream drops (W-24).

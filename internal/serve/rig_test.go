@@ -41,6 +41,8 @@ type rig struct {
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
 	mirrors  map[schema.GroupVersionResource]*upstream.Reflector
+	reviews  *kubetest.Reviews // with access
+	access   *Access
 }
 
 type rigOptions struct {
@@ -52,6 +54,9 @@ type rigOptions struct {
 	limits *cache.Limits
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
+	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
+	access   bool
+	clientCA string
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -138,8 +143,11 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.t.Fatal(err)
 	}
 	passing, upgrading := bareTransport(), bareTransport()
+	if o.access {
+		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, o.clientCA)
+	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Access: r.access, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading}),
 	})
 	secured := &front{}
@@ -156,9 +164,12 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		if to.tls != nil {
 			*to.url = "https://" + ln.Addr().String()
 		}
+		if to.tls != nil && o.access {
+			to.tls.ClientAuth = tls.RequestClientCert
+		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, AnswerAll: true}) }()
+		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, AnswerAll: !o.access}) }()
 	}
 	r.t.Cleanup(func() {
 		r.close()

@@ -26,6 +26,8 @@ import (
 type Options struct {
 	Catalog   Catalog
 	Forwarder *Forwarder
+	// Access finds out who may have what; nil: only a listener that answers all answers from memory.
+	Access *Access
 	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
 	// not decompress.
 	Own http.RoundTripper

@@ -29,6 +29,31 @@ type slot struct {
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
+// severed is the reason of a slot that has to end without another word: its client is gone, or may not have what it has not taken yet.
+// Empty: it ends as watches end.
+func (s *slot) severed() EndReason {
+	switch reason := endCause(s.stream.ctx); {
+	case !reason.clean():
+		return reason
+	case reason.revoked() && s.port.full(s.rest):
+		s.stream.out.cut()
+		return reason
+	}
+	return ""
+}
+
+// keep keeps what is on its way to the client while the gate is shut. That is no fault of the client's, and ends with the watch at the
+// latest.
+func (s *slot) keep() {
+	s.progress, s.look = time.Now(), false
+	if !s.progress.Before(s.stream.deadline) {
+		s.stream.out.cut()
+		s.writer.end(s, EndUnconfirmed)
+		return
+	}
+	s.writer.agenda.set(s, s.stream.deadline)
+}
+
 // fill gets what is to be sent next: what the stream has, or its last words.
 func (s *slot) fill() {
 	run, reason, err := s.stream.pull(s.look)

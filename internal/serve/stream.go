@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
@@ -25,18 +26,22 @@ type stream struct {
 	server   *Server
 	out      sink // set under Server.mu, once, before it is delivered
 	plan     Plan
+	grant    *grant          // nil: its listener's clients may have everything
 	ctx      context.Context // ends with cause EndReason: departure, drain, stop
 	cancel   context.CancelCauseFunc
 	deadline time.Time
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
 
-	slot atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
+	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
+	gate   gate
+	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
 
 	// The deliverer's.
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark time.Time
-	sent     bool // something since the time was last looked at
+	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
+	sent     bool            // something since the time was last looked at
 	bytes    int64
 }
 
@@ -131,6 +136,9 @@ func (s *stream) cutter() func(*object.Object) bool {
 
 // writeRun writes initial events, made in buffer.
 func (s *stream) writeRun(buffer []byte, run []*object.Object) ([]byte, error) {
+	if err := s.pass(); err != nil {
+		return buffer, err
+	}
 	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)
 	if err != nil {
 		return buffer, err
@@ -165,6 +173,17 @@ func (s *stream) template() *object.Bookmark { return s.plan.Source.Resource().T
 // pull is what the client is to be sent next, valid until the next pull: nothing if it has everything. look says that something may
 // be due; nothing but events comes otherwise. A reason or an error is the stream's end, which comes after the bytes.
 func (s *stream) pull(look bool) (run []byte, reason EndReason, err error) {
+	if look {
+		if reason := s.revoked(); reason != "" {
+			return nil, reason, nil
+		}
+	}
+	if s.shut = s.gate.opens(); s.shut != nil {
+		if look {
+			return s.due(false)
+		}
+		return nil, "", nil
+	}
 	if look && s.sent { // who is never caught up has a deadline, too
 		if run, reason, err = s.due(false); reason != "" || err != nil {
 			return run, reason, err
@@ -189,7 +208,7 @@ func (s *stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	now := time.Now()
 	if s.ctx.Err() != nil {
 		reason := endCause(s.ctx)
-		if reason != EndDrain {
+		if reason != EndDrain || s.shut != nil {
 			return nil, reason, nil
 		}
 		mark, err := s.mark(s.cursor.Through())
@@ -228,7 +247,7 @@ func (s *stream) schedule(now time.Time) {
 
 // next is when something is due.
 func (s *stream) next() time.Time {
-	if s.plan.Watch.Bookmarks && s.bookmark.Before(s.deadline) {
+	if s.plan.Watch.Bookmarks && s.shut == nil && s.bookmark.Before(s.deadline) {
 		return s.bookmark
 	}
 	return s.deadline
@@ -258,7 +277,7 @@ func (s *stream) failed(err error) EndReason {
 		return reason
 	}
 	if s.ctx.Err() != nil {
-		if reason := endCause(s.ctx); !reason.clean() {
+		if reason := endCause(s.ctx); !reason.clean() || reason.revoked() {
 			return reason
 		}
 	}
@@ -292,6 +311,11 @@ func (s *stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 // interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any goroutine may call it.
 func (s *stream) interrupt(reason EndReason) {
 	s.cancel(endError(reason))
+	s.poke()
+}
+
+// poke has the stream looked at, if it has no goroutine of its own.
+func (s *stream) poke() {
 	if slot := s.slot.Load(); slot != nil {
 		slot.poke()
 	}

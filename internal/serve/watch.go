@@ -8,10 +8,11 @@ import (
 )
 
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
-func (s *Server) newStream(p Plan) *stream {
+func (s *Server) newStream(p Plan, g *grant) *stream {
 	st := &stream{
 		server:   s,
 		plan:     p,
+		grant:    g,
 		deadline: time.Now().Add(p.Watch.Timeout),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(s.base)
@@ -49,12 +50,20 @@ func (s *Server) delivered(st *stream) {
 			st.over(EndAborted)
 		}
 	}()
+	if g := st.grant; g != nil {
+		st.permit = s.opts.Access.Reauthorizer.Admit(g.result, g.what, g.decision, st)
+		st.grant = nil
+	}
 	s.deliver.deliver(st)
 }
 
 // ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
 func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	st.cancel(endError(reason))
+	st.gate.close()
+	if st.permit != nil {
+		st.permit.Release()
+	}
 	if st.cursor != nil {
 		st.cursor.Close()
 	}
@@ -77,6 +86,10 @@ func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 	}
 	if reason == EndStalled {
 		log.Warn("evicted a client that stopped reading", fields...)
+		return
+	}
+	if reason.revoked() {
+		log.Info("ended a watch that may not go on", fields...)
 		return
 	}
 	log.Debug("watch ended", fields...)

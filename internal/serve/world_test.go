@@ -207,24 +207,29 @@ type peer struct {
 }
 
 // watch starts a stream of the pods on path.
-func (w *world) watch(query string) *peer {
+func (w *world) watch(query string) *peer { return w.watchAs(query, func(*stream) {}) }
+
+// watchAs is watch, of a stream that is prepared.
+func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	w.t.Helper()
 	planner := Planner{Catalog: fixed{podResource.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
-	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Trusted: true})
+	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
 	}
 	near, far := narrowPipe()
-	st := w.server.newStream(plan)
+	st := w.server.newStream(plan, nil)
 	st.plan.Encoding.Chunked = true
 	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", false)}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.cancel(endError(reason))
+		st.gate.close()
 		_ = near.Close()
 		p.reason <- reason
 	}
+	prepare(st)
 	go w.server.delivered(st)
 	go p.read()
 	w.t.Cleanup(func() { p.close() })

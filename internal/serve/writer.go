@@ -210,12 +210,16 @@ func (w *writer) turn(s *slot) {
 		return
 	}
 	if s.look && s.stream.ctx.Err() != nil {
-		if reason := endCause(s.stream.ctx); !reason.clean() {
+		if reason := s.severed(); reason != "" {
 			w.end(s, reason)
 			return
 		}
 	}
-	if s.reason == "" && !s.port.full(s.rest) {
+	switch full := s.port.full(s.rest); {
+	case full && s.stream.gate.opens() != nil:
+		s.keep()
+		return
+	case !full && s.reason == "":
 		if s.fill(); s.reason == "" {
 			w.regroup(s)
 		}

@@ -36,6 +36,8 @@ type catalog map[schema.GroupVersionResource]*serve.Source
 
 func (c catalog) Find(gvr schema.GroupVersionResource) *serve.Source { return c[gvr] }
 
+func (c catalog) Knows(gvr schema.GroupVersionResource) bool { return c[gvr] != nil }
+
 func newPlanner(t testing.TB) *serve.Planner {
 	t.Helper()
 	release := codec.ReleaseOf(37)
@@ -150,7 +152,7 @@ func check(t *testing.T, planner *serve.Planner, accept, pretty, agent string) {
 		want, ok := upstream(t, target.info, target.collection, target.watch, r)
 
 		plan := planner.Plan(serve.Request{
-			Method: http.MethodGet, Path: target.path, RawQuery: query, Accept: accept, UserAgent: agent, Trusted: true,
+			Method: http.MethodGet, Path: target.path, RawQuery: query, Accept: accept, UserAgent: agent, Plain: true,
 		})
 		got, here := form{media: plan.Encoding.MediaType(), view: plan.Encoding.View, pretty: plan.Pretty}, plan.Action != serve.Upstream
 		switch {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"go.uber.org/zap"
+	"golang.org/x/net/http/httpguts"
+	"k8s.io/utils/clock"
+
+	"spillway/internal/auth"
+)
+
+// validateAccess refuses what would let in who does not belong, and what would keep out who does.
+func (o *options) validateAccess() error {
+	if o.insecureAllowAll {
+		if address, err := splitAddress(o.listenTLS); err == nil && !isLoopback(address.host) {
+			return o.refuse("insecure-allow-all", "true", "is for experiments on this machine, but --listen-tls is "+o.listenTLS+
+				", which others reach: take a loopback address such as 127.0.0.1:6443, or do without it")
+		}
+	}
+	if o.reauthSweep < auth.MinSweep {
+		return o.refuse("reauth-sweep", o.reauthSweep.String(), "must be at least "+auth.MinSweep.String())
+	}
+	for _, audience := range o.apiAudiences {
+		if audience == "" {
+			return o.refuse("api-audiences", strings.Join(o.apiAudiences, ","), "must not have an empty audience in it")
+		}
+	}
+	for _, f := range []struct{ flag, file string }{
+		{"client-ca-file", o.clientCAFile}, {"requestheader-client-ca-file", o.frontProxy.caFile},
+	} {
+		if err := o.validateAuthority(f.flag, f.file); err != nil {
+			return err
+		}
+	}
+	return o.validateFrontProxy()
+}
+
+// validateAuthority reads a file of certificates that vouch for clients.
+func (o *options) validateAuthority(flag, file string) error {
+	switch {
+	case file == "":
+		return nil
+	case o.listenTLS == "":
+		return o.refuse(flag, file, "has a meaning only with --listen-tls")
+	case o.insecureAllowAll:
+		return o.refuse(flag, file, "has no meaning with --insecure-allow-all, which asks nobody who he is")
+	}
+	if _, err := auth.NewAuthority(file, clock.RealClock{}, zap.NewNop()); err != nil {
+		return o.refuse(flag, file, "cannot be used: "+cause(err))
+	}
+	return nil
+}
+
+func (o *options) validateFrontProxy() error {
+	p := &o.frontProxy
+	if p.caFile == "" {
+		if len(p.allowedNames) > 0 {
+			return o.refuse("requestheader-allowed-names", strings.Join(p.allowedNames, ","), "has a meaning only with --requestheader-client-ca-file")
+		}
+		return nil
+	}
+	if len(p.nameHeaders) == 0 {
+		return o.refuse("requestheader-username-headers", "", "must name a header, such as X-Remote-User")
+	}
+	for flag, names := range map[string][]string{
+		"requestheader-username-headers": p.nameHeaders, "requestheader-uid-headers": p.uidHeaders,
+		"requestheader-group-headers": p.groupHeaders, "requestheader-extra-headers-prefix": p.extraPrefixes,
+	} {
+		for _, name := range names {
+			if !httpguts.ValidHeaderFieldName(name) {
+				return o.refuse(flag, name, fmt.Sprintf("%q cannot be the name of a header", name))
+			}
+		}
+	}
+	return nil
+}

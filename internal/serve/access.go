@@ -1,0 +1,114 @@
+package serve
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/auth"
+)
+
+// Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
+// all three.
+type Access struct {
+	Authenticator *auth.Authenticator
+	Authorizer    *auth.Authorizer
+	Reauthorizer  *auth.Reauthorizer
+}
+
+// visitor is who sends a request, as far as that is known and matters for its answer.
+type visitor struct {
+	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
+	// have everything that is mirrored.
+	admitted bool
+	grant    *grant
+	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request that passes through would be
+	// somebody else's there, so it does not.
+	stranded bool
+	// unasked: upstream could not be asked whether the request is allowed.
+	unasked bool
+}
+
+// grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
+type grant struct {
+	result   auth.Result
+	what     auth.Attributes
+	decision auth.Decision
+}
+
+// visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked only where the answer may come from
+// memory; it answers everything else itself. Errors let nobody in: whoever is not known, or not known to be allowed, passes through, and
+// upstream has the last word. A status is the answer to who is known and not allowed (W-174).
+func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor, *metav1.Status) {
+	switch {
+	case front.AnswerAll, front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
+		return visitor{admitted: true}, nil
+	case s.opts.Access == nil:
+		return visitor{}, nil
+	}
+	peer := c.certificates()
+	if !candidate && len(peer) == 0 {
+		return visitor{}, nil
+	}
+	a := s.opts.Access
+	request := auth.Request{Header: c.headers(a.Authenticator.Reads), Peer: peer}
+	result := a.Authenticator.Authenticate(s.base, request)
+	if result.Outcome != auth.Authenticated {
+		return unknownVisitor(result, request)
+	}
+	v := visitor{stranded: result.Credential.Certified()}
+	if !candidate {
+		return v, nil
+	}
+	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
+	if !ok {
+		return v, nil
+	}
+	decision := a.Authorizer.Authorize(s.base, result.Identity, what)
+	switch decision.Verdict {
+	case auth.Allowed:
+		v.admitted, v.grant = true, &grant{result, what, decision}
+	case auth.Denied:
+		return v, auth.Forbidden(result.Identity, what, decision.Reason)
+	default:
+		v.unasked = true
+	}
+	return v, nil
+}
+
+// unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate only we can say that it is no good,
+// and whether it would have been the one to impersonate somebody with is nothing that upstream could find out.
+func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status) {
+	if !result.Certificate {
+		return visitor{}, nil
+	}
+	if result.Outcome == auth.Refused && len(r.Header["Authorization"]) == 0 {
+		return visitor{}, statusUnauthorized()
+	}
+	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
+}
+
+// pass passes a request through, if it is there what it is here.
+func (s *Server) pass(c call, v visitor, h heard) {
+	if !v.stranded {
+		c.forward(h)
+		return
+	}
+	if h.head != nil {
+		h.head()
+	}
+	if v.unasked {
+		writeStatus(c, statusUnavailable("upstream could not be asked whether this is allowed"))
+		return
+	}
+	writeStatus(c, statusForbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown "+
+		"to the apiserver: use a bearer token for it, or the apiserver itself"))
+}
+
+// refuseVisitor answers who may not have what he asks for.
+func (s *Server) refuseVisitor(c call, r Request, v visitor, status *metav1.Status) {
+	form, ok := negotiateFailure(r.Accept, wantsPretty(r.query().Get("pretty"), r.UserAgent))
+	if !ok {
+		s.pass(c, v, heard{}) // upstream says the same, in a form that is not made here
+		return
+	}
+	writeFailure(c, form, status)
+}

@@ -1,0 +1,344 @@
+package serve
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"spillway/internal/auth"
+	"spillway/internal/kubetest"
+)
+
+// newAccess asks the apiserver at base.
+func newAccess(t *testing.T, base *url.URL, clientCA string) *Access {
+	t.Helper()
+	own := bareTransport()
+	t.Cleanup(own.CloseIdleConnections)
+	reviewer := auth.NewReviewer(base, own, zap.NewNop())
+	who := auth.AuthenticatorOptions{Reviewer: reviewer}
+	if clientCA != "" {
+		authority, err := auth.NewAuthority(clientCA, clock.RealClock{}, zap.NewNop())
+		if err != nil {
+			t.Fatal(err)
+		}
+		who.ClientCA = authority
+	}
+	a := &Access{Authenticator: auth.NewAuthenticator(who), Authorizer: auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})}
+	a.Reauthorizer = auth.NewReauthorizer(auth.ReauthorizerOptions{Authenticator: a.Authenticator, Authorizer: a.Authorizer})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = a.Reauthorizer.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+	return a
+}
+
+// people are two who upstream knows. Alice may read config maps of namespace n.
+func (r *rig) people() {
+	r.reviews.Know("alice", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
+	r.reviews.Know("bob", authenticationv1.UserInfo{Username: "bob"})
+	r.reviews.Allow(aliceInN)
+}
+
+func aliceInN(s authorizationv1.SubjectAccessReviewSpec) bool {
+	a := s.ResourceAttributes
+	return s.User == "alice" && a != nil && a.Resource == "configmaps" && a.Namespace == "n"
+}
+
+func bearing(token string) kubetest.ClientOption { return kubetest.Header("Authorization", "Bearer "+token) }
+
+// upstreams reports that upstream answered, which it does without asking anybody who he is.
+func upstreams(h http.Header) bool { return h.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" }
+
+const inN, inM = "/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/m/configmaps"
+
+// Who is known and allowed is answered from memory, who is known and not allowed is refused here, and all others are upstream's (D12).
+func TestAccess(t *testing.T) {
+	t.Parallel()
+	up := kubetest.New(kubetest.Options{})
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(kubetest.ConfigMaps, "m", "secretive")
+	r := rigOf(t, up, rigOptions{access: true})
+	r.people()
+	for _, c := range []struct {
+		name, target string
+		opts         []kubetest.ClientOption
+		code         int
+		upstream     bool
+	}{
+		{"allowed list", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
+		{"allowed get", inN + "/a?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
+		{"forbidden list", inM + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden get", inM + "/secretive?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []kubetest.ClientOption{bearing("alice")}, 403, false}, // W-30
+		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []kubetest.ClientOption{bearing("alice")}, 400, false},
+		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x", []kubetest.ClientOption{bearing("alice")}, 400, true}, // W-30
+		{"somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 403, false},
+		{"nobody", inN + "?resourceVersion=0", nil, 200, true},
+		{"unknown token", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("mallory")}, 200, true},
+		{"two tokens", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), bearing("alice")}, 200, true},
+		{"basic", inN + "?resourceVersion=0", []kubetest.ClientOption{kubetest.Header("Authorization", "Basic YTpi")}, 200, true},
+		{"impersonating", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), kubetest.Header("Impersonate-User", "bob")}, 200, true},
+		{"hop by hop", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), kubetest.Header("Connection", "authorization")}, 400, false},
+		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 404, true},
+		{"a claim", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob"), kubetest.Header("X-Remote-User", "alice")}, 403, false},
+	} {
+		for proto, opts := range map[string][]kubetest.ClientOption{"1.1": nil, "2": {kubetest.Through(overHTTP2(t, 1<<20))}} {
+			base := r.url
+			if proto == "2" {
+				if base = r.tlsURL; c.name == "hop by hop" {
+					continue // there is no such header
+				}
+			}
+			got, err := kubetest.List(deadline(t), base, c.target, append(opts, c.opts...)...)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			if got.Status != c.code || upstreams(got.Header) != c.upstream {
+				t.Errorf("%s over HTTP/%s: %d, upstream: %v, %s; want %d, %v", c.name, proto, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+			}
+			if got.Status == http.StatusForbidden && (strings.Contains(string(got.Body), "resourceVersion") || got.Header.Get("X-Content-Type-Options") != "nosniff") {
+				t.Errorf("%s over HTTP/%s: %v %s", c.name, proto, got.Header, got.Body)
+			}
+		}
+	}
+}
+
+// A 403 is upstream's, in the form that the client understands (W-10, W-174).
+func TestForbidden(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true})
+	r.people()
+	const plain = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"configmaps is forbidden: User \"bob\" cannot list resource ` +
+		`\"configmaps\" in API group \"\" in the namespace \"n\"","reason":"Forbidden","details":{"kind":"configmaps"},"code":403}` + "\n"
+	if got := r.list(inN+"?resourceVersion=0", bearing("bob")); string(got.Body) != plain {
+		t.Errorf("got  %s\nwant %s", got.Body, plain)
+	}
+	got := r.list(inN+"?resourceVersion=0", bearing("bob"), kubetest.Header("Accept", "application/vnd.kubernetes.protobuf"))
+	if got.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" || !strings.HasPrefix(string(got.Body), "k8s\x00") {
+		t.Errorf("%v %q", got.Header, got.Body)
+	}
+	if got := r.list(inN+"?resourceVersion=0&pretty=1", bearing("bob")); !strings.HasPrefix(string(got.Body), "{\n  \"kind\": \"Status\"") {
+		t.Errorf("%s", got.Body)
+	}
+}
+
+// An authorizer is told all that upstream's own would be (W-22).
+func TestAttributesOfARequest(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true})
+	r.people()
+	r.list(inM+"?watch=1&resourceVersion=0&fieldSelector=metadata.name%3Dx&labelSelector=app%3Dy", bearing("alice"))
+	asked := r.reviews.Accesses()
+	if len(asked) != 1 {
+		t.Fatalf("asked %d times", len(asked))
+	}
+	a := asked[0].ResourceAttributes
+	if asked[0].User != "alice" || a.Verb != "watch" || a.Name != "x" || a.Namespace != "m" || a.Resource != "configmaps" ||
+		len(a.FieldSelector.Requirements) != 1 || len(a.LabelSelector.Requirements) != 1 {
+		t.Errorf("asked %+v, %+v", asked[0], a)
+	}
+}
+
+// Where upstream cannot be asked, it answers itself.
+func TestUnaskedIsPassedThrough(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true})
+	r.people()
+	r.reviews.Fail(http.StatusInternalServerError)
+	if got := r.list(inN+"?resourceVersion=0", bearing("alice")); !upstreams(got.Header) {
+		t.Errorf("%d %v", got.Status, got.Header)
+	}
+}
+
+// eager is a catalog that mirrors what it is asked for.
+type eager struct {
+	Catalog
+	found chan schema.GroupVersionResource
+}
+
+func (e eager) Find(gvr schema.GroupVersionResource) *Source {
+	e.found <- gvr
+	return e.Catalog.Find(gvr)
+}
+
+func (e eager) Knows(schema.GroupVersionResource) bool { return true }
+
+// Nothing is mirrored for who may not read it.
+func TestNothingIsMirroredForStrangers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true})
+	r.people()
+	found := make(chan schema.GroupVersionResource, 10)
+	r.server.planner.Catalog = eager{r.catalog, found}
+	for _, opts := range [][]kubetest.ClientOption{nil, {bearing("bob")}, {bearing("mallory")}, {bearing("alice"), kubetest.Header("Impersonate-User", "root")}} {
+		r.list("/api/v1/namespaces/n/configmaps?resourceVersion=0", opts...)
+		r.list("/apis/example.com/v1/namespaces/n/widgets?limit=500", opts...)
+	}
+	if len(found) != 0 {
+		t.Errorf("looked for %v", <-found)
+	}
+	r.list(inN+"?resourceVersion=0", bearing("alice"))
+	if len(found) != 1 {
+		t.Errorf("looked %d times for what alice may have", len(found))
+	}
+}
+
+// A watch ends when upstream allows it no more, cleanly, so that its client asks again and is told why.
+func TestWatchIsRevoked(t *testing.T) {
+	eachWay(t, func(t *testing.T, goroutines bool) {
+		for _, proto := range []string{"1.1", "2"} {
+			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
+			r.people()
+			base, opts := r.url, []kubetest.ClientOption{bearing("alice")}
+			if proto == "2" {
+				base, opts = r.tlsURL, append(opts, kubetest.Through(overHTTP2(t, 1<<20)))
+			}
+			w := kubetest.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", opts...)
+			t.Cleanup(w.Close)
+			until(t, w, isEnd)
+			r.up.Create(kubetest.ConfigMaps, "n", "seen")
+			until(t, w, func(e kubetest.Event) bool { return e.Type == "ADDED" })
+			r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
+			r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
+			over(t, w, kubetest.Ended)
+			r.ended(configMaps, EndForbidden, 1)
+			if got, err := kubetest.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
+				t.Errorf("asked again: %+v, %v", got, err)
+			}
+		}
+	})
+}
+
+// authority signs client certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *authority {
+	t.Helper()
+	a := &authority{t: t}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	pair := a.sign(template, template)
+	a.key = pair.PrivateKey.(*ecdsa.PrivateKey)
+	a.cert, _ = x509.ParseCertificate(pair.Certificate[0])
+	return a
+}
+
+// sign makes a key and signs it, with its own key if there is no other yet.
+func (a *authority) sign(template, parent *x509.Certificate) tls.Certificate {
+	a.t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	by := a.key
+	if by == nil {
+		by = key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), by)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}
+
+// user is the certificate of one until a time.
+func (a *authority) user(name string, until time.Time) tls.Certificate {
+	return a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: []string{"dev"}}, NotBefore: time.Now().Add(-2 * time.Hour),
+		NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}, a.cert)
+}
+
+func (a *authority) file() string {
+	name := filepath.Join(a.t.TempDir(), "ca.crt")
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return name
+}
+
+// A client certificate gets what is in memory. What would have to pass through is refused, since upstream would take it for somebody
+// else's; so is a certificate that is no good.
+func TestClientCertificates(t *testing.T) {
+	t.Parallel()
+	ca, other := newAuthority(t), newAuthority(t)
+	r := newRig(t, rigOptions{access: true, clientCA: ca.file()})
+	r.people()
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	good, expired, strange := ca.user("alice", time.Now().Add(time.Hour)), ca.user("alice", time.Now().Add(-time.Minute)), other.user("alice", time.Now().Add(time.Hour))
+	for _, c := range []struct {
+		name, method, target string
+		cert                 tls.Certificate
+		token                string
+		header               [2]string
+		code                 int
+		upstream             bool
+	}{
+		{"allowed", "GET", inN + "?resourceVersion=0", good, "", [2]string{}, 200, false},
+		{"forbidden", "GET", inM + "?resourceVersion=0", good, "", [2]string{}, 403, false},
+		{"a write", "POST", inN, good, "", [2]string{}, 403, false},
+		{"something else", "GET", "/version", good, "", [2]string{}, 403, false},
+		{"a certificate comes before a token", "GET", inM + "?resourceVersion=0", good, "bob", [2]string{}, 403, false},
+		{"and decides where it goes", "GET", "/version", good, "bob", [2]string{}, 403, false},
+		{"impersonating", "GET", inN + "?resourceVersion=0", good, "", [2]string{"Impersonate-User", "bob"}, 403, false},
+		{"expired", "GET", inN + "?resourceVersion=0", expired, "", [2]string{}, 401, false},
+		{"expired, and a write", "POST", inN, expired, "", [2]string{}, 401, false},
+		{"a stranger's", "GET", inN + "?resourceVersion=0", strange, "", [2]string{}, 401, false},
+		{"a stranger's, and a token", "GET", inN + "?resourceVersion=0", strange, "alice", [2]string{}, 200, false},
+		{"a stranger's, and a bad token", "GET", inN + "?resourceVersion=0", strange, "mallory", [2]string{}, 200, true},
+	} {
+		for _, http2 := range []bool{false, true} {
+			tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c.cert}}} //nolint:gosec // throw-away
+			request, _ := http.NewRequestWithContext(deadline(t), c.method, r.tlsURL+c.target, http.NoBody)
+			if c.token != "" {
+				request.Header.Set("Authorization", "Bearer "+c.token)
+			}
+			if c.header[0] != "" {
+				request.Header.Set(c.header[0], c.header[1])
+			}
+			answer, err := tr.RoundTrip(request)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			body, _ := io.ReadAll(answer.Body)
+			_ = answer.Body.Close()
+			tr.CloseIdleConnections()
+			if answer.StatusCode != c.code || upstreams(answer.Header) != c.upstream || (answer.ProtoMajor == 2) != http2 {
+				t.Errorf("%s over %s: %d, upstream: %v, %s; want %d, %v", c.name, answer.Proto, answer.StatusCode, upstreams(answer.Header), body, c.code, c.upstream)
+			}
+		}
+	}
+}

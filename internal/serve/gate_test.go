@@ -1,0 +1,166 @@
+package serve
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/auth"
+)
+
+// Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and then everything that he missed.
+func TestHeld(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
+		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+		p.stream.Hold()
+		p.stream.Hold() // once more is no more
+		w.set("a/x 101")
+		other.gets("MODIFIED a/x 101")
+		time.Sleep(5 * time.Minute)
+		w.set("a/x 102")
+		other.gets("MODIFIED a/x 102")
+		p.gets()
+		p.goesOn()
+		p.stream.Resume()
+		p.stream.Resume()
+		p.gets("MODIFIED a/x 101", "MODIFIED a/x 102", "BOOKMARK 102") // long due
+		w.set("a/x 103")
+		p.gets("MODIFIED a/x 103")
+		time.Sleep(time.Minute)
+		p.gets("BOOKMARK 103")
+	})
+}
+
+// Who is held may still end, as all do, and is told nothing then.
+func TestHeldToTheEnd(t *testing.T) {
+	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
+	for reason, end := range map[EndReason]func(*peer){
+		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *peer) { p.stream.interrupt(EndDrain) },
+		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+	} {
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
+			p := w.watch(query)
+			p.gets()
+			p.stream.Hold()
+			w.set("a/x 101")
+			end(p)
+			p.ends(reason)
+		})
+	}
+}
+
+// Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean end has his client ask again, which
+// tells him why.
+func TestRevoked(t *testing.T) {
+	for _, why := range auth.Ends {
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
+			p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
+			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+			p.stream.End(why)
+			p.ends(EndReason(why))
+			p.stream.End(why) // what was under way may still arrive
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// What a client does not take at once when its watch is revoked, it does not get: the connection is cut.
+func TestRevokedWhileFull(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.stream.End(auth.EndForbidden)
+		time.Sleep(cutAfter)
+		synctest.Wait()
+		if got := <-p.reason; got != EndForbidden {
+			t.Errorf("ended: %s", got)
+		}
+		p.resume()
+		if _, events, terminated := p.received(); terminated || len(events) > 1 {
+			t.Errorf("got %q, terminated: %v", events, terminated)
+		}
+	})
+}
+
+// What a client has not taken when its watch is held waits with it, and that is no stall.
+func TestHeldWhileFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=1000")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.stream.Hold()
+		time.Sleep(10 * worldStall)
+		p.goesOn()
+		p.resume()
+		time.Sleep(time.Second)
+		p.gets("MODIFIED a/x 101")
+		p.stream.Resume()
+		p.gets("MODIFIED a/x 102")
+		p.pause()
+		w.set("a/x 103")
+		synctest.Wait()
+		w.set("a/x 104")
+		synctest.Wait()
+		p.stream.Hold()
+		time.Sleep(1000 * time.Second)
+		synctest.Wait()
+		if got := <-p.reason; got != EndUnconfirmed {
+			t.Errorf("ended: %s", got)
+		}
+	})
+}
+
+// Initial events wait, too, and end if they have to.
+func TestHeldFromTheBeginning(t *testing.T) {
+	const query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=300"
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watchAs(query, (*stream).Hold)
+		time.Sleep(time.Minute)
+		p.gets()
+		p.stream.Resume()
+		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+
+		revoked := w.watchAs(query, (*stream).Hold)
+		revoked.gets()
+		revoked.stream.End(auth.EndUnauthenticated)
+		revoked.ends(EndUnauthenticated)
+
+		late := w.watchAs(query, (*stream).Hold)
+		time.Sleep(300 * time.Second)
+		late.ends(EndTimeout)
+
+		never := w.watchAs(query, func(st *stream) { st.End(auth.EndForbidden) })
+		never.ends(EndForbidden)
+	})
+}
+
+// Every reason for which a watch is revoked is one for which a watch can end.
+func TestRevocationsAreReasons(t *testing.T) {
+	known := map[EndReason]bool{}
+	for _, r := range EndReasons {
+		known[r] = true
+	}
+	for _, why := range auth.Ends {
+		if r := EndReason(why); !known[r] || !r.revoked() || !r.clean() {
+			t.Errorf("%s: known: %v, revoked: %v, clean: %v", r, known[r], r.revoked(), r.clean())
+		}
+	}
+}
