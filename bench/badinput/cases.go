@@ -129,7 +129,7 @@ func (f files) listenerCases() []badCase {
 		{name: "plain HTTP for all the world", args: with("--listen=0.0.0.0:8001"), says: []string{"--listen=0.0.0.0:8001", "--listen-tls"}},
 		{name: "no port", args: with("--listen=127.0.0.1"), says: []string{"host:port"}},
 		{name: "no listener", args: with("--listen="), says: []string{"--listen"}},
-		{name: "TLS for all the world", args: with("--listen=", "--listen-tls=:0"), says: []string{"--insecure-allow-all"}},
+		{name: "TLS for all the world", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all"), says: []string{"--insecure-allow-all"}},
 		{name: "certificate without key", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert), says: []string{"--tls-private-key-file"}},
 		{name: "certificate is garbage", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert, fmt.Sprintf("--tls-private-key-file=%s", f.path("cert.pem"))), says: []string{"cert.pem"}},
 	}
