@@ -43,9 +43,14 @@ type options struct {
 	tlsPrivateKeyFile string
 	http2             bool
 
-	clientCAFile     string // certificates that vouch for clients; none when empty
-	frontProxy       frontProxy
-	apiAudiences     []string // upstream's when empty
+	clientCAFile string // certificates that vouch for clients; none when empty
+	frontProxy   frontProxy
+	apiAudiences []string // upstream's when empty
+
+	impersonationKubeconfig string // path; nobody is impersonated when empty
+	impersonateClientCerts  bool
+	impersonateDenyGroups   []string
+
 	reauthSweep      time.Duration
 	insecureAllowAll bool
 
@@ -77,6 +82,8 @@ func newOptions() *options {
 		plainIdentity:       identityClient,
 		http2:               true,
 		reauthSweep:         defaultSweep,
+
+		impersonateDenyGroups: []string{"system:masters"},
 		frontProxy: frontProxy{
 			nameHeaders: []string{"X-Remote-User"}, uidHeaders: []string{"X-Remote-Uid"}, groupHeaders: []string{"X-Remote-Group"},
 			extraPrefixes: []string{"X-Remote-Extra-"},
@@ -181,7 +188,8 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 			"they may not any more.")
 	fs.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
 		"Accept client certificates that are signed by one of those in this PEM `file`, reloaded when it changes. Such clients get what is "+
-			"answered from memory; the rest needs a bearer token, since the API server cannot be shown their certificates.")
+			"answered from memory; the API server cannot be shown their certificates, so all else needs a bearer token or "+
+			"--impersonate-client-certs.")
 	p := &o.frontProxy
 	fs.StringVar(&p.caFile, "requestheader-client-ca-file", p.caFile,
 		"Believe an authenticating proxy in front of spillway, if its client certificate is signed by one of those in this PEM `file`, about "+
@@ -195,6 +203,13 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 		"Where it names their groups: a comma-separated `list` of headers, all of which count.")
 	fs.StringSliceVar(&p.extraPrefixes, "requestheader-extra-headers-prefix", p.extraPrefixes,
 		"How headers begin in which it tells more of them: a comma-separated `list`.")
+	fs.BoolVar(&o.impersonateClientCerts, "impersonate-client-certs", o.impersonateClientCerts,
+		"Pass requests with client certificates through by impersonating whom they prove, and likewise whom a front proxy vouches for. Needs "+
+			"--impersonation-kubeconfig.")
+	fs.StringVar(&o.impersonationKubeconfig, "impersonation-kubeconfig", o.impersonationKubeconfig,
+		"Impersonate as the current context of this `file` says. It had better be somebody who may do nothing but impersonate.")
+	fs.StringSliceVar(&o.impersonateDenyGroups, "impersonate-deny-groups", o.impersonateDenyGroups,
+		"Never impersonate members of these groups: a comma-separated `list`.")
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
 		"INSECURE, for experiments on loopback: answer from memory without asking who the client is or what it may read. Anyone who "+
 			"reaches a listener reads every mirrored object.")

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/http"
-	"net/url"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
@@ -143,29 +140,6 @@ func (s *listenerSet) close() {
 			_ = l.Close()
 		}
 	}
-}
-
-// newForwarder makes what carries requests through. The transports are never mixed (design D12).
-func newForwarder(config *upstream.Config, base *url.URL, own http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
-	opts := serve.ForwarderOptions{
-		Base: base, Claims: o.frontProxy.claims, StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
-	}
-	client, err := upstream.Forward(config)
-	if err != nil {
-		return nil, err
-	}
-	clientHTTP1, err := upstream.ForwardHTTP1(config)
-	if err != nil {
-		return nil, err
-	}
-	opts.Client, opts.ClientHTTP1 = client, clientHTTP1
-	if o.plainIdentity == identitySelf {
-		opts.Self = own
-		if opts.SelfHTTP1, err = upstream.SelfHTTP1(config); err != nil {
-			return nil, err
-		}
-	}
-	return serve.NewForwarder(opts), nil
 }
 
 // serveAll serves on the plain and the TLS listener.

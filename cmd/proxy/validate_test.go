@@ -95,6 +95,12 @@ func TestBadSettings(t *testing.T) {
 			"--requestheader-client-ca-file=DIR/none: cannot be used: no such file or directory"},
 		{"front proxy without authorities", nil, "--requestheader-allowed-names=front", "--requestheader-allowed-names=front: has a meaning only " +
 			"with --requestheader-client-ca-file"},
+		{"impersonation by nobody", nil, "--impersonate-client-certs", "--impersonate-client-certs=true: needs --impersonation-kubeconfig: somebody " +
+			"who may impersonate, and nothing else"},
+		{"impersonation of nobody", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml", "--impersonate-client-certs=true: has a " +
+			"meaning only with --client-ca-file or --requestheader-client-ca-file"},
+		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml", "--impersonation-kubeconfig=DIR/bad.yaml: has a meaning only with " +
+			"--impersonate-client-certs"},
 		{"metrics without port", nil, "--metrics-listen=localhost", "--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
 		{"profiles nowhere", nil, "--debug --metrics-listen=", "--debug=true: needs --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",

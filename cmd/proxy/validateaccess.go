@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 
 	"go.uber.org/zap"
@@ -34,7 +35,27 @@ func (o *options) validateAccess() error {
 			return err
 		}
 	}
-	return o.validateFrontProxy()
+	if err := o.validateFrontProxy(); err != nil {
+		return err
+	}
+	return o.validateImpersonation()
+}
+
+func (o *options) validateImpersonation() error {
+	switch file := o.impersonationKubeconfig; {
+	case !o.impersonateClientCerts && file == "":
+		return nil
+	case !o.impersonateClientCerts:
+		return o.refuse("impersonation-kubeconfig", file, "has a meaning only with --impersonate-client-certs")
+	case file == "":
+		return o.refuse("impersonate-client-certs", "true", "needs --impersonation-kubeconfig: somebody who may impersonate, and nothing else")
+	case o.clientCAFile == "" && o.frontProxy.caFile == "":
+		return o.refuse("impersonate-client-certs", "true", "has a meaning only with --client-ca-file or --requestheader-client-ca-file")
+	}
+	if _, err := os.ReadFile(o.impersonationKubeconfig); err != nil {
+		return o.refuse("impersonation-kubeconfig", o.impersonationKubeconfig, "cannot be read: "+cause(err))
+	}
+	return nil
 }
 
 // validateAuthority reads a file of certificates that vouch for clients.

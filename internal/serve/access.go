@@ -20,9 +20,10 @@ type visitor struct {
 	// have everything that is mirrored.
 	admitted bool
 	grant    *grant
-	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request that passes through would be
-	// somebody else's there, so it does not.
+	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request that passes through as it is would
+	// be somebody else's there, so it does not; but who it is from may be impersonated. nil: that is not known.
 	stranded bool
+	who      *auth.Identity
 	// unasked: upstream could not be asked whether the request is allowed.
 	unasked bool
 }
@@ -54,7 +55,7 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 	if result.Outcome != auth.Authenticated {
 		return unknownVisitor(result, request)
 	}
-	v := visitor{stranded: result.Credential.Certified()}
+	v := visitor{stranded: result.Credential.Certified(), who: result.Identity}
 	if !candidate {
 		return v, nil
 	}
@@ -88,8 +89,12 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 
 // pass passes a request through, if it is there what it is here.
 func (s *Server) pass(c call, v visitor, h heard) {
-	if !v.stranded {
-		c.forward(h)
+	switch {
+	case !v.stranded:
+		c.forward(nil, h)
+		return
+	case v.who != nil && s.opts.Forwarder.lendsTo(v.who):
+		c.forward(v.who, h)
 		return
 	}
 	if h.head != nil {

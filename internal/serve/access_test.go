@@ -70,7 +70,9 @@ func aliceInN(s authorizationv1.SubjectAccessReviewSpec) bool {
 	return s.User == "alice" && a != nil && a.Resource == "configmaps" && a.Namespace == "n"
 }
 
-func bearing(token string) kubetest.ClientOption { return kubetest.Header("Authorization", "Bearer "+token) }
+func bearing(token string) kubetest.ClientOption {
+	return kubetest.Header("Authorization", "Bearer "+token)
+}
 
 // upstreams reports that upstream answered, which it does without asking anybody who he is.
 func upstreams(h http.Header) bool { return h.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" }
@@ -275,9 +277,12 @@ func (a *authority) sign(template, parent *x509.Certificate) tls.Certificate {
 }
 
 // user is the certificate of one until a time.
-func (a *authority) user(name string, until time.Time) tls.Certificate {
+func (a *authority) user(name string, until time.Time, groups ...string) tls.Certificate {
+	if len(groups) == 0 {
+		groups = []string{"dev"}
+	}
 	return a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: []string{"dev"}}, NotBefore: time.Now().Add(-2 * time.Hour),
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups}, NotBefore: time.Now().Add(-2 * time.Hour),
 		NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.cert)
 }
@@ -321,24 +326,100 @@ func TestClientCertificates(t *testing.T) {
 		{"a stranger's, and a bad token", "GET", inN + "?resourceVersion=0", strange, "mallory", [2]string{}, 200, true},
 	} {
 		for _, http2 := range []bool{false, true} {
-			tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{c.cert}}} //nolint:gosec // throw-away
-			request, _ := http.NewRequestWithContext(deadline(t), c.method, r.tlsURL+c.target, http.NoBody)
+			headers := [][2]string{c.header}
 			if c.token != "" {
-				request.Header.Set("Authorization", "Bearer "+c.token)
+				headers = append(headers, [2]string{"Authorization", "Bearer " + c.token})
 			}
-			if c.header[0] != "" {
-				request.Header.Set(c.header[0], c.header[1])
-			}
-			answer, err := tr.RoundTrip(request)
-			if err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
-			body, _ := io.ReadAll(answer.Body)
-			_ = answer.Body.Close()
-			tr.CloseIdleConnections()
-			if answer.StatusCode != c.code || upstreams(answer.Header) != c.upstream || (answer.ProtoMajor == 2) != http2 {
-				t.Errorf("%s over %s: %d, upstream: %v, %s; want %d, %v", c.name, answer.Proto, answer.StatusCode, upstreams(answer.Header), body, c.code, c.upstream)
+			answer := r.withCertificate(c.cert, http2, c.method, c.target, http.NoBody, headers...)
+			if answer.StatusCode != c.code || upstreams(answer.Header) != c.upstream {
+				t.Errorf("%s over %s: %d, upstream: %v, %s; want %d, %v", c.name, answer.Proto, answer.StatusCode, upstreams(answer.Header), answer.Status, c.code, c.upstream)
 			}
 		}
 	}
+}
+
+// asserted is what upstream was told of who is asking.
+func asserted(h http.Header) string {
+	return strings.Join([]string{
+		strings.Join(h["Authorization"], ","), strings.Join(h["Impersonate-User"], ","), strings.Join(h["Impersonate-Group"], ","), h.Get("Impersonate-Uid"), h.Get("X-Remote-User"),
+	}, "|")
+}
+
+// Whose certificate upstream cannot be shown is impersonated there, if that was asked for: never with anything else that says who is
+// asking, never to impersonate others, and never a member of certain groups.
+func TestImpersonatedCertificates(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	seen := make(chan string, 1)
+	up := kubetest.New(kubetest.Options{})
+	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		seen <- asserted(r.Header)
+	}))
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file()})
+	r.people()
+	plain := bareTransport()
+	t.Cleanup(plain.CloseIdleConnections)
+	r.server.opts.Forwarder.opts.As, r.server.opts.Forwarder.opts.AsHTTP1 = withToken{plain}, withToken{plain}
+	r.server.opts.Forwarder.opts.NeverAs = []string{"system:masters"}
+	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour), "system:masters")
+	for _, c := range []struct {
+		name   string
+		cert   tls.Certificate
+		header [2]string
+		code   int
+		want   string
+	}{
+		{"alice", alice, [2]string{}, 200, "Bearer own|alice|dev||"},
+		{"alice with a token", alice, [2]string{"Authorization", "Bearer bob"}, 200, "Bearer own|alice|dev||"},
+		{"alice with a claim", alice, [2]string{"X-Remote-User", "bob"}, 200, "Bearer own|alice|dev||"},
+		{"alice as bob", alice, [2]string{"Impersonate-User", "bob"}, 403, ""},
+		{"alice in another group", alice, [2]string{"Impersonate-Group", "system:masters"}, 403, ""},
+		{"root", root, [2]string{}, 403, ""},
+	} {
+		for _, http2 := range []bool{false, true} {
+			for _, long := range []bool{false, true} { // which is replayed
+				body := io.Reader(http.NoBody)
+				if long {
+					body = io.MultiReader(strings.NewReader("x")) // of unknown length
+				}
+				answer := r.withCertificate(c.cert, http2, "POST", "/seen", body, c.header)
+				got := ""
+				select {
+				case got = <-seen:
+				default:
+				}
+				if answer.StatusCode != c.code || got != c.want {
+					t.Errorf("%s over %s, long: %v: %d, upstream was told %q; want %d, %q", c.name, answer.Proto, long, answer.StatusCode, got, c.code, c.want)
+				}
+			}
+		}
+	}
+}
+
+// withCertificate sends a request on a connection of its own. The answer's body has been read into Status.
+func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target string, body io.Reader, headers ...[2]string) *http.Response {
+	r.t.Helper()
+	tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}} //nolint:gosec // throw-away
+	defer tr.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(deadline(r.t), method, r.tlsURL+target, body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, h := range headers {
+		if h[0] != "" {
+			request.Header.Set(h[0], h[1])
+		}
+	}
+	answer, err := tr.RoundTrip(request)
+	if err != nil {
+		r.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	defer answer.Body.Close()
+	text, _ := io.ReadAll(answer.Body)
+	answer.Status = string(text)
+	if (answer.ProtoMajor == 2) != http2 {
+		r.t.Fatalf("%s %s: answered over %s", method, target, answer.Proto)
+	}
+	return answer
 }

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"spillway/internal/auth"
 	"spillway/internal/cache"
 )
 
@@ -23,8 +24,9 @@ type call interface {
 	certificates() []*x509.Certificate
 	// watch serves a stream to its end, or sees to it that somebody does. g is what the client has it by; nil: its listener.
 	watch(p Plan, g *grant)
-	// forward passes the request through, and returns when the answer has begun or later. h is told of it.
-	forward(h heard)
+	// forward passes the request through, and returns when the answer has begun or later. as is who it is from, if upstream has to be
+	// told; h is told of the answer.
+	forward(as *auth.Identity, h heard)
 }
 
 // handle answers one request: here if the plan says so and still can, else from upstream.

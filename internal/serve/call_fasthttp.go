@@ -10,6 +10,8 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 	"golang.org/x/net/http/httpguts"
+
+	"spillway/internal/auth"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -45,7 +47,9 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) forward(h heard) { c.server.opts.Forwarder.Forward(c.ctx, c.front.Identity, h) }
+func (c fastCall) forward(as *auth.Identity, h heard) {
+	c.server.opts.Forwarder.Forward(c.ctx, bearer{c.front.Identity, as}, h)
+}
 
 // request copies what a plan needs.
 func (c fastCall) request() Request {

@@ -11,16 +11,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// Identity is as whom a plain listener's requests reach upstream.
-type Identity int
-
-const (
-	// IdentityClient forwards what the client sent: who has no credentials has none upstream either.
-	IdentityClient Identity = iota
-	// IdentitySelf lends the proxy's own credentials to requests that bring none.
-	IdentitySelf
-)
-
 const (
 	// ownedBodyMax is the largest body, in bytes, that is copied before it is sent: a transport may still read a body
 	// after the answer is there, and fasthttp's own stream is gone by then. Larger bodies are replayed.
@@ -44,6 +34,11 @@ type ForwarderOptions struct {
 	Client, ClientHTTP1 http.RoundTripper
 	// Self and SelfHTTP1 are the same with the proxy's credentials. Nil unless a listener has IdentitySelf.
 	Self, SelfHTTP1 http.RoundTripper
+	// As and AsHTTP1 are the same with the credentials of somebody who may impersonate, for those whose own cannot be forwarded. Nil:
+	// nobody is impersonated.
+	As, AsHTTP1 http.RoundTripper
+	// NeverAs are groups none of whose members is impersonated.
+	NeverAs []string
 	// Claims reports whether a header, by its canonical key, is one more in which a front proxy vouches for a user, besides X-Remote-*:
 	// upstream never gets them from here. nil: there are none.
 	Claims func(key string) bool
@@ -106,10 +101,10 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	return f
 }
 
-// Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream.
+// Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream, as b says.
 // It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
 // no longer the server's). h is told of the answer.
-func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, h heard) {
+func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
 	f.starts.Do(f.start)
 	w := fastResponder{ctx: ctx}
 	in, err := readInbound(ctx)
@@ -118,7 +113,7 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, h heard) {
 		return
 	}
 	conn := ctx.Conn()
-	x := f.begin(w, in, id, func() { _ = conn.Close() })
+	x := f.begin(w, in, b, func() { _ = conn.Close() })
 	if x == nil {
 		return
 	}
@@ -133,19 +128,6 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, id Identity, h heard) {
 func (f *Forwarder) start() {
 	f.gone = newPoller(f.log)
 	f.replays.start()
-}
-
-// transport never mixes identities: what acts as the client cannot reach a transport with credentials.
-func (f *Forwarder) transport(asSelf, http1 bool) http.RoundTripper {
-	switch {
-	case asSelf && http1:
-		return f.opts.SelfHTTP1
-	case asSelf:
-		return f.opts.Self
-	case http1:
-		return f.opts.ClientHTTP1
-	}
-	return f.opts.Client
 }
 
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns

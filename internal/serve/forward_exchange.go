@@ -32,20 +32,22 @@ type exchange struct {
 
 // begin decides what goes upstream of a request, in one place for all ways there, and counts it in. It returns nil after it has
 // answered a request that does not go.
-func (f *Forwarder) begin(w responder, in *inbound, id Identity, sever func()) *exchange {
+func (f *Forwarder) begin(w responder, in *inbound, b bearer, sever func()) *exchange {
 	target, err := targetURL(f.opts.Base, in.target)
 	if err != nil {
 		writeMalformed(w, "malformed request target")
 		return nil
 	}
-	asSelf := id == IdentitySelf && !ownCredentials(in.header["Authorization"], in.header["Sec-Websocket-Protocol"])
-	if s := headerRefusal(in.header, asSelf, f.claims); s != nil {
+	if s := headerRefusal(in.header, b, f.claims); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
 		writeStatus(w, s)
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: sever}
-	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(asSelf, in.upgrade != "" || x.class == classRead)
+	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in.header, in.upgrade != "" || x.class == classRead)
+	if b.as != nil {
+		withoutIdentity(x.header)
+	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.enter(w, x) {
 		x.cancel()

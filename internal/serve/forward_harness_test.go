@@ -64,7 +64,9 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.CloseClientConnections()
 		u.Close()
 	})
-	server := passThroughServer(func(ctx *fasthttp.RequestCtx) { fr.forwarder.Forward(ctx, o.identity, heard{took: o.took}) })
+	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
+		fr.forwarder.Forward(ctx, bearer{listener: o.identity}, heard{took: o.took})
+	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error { return passing.http2.serve(c, Front{Identity: o.identity}) })

@@ -42,20 +42,20 @@ func (f *Forwarder) claims(key string) bool {
 	return strings.HasPrefix(key, "X-Remote-") || f.opts.Claims != nil && f.opts.Claims(key)
 }
 
-// headerRefusal returns why these headers may not be forwarded, or nil. asSelf: the request will carry the proxy's own
-// credentials, whose right to impersonate, if any, is not the client's. claims tells the headers of a front proxy.
-func headerRefusal(in http.Header, asSelf bool, claims func(string) bool) *metav1.Status {
+// headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever
+// lends his is not the client's. claims tells the headers of a front proxy.
+func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.Status {
 	for _, name := range connectionTokens(in) {
 		if key := textproto.CanonicalMIMEHeaderKey(name); ownIdentity(key) || claims(key) {
 			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
-	if !asSelf {
+	if b.as == nil && !b.self(in) {
 		return nil
 	}
 	for key := range in {
 		if strings.HasPrefix(key, "Impersonate-") {
-			return statusForbidden(clip(key) + " is refused for requests that act as the proxy's own identity: send your own Authorization")
+			return statusForbidden(clip(key) + " is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
 		}
 	}
 	return nil

@@ -15,7 +15,7 @@ import (
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
 // all of them take net/http's proxy; what goes upstream is decided by the code that decides it for HTTP/1.1. out and r are of one
 // handler, which must return after this does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, id Identity, h heard) {
+func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h heard) {
 	f.starts.Do(f.start)
 	w := netResponder{out, r.Header}
 	in, err := readInboundHTTP2(r)
@@ -23,7 +23,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, id Identity, h
 		writeStatus(w, statusBadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, id, out.cut)
+	x := f.begin(w, in, b, out.cut)
 	if x == nil {
 		return
 	}

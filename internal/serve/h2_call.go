@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync/atomic"
 
+	"spillway/internal/auth"
 	"spillway/internal/h2"
 )
 
@@ -40,8 +41,8 @@ func (c http2Call) recovered() {
 	}
 }
 
-func (c http2Call) forward(h heard) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, c.front.Identity, h)
+func (c http2Call) forward(as *auth.Identity, h heard) {
+	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{c.front.Identity, as}, h)
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.

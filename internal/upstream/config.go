@@ -78,3 +78,13 @@ func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
 	return u, nil
 }
+
+// WithIdentity is the upstream that where says, reached as the one that who says. Nothing else of who counts: its credentials are shown to
+// nobody but that upstream.
+func WithIdentity(where, who *rest.Config) *rest.Config {
+	cfg := rest.AnonymousClientConfig(where)
+	cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile = who.Username, who.Password, who.BearerToken, who.BearerTokenFile
+	cfg.AuthProvider, cfg.AuthConfigPersister, cfg.ExecProvider = who.AuthProvider, who.AuthConfigPersister, who.ExecProvider
+	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = who.CertFile, who.CertData, who.KeyFile, who.KeyData
+	return cfg
+}

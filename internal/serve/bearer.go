@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"k8s.io/client-go/transport"
+
+	"spillway/internal/auth"
+)
+
+// Identity is as whom a plain listener's requests reach upstream.
+type Identity int
+
+const (
+	// IdentityClient forwards what the client sent: who has no credentials has none upstream either.
+	IdentityClient Identity = iota
+	// IdentitySelf lends the proxy's own credentials to requests that bring none.
+	IdentitySelf
+)
+
+// bearer is under whose credentials a request reaches upstream: its own, or those of somebody who impersonates who sent it, or, where it
+// brings none and the listener says so, the proxy's.
+//
+// Each has transports of its own, and they are never mixed (design D12): a request without borrowed credentials cannot reach a transport
+// that has some.
+type bearer struct {
+	listener Identity
+	as       *auth.Identity // proven here by what upstream cannot be shown; nil: upstream sees for itself
+}
+
+// self reports that a request with these headers is lent the proxy's own credentials.
+func (b bearer) self(in http.Header) bool {
+	return b.as == nil && b.listener == IdentitySelf && !ownCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
+}
+
+// transport carries a request upstream; nil: there is none.
+func (f *Forwarder) transport(b bearer, in http.Header, http1 bool) http.RoundTripper {
+	choose := func(any, http1Only http.RoundTripper) http.RoundTripper {
+		if http1 {
+			return http1Only
+		}
+		return any
+	}
+	switch {
+	case b.as != nil:
+		through := choose(f.opts.As, f.opts.AsHTTP1)
+		if through == nil || !f.lendsTo(b.as) {
+			return nil
+		}
+		return transport.NewImpersonatingRoundTripper(impersonation(b.as), through)
+	case b.self(in):
+		return choose(f.opts.Self, f.opts.SelfHTTP1)
+	}
+	return choose(f.opts.Client, f.opts.ClientHTTP1)
+}
+
+// lendsTo reports that somebody may be impersonated.
+func (f *Forwarder) lendsTo(who *auth.Identity) bool {
+	never := func(group string) bool { return slices.Contains(f.opts.NeverAs, group) }
+	return f.opts.As != nil && !slices.ContainsFunc(who.Groups, never)
+}
+
+// everybody is the group that upstream adds by itself to whoever is impersonated: naming it would take a right of its own.
+const everybody = "system:authenticated"
+
+func impersonation(who *auth.Identity) transport.ImpersonationConfig {
+	groups := slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return group == everybody })
+	return transport.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: groups, Extra: who.Extra}
+}
+
+// withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.
+func withoutIdentity(out http.Header) {
+	delete(out, "Authorization")
+	for key := range out {
+		if strings.HasPrefix(key, "Impersonate-") {
+			delete(out, key)
+		}
+	}
+	var protocols []string
+	for _, list := range out["Sec-Websocket-Protocol"] {
+		for p := range strings.SplitSeq(list, ",") {
+			if p = strings.TrimSpace(p); !strings.Contains(p, webSocketBearer) {
+				protocols = append(protocols, p)
+			}
+		}
+	}
+	if delete(out, "Sec-Websocket-Protocol"); len(protocols) > 0 {
+		out["Sec-Websocket-Protocol"] = []string{strings.Join(protocols, ", ")}
+	}
+}
