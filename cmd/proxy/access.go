@@ -1,21 +1,60 @@
 package main
 
 import (
+	"context"
+	"net/http"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
 	"spillway/internal/serve"
+	"spillway/internal/upstream"
 )
 
-// newAccess makes what finds out who may have what; nil if everybody may have everything.
-func newAccess(own *auth.Reviewer, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Access, error) {
+// access is what the listeners find out by who may have what; nil where everybody may have everything, or there is no listener.
+type access struct{ tls, plain *serve.Access }
+
+// newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
+func newAccess(ctx context.Context, client *upstream.Client, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.insecureAllowAll {
-		return nil, nil
+		return &access{}, nil
 	}
 	metrics := auth.NewMetrics(registry)
-	who := auth.AuthenticatorOptions{Reviewer: own, Audiences: o.apiAudiences, Metrics: metrics}
+	reviewer := auth.NewReviewer(client.Base(), own, log)
+	others, err := accessOf(reviewer, o, metrics, log)
+	if err != nil {
+		return nil, err
+	}
+	all := &access{tls: others, plain: others}
+	if o.plainIdentity == identityPodToken {
+		owner, err := client.ServiceAccount(ctx)
+		if err != nil {
+			return nil, o.refuse("plain-identity", o.plainIdentity, err.Error())
+		}
+		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
+		all.plain = asking(self, o, metrics)
+		all.plain.Owner = owner
+	}
+	return all, nil
+}
+
+// run asks about running watches until ctx ends.
+func (a *access) run(ctx context.Context) error {
+	var group errgroup.Group
+	for i, one := range []*serve.Access{a.tls, a.plain} {
+		if one != nil && (i == 0 || one != a.tls) {
+			group.Go(func() error { return one.Reauthorizer.Run(ctx) })
+		}
+	}
+	return group.Wait()
+}
+
+// accessOf asks who others are and what they may have.
+func accessOf(reviewer *auth.Reviewer, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
+	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Metrics: metrics}
 	if o.clientCAFile != "" {
 		authority, err := auth.NewAuthority(o.clientCAFile, clock.RealClock{}, log)
 		if err != nil {
@@ -30,15 +69,20 @@ func newAccess(own *auth.Reviewer, o *options, registry prometheus.Registerer, l
 		}
 		who.FrontProxy = o.frontProxy.of(authority)
 	}
+	return asking(who, o, metrics), nil
+}
+
+// asking asks all three questions by one reviewer.
+func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
-	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: own, Metrics: metrics})
+	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Metrics: metrics})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,
 		Reauthorizer: auth.NewReauthorizer(auth.ReauthorizerOptions{
 			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.reauthSweep, Metrics: metrics,
 		}),
-	}, nil
+	}
 }
 
 // frontProxy is which proxy is believed about users.

@@ -12,20 +12,16 @@ import (
 )
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
-func newForwarder(config *upstream.Config, base *url.URL, own http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
+func newForwarder(config *upstream.Config, base *url.URL, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{
 		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups,
 		StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
-	}
-	client, err := upstream.Forward(config)
-	if err != nil {
-		return nil, err
 	}
 	clientHTTP1, err := upstream.ForwardHTTP1(config)
 	if err != nil {
 		return nil, err
 	}
-	opts.Client, opts.ClientHTTP1 = client, clientHTTP1
+	opts.Client, opts.ClientHTTP1 = bare, clientHTTP1
 	if o.plainIdentity == identitySelf {
 		opts.Self = own
 		if opts.SelfHTTP1, err = upstream.SelfHTTP1(config); err != nil {

@@ -10,6 +10,8 @@ import (
 const (
 	identityClient = "client" // the client's own credentials, forwarded
 	identitySelf   = "self"   // the proxy's, for requests without Authorization
+	// the client's, which must be the service account of the proxy itself: a container of the same pod
+	identityPodToken = "pod-token"
 )
 
 // Values of --writers: who sends watches to their clients.
@@ -154,9 +156,10 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 func (o *options) plainFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listen, "listen", o.listen,
 		"Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no plain listener.")
-	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf), "plain-identity",
+	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf, identityPodToken), "plain-identity",
 		"Whose rights requests on the plain listener have. client: those of the bearer token that the client sends. self: requests without "+
-			"credentials act as spillway itself, with all that its kubeconfig may do.")
+			"credentials act as spillway itself, with all that its kubeconfig may do. pod-token: those of the service account that spillway runs as, "+
+			"to requests that bear one of its tokens; all others are refused.")
 	fs.BoolVar(&o.plainSelfConnect, "plain-self-connect", o.plainSelfConnect,
 		"With --plain-identity=self, also allow exec, attach, port-forward and proxy, which are refused otherwise.")
 	fs.StringSliceVar(&o.acceptHosts, "accept-hosts", o.acceptHosts,

@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"spillway/internal/auth"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 )
@@ -52,15 +51,15 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	base, err := upstream.BaseURL(config)
+	bare, err := upstream.Forward(config)
 	if err != nil {
 		return err
 	}
-	forwarder, err := newForwarder(config, base, own, o, registry, log)
+	forwarder, err := newForwarder(config, client.Base(), own, bare, o, registry, log)
 	if err != nil {
 		return err
 	}
-	access, err := newAccess(auth.NewReviewer(base, own, log), o, registry, log)
+	access, err := newAccess(starting, client, own, bare, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -69,7 +68,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, Access: access, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
+		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	h := &health{}
@@ -89,14 +88,12 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err := serveAll(server, access, listeners, o, log, fail); err != nil {
 		return err
 	}
-	if access != nil { // to the end: no watch goes on unasked
-		fail(func() error { return access.Reauthorizer.Run(life.stop) })
-	}
+	fail(func() error { return access.run(life.stop) }) // to the end: no watch goes on unasked
 	if listeners.metrics != nil {
 		// Health is told until the very end, readiness off.
 		fail(func() error { return newObservability(h, registry, o.debug, log).run(life.stop, listeners.metrics) })
 	}
-	announce(ctx, listeners, client, config, o, log)
+	announce(ctx, listeners, access, client, config, o, log)
 
 	<-life.drain.Done()
 	h.drain()
@@ -143,10 +140,11 @@ func (s *listenerSet) close() {
 }
 
 // serveAll serves on the plain and the TLS listener.
-func serveAll(server *serve.Server, access *serve.Access, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
+func serveAll(server *serve.Server, access *access, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
 	if l.plain != nil {
 		front := serve.Front{
 			Guard:     serve.NewPlainGuard(o.acceptHosts, o.acceptOrigins, o.plainSelfConnect),
+			Access:    access.plain,
 			AnswerAll: o.insecureAllowAll,
 		}
 		if o.plainIdentity == identitySelf {
@@ -159,20 +157,25 @@ func serveAll(server *serve.Server, access *serve.Access, l *listenerSet, o *opt
 		if err != nil {
 			return err
 		}
-		if access != nil {
-			askForCertificates(config, access.Authenticator)
+		if access.tls != nil {
+			askForCertificates(config, access.tls.Authenticator)
 		}
-		run(func() error { return server.Serve(l.tls, serve.Front{TLS: config, AnswerAll: o.insecureAllowAll}) })
+		run(func() error {
+			return server.Serve(l.tls, serve.Front{TLS: config, Access: access.tls, AnswerAll: o.insecureAllowAll})
+		})
 	}
 	return nil
 }
 
 // announce says where the proxy serves and with whose rights.
-func announce(ctx context.Context, l *listenerSet, client *upstream.Client, config *upstream.Config, o *options, log *zap.Logger) {
+func announce(ctx context.Context, l *listenerSet, access *access, client *upstream.Client, config *upstream.Config, o *options, log *zap.Logger) {
 	if l.plain != nil {
 		fields := []zap.Field{zap.Stringer("address", l.plain.Addr()), zap.String("upstream", config.Host)}
 		if o.plainIdentity == identitySelf {
 			fields = append(fields, zap.String("actsAs", client.Identity(ctx)))
+		}
+		if access.plain != nil && access.plain.Owner != "" {
+			fields = append(fields, zap.String("serves", access.plain.Owner))
 		}
 		log.Info("serving plain HTTP", fields...)
 	}

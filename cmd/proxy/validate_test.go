@@ -26,7 +26,7 @@ func TestBadSettings(t *testing.T) {
 		{"not a bool", nil, "--debug=maybe", "--debug=maybe: must be true or false"},
 		{"not bytes", nil, "--history-bytes=64MB", "--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
 		{"parts of a byte", nil, "--history-bytes=100m", "--history-bytes=100m: must be a number of bytes, such as 64Mi or 67108864"},
-		{"not a choice", nil, "--plain-identity=root", "--plain-identity=root: must be client or self"},
+		{"not a choice", nil, "--plain-identity=root", "--plain-identity=root: must be client, self or pod-token"},
 		{"not a level", nil, "--log-level=trace", "--log-level=trace: must be debug, info, warn or error"},
 		{"not a format", nil, "--log-format=xml", "--log-format=xml: must be json or console"},
 		// the environment

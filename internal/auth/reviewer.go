@@ -30,20 +30,33 @@ const (
 // system:auth-delegator. It is one POST each, without client-go's request: that repeats what was refused with a Retry-After, for as long
 // as it takes, and here a late answer is none.
 type Reviewer struct {
+	asker
 	base    *url.URL
 	http    *http.Client
 	log     *zap.Logger
 	failing atomic.Bool // so that the log says once that it began, and once that it is over
 }
 
+// asker puts the two questions to upstream. Errors are *UnaskedError.
+type asker interface {
+	// token asks whose token it is. Without audiences it must be one for upstream itself.
+	token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
+	// access asks whether somebody may do something.
+	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+}
+
+// delegate asks about others (TokenReview, SubjectAccessReview).
+type delegate struct{ *Reviewer }
+
 // NewReviewer returns a Reviewer that sends with own, which adds the proxy's credentials, to the apiserver at base. It follows no
 // redirects: they would carry the credentials elsewhere.
 func NewReviewer(base *url.URL, own http.RoundTripper, log *zap.Logger) *Reviewer {
-	return &Reviewer{base: base, log: log, http: &http.Client{
-		Transport:     own,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}}
+	r := &Reviewer{base: base, log: log, http: &http.Client{Transport: own, CheckRedirect: noRedirects}}
+	r.asker = delegate{r}
+	return r
 }
+
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // UnaskedError is why upstream did not answer a review. It holds nothing of the question.
 type UnaskedError struct {
@@ -69,8 +82,8 @@ func (e *UnaskedError) general() bool {
 	return e.Code >= http.StatusInternalServerError
 }
 
-// token asks whose token it is. Without audiences it must be one for upstream itself. Errors are *UnaskedError.
-func (r *Reviewer) token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
+// token implements asker.
+func (r delegate) token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token.reveal(), Audiences: audiences},
@@ -83,8 +96,8 @@ func (r *Reviewer) token(ctx context.Context, token secret, audiences []string) 
 	return told.Status, nil
 }
 
-// access asks whether somebody may do something. Errors are *UnaskedError.
-func (r *Reviewer) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+// access implements asker.
+func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec:     spec,
@@ -96,25 +109,32 @@ func (r *Reviewer) access(ctx context.Context, spec authorizationv1.SubjectAcces
 	return told.Status, nil
 }
 
-// post asks, and tells the log when upstream stops answering and when it does again.
+// post asks under the proxy's own credentials.
 func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *UnaskedError {
-	unasked := r.exchange(ctx, path, review, told)
+	unasked := r.exchange(ctx, r.http, path, review, told)
+	if unasked != nil {
+		unasked.Review = kind
+	}
+	r.note(ctx, unasked)
+	return unasked
+}
+
+// note tells the log when upstream stops answering and when it does again. nil: it did.
+func (r *Reviewer) note(ctx context.Context, unasked *UnaskedError) {
 	if unasked == nil {
 		if r.failing.CompareAndSwap(true, false) {
 			r.log.Info("upstream answers reviews again")
 		}
-		return nil
+		return
 	}
-	unasked.Review = kind
 	if !errors.Is(ctx.Err(), context.Canceled) && unasked.general() && r.failing.CompareAndSwap(false, true) {
 		r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and watches "+
 			"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator", zap.Error(unasked))
 	}
-	return unasked
 }
 
 // exchange sends a review and reads what upstream made of it.
-func (r *Reviewer) exchange(ctx context.Context, path string, review, told any) *UnaskedError {
+func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, review, told any) *UnaskedError {
 	body, err := json.Marshal(review)
 	if err != nil {
 		return &UnaskedError{Reason: "the review cannot be encoded"}
@@ -125,7 +145,7 @@ func (r *Reviewer) exchange(ctx context.Context, path string, review, told any) 
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
-	resp, err := r.http.Do(req)
+	resp, err := by.Do(req)
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {

@@ -1,6 +1,9 @@
 package serve
 
 import (
+	"context"
+	"net/http"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
@@ -12,6 +15,8 @@ type Access struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
 	Reauthorizer  *auth.Reauthorizer
+	// Owner is the name of the only user who is let in at all, by a token of his; empty: whoever upstream lets in.
+	Owner string
 }
 
 // visitor is who sends a request, as far as that is known and matters for its answer.
@@ -30,6 +35,7 @@ type visitor struct {
 
 // grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
 type grant struct {
+	by       *auth.Reauthorizer
 	result   auth.Result
 	what     auth.Attributes
 	decision auth.Decision
@@ -42,14 +48,16 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 	switch {
 	case front.AnswerAll, front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
 		return visitor{admitted: true}, nil
-	case s.opts.Access == nil:
+	case front.Access == nil:
 		return visitor{}, nil
+	case front.Access.Owner != "":
+		return front.Access.owner(s.base, c, r, candidate)
 	}
 	peer := c.certificates()
 	if !candidate && len(peer) == 0 {
 		return visitor{}, nil
 	}
-	a := s.opts.Access
+	a := front.Access
 	request := auth.Request{Header: c.headers(a.Authenticator.Reads), Peer: peer}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
@@ -59,20 +67,44 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 	if !candidate {
 		return v, nil
 	}
+	return a.authorized(s.base, r, result, v)
+}
+
+// authorized finds out whether somebody may have what he asks for.
+func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, v visitor) (visitor, *metav1.Status) {
 	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
 	if !ok {
 		return v, nil
 	}
-	decision := a.Authorizer.Authorize(s.base, result.Identity, what)
+	decision := a.Authorizer.Authorize(ctx, result.Identity, what)
 	switch decision.Verdict {
 	case auth.Allowed:
-		v.admitted, v.grant = true, &grant{result, what, decision}
+		v.admitted, v.grant = true, &grant{a.Reauthorizer, result, what, decision}
 	case auth.Denied:
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
 	default:
 		v.unasked = true
 	}
 	return v, nil
+}
+
+// owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears of him from here. Whom the owner wants
+// to impersonate is upstream's to judge.
+func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (visitor, *metav1.Status) {
+	headers := c.headers(a.Authenticator.Reads)
+	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
+	result := a.Authenticator.Authenticate(ctx, token)
+	switch {
+	case result.Outcome == auth.Unknown:
+		return visitor{}, statusUnavailable("upstream could not be asked whose token this is")
+	case result.Outcome != auth.Authenticated:
+		return visitor{}, statusUnauthorized()
+	case result.Identity.Name != a.Owner:
+		return visitor{}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
+	case !candidate || len(headers) > 1:
+		return visitor{}, nil
+	}
+	return a.authorized(ctx, r, result, visitor{})
 }
 
 // unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate only we can say that it is no good,

@@ -423,3 +423,40 @@ func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target s
 	}
 	return answer
 }
+
+// A listener with an owner is for his tokens alone: upstream does not even hear of others.
+func TestOwner(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true, mutate: func(a *Access) { a.Owner = "alice" }})
+	r.people()
+	r.reviews.Know("rotated", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	as := kubetest.Header("Impersonate-User", "bob")
+	for _, c := range []struct {
+		name, target string
+		opts         []kubetest.ClientOption
+		code         int
+		upstream     bool
+	}{
+		{"allowed", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
+		{"by another token", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("rotated")}, 200, false},
+		{"forbidden", inM + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
+		{"not in memory", inN + "/a", []kubetest.ClientOption{bearing("alice")}, 200, true},
+		{"as somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), as}, 200, true},
+		{"somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 403, false},
+		{"somebody else, as somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob"), as}, 403, false},
+		{"somebody else, not in memory", inN + "/a", []kubetest.ClientOption{bearing("bob")}, 403, false},
+		{"a forged token", inN + "/a", []kubetest.ClientOption{bearing("mallory")}, 401, false},
+		{"nobody", inN + "/a", nil, 401, false},
+		{"nobody, as somebody else", inN + "/a", []kubetest.ClientOption{as}, 401, false},
+	} {
+		if got := r.list(c.target, c.opts...); got.Status != c.code || upstreams(got.Header) != c.upstream {
+			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+		}
+	}
+	r.reviews.Fail(http.StatusInternalServerError)
+	if got := r.list(inN+"/a", bearing("late")); got.Status != http.StatusServiceUnavailable {
+		t.Errorf("while upstream says nothing: %d %s", got.Status, got.Body)
+	}
+}

@@ -57,6 +57,7 @@ type rigOptions struct {
 	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
 	access   bool
 	clientCA string
+	mutate   func(*Access)
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -145,9 +146,12 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	passing, upgrading := bareTransport(), bareTransport()
 	if o.access {
 		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, o.clientCA)
+		if o.mutate != nil {
+			o.mutate(r.access)
+		}
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Access: r.access, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading}),
 	})
 	secured := &front{}
@@ -169,7 +173,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, AnswerAll: !o.access}) }()
+		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, Access: r.access, AnswerAll: !o.access}) }()
 	}
 	r.t.Cleanup(func() {
 		r.close()

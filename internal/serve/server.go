@@ -26,8 +26,6 @@ import (
 type Options struct {
 	Catalog   Catalog
 	Forwarder *Forwarder
-	// Access finds out who may have what; nil: only a listener that answers all answers from memory.
-	Access *Access
 	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
 	// not decompress.
 	Own http.RoundTripper
@@ -47,6 +45,8 @@ type Front struct {
 	Guard *PlainGuard
 	// Identity is as whom requests that pass through reach upstream.
 	Identity Identity
+	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but by what follows and by Identity.
+	Access *Access
 	// AnswerAll answers from memory whoever asks.
 	AnswerAll bool
 }

@@ -51,7 +51,7 @@ func (s *Server) delivered(st *stream) {
 		}
 	}()
 	if g := st.grant; g != nil {
-		st.permit = s.opts.Access.Reauthorizer.Admit(g.result, g.what, g.decision, st)
+		st.permit = g.by.Admit(g.result, g.what, g.decision, st)
 		st.grant = nil
 	}
 	s.deliver.deliver(st)

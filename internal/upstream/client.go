@@ -80,6 +80,9 @@ func buildVersion() string {
 // Config is the configuration of the client, for typed clients that share HTTP(). The caller must not change it.
 func (c *Client) Config() *rest.Config { return c.cfg }
 
+// Base is upstream's address, which nobody may change.
+func (c *Client) Base() *url.URL { return c.base }
+
 // HTTP is the client's connections and credentials.
 func (c *Client) HTTP() *http.Client { return c.http }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -30,6 +31,21 @@ func (c *Client) Identity(ctx context.Context) string {
 		return "unknown (upstream did not say)"
 	}
 	return user
+}
+
+// serviceAccounts is how the names of service accounts begin.
+const serviceAccounts = "system:serviceaccount:"
+
+// ServiceAccount is the name of the service account that upstream takes us for.
+func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
+	user, err := c.whoAmI(ctx)
+	if err != nil {
+		return "", fmt.Errorf("needs to know whom the apiserver takes spillway for: %s", oneLine(err))
+	}
+	if !strings.HasPrefix(user, serviceAccounts) {
+		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q", user)
+	}
+	return user, nil
 }
 
 func (c *Client) whoAmI(ctx context.Context) (string, error) {

@@ -1,0 +1,83 @@
+package auth
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	selfReviews       = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+	selfAccessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+)
+
+// selfAsker asks upstream what everybody may ask about himself, so that it needs no rights but those of system:basic-user, which all who are
+// authenticated have. Whose a token is, upstream says to the token; what somebody may do, it says to the proxy, and so only of the one whom
+// the proxy itself is.
+type selfAsker struct {
+	*Reviewer
+	bare http.RoundTripper
+	name string
+}
+
+// NewSelfReviewer returns a Reviewer for those who are known to upstream by the proxy's own name: the containers of the pod that it runs in.
+// It denies everybody else everything. bare adds no credentials, and own the proxy's.
+func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
+	r := &Reviewer{base: of.base, http: of.http, log: of.log}
+	r.asker = selfAsker{Reviewer: r, bare: bare, name: name}
+	return r
+}
+
+// token implements asker. A token that is for another audience is none here.
+func (s selfAsker) token(ctx context.Context, token secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"}}
+	var told authenticationv1.SelfSubjectReview
+	under := &http.Client{Transport: underToken{s.bare, token}, CheckRedirect: noRedirects}
+	unasked := s.exchange(ctx, under, selfReviews, &review, &told)
+	switch {
+	case unasked == nil:
+		s.note(ctx, nil)
+		return authenticationv1.TokenReviewStatus{Authenticated: true, User: told.Status.UserInfo}, nil
+	case unasked.Code == http.StatusUnauthorized:
+		s.note(ctx, nil)
+		return authenticationv1.TokenReviewStatus{}, nil
+	}
+	unasked.Review, unasked.Reason = review.Kind, strings.ReplaceAll(unasked.Reason, token.reveal(), concealed)
+	s.note(ctx, unasked)
+	return authenticationv1.TokenReviewStatus{}, unasked
+}
+
+// access implements asker.
+func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	if spec.User != s.name {
+		return authorizationv1.SubjectAccessReviewStatus{Denied: true}, nil
+	}
+	review := authorizationv1.SelfSubjectAccessReview{
+		TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: spec.ResourceAttributes, NonResourceAttributes: spec.NonResourceAttributes,
+		},
+	}
+	var told authorizationv1.SelfSubjectAccessReview
+	if err := s.post(ctx, review.Kind, selfAccessReviews, &review, &told); err != nil {
+		return authorizationv1.SubjectAccessReviewStatus{}, err
+	}
+	return told.Status, nil
+}
+
+// underToken sends requests under a token.
+type underToken struct {
+	bare  http.RoundTripper
+	token secret
+}
+
+// RoundTrip implements http.RoundTripper.
+func (u underToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.Header.Set(authorizationHeader, "Bearer "+u.token.reveal())
+	return u.bare.RoundTrip(r)
+}
