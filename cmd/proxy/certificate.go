@@ -19,7 +19,7 @@ import (
 	"spillway/internal/auth"
 )
 
-// tlsConfig is what the TLS listener presents: the configured pair, or a self-signed one that lives in memory.
+// tlsConfig is what listeners with TLS present: the configured pair, or a self-signed one that lives in memory.
 func tlsConfig(o *options, log *zap.Logger) (*tls.Config, error) {
 	// One record size from the first byte on: small first records would split events.
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -13,23 +14,23 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"spillway/internal/serve"
 )
 
 // lingerPeriod is how long scrapes and probes under way may take to end.
 const lingerPeriod = 2 * time.Second
 
 // observability serves what operators ask: is it alive, is it ready, what are its numbers. It has a listener of its own so that
-// probes do not queue behind clients. On anything but loopback it answers /livez and /readyz only: nobody there has been
-// authenticated, and metrics tell what a cluster holds.
+// probes do not queue behind clients. Metrics tell what a cluster holds: on anything but loopback they are for those whom the apiserver allows
+// to get them, over TLS.
 type observability struct {
 	health   *health
 	registry *prometheus.Registry
+	tls      *tls.Config   // nil: plain HTTP
+	access   *serve.Access // finds out about strangers; nil: nobody does
 	debug    bool
 	log      *zap.Logger
-}
-
-func newObservability(h *health, registry *prometheus.Registry, debug bool, log *zap.Logger) *observability {
-	return &observability{health: h, registry: registry, debug: debug, log: log}
 }
 
 // newRegistry returns a registry that knows the process and the Go runtime.
@@ -47,12 +48,19 @@ func newRegistry() *prometheus.Registry {
 func (o *observability) run(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           o.handler(isLoopbackAddr(listener.Addr())),
+		TLSConfig:         o.tls,
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		ErrorLog:          zap.NewStdLog(o.log),
 	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(listener) }()
+	go func() {
+		if o.tls != nil {
+			served <- server.ServeTLS(listener, "", "")
+			return
+		}
+		served <- server.Serve(listener)
+	}()
 	select {
 	case err := <-served:
 		return fmt.Errorf("metrics listener %s: %w", listener.Addr(), err)
@@ -75,14 +83,22 @@ func isLoopbackAddr(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-func (o *observability) handler(trusted bool) http.Handler {
+// handler answers probes of everybody, and all else those on this machine, and strangers whom the apiserver allows it.
+func (o *observability) handler(loopback bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", o.health.serveLive)
 	mux.HandleFunc("GET /readyz", o.health.serveReady)
-	if !trusted {
-		mux.HandleFunc("/", refuseStranger)
-		return mux
+	if loopback {
+		mux.Handle("/", o.numbers())
+	} else {
+		mux.Handle("/", strangers{access: o.access, secure: o.tls != nil, next: o.numbers()})
 	}
+	return mux
+}
+
+// numbers answers what is not for everybody.
+func (o *observability) numbers() http.Handler {
+	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.log)}))
 	mux.HandleFunc("GET /{$}", o.serveIndex)
 	if o.debug {
@@ -94,11 +110,6 @@ func (o *observability) handler(trusted bool) http.Handler {
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
 	return mux
-}
-
-func refuseStranger(w http.ResponseWriter, _ *http.Request) {
-	http.Error(w, "forbidden: this listener is not on loopback and spillway cannot yet check who is asking, so only /livez and /readyz "+
-		"are served here; set --metrics-listen to a loopback address, such as 127.0.0.1:9464, for the rest", http.StatusForbidden)
 }
 
 func (o *observability) serveIndex(w http.ResponseWriter, _ *http.Request) {

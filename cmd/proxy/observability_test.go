@@ -26,7 +26,7 @@ func TestHealthEndpoints(t *testing.T) {
 	h := &health{}
 	h.require("pods", func() (string, error) { return "3 objects at resourceVersion 17", podsErr })
 	h.require("upstream", func() (string, error) { return "", nil })
-	handler := newObservability(h, newRegistry(), false, zap.NewNop()).handler(false)
+	handler := (&observability{health: h, registry: newRegistry(), log: zap.NewNop()}).handler(false)
 	f := func(target string, wantCode int, wantBody string) {
 		t.Helper()
 		if code, body := get(handler, target); code != wantCode || body != wantBody {
@@ -73,7 +73,7 @@ func TestWhatIsServedWhere(t *testing.T) {
 		{false, false, "/", 403, "not on loopback"},
 	}
 	for _, tt := range tests {
-		handler := newObservability(&health{}, registry, tt.debug, zap.NewNop()).handler(tt.trusted)
+		handler := (&observability{health: &health{}, registry: registry, debug: tt.debug, log: zap.NewNop()}).handler(tt.trusted)
 		if code, body := get(handler, tt.target); code != tt.code || !strings.Contains(body, tt.body) {
 			t.Errorf("GET %s (trusted %v, debug %v) = %d %q, want %d with %q", tt.target, tt.trusted, tt.debug, code, body, tt.code, tt.body)
 		}
@@ -88,7 +88,9 @@ func TestObservabilityServesUntilItsContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan error, 1)
-	go func() { done <- newObservability(&health{}, newRegistry(), false, zap.NewNop()).run(ctx, listener) }()
+	go func() {
+		done <- (&observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()}).run(ctx, listener)
+	}()
 
 	client := &http.Client{Transport: &http.Transport{}}
 	defer client.CloseIdleConnections()
@@ -117,7 +119,7 @@ func TestObservabilityReportsALostListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	err = newObservability(&health{}, newRegistry(), false, zap.NewNop()).run(context.Background(), listener)
+	err = (&observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()}).run(context.Background(), listener)
 	if err == nil || !strings.HasPrefix(err.Error(), "metrics listener 127.0.0.1:") {
 		t.Errorf("run = %v", err)
 	}

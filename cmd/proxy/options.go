@@ -61,6 +61,7 @@ type options struct {
 	drainPeriod  time.Duration
 
 	metricsListen string // host:port; off when empty
+	metricsTLS    bool
 	debug         bool
 	logLevel      string
 	logFormat     string
@@ -230,10 +231,12 @@ func (o *options) streamFlags(fs *pflag.FlagSet) {
 
 func (o *options) observabilityFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metricsListen, "metrics-listen", o.metricsListen,
-		"Serve /livez, /readyz and /metrics as plain HTTP on this `address`. On anything but loopback, only /livez and /readyz. "+
-			"When empty, none of them.")
+		"Serve /livez, /readyz and /metrics on this `address`. On anything but loopback, /metrics needs --metrics-tls. When empty, none of them.")
+	fs.BoolVar(&o.metricsTLS, "metrics-tls", o.metricsTLS,
+		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics is then for those whom the API server "+
+			"allows to get that path, by bearer token or client certificate.")
 	fs.BoolVar(&o.debug, "debug", o.debug,
-		"Serve Go profiles under /debug/pprof on --metrics-listen, if that is on loopback.")
+		"Serve Go profiles under /debug/pprof on --metrics-listen, to those who get /metrics there.")
 	fs.Var(newChoice(&o.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	fs.Var(newChoice(&o.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -63,6 +64,10 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
+	secure, err := secureListeners(o, access, log)
+	if err != nil {
+		return err
+	}
 	// Only now is it certain that it starts: a start that fails says one thing.
 	for _, w := range o.warnings() {
 		log.Warn(w)
@@ -85,13 +90,16 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	if err := serveAll(server, access, listeners, o, log, fail); err != nil {
-		return err
-	}
+	serveAll(server, access, secure, listeners, o, fail)
 	fail(func() error { return access.run(life.stop) }) // to the end: no watch goes on unasked
 	if listeners.metrics != nil {
 		// Health is told until the very end, readiness off.
-		fail(func() error { return newObservability(h, registry, o.debug, log).run(life.stop, listeners.metrics) })
+		seen := &observability{health: h, registry: registry, access: access.tls, debug: o.debug, log: log}
+		if o.metricsTLS {
+			seen.tls = secure.Clone()
+			seen.tls.NextProtos = nil // net/http's to choose
+		}
+		fail(func() error { return seen.run(life.stop, listeners.metrics) })
 	}
 	announce(ctx, listeners, access, client, config, o, log)
 
@@ -139,8 +147,20 @@ func (s *listenerSet) close() {
 	}
 }
 
+// secureListeners is how those with TLS are served; nil if there are none.
+func secureListeners(o *options, access *access, log *zap.Logger) (*tls.Config, error) {
+	if o.listenTLS == "" && !o.metricsTLS {
+		return nil, nil
+	}
+	secure, err := tlsConfig(o, log)
+	if err == nil && access.tls != nil {
+		askForCertificates(secure, access.tls.Authenticator)
+	}
+	return secure, err
+}
+
 // serveAll serves on the plain and the TLS listener.
-func serveAll(server *serve.Server, access *access, l *listenerSet, o *options, log *zap.Logger, run func(func() error)) error {
+func serveAll(server *serve.Server, access *access, secure *tls.Config, l *listenerSet, o *options, run func(func() error)) {
 	if l.plain != nil {
 		front := serve.Front{
 			Guard:     serve.NewPlainGuard(o.acceptHosts, o.acceptOrigins, o.plainSelfConnect),
@@ -153,18 +173,10 @@ func serveAll(server *serve.Server, access *access, l *listenerSet, o *options, 
 		run(func() error { return server.Serve(l.plain, front) })
 	}
 	if l.tls != nil {
-		config, err := tlsConfig(o, log)
-		if err != nil {
-			return err
-		}
-		if access.tls != nil {
-			askForCertificates(config, access.tls.Authenticator)
-		}
 		run(func() error {
-			return server.Serve(l.tls, serve.Front{TLS: config, Access: access.tls, AnswerAll: o.insecureAllowAll})
+			return server.Serve(l.tls, serve.Front{TLS: secure, Access: access.tls, AnswerAll: o.insecureAllowAll})
 		})
 	}
-	return nil
 }
 
 // announce says where the proxy serves and with whose rights.

@@ -131,10 +131,10 @@ func (o *options) validateTLS() error {
 		return o.refuse("tls-private-key-file", o.tlsPrivateKeyFile, "needs --tls-cert-file as well")
 	}
 	if o.listenTLS == "" {
-		if o.tlsCertFile != "" {
-			return o.refuse("tls-cert-file", o.tlsCertFile, "has a meaning only with --listen-tls")
+		if o.tlsCertFile != "" && !o.metricsTLS {
+			return o.refuse("tls-cert-file", o.tlsCertFile, "has a meaning only with --listen-tls or --metrics-tls")
 		}
-		return nil
+		return o.validateKeyPair()
 	}
 	if _, err := splitAddress(o.listenTLS); err != nil {
 		return o.refuse("listen-tls", o.listenTLS, err.Error())
@@ -166,6 +166,9 @@ func (o *options) validateListeners() error {
 		return errors.New("no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001")
 	}
 	if o.metricsListen == "" {
+		if o.metricsTLS {
+			return o.refuse("metrics-tls", "true", "needs --metrics-listen")
+		}
 		if o.debug {
 			return o.refuse("debug", "true", "needs --metrics-listen, where profiles are served")
 		}
@@ -175,8 +178,8 @@ func (o *options) validateListeners() error {
 	if err != nil {
 		return o.refuse("metrics-listen", o.metricsListen, err.Error())
 	}
-	if o.debug && !isLoopback(address.host) {
-		return o.refuse("debug", "true", "serves profiles on loopback only, but --metrics-listen is "+o.metricsListen)
+	if o.debug && !isLoopback(address.host) && (!o.metricsTLS || o.insecureAllowAll) {
+		return o.refuse("debug", "true", "serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is "+o.metricsListen)
 	}
 	return nil
 }

@@ -76,7 +76,7 @@ func TestBadSettings(t *testing.T) {
 		{"TLS without port", nil, "--listen-tls=example.com", "--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
 		{"certificate without key", nil, "--tls-cert-file=DIR/a", "--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
 		{"key without certificate", nil, "--tls-private-key-file=DIR/a", "--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
-		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b", "--tls-cert-file=a: has a meaning only with --listen-tls"},
+		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b", "--tls-cert-file=a: has a meaning only with --listen-tls or --metrics-tls"},
 		{"no certificate file", nil, "--listen-tls=:0 --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
 		{"no key file", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
@@ -86,7 +86,7 @@ func TestBadSettings(t *testing.T) {
 		// who may read what
 		{"impatient", nil, "--reauth-sweep=10s", "--reauth-sweep=10s: must be at least 15s"},
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
-		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml", "--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls"},
+		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml", "--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
 		{"certificates that nobody looks at", nil, "--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which asks nobody who he is"},
 		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
@@ -104,7 +104,10 @@ func TestBadSettings(t *testing.T) {
 		{"metrics without port", nil, "--metrics-listen=localhost", "--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
 		{"profiles nowhere", nil, "--debug --metrics-listen=", "--debug=true: needs --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
-			"--debug=true: serves profiles on loopback only, but --metrics-listen is :9464"},
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is :9464"},
+		{"profiles for all, over TLS", nil, "--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is :9464"},
+		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: needs --metrics-listen"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

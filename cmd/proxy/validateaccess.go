@@ -63,8 +63,8 @@ func (o *options) validateAuthority(flag, file string) error {
 	switch {
 	case file == "":
 		return nil
-	case o.listenTLS == "":
-		return o.refuse(flag, file, "has a meaning only with --listen-tls")
+	case o.listenTLS == "" && !o.metricsTLS:
+		return o.refuse(flag, file, "has a meaning only with --listen-tls or --metrics-tls")
 	case o.insecureAllowAll:
 		return o.refuse(flag, file, "has no meaning with --insecure-allow-all, which asks nobody who he is")
 	}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"spillway/internal/auth"
+	"spillway/internal/kubetest"
+)
+
+// What operators see is for those whom the apiserver allows it, and for nobody while it cannot be asked (D16).
+func TestStrangers(t *testing.T) {
+	up := kubetest.New(kubetest.Options{})
+	t.Cleanup(up.Close)
+	reviews := up.Reviews()
+	reviews.Know("prometheus", authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"system:monitoring"}})
+	reviews.Know("alice", authenticationv1.UserInfo{Username: "alice"})
+	reviews.Allow(func(s authorizationv1.SubjectAccessReviewSpec) bool {
+		return s.User == "prometheus" && s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"
+	})
+	base, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := &http.Transport{}
+	t.Cleanup(own.CloseIdleConnections)
+	access := asking(auth.AuthenticatorOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())}, newOptions(), auth.NewMetrics(nil))
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
+	seen := &observability{health: &health{}, registry: registry, tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: access, debug: true, log: zap.NewNop()}
+	handler := seen.handler(false)
+	ask := func(path, token string) *http.Response {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		if token != "" {
+			r.Header.Set("Authorization", "Bearer "+token)
+		}
+		handler.ServeHTTP(w, r)
+		return w.Result()
+	}
+	for _, c := range []struct {
+		path, token string
+		code        int
+		says        string
+	}{
+		{"/metrics", "prometheus", 200, "spillway_test 7"},
+		{"/metrics", "alice", 403, `User \"alice\" cannot get path \"/metrics\"`},
+		{"/metrics", "forged", 401, "Unauthorized"},
+		{"/metrics", "", 401, "Unauthorized"},
+		{"/debug/pprof/", "prometheus", 403, `cannot get path \"/debug/pprof/\"`},
+		{"/", "", 401, "Unauthorized"},
+		{"/livez", "", 200, "ok"},
+		{"/readyz", "", 200, "ok"},
+	} {
+		got := ask(c.path, c.token)
+		body, _ := io.ReadAll(got.Body)
+		if got.StatusCode != c.code || !strings.Contains(string(body), c.says) {
+			t.Errorf("GET %s by %q: %d %s; want %d, %s", c.path, c.token, got.StatusCode, body, c.code, c.says)
+		}
+	}
+	reviews.Fail(http.StatusInternalServerError)
+	if got := ask("/metrics", "new"); got.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while nobody can be asked: %d", got.StatusCode)
+	}
+	if got := ask("/debug/pprof/heap", "prometheus"); got.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while nobody can be asked: %d", got.StatusCode)
+	}
+	seen.tls = nil // credentials are not taken where others might read them
+	handler = seen.handler(false)
+	if got := ask("/metrics", "prometheus"); got.StatusCode != http.StatusForbidden {
+		t.Errorf("without TLS: %d", got.StatusCode)
+	}
+}
