@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -52,19 +51,24 @@ func isLoopback(host string) bool {
 }
 
 // bind opens the listener of the flag named ("listen", "listen-tls", "metrics-listen") at its address. It returns nil when the
-// address is empty: the listener is off. A socket at a unix path that nobody listens on any more is replaced; who may connect to the
-// new one is a matter of the umask and of the directory. Errors are one line that names the setting and the remedy.
+// address is empty: the listener is off. Errors are one line that names the setting and the remedy.
 func (o *options) bind(flag, address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	network := "tcp"
+	var listener net.Listener
+	var err error
 	if path, ok := strings.CutPrefix(address, unixPrefix); ok {
-		network = "unix"
-		removeDeadSocket(path)
+		listener, err = unixSocket{path: path, mode: o.socketMode, owner: o.socketOwner}.listen()
+	} else {
+		listener, err = net.Listen("tcp", address)
 	}
-	listener, err := net.Listen(network, strings.TrimPrefix(address, unixPrefix))
-	if err != nil {
+	switch {
+	case errors.Is(err, errSocketOwner):
+		return nil, o.refuse("listen-owner", o.listenOwner, "the socket cannot be given to it: "+cause(err)+"; only root may, or its user to a group that he is in")
+	case errors.Is(err, errSocketMode):
+		return nil, o.refuse("listen-mode", o.listenMode, "the socket cannot have it: "+cause(err))
+	case err != nil:
 		return nil, o.refuse(flag, address, bindProblem(err))
 	}
 	return listener, nil
@@ -84,20 +88,4 @@ func bindProblem(err error) string {
 		return fmt.Sprintf("cannot be opened: %v", op.Err)
 	}
 	return fmt.Sprintf("cannot be opened: %v", err)
-}
-
-// removeDeadSocket removes the socket file that a process which was killed left behind. It removes nothing else.
-func removeDeadSocket(path string) {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != os.ModeSocket {
-		return
-	}
-	conn, err := net.Dial("unix", path)
-	if err == nil {
-		conn.Close()
-		return
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path) // if it stays, Listen says so
-	}
 }

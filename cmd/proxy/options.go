@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io/fs"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -35,6 +36,8 @@ type options struct {
 	stripManagedFields  bool
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
+	listenOwner      string // of a unix socket: user, user:group or :group
+	listenMode       string // of a unix socket: octal
 	plainIdentity    string // identityClient or identitySelf
 	plainSelfConnect bool
 	acceptHosts      []string // names without port
@@ -68,11 +71,18 @@ type options struct {
 
 	configFile string
 
+	// Made of the above by validate.
+	socketOwner socketOwner
+	socketMode  fs.FileMode
+
 	origins map[string]origin // flag name -> where its value came from, if not from the default
 }
 
 // defaultSweep keeps what is promised of running watches: nobody is sent anything 30 s after he may not have it any more.
 const defaultSweep = 25 * time.Second
+
+// defaultListenMode is privateMode as it is written.
+const defaultListenMode = "0600"
 
 func newOptions() *options {
 	return &options{
@@ -82,6 +92,9 @@ func newOptions() *options {
 		historyMinAge:       75 * time.Second,
 		encodedBytes:        256 << 20,
 		listen:              "127.0.0.1:8001",
+		listenMode:          defaultListenMode,
+		socketOwner:         keepOwner,
+		socketMode:          privateMode,
 		plainIdentity:       identityClient,
 		http2:               true,
 		reauthSweep:         defaultSweep,
@@ -157,6 +170,11 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 func (o *options) plainFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listen, "listen", o.listen,
 		"Serve plain HTTP on this `address`: a loopback host:port, or unix:///path. When empty, there is no plain listener.")
+	fs.StringVar(&o.listenOwner, "listen-owner", o.listenOwner,
+		"Give the unix socket of --listen to this `user[:group]`, by name or number. When empty, it stays with the user that spillway runs as.")
+	fs.StringVar(&o.listenMode, "listen-mode", o.listenMode,
+		"The permissions of the unix socket of --listen, in `octal`: who may write to it may connect. It has them only once it has its "+
+			"owner, and is private before.")
 	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf, identityPodToken), "plain-identity",
 		"Whose rights requests on the plain listener have. client: those of the bearer token that the client sends. self: requests without "+
 			"credentials act as spillway itself, with all that its kubeconfig may do. pod-token: those of the service account that spillway runs as, "+

@@ -102,6 +102,9 @@ func (o *options) validatePlain() error {
 			return o.refuse("listen", o.listen, err.Error())
 		}
 	}
+	if err := o.validateSocket(); err != nil {
+		return err
+	}
 	if o.plainSelfConnect && o.plainIdentity != identitySelf {
 		return o.refuse("plain-self-connect", "true", "has a meaning only with --plain-identity=self")
 	}
@@ -114,6 +117,28 @@ func (o *options) validatePlain() error {
 		if !isOrigin(text) {
 			return o.refuse("accept-origins", text, "must be scheme://host or scheme://host:port, as a browser sends it in Origin")
 		}
+	}
+	return nil
+}
+
+// validateSocket reads what is said of a unix socket.
+func (o *options) validateSocket() error {
+	if !strings.HasPrefix(o.listen, unixPrefix) {
+		const misplaced = "has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"
+		if o.listenOwner != "" {
+			return o.refuse("listen-owner", o.listenOwner, misplaced)
+		}
+		if o.listenMode != defaultListenMode {
+			return o.refuse("listen-mode", o.listenMode, misplaced)
+		}
+		return nil
+	}
+	var err error
+	if o.socketOwner, err = parseOwner(o.listenOwner); err != nil {
+		return o.refuse("listen-owner", o.listenOwner, err.Error())
+	}
+	if o.socketMode, err = parseMode(o.listenMode); err != nil {
+		return o.refuse("listen-mode", o.listenMode, err.Error())
 	}
 	return nil
 }
@@ -189,6 +214,9 @@ func (o *options) warnings() []string {
 	var all []string
 	if o.insecureAllowAll {
 		all = append(all, "INSECURE: --insecure-allow-all is set. Anyone who reaches a listener reads every mirrored object, whatever RBAC says.")
+	}
+	if o.socketMode&0o002 != 0 {
+		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group with --listen-mode=0660 is for some of them.")
 	}
 	if len(o.resources) == 0 {
 		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")

@@ -63,6 +63,24 @@ func TestBadSettings(t *testing.T) {
 		{"port too high", nil, "--listen=localhost:65536", "--listen=localhost:65536: the port must be a number from 0 to 65535"},
 		{"relative socket", nil, "--listen=unix://spillway.sock",
 			"--listen=unix://spillway.sock: must be unix:// and an absolute path, such as unix:///run/spillway.sock"},
+		{"an owner of no socket", nil, "--listen-owner=root",
+			"--listen-owner=root: has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"},
+		{"a mode of no socket", nil, "--listen-mode=0660",
+			"--listen-mode=0660: has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"},
+		{"an owner that is none", nil, "--listen=unix:///run/s --listen-owner=nobody-at-all",
+			`--listen-owner=nobody-at-all: there is no user "nobody-at-all" on this machine; name one, or its number`},
+		{"a group that is none", nil, "--listen=unix:///run/s --listen-owner=:nobodies",
+			`--listen-owner=:nobodies: there is no group "nobodies" on this machine; name one, or its number`},
+		{"half an owner", nil, "--listen=unix:///run/s --listen-owner=root:",
+			"--listen-owner=root:: must be user, user:group or :group, such as root:docker or 1000:1000"},
+		{"a mode in letters", nil, "--listen=unix:///run/s --listen-mode=rw",
+			"--listen-mode=rw: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
+		{"a mode that is not octal", nil, "--listen=unix:///run/s --listen-mode=0680",
+			"--listen-mode=0680: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
+		{"a mode that keeps us out", nil, "--listen=unix:///run/s --listen-mode=0060",
+			"--listen-mode=0060: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
+		{"a mode with more than permissions", nil, "--listen=unix:///run/s --listen-mode=4600",
+			"--listen-mode=4600: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
 		{"no listener", nil, "--listen=", "no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
 		{"connect without self", nil, "--plain-self-connect", "--plain-self-connect=true: has a meaning only with --plain-identity=self"},
 		{"host with port", nil, "--accept-hosts=dev.local:8001",
@@ -179,6 +197,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
 	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
+	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
 	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0")
 }
@@ -201,6 +220,7 @@ func TestWarnings(t *testing.T) {
 	f("nothing is mirrored")
 	f("", "--resources=pods")
 	f("--reauth-sweep is above 25s", "--resources=pods", "--reauth-sweep=5m")
+	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s", "--listen-mode=0666")
 	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
 }
 

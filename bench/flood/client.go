@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	listEvery  = 100 * time.Millisecond
+	writeEvery = 100 * time.Millisecond
+	stamp      = "at" // the key of a ConfigMap under which it says when it was written, in Unix nanoseconds
+	// tooLate is when an answer or an event has not come: what the client would wait for anyway.
+	tooLate = 30 * time.Second
+)
+
+// client is a normal client: client-go's watch, and LISTs over connections of their own, which have to be let in each time.
+type client struct {
+	config  *rest.Config
+	proxied kubernetes.Interface
+	direct  kubernetes.Interface
+	object  *corev1.ConfigMap
+	stop    context.CancelFunc
+	players sync.WaitGroup
+
+	mu     sync.Mutex
+	events []time.Duration
+	broken int
+}
+
+// newClient starts to write and to watch.
+func newClient(ctx context.Context, config *rest.Config, direct kubernetes.Interface) (*client, error) {
+	proxied, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{config: config, proxied: proxied, direct: direct}
+	c.object, err = direct.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "flood-"}}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, err
+	}
+	playing, cancel := context.WithCancel(ctx)
+	c.stop = func() {
+		cancel()
+		c.players.Wait()
+	}
+	c.players.Go(func() { c.write(playing) })
+	c.players.Go(func() { c.watch(playing) })
+	return c, nil
+}
+
+// write writes directly to the apiserver.
+func (c *client) write(ctx context.Context) {
+	tick := time.NewTicker(writeEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		patch := fmt.Appendf(nil, `{"data":{%q:"%d"}}`, stamp, time.Now().UnixNano())
+		_, _ = c.direct.CoreV1().ConfigMaps("default").Patch(ctx, c.object.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}) // what is not written is not waited for
+	}
+}
+
+// watch watches through the proxy, again when a watch ends.
+func (c *client) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		w, err := c.proxied.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + c.object.Name, ResourceVersion: "0"})
+		if err != nil {
+			c.note(func() { c.broken++ })
+			time.Sleep(listEvery)
+			continue
+		}
+		for event := range w.ResultChan() {
+			now := time.Now()
+			if object, ok := event.Object.(*corev1.ConfigMap); ok {
+				if at, err := strconv.ParseInt(object.Data[stamp], 10, 64); err == nil {
+					c.note(func() { c.events = append(c.events, now.Sub(time.Unix(0, at))) })
+				}
+			}
+		}
+		w.Stop()
+		if ctx.Err() == nil {
+			c.note(func() { c.broken++ })
+		}
+	}
+}
+
+func (c *client) note(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f()
+}
+
+// score is what a client waited for.
+type score struct {
+	lists, failed, events, broken int
+	list, event                   [2]time.Duration // median and 99th percentile
+	why                           error            // a LIST failed
+}
+
+func (s score) String() string {
+	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d); event p50 %s p99 %s (%d)",
+		s.list[0], s.list[1], s.lists, s.event[0], s.event[1], s.events)
+	if s.failed > 0 {
+		text += fmt.Sprintf("; %d LISTs failed: %v", s.failed, s.why)
+	}
+	return text
+}
+
+// measure lists for so long, and counts what the watch gets meanwhile.
+func (c *client) measure(ctx context.Context, length time.Duration) score {
+	c.note(func() { c.events, c.broken = nil, 0 })
+	var s score
+	var took []time.Duration
+	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(listEvery) {
+		began := time.Now()
+		if err := c.list(ctx); err != nil {
+			s.failed, s.why = s.failed+1, err
+			continue
+		}
+		took = append(took, time.Since(began))
+	}
+	s.lists, s.list = len(took), percentiles(took)
+	c.note(func() { s.events, s.event, s.broken = len(c.events), percentiles(c.events), c.broken })
+	return s
+}
+
+// list lists over a connection of its own.
+func (c *client) list(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, tooLate)
+	defer cancel()
+	fresh := rest.CopyConfig(c.config)
+	fresh.NextProtos = []string{"http/1.1"}
+	tls, err := rest.TLSConfigFor(fresh)
+	if err != nil {
+		return err
+	}
+	transport := &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true}
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
+	if err != nil {
+		return err
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		return err
+	}
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %s", response.Status)
+	}
+	return nil
+}
+
+func percentiles(all []time.Duration) (p [2]time.Duration) {
+	if len(all) == 0 {
+		return p
+	}
+	slices.Sort(all)
+	return [2]time.Duration{all[len(all)/2].Round(10 * time.Microsecond), all[len(all)*99/100].Round(10 * time.Microsecond)}
+}

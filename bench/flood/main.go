@@ -1,0 +1,105 @@
+// Command flood shows that connections which bring nothing, or a byte a second, do not keep a normal client out: half-open ones and slow senders
+// by the thousand, over plain HTTP and TLS, are opened again as soon as they are cut, while a client lists over new connections and
+// watches. It prints what the client waits for with and without them, how many were cut, and what one costs in memory.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/bench/rig"
+	"spillway/test/controlplane"
+)
+
+var (
+	halfOpen = flag.Int("half-open", 5000, "connections on which no request begins, or no handshake ends")
+	slow     = flag.Int("slow", 2000, "connections that send a byte a second of a head or a body")
+	calm     = flag.Duration("calm", 10*time.Second, "how long to measure without them")
+	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
+)
+
+func main() { rig.Main("flood", run) }
+
+func run(ctx context.Context, r *rig.Report) error {
+	cp, err := rig.StartControlPlane(ctx)
+	if err != nil {
+		return err
+	}
+	defer cp.Stop()
+	config := cp.Config(controlplane.Admin)
+	config.QPS = -1
+	direct, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		name string
+		args []string
+	}{
+		{"with room for all of them", nil},
+		{"with room for half of them", []string{fmt.Sprintf("--max-connections=%d", (*halfOpen+*slow)/2)}},
+	} {
+		rig.Say("%s", part.name)
+		args := append([]string{"--resources=configmaps", "--listen-tls=127.0.0.1:0", "--insecure-allow-all"}, part.args...)
+		p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), args...)
+		if err != nil {
+			return err
+		}
+		err = weather(ctx, p, direct, r, part.name)
+		p.Kill()
+		if err != nil {
+			return fmt.Errorf("%s: %w", part.name, err)
+		}
+	}
+	return nil
+}
+
+// weather measures a normal client without the flood and with it.
+func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report, name string) error {
+	token := "" // --insecure-allow-all asks for none, and those of the flood have none
+	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	if err != nil {
+		return err
+	}
+	defer client.stop()
+	before, err := p.Memory(ctx)
+	if err != nil {
+		return err
+	}
+	without := client.measure(ctx, *calm)
+	flood := newFlood(p)
+	if err := flood.rise(ctx); err != nil {
+		flood.fall()
+		return err
+	}
+	during, err := p.Memory(ctx)
+	if err != nil {
+		flood.fall()
+		return err
+	}
+	open := flood.open.Load()
+	with := client.measure(ctx, *storm)
+	metrics, err := p.Metrics().Read(ctx, "spillway_expelled_connections_total", "spillway_client_connections", "spillway_panics_total")
+	flood.fall()
+	if err != nil {
+		return err
+	}
+
+	r.Note(name+": without", "%s", without)
+	r.Note(name+": with", "%s", with)
+	r.Check(with.failed == 0 && with.lists > 0, name+": every LIST of the client, each over a connection of its own, is answered", "%d of %d", with.lists, with.lists+with.failed)
+	r.Check(with.broken == 0 && with.events > 0, name+": its watch gets its events", "%d events, %d watches that ended", with.events, with.broken)
+	r.Check(flood.cut.Load() > 0, name+": those of the flood are cut", "%d times by the end; opened %d times", flood.cut.Load(), flood.opened.Load())
+	r.Note(name+": made room for others", "%.0f", metrics.Sum("spillway_expelled_connections_total"))
+	r.Check(metrics.Sum("spillway_panics_total") == 0, name+": no panic", "%.0f", metrics.Sum("spillway_panics_total"))
+	if open > 0 {
+		r.Note(name+": memory of one", "%d B of heap, %d B resident (%d were open; %d goroutines, were %d)",
+			(during.Heap-before.Heap)/open, (during.RSS-before.RSS)/open, open, during.Goroutines, before.Goroutines)
+	}
+	return nil
+}
