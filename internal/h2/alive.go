@@ -49,9 +49,23 @@ func (a *alive) stop() {
 }
 
 // stir and rest note that there are streams, and that there are none. Called with mu held.
-func (a *alive) stir() { a.idle = time.Time{} }
+func (a *alive) stir() {
+	if !a.idle.IsZero() {
+		a.idle = time.Time{}
+		a.tell(true)
+	}
+}
 
-func (a *alive) rest() { a.idle = time.Now() }
+func (a *alive) rest() {
+	a.idle = time.Now()
+	a.tell(false)
+}
+
+func (a *alive) tell(streams bool) {
+	if busy := a.conn.opts.Busy; busy != nil && a.conn.err == nil {
+		busy(streams)
+	}
+}
 
 func (a *alive) heard() { a.spoke.Store(time.Now().UnixNano()) }
 

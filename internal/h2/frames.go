@@ -16,6 +16,7 @@ func (c *Conn) take(frame http2.Frame) error {
 	if !c.greeted {
 		c.greeted = true
 		c.mu.Lock()
+		c.alive.tell(false)
 		c.alive.soon()
 		c.mu.Unlock()
 	}

@@ -29,6 +29,10 @@ type Options struct {
 	Quiet time.Duration // without a frame from the client, after which it is asked whether it is still there
 	Pong  time.Duration // that it may take to say so
 	Idle  time.Duration // without a stream, after which the connection is ended
+
+	// Busy is told when the client has greeted, and then whenever there is a first stream or no stream any more. It must not call back. Nil:
+	// nobody is.
+	Busy func(streams bool)
 }
 
 // Fixed limits, which are those of golang.org/x/net/http2.

@@ -29,6 +29,12 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 		defer c.recovered()
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()
+			p.guest.enter(p, busy)
+			if p.guest.unwelcome() {
+				c.hangUp()
+				writeTooManyRequests(c, 1)
+				return
+			}
 		}
 		if !httpguts.ValidHostHeader(string(ctx.Host())) { // fasthttp lets it pass, upstream does not
 			writeMalformed(c, "malformed Host header")
@@ -156,6 +162,9 @@ func (s *Server) next(out *connSink, fast *fasthttp.Server, draining bool) {
 	if out.closing || draining {
 		_ = out.conn.Close() // there is nobody left to tell
 		return
+	}
+	if p := pacer(out.conn); p != nil {
+		p.guest.enter(p, resting)
 	}
 	if err := fast.ServeConn(out.conn); err != nil {
 		s.log.Debug("connection after a watch", zap.Error(err))

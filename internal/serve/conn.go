@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // errStalled says that a client took nothing, or far too little, for the stall timeout.
@@ -16,20 +18,47 @@ var errStalled = errors.New("the client stopped reading")
 // timeout (design D10).
 const minRate = 64 << 10
 
-// listener makes every connection a paced one.
+// listener makes every connection a paced one, and counts it.
 type listener struct {
 	net.Listener
 	seats *seats
+	conns *connections
+	log   *zap.Logger
 }
 
-// Accept waits for the next connection.
+// acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and at most (net/http's).
+const (
+	acceptAgain  = 5 * time.Millisecond
+	acceptAtLast = time.Second
+)
+
+// Accept waits for the next connection. Where the system cannot give one now, as without descriptors left, it tries again: an error would
+// end the server.
 func (l listener) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
+	for pause := acceptAgain; ; pause = min(2*pause, acceptAtLast) {
+		c, err := l.Listener.Accept()
+		switch {
+		case err == nil:
+			tune(c)
+			paced := &conn{Conn: c, seat: seat{of: l.seats}}
+			l.conns.admit(paced)
+			return paced, nil
+		case !passing(err):
+			return nil, err
+		}
+		l.log.Warn("a connection could not be accepted", zap.Error(err))
+		time.Sleep(pause)
 	}
-	tune(c)
-	return &conn{Conn: c, seat: seat{of: l.seats}}, nil
+}
+
+// passing reports that an Accept may succeed the next time: the system is short of something, or the client has left already.
+func passing(err error) bool {
+	for _, short := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM} {
+		if errors.Is(err, short) {
+			return true
+		}
+	}
+	return false
 }
 
 // conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
@@ -38,6 +67,7 @@ func (l listener) Accept() (net.Conn, error) {
 type conn struct {
 	net.Conn
 	seat    seat // the answerer's
+	guest   guest
 	pace    atomic.Pointer[pace]
 	gather  *[]byte     // the writer's: where what TLS writes is put instead of sent
 	most    int         // what is gathered is sent when it is so much; 0: it is not sent here
@@ -76,6 +106,12 @@ func (c *conn) unpace() {
 	if c.timed.Load() {
 		_ = c.setPace(0, false) // fails on a closed connection, as the answer will
 	}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.guest.left(c)
+	return c.Conn.Close()
 }
 
 // rest ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
@@ -151,7 +187,7 @@ func (c *conn) cut() {
 	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
-	_ = c.Conn.Close()
+	_ = c.Close()
 }
 
 func (p *pace) tooSlow() bool {

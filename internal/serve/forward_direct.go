@@ -32,7 +32,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 			x.end()
 		}
 	}()
-	body, err := ownedBody(ctx, x.in.length)
+	body, err := arrivingBody(ctx, x)
 	if err != nil {
 		ctx.SetConnectionClose()
 		writeStatus(fastResponder{ctx: ctx}, statusBadRequest("the request body ended early"))
@@ -91,6 +91,15 @@ func (x *exchange) request(body []byte) *http.Request {
 		r.Body, _ = r.GetBody()
 	}
 	return r.WithContext(x.ctx)
+}
+
+// arrivingBody is ownedBody, while which the request is still on its way.
+func arrivingBody(ctx *fasthttp.RequestCtx, x *exchange) ([]byte, error) {
+	if p := pacer(x.conn); p != nil && x.in.length > 0 {
+		p.guest.enter(p, arriving)
+		defer p.guest.enter(p, busy)
+	}
+	return ownedBody(ctx, x.in.length)
 }
 
 // ownedBody copies the request's body of length bytes.

@@ -56,16 +56,29 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		Quiet:      http2Quiet,
 		Pong:       http2Pong,
 		Idle:       idleTimeout,
+		Busy:       func(some bool) { below.busy(some) },
 	})
 	if !h.admit(conn) {
 		return nil // fasthttp closes it
 	}
 	defer h.left(conn)
 	if below != nil {
+		below.guest.politely(conn.GoAway)
 		_ = below.setPace(h.server.opts.StallTimeout, false) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
 	return nil
+}
+
+// busy notes that a connection has streams, or none.
+func (c *conn) busy(some bool) {
+	switch {
+	case c == nil:
+	case some:
+		c.guest.enter(c, busy)
+	default:
+		c.guest.enter(c, resting)
+	}
 }
 
 func (h *http2Server) admit(c *h2.Conn) bool {
@@ -94,6 +107,11 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	defer out.close()
 	c := http2Call{netResponder: netResponder{out, r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
+	if below != nil && below.guest.unwelcome() {
+		writeTooManyRequests(c, 1)
+		below.guest.dismiss()
+		return
+	}
 	h.server.handle(c, front)
 }
 

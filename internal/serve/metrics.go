@@ -15,6 +15,8 @@ type Metrics struct {
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
+	expelled    *prometheus.CounterVec
+	open        prometheus.Gauge
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -54,8 +56,15 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
+	m.expelled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_expelled_connections_total",
+		Help: "Client connections that were closed to make room for others, by what they were doing: arriving (no whole request yet), idle, or surplus (waiting to be told that there is no room).",
+	}, []string{"phase"})
+	m.open = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "spillway_client_connections", Help: "Connections that clients have.",
+	})
 	if r != nil {
-		r.MustRegister(m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics, m.http2)
+		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics, m.http2)
 	}
 	return m
 }

@@ -33,8 +33,12 @@ type Options struct {
 	StallTimeout time.Duration
 	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
 	Goroutines bool
-	Metrics    *Metrics
-	Log        *zap.Logger
+	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many those at one IP address may. 0: as many as
+	// they like.
+	MaxConnections, MaxConnectionsPerPeer int
+
+	Metrics *Metrics
+	Log     *zap.Logger
 }
 
 // Front is what differs between listeners.
@@ -64,6 +68,7 @@ type Server struct {
 	writers   *writers // nil: none
 	coalescer *coalescer
 	seats     *seats
+	conns     *connections
 	http2     *http2Server
 	base      context.Context // parent of every stream
 	stop      context.CancelCauseFunc
@@ -89,6 +94,7 @@ func New(opts Options) *Server {
 		s.deliver = s.writers
 	}
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
+	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics)
 	s.http2 = newHTTP2Server(s)
 	s.mu.streams = map[*stream]struct{}{}
 	return s
@@ -112,7 +118,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	var paced net.Listener = listener{Listener: ln, seats: s.seats}
+	var paced net.Listener = listener{Listener: ln, seats: s.seats, conns: s.conns, log: s.log}
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}
@@ -122,9 +128,17 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	return nil
 }
 
-// readTimeout bounds a TLS handshake, a request's head, and a body that is small enough to be read before it is sent on.
-// Larger bodies leave fasthttp, and its deadlines, first.
-const readTimeout = time.Minute
+// What a client may take for what it sends, in all and however it is cut into pieces. The first two are kube-apiserver's, which has 32 s for
+// a head and its --request-timeout of 60 s for a request.
+const (
+	// headTimeout bounds a TLS handshake, and then a request's head.
+	headTimeout = 32 * time.Second
+	// bodyTimeout bounds a body that is small enough to be read before it is sent on.
+	bodyTimeout = time.Minute
+	// streamedBodyTimeout bounds a larger body of a request that has one answer. It is beyond the time at which upstream says, in its own
+	// words, that this took too long.
+	streamedBodyTimeout = 75 * time.Second
+)
 
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
@@ -139,7 +153,11 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		ReadTimeout:                  readTimeout,
+		ReadTimeout:                  headTimeout,
+		HeaderReceived:               bodyDeadline,
+		SecureErrorLogMessage:        true, // else what could not be read is told with its bytes, credentials and all
+		ErrorHandler:                 misread,
+		ConnState:                    connState,
 		IdleTimeout:                  idleTimeout,
 		TCPKeepalive:                 true,
 		TCPKeepalivePeriod:           15 * time.Second,

@@ -1,0 +1,79 @@
+package serve
+
+import (
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// What becomes of an HTTP/1.1 connection before and between its requests, where fasthttp has it.
+
+// bodyDeadline gives a body its own time.
+func bodyDeadline(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	return fasthttp.RequestConfig{ReadTimeout: bodyTimeout}
+}
+
+// connState follows a connection from one request to the next.
+func connState(c net.Conn, state fasthttp.ConnState) {
+	p := pacer(c)
+	if p == nil {
+		return
+	}
+	switch state {
+	case fasthttp.StateActive:
+		p.guest.enter(p, arriving)
+	case fasthttp.StateIdle:
+		p.guest.enter(p, resting)
+	}
+}
+
+// misread ends a connection on which no request could be read, with the answer that net/http, and so upstream, has for that. Who took
+// too long, or left, gets none.
+func misread(ctx *fasthttp.RequestCtx, err error) {
+	c := ctx.Conn()
+	var tooLarge *fasthttp.ErrSmallBuffer
+	var plain tls.RecordHeaderError
+	var broken net.Error
+	switch {
+	case errors.As(err, &tooLarge):
+		lastWords(c, "431 Request Header Fields Too Large")
+	case errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader):
+		_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
+	case errors.As(err, &broken), errors.Is(err, io.ErrUnexpectedEOF):
+	default:
+		lastWords(c, "400 Bad Request")
+	}
+	_ = c.Close() // fasthttp's own words find it closed
+}
+
+// looksLikeHTTP tells what was sent in the place of a TLS record, as net/http does.
+func looksLikeHTTP(head [5]byte) bool {
+	switch string(head[:]) {
+	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
+		return true
+	}
+	return false
+}
+
+// lastWordsWait is how long a client may take to read an answer for which it did not wait: closed at once, a connection with bytes that
+// nobody read is reset, and the answer lost (net/http waits as long).
+const lastWordsWait = 500 * time.Millisecond
+
+// lastWords is an answer of net/http's own, after which it closes the connection.
+func lastWords(c net.Conn, status string) {
+	_ = c.SetDeadline(time.Now().Add(lastWordsWait)) // fails on a closed connection, as what follows will
+	_, err := io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
+	if below, ok := c.(*conn); ok {
+		c = below.Conn
+	}
+	if half, ok := c.(interface{ CloseWrite() error }); ok && err == nil {
+		if half.CloseWrite() == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, http.DefaultMaxHeaderBytes))
+		}
+	}
+}

@@ -1,0 +1,331 @@
+package serve
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// connections are those of clients, on all listeners: how many there may be, of all clients and of one peer, and who has to make room for
+// another one.
+//
+// A connection is worth what its client has done with it. One that has yet to bring a whole request (it is *arriving*) costs whoever opens
+// it nothing, so a flood is made of those; one between two requests (it is *resting*) is closed sooner or later anyway, which clients know how to
+// take; one that is being answered or watched is what the proxy is for, and is never closed for another. So at the limit a new connection
+// takes the place of the one that
+//
+//   - has been arriving for longest, if that is longer than who means well needs (arrivalPatience), or if so many are arriving that they are
+//     a flood;
+//   - else has been resting for longest;
+//   - else has been arriving for longest.
+//
+// Where all are busy, a few more than the limit are taken, to tell them so: their requests are answered 429, with a time to come back.
+// Beyond those few the one that has waited longest for that is cut.
+//
+// Invariant: a connection is counted from when it is accepted until it is closed, or told to go, once.
+type connections struct {
+	// Static after construction.
+	most    int // 0: no limit
+	perPeer int // 0: no limit
+	metrics *Metrics
+	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
+
+	mu struct {
+		sync.Mutex
+		all     tally
+		peers   map[netip.Addr]*tally // empty without perPeer
+		surplus queue                 // those beyond the limit that are to be told so
+	}
+}
+
+const (
+	// arrivalPatience is how long a connection may take for its first whole request before others go first: a TLS handshake and a head are
+	// a few round trips.
+	arrivalPatience = 5 * time.Second
+	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a flood.
+	floodShare = 4
+	// surplusMost is how many connections beyond the limit are told that there are too many.
+	surplusMost = 128
+)
+
+// phase is what a connection's client has done last.
+type phase uint8
+
+const (
+	arriving phase = iota // connected, or begun a request
+	resting               // had its last request answered
+	busy                  // asked for something
+	surplus               // connected when there was no room
+	gone                  // closed, or told to go; for good
+)
+
+// tally is the connections of which there is a limit together: all, or those of one peer.
+type tally struct {
+	peer    netip.Addr // static; invalid: all
+	open    int
+	waiting [2]queue // arriving and resting
+}
+
+// guest is the part of a connection that its place among the others is about. Guarded by connections.mu, but for what is static.
+type guest struct {
+	at    *connections // static; nil: it is not counted
+	phase phase
+	since time.Duration // since connections.began
+	links [2]link       // in a queue of all, and in one of its peer's
+	peer  *tally        // nil: its peer has no limit
+	leave func()        // ends it politely; nil: it is closed
+}
+
+func newConnections(most, perPeer int, m *Metrics) *connections {
+	k := &connections{most: most, perPeer: perPeer, metrics: m, began: time.Now()}
+	k.mu.all = newTally(0)
+	k.mu.surplus = queue{link: 0}
+	k.mu.peers = map[netip.Addr]*tally{}
+	return k
+}
+
+func newTally(link int) tally {
+	return tally{waiting: [2]queue{arriving: {link: link}, resting: {link: link}}}
+}
+
+// admit counts a connection that has been accepted, and ends those that make room for it. The nil connections count nothing.
+func (k *connections) admit(c *conn) {
+	if k == nil {
+		return
+	}
+	c.guest.at = k
+	from := peerOf(c.Conn)
+	k.mu.Lock()
+	leaving := k.admitLocked(c, from)
+	k.mu.Unlock()
+	for _, l := range leaving {
+		l.end()
+	}
+}
+
+// leaver is a connection that has to go, and how.
+type leaver struct {
+	conn  *conn
+	leave func()
+}
+
+func (l leaver) end() {
+	if l.leave != nil {
+		l.leave()
+		return
+	}
+	l.conn.cut()
+}
+
+func (k *connections) admitLocked(c *conn, from netip.Addr) (leaving []leaver) {
+	expel := func(c *conn, reason string) {
+		leaving = append(leaving, leaver{c, c.guest.leave})
+		k.forgetLocked(c)
+		k.metrics.expelled.WithLabelValues(reason).Inc()
+	}
+	full := false
+	limit := func(y *tally, most int) {
+		if y == nil || most <= 0 || y.open < most {
+			return
+		}
+		if victim, why := y.victim(time.Since(k.began), most); victim != nil {
+			expel(victim, why)
+		} else {
+			full = true
+		}
+	}
+	limit(k.mu.peers[from], k.perPeer)
+	limit(&k.mu.all, k.most)
+	if full {
+		if k.mu.surplus.length >= surplusMost {
+			expel(k.mu.surplus.first, "surplus")
+		}
+		k.enterLocked(c, surplus)
+		return leaving
+	}
+	k.mu.all.open++
+	k.metrics.open.Inc()
+	if c.guest.peer = k.peerLocked(from); c.guest.peer != nil {
+		c.guest.peer.open++
+	}
+	k.enterLocked(c, arriving)
+	return leaving
+}
+
+// peerLocked is the tally of a peer; nil if it has no limit.
+func (k *connections) peerLocked(from netip.Addr) *tally {
+	if k.perPeer <= 0 || !from.IsValid() {
+		return nil
+	}
+	p := k.mu.peers[from]
+	if p == nil {
+		made := newTally(1)
+		p = &made
+		p.peer = from
+		k.mu.peers[from] = p
+	}
+	return p
+}
+
+// victim is who has to make room, and why; nil if everybody is busy.
+func (y *tally) victim(now time.Duration, most int) (*conn, string) {
+	first, rested := y.waiting[arriving].first, y.waiting[resting].first
+	late := first != nil && now-first.guest.since > arrivalPatience
+	switch {
+	case late, first != nil && y.waiting[arriving].length*floodShare > most:
+		return first, "arriving"
+	case rested != nil:
+		return rested, "idle"
+	}
+	return first, "arriving"
+}
+
+// enterLocked puts a connection into a phase, at the end of those that are in it.
+func (k *connections) enterLocked(c *conn, p phase) {
+	c.guest.phase, c.guest.since = p, time.Since(k.began)
+	switch p {
+	case arriving, resting:
+		k.mu.all.waiting[p].push(c)
+		if peer := c.guest.peer; peer != nil {
+			peer.waiting[p].push(c)
+		}
+	case surplus:
+		k.mu.surplus.push(c)
+	}
+}
+
+// leaveLocked takes a connection out of the phase that it is in.
+func (k *connections) leaveLocked(c *conn) {
+	switch p := c.guest.phase; p {
+	case arriving, resting:
+		k.mu.all.waiting[p].remove(c)
+		if peer := c.guest.peer; peer != nil {
+			peer.waiting[p].remove(c)
+		}
+	case surplus:
+		k.mu.surplus.remove(c)
+	}
+}
+
+// forgetLocked counts a connection no longer.
+func (k *connections) forgetLocked(c *conn) {
+	if c.guest.phase == gone {
+		return
+	}
+	k.leaveLocked(c)
+	counted := c.guest.phase != surplus
+	c.guest.phase, c.guest.leave = gone, nil
+	if !counted {
+		return
+	}
+	k.mu.all.open--
+	k.metrics.open.Dec()
+	if peer := c.guest.peer; peer != nil {
+		c.guest.peer = nil
+		if peer.open--; peer.open == 0 {
+			delete(k.mu.peers, peer.peer)
+		}
+	}
+}
+
+// enter notes what a connection's client has done. Who came when there was no room, or has been told to go, stays that.
+func (g *guest) enter(c *conn, p phase) {
+	k := g.at
+	if k == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if g.phase == surplus || g.phase == gone || g.phase == p {
+		return
+	}
+	k.leaveLocked(c)
+	k.enterLocked(c, p)
+}
+
+// politely sets how a connection is told to go.
+func (g *guest) politely(leave func()) {
+	if k := g.at; k != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		g.leave = leave
+	}
+}
+
+// unwelcome reports that there was no room for a connection, which its client is to be told.
+func (g *guest) unwelcome() bool {
+	k := g.at
+	if k == nil {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return g.phase == surplus
+}
+
+// dismiss tells a connection's client to go, where there is a polite way.
+func (g *guest) dismiss() {
+	if k := g.at; k != nil {
+		k.mu.Lock()
+		leave := g.leave
+		k.mu.Unlock()
+		if leave != nil {
+			leave()
+		}
+	}
+}
+
+// left follows the end of a connection. It is idempotent.
+func (g *guest) left(c *conn) {
+	if k := g.at; k != nil {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.forgetLocked(c)
+	}
+}
+
+// peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this machine.
+func peerOf(c net.Conn) netip.Addr {
+	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}
+
+// queue is connections in the order in which they came into it. It is made of links in the connections themselves, since every request
+// goes through two of them.
+type queue struct {
+	link        int // which links are this queue's
+	first, last *conn
+	length      int
+}
+
+type link struct{ before, after *conn }
+
+func (q *queue) push(c *conn) {
+	c.guest.links[q.link] = link{before: q.last}
+	if q.last == nil {
+		q.first = c
+	} else {
+		q.last.guest.links[q.link].after = c
+	}
+	q.last = c
+	q.length++
+}
+
+func (q *queue) remove(c *conn) {
+	l := c.guest.links[q.link]
+	if l.before == nil {
+		q.first = l.after
+	} else {
+		l.before.guest.links[q.link].after = l.after
+	}
+	if l.after == nil {
+		q.last = l.before
+	} else {
+		l.after.guest.links[q.link].before = l.before
+	}
+	c.guest.links[q.link] = link{}
+	q.length--
+}

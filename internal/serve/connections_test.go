@@ -1,0 +1,197 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// visitor is a connection of somebody that notes how it was ended.
+type visitor struct {
+	net.Conn
+	from   net.Addr
+	closed bool
+}
+
+func (v *visitor) RemoteAddr() net.Addr { return v.from }
+
+func (v *visitor) Close() error {
+	v.closed = true
+	return nil
+}
+
+// hall lets visitors in.
+type hall struct {
+	*connections
+	all []*conn
+}
+
+func newHall(most, perPeer int) *hall {
+	return &hall{connections: newConnections(most, perPeer, NewMetrics(nil))}
+}
+
+// enters is a new connection from a peer, in a phase.
+func (h *hall) enters(from string, p phase) *conn {
+	c := &conn{Conn: &visitor{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
+	h.admit(c)
+	c.guest.enter(c, p)
+	h.all = append(h.all, c)
+	return c
+}
+
+func closed(c *conn) bool { return c.Conn.(*visitor).closed }
+
+// Who has to make room for one more.
+func TestConnectionsMakeRoom(t *testing.T) {
+	type step struct {
+		from   string
+		phase  phase
+		before time.Duration // that passes before it comes
+	}
+	const a, b = "10.0.0.1", "10.0.0.2"
+	for _, c := range []struct {
+		name          string
+		most, perPeer int
+		steps         []step
+		closed        []int // which of them
+		surplus       bool  // the last one is told that there is no room
+	}{
+		{"no limit", 0, 0, []step{{a, busy, 0}, {a, resting, 0}, {a, arriving, 0}}, nil, false},
+		{"room", 3, 0, []step{{a, busy, 0}, {a, resting, 0}, {a, arriving, 0}}, nil, false},
+		{"who rests goes before who has just come", 4, 0, []step{{a, arriving, 0}, {a, resting, 0}, {a, resting, time.Second}, {a, busy, 0}, {a, arriving, 0}}, []int{1}, false},
+		{"who takes too long to come goes before who rests", 4, 0,
+			[]step{{a, arriving, 0}, {a, resting, 6 * time.Second}, {a, busy, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
+		{"a flood of those who come", 4, 0, []step{{a, arriving, 0}, {a, arriving, 0}, {a, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
+		{"nobody but who comes", 2, 0, []step{{a, arriving, 0}, {a, busy, 0}, {a, arriving, 0}, {a, arriving, 0}}, []int{0, 2}, false},
+		{"all are busy", 2, 0, []step{{a, busy, 0}, {a, busy, 0}, {a, arriving, 0}}, nil, true},
+		{"one peer has too many", 0, 2, []step{{a, resting, 0}, {b, resting, 0}, {a, resting, 0}, {a, arriving, 0}}, []int{0}, false},
+		{"one peer is too busy", 0, 2, []step{{a, busy, 0}, {b, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, nil, true},
+		{"another peer is not", 0, 2, []step{{a, busy, 0}, {a, busy, 0}, {b, resting, 0}, {b, arriving, 0}}, nil, false},
+		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newHall(c.most, c.perPeer)
+				for _, s := range c.steps {
+					time.Sleep(s.before)
+					h.enters(s.from, s.phase)
+				}
+				for i, one := range h.all {
+					if want := slices.Contains(c.closed, i); closed(one) != want {
+						t.Errorf("number %d is closed: %v, want %v", i, closed(one), want)
+					}
+				}
+				if last := h.all[len(h.all)-1]; last.guest.unwelcome() != c.surplus {
+					t.Errorf("the last one is unwelcome: %v, want %v", last.guest.unwelcome(), c.surplus)
+				}
+			})
+		})
+	}
+}
+
+// Those who are told that there is no room are few, and those who wait for that for longest are cut.
+func TestConnectionsSurplus(t *testing.T) {
+	h := newHall(1, 0)
+	h.enters("10.0.0.1", busy)
+	for range surplusMost + 3 {
+		h.enters("10.0.0.2", arriving)
+	}
+	for i, c := range h.all {
+		if want := i >= 1 && i <= 3; closed(c) != want {
+			t.Errorf("number %d is closed: %v, want %v", i, closed(c), want)
+		}
+	}
+}
+
+// Whatever happens, each connection is counted once while it is there, and nothing is left of those that are not.
+func TestConnectionsCount(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	const most, perPeer = 20, 7
+	h := newHall(most, perPeer)
+	for range 20_000 {
+		switch n := len(h.all); {
+		case n == 0 || random.IntN(3) == 0:
+			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), arriving)
+		case random.IntN(3) == 0:
+			one := h.all[random.IntN(n)]
+			_ = one.Close()
+		default:
+			one := h.all[random.IntN(n)]
+			one.guest.enter(one, []phase{arriving, resting, busy}[random.IntN(3)])
+		}
+		h.all = slices.DeleteFunc(h.all, closed)
+		peers := map[netip.Addr]int{}
+		open, surplus := 0, 0
+		for _, c := range h.all {
+			if c.guest.unwelcome() {
+				surplus++
+				continue
+			}
+			open++
+			peers[peerOf(c.Conn)]++
+		}
+		if h.mu.all.open != open || open > most || h.mu.surplus.length != surplus || len(h.mu.peers) != len(peers) {
+			t.Fatalf("%d are open and %d surplus, %d and %d are counted; %d peers, %d counted", open, surplus, h.mu.all.open, h.mu.surplus.length, len(peers), len(h.mu.peers))
+		}
+		for peer, n := range peers {
+			if got := h.mu.peers[peer].open; got != n || n > perPeer {
+				t.Fatalf("%s has %d, counted %d", peer, n, got)
+			}
+		}
+		for _, q := range h.mu.all.waiting {
+			n := 0
+			for c := q.first; c != nil; c = c.guest.links[0].after {
+				n++
+			}
+			if n != q.length {
+				t.Fatalf("a queue of %d has %d", q.length, n)
+			}
+		}
+	}
+}
+
+// scripted is a listener that fails a few times.
+type scripted struct {
+	net.Listener
+	errs []error
+}
+
+func (s *scripted) Accept() (net.Conn, error) {
+	if len(s.errs) > 0 {
+		err := s.errs[0]
+		s.errs = s.errs[1:]
+		return nil, err
+	}
+	c, far := net.Pipe()
+	_ = far.Close()
+	return c, nil
+}
+
+// A system that is short of descriptors for a moment does not end the server.
+func TestAcceptGoesOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
+		l := listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}}, log: zap.NewNop()}
+		c, err := l.Accept()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = c.Close()
+		for _, final := range []error{net.ErrClosed, io.EOF, &net.OpError{Op: "accept", Err: syscall.EINVAL}} {
+			l.Listener = &scripted{errs: []error{final}}
+			if _, err := l.Accept(); !errors.Is(err, final) {
+				t.Errorf("%v became %v", final, err)
+			}
+		}
+	})
+}
