@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -13,9 +12,9 @@ import (
 
 // What becomes of an HTTP/1.1 connection before and between its requests, where fasthttp has it.
 
-// bodyDeadline gives a body its own time.
-func bodyDeadline(*fasthttp.RequestHeader) fasthttp.RequestConfig {
-	return fasthttp.RequestConfig{ReadTimeout: bodyTimeout}
+// headArrived gives a body its own time.
+func (s *Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	return fasthttp.RequestConfig{ReadTimeout: s.arrivals.owned}
 }
 
 // connState follows a connection from one request to the next.
@@ -37,27 +36,15 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 func misread(ctx *fasthttp.RequestCtx, err error) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
-	var plain tls.RecordHeaderError
 	var broken net.Error
 	switch {
 	case errors.As(err, &tooLarge):
 		lastWords(c, "431 Request Header Fields Too Large")
-	case errors.As(err, &plain) && plain.Conn != nil && looksLikeHTTP(plain.RecordHeader):
-		_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n")
 	case errors.As(err, &broken), errors.Is(err, io.ErrUnexpectedEOF):
 	default:
 		lastWords(c, "400 Bad Request")
 	}
 	_ = c.Close() // fasthttp's own words find it closed
-}
-
-// looksLikeHTTP tells what was sent in the place of a TLS record, as net/http does.
-func looksLikeHTTP(head [5]byte) bool {
-	switch string(head[:]) {
-	case "GET /", "HEAD ", "POST ", "PUT /", "OPTIO":
-		return true
-	}
-	return false
 }
 
 // lastWordsWait is how long a client may take to read an answer for which it did not wait: closed at once, a connection with bytes that

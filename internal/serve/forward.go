@@ -65,14 +65,15 @@ type ForwarderOptions struct {
 // All ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
 // ended exactly once, whoever ends it: the answer, the client, or Close.
 type Forwarder struct {
-	opts    ForwarderOptions
-	metrics *ForwardMetrics
-	log     *zap.Logger
-	base    context.Context // parent of every exchange
-	cancel  context.CancelFunc
-	starts  sync.Once
-	gone    *poller
-	replays *replayer
+	opts     ForwarderOptions
+	arrivals arrivals
+	metrics  *ForwardMetrics
+	log      *zap.Logger
+	base     context.Context // parent of every exchange
+	cancel   context.CancelFunc
+	starts   sync.Once
+	gone     *poller
+	replays  *replayer
 
 	mu struct {
 		sync.Mutex
@@ -85,7 +86,7 @@ type Forwarder struct {
 
 // NewForwarder returns a Forwarder that starts its two goroutines with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{opts: opts, metrics: opts.Metrics, log: opts.Log}
+	f := &Forwarder{opts: opts, arrivals: usualArrivals, metrics: opts.Metrics, log: opts.Log}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
 	}

@@ -24,9 +24,10 @@ type exchange struct {
 	cancel    context.CancelFunc
 
 	heard   heard
-	code    int         // of the answer; 0: none yet. Owned by whoever answers
-	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
-	broken  atomic.Bool // replayed, and its body could not be read to its end
+	code    int                      // of the answer; 0: none yet. Owned by whoever answers
+	waiting atomic.Bool              // replayed, but not yet with the net/http server: nobody but abort would end it
+	broken  atomic.Bool              // replayed, and its body could not be read to its end
+	late    *http.ResponseController // of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
 	ends    sync.Once
 }
 

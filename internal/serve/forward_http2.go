@@ -59,7 +59,7 @@ func ownBody(out *netWriter, r *http.Request, x *exchange) error {
 	if !x.class.short() || x.in.length <= 0 || x.in.length > ownedBodyMax {
 		return nil
 	}
-	_ = out.control.SetReadDeadline(time.Now().Add(bodyTimeout)) // fails when the stream is gone, as the read will
+	_ = out.control.SetReadDeadline(time.Now().Add(x.f.arrivals.owned)) // fails when the stream is gone, as the read will
 	body := make([]byte, x.in.length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)

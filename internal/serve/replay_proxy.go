@@ -27,6 +27,10 @@ func replayHandler(proxy http.Handler) http.Handler {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
 		defer context.AfterFunc(x.ctx, cancel)()
+		if x.class.short() && x.in.length != 0 {
+			x.late = http.NewResponseController(w)
+			_ = x.late.SetReadDeadline(time.Now().Add(x.f.arrivals.passed)) // fails on a closed connection, as reading it will
+		}
 		proxy.ServeHTTP(&replayWriter{ResponseWriter: w, x: x}, req.WithContext(ctx))
 	})
 }
@@ -72,6 +76,9 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		b.x.broken.Store(true)
+	}
+	if err == io.EOF && b.x.late != nil {
+		_ = b.x.late.SetReadDeadline(time.Time{}) // from here on it is upstream's time
 	}
 	return n, err
 }

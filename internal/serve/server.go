@@ -68,6 +68,7 @@ type Server struct {
 	writers   *writers // nil: none
 	coalescer *coalescer
 	seats     *seats
+	arrivals  arrivals
 	conns     *connections
 	http2     *http2Server
 	base      context.Context // parent of every stream
@@ -85,7 +86,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats()}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
@@ -128,17 +129,17 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	return nil
 }
 
-// What a client may take for what it sends, in all and however it is cut into pieces. The first two are kube-apiserver's, which has 32 s for
-// a head and its --request-timeout of 60 s for a request.
-const (
-	// headTimeout bounds a TLS handshake, and then a request's head.
-	headTimeout = 32 * time.Second
-	// bodyTimeout bounds a body that is small enough to be read before it is sent on.
-	bodyTimeout = time.Minute
-	// streamedBodyTimeout bounds a larger body of a request that has one answer. It is beyond the time at which upstream says, in its own
-	// words, that this took too long.
-	streamedBodyTimeout = 75 * time.Second
-)
+// arrivals are how long a client may take for what it sends, in all and however it is cut into pieces.
+type arrivals struct {
+	head  time.Duration // a TLS handshake, and then a request's head
+	owned time.Duration // a body that is small enough to be read before it is sent on
+	// passed is for a larger body of a request that has one answer. What lasts (exec, a proxied upload) may take as long as it likes.
+	passed time.Duration
+}
+
+// usualArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s for a request; what passes through has a little
+// more, so that upstream says in its own words that this took too long.
+var usualArrivals = arrivals{head: 32 * time.Second, owned: time.Minute, passed: 75 * time.Second}
 
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
@@ -153,8 +154,8 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		ReadTimeout:                  headTimeout,
-		HeaderReceived:               bodyDeadline,
+		ReadTimeout:                  s.arrivals.head,
+		HeaderReceived:               s.headArrived,
 		SecureErrorLogMessage:        true, // else what could not be read is told with its bytes, credentials and all
 		ErrorHandler:                 misread,
 		ConnState:                    connState,
