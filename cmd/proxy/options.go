@@ -59,6 +59,9 @@ type options struct {
 	reauthSweep      time.Duration
 	insecureAllowAll bool
 
+	maxConnections        int // of clients; 0: as many as open files allow
+	maxConnectionsPerPeer int // 0: no limit
+
 	writers      string // writersAuto, writersOn or writersOff
 	stallTimeout time.Duration
 	drainPeriod  time.Duration
@@ -128,6 +131,7 @@ func (o *options) flagGroups() []flagGroup {
 		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
 		o.group("TLS listener", o.tlsFlags),
 		o.group("Who may read what", o.accessFlags),
+		o.group("Limits of clients", o.limitFlags),
 		o.group("Streams", o.streamFlags),
 		o.group("Observability", o.observabilityFlags),
 		o.group("Configuration", o.configurationFlags),
@@ -235,6 +239,14 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
 		"INSECURE, for experiments on loopback: answer from memory without asking who the client is or what it may read. Anyone who "+
 			"reaches a listener reads every mirrored object.")
+}
+
+func (o *options) limitFlags(fs *pflag.FlagSet) {
+	fs.IntVar(&o.maxConnections, "max-connections", o.maxConnections,
+		"Serve at most this `number` of client connections. Another one takes the place of one that has yet to bring a request, or is between two; "+
+			"where all are busy its requests are answered 429. 0: three quarters of the open files that the process may have (ulimit -n).")
+	fs.IntVar(&o.maxConnectionsPerPeer, "max-connections-per-peer", o.maxConnectionsPerPeer,
+		"Serve at most this `number` of them to one IP address, likewise. 0: no limit, since all pods of a node may share one.")
 }
 
 func (o *options) streamFlags(fs *pflag.FlagSet) {

@@ -74,6 +74,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
+		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	h := &health{}

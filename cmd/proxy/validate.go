@@ -84,6 +84,16 @@ func (o *options) validateNumbers() error {
 	if o.historyMinAge < 0 {
 		return o.refuse("history-min-age", o.historyMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")
 	}
+	if o.maxConnections < 0 {
+		return o.refuse("max-connections", fmt.Sprint(o.maxConnections), "must not be negative; 0 is as many as open files allow")
+	}
+	if o.maxConnectionsPerPeer < 0 {
+		return o.refuse("max-connections-per-peer", fmt.Sprint(o.maxConnectionsPerPeer), "must not be negative; 0 sets no limit")
+	}
+	if most := connectionsWithin(openFiles()); o.maxConnections > most {
+		return o.refuse("max-connections", fmt.Sprint(o.maxConnections), fmt.Sprintf("is more than the open files that this process may have leave room for, "+
+			"which is %d; raise ulimit -n", most))
+	}
 	if o.stallTimeout <= 0 {
 		return o.refuse("stall-timeout", o.stallTimeout.String(), "must be longer than 0s")
 	}

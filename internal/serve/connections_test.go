@@ -16,21 +16,21 @@ import (
 	"go.uber.org/zap"
 )
 
-// visitor is a connection of somebody that notes how it was ended.
-type visitor struct {
+// walkIn is a connection of somebody that notes whether it was ended.
+type walkIn struct {
 	net.Conn
 	from   net.Addr
 	closed bool
 }
 
-func (v *visitor) RemoteAddr() net.Addr { return v.from }
+func (v *walkIn) RemoteAddr() net.Addr { return v.from }
 
-func (v *visitor) Close() error {
+func (v *walkIn) Close() error {
 	v.closed = true
 	return nil
 }
 
-// hall lets visitors in.
+// hall lets walk-ins in.
 type hall struct {
 	*connections
 	all []*conn
@@ -42,14 +42,14 @@ func newHall(most, perPeer int) *hall {
 
 // enters is a new connection from a peer, in a phase.
 func (h *hall) enters(from string, p phase) *conn {
-	c := &conn{Conn: &visitor{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
+	c := &conn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
 	c.guest.enter(c, p)
 	h.all = append(h.all, c)
 	return c
 }
 
-func closed(c *conn) bool { return c.Conn.(*visitor).closed }
+func closed(c *conn) bool { return c.Conn.(*walkIn).closed }
 
 // Who has to make room for one more.
 func TestConnectionsMakeRoom(t *testing.T) {

@@ -21,17 +21,17 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// gate is a proxy with nothing in memory, whose clients have little time and little room.
-type gate struct {
+// turnstile is a proxy with nothing in memory, whose clients have little time and little room.
+type turnstile struct {
 	heard      heardUpstream
 	server     *Server
 	plain, tls string // addresses
 	trust      *tls.Config
 }
 
-func newGate(t *testing.T, allowed arrivals, most int) *gate {
+func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 	t.Helper()
-	g := &gate{}
+	g := &turnstile{}
 	upstream := httptest.NewServer(&g.heard)
 	base, err := url.Parse(upstream.URL)
 	if err != nil {
@@ -68,7 +68,7 @@ func newGate(t *testing.T, allowed arrivals, most int) *gate {
 }
 
 // dial connects: to the TLS listener with these protocols, or to the plain one without any.
-func (g *gate) dial(t *testing.T, protocols ...string) net.Conn {
+func (g *turnstile) dial(t *testing.T, protocols ...string) net.Conn {
 	t.Helper()
 	address := g.plain
 	if protocols != nil {
@@ -145,7 +145,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
-				g := newGate(t, allowed, 0)
+				g := newTurnstile(t, allowed, 0)
 				c := g.dial(t, protocols...)
 				if _, err := io.WriteString(c, begin); err != nil {
 					t.Fatal(err)
@@ -157,7 +157,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 	}
 	t.Run("a handshake", func(t *testing.T) {
 		t.Parallel()
-		g := newGate(t, allowed, 0)
+		g := newTurnstile(t, allowed, 0)
 		c, err := net.Dial("tcp", g.tls)
 		if err != nil {
 			t.Fatal(err)
@@ -174,7 +174,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 }
 
 // onlyFirst fails the test if upstream was asked anything but the first request.
-func (g *gate) onlyFirst(t *testing.T) {
+func (g *turnstile) onlyFirst(t *testing.T) {
 	t.Helper()
 	g.heard.mu.Lock()
 	defer g.heard.mu.Unlock()
@@ -190,7 +190,7 @@ func TestSlowBodyHTTP2(t *testing.T) {
 	for name, length := range map[string]string{"small": "100000", "large": "100000000", "without length": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newGate(t, arrivals{head: patience, owned: 200 * time.Millisecond, passed: 200 * time.Millisecond}, 0)
+			g := newTurnstile(t, arrivals{head: patience, owned: 200 * time.Millisecond, passed: 200 * time.Millisecond}, 0)
 			c := g.dial(t, "h2")
 			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 				t.Fatal(err)
@@ -252,7 +252,7 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 func TestMisreadRequests(t *testing.T) {
 	direct := httptest.NewServer(http.NotFoundHandler())
 	defer direct.Close()
-	g := newGate(t, usualArrivals, 0)
+	g := newTurnstile(t, usualArrivals, 0)
 	long := strings.Repeat("a", http.DefaultMaxHeaderBytes+8<<10)
 	for name, raw := range map[string]string{
 		"a header that is too long": "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + long + "\r\n\r\n",
@@ -278,7 +278,7 @@ func TestMisreadRequests(t *testing.T) {
 
 // A head that is too large for HTTP/2 is answered 431, too.
 func TestLargeHeadHTTP2(t *testing.T) {
-	g := newGate(t, usualArrivals, 0)
+	g := newTurnstile(t, usualArrivals, 0)
 	transport := &http.Transport{TLSClientConfig: g.trust.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	ask := func(size int) (int, error) {
@@ -306,7 +306,7 @@ func TestLargeHeadHTTP2(t *testing.T) {
 // At the limit a normal client gets through while all other connections are half open, and is told when all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
-	g := newGate(t, usualArrivals, most)
+	g := newTurnstile(t, usualArrivals, most)
 	for i := range 3 * most {
 		if i%2 == 0 {
 			g.dial(t) // and nothing more
@@ -359,7 +359,7 @@ func TestLimitOfConnections(t *testing.T) {
 }
 
 // busy is how many are neither arriving nor resting.
-func (g *gate) busy() int {
+func (g *turnstile) busy() int {
 	k := g.server.conns
 	k.mu.Lock()
 	defer k.mu.Unlock()
