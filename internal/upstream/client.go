@@ -39,6 +39,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("credentials for %s: %w; correct them in the kubeconfig", base.Host, err)
 	}
+	client.CheckRedirect = refuseRedirect
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
@@ -62,6 +63,14 @@ func ownConfig(cfg *rest.Config) *rest.Config {
 		cfg.Dial = newDialer().DialContext
 	}
 	return cfg
+}
+
+// refuseRedirect is for http.Client, which would follow: client-go's transports then show the proxy's credentials to whoever is there. A
+// kube-apiserver redirects nobody but browsers.
+func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirected(r.URL.Host) }
+
+func redirected(to string) error {
+	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server in the kubeconfig right?", to)
 }
 
 func newDialer() *net.Dialer {

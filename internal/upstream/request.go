@@ -114,6 +114,9 @@ func check(resp *http.Response, r request, body io.Reader) error {
 		}
 		return nil
 	}
+	if to, err := resp.Location(); err == nil && resp.StatusCode/100 == 3 {
+		return redirected(to.Host)
+	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
 	var status metav1.Status
 	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {

@@ -1,0 +1,93 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/object"
+)
+
+// An upstream that sends the proxy elsewhere is told nothing more, and elsewhere hears nothing: not under the proxy's credentials, and not
+// without. What passes through gets the redirect as it is.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	var elsewhere atomic.Int64
+	trap := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		elsewhere.Add(1)
+		t.Errorf("it was followed to %s %s, with Authorization %q", r.Method, r.URL, r.Header["Authorization"])
+		http.NotFound(w, r)
+	}))
+	defer trap.Close()
+	info := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
+	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, trap.URL+r.URL.RequestURI(), code)
+		}))
+		cfg := &rest.Config{Host: up.URL, BearerToken: "ours"}
+		c, err := NewClient(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for what, ask := range map[string]func(ctx context.Context) error{
+			"Check":   c.Check,
+			"Objects": func(ctx context.Context) error { _, err := c.Objects(ctx, info, 0); return err },
+			"Prober":  func(ctx context.Context) error { _, _, err := c.NewProber(info).Begin(ctx); return err },
+			"discovery": func(context.Context) error {
+				_, err := c.discovery.ServerResourcesForGroupVersion("v1")
+				return err
+			},
+			"typed": func(ctx context.Context) error {
+				r, err := http.NewRequestWithContext(ctx, http.MethodPost, up.URL+"/x", strings.NewReader("{}"))
+				if err != nil {
+					return err
+				}
+				response, err := c.HTTP().Do(r)
+				if err == nil {
+					_ = response.Body.Close()
+				}
+				return err
+			},
+		} {
+			err := ask(deadline(t))
+			if err == nil || !strings.Contains(err.Error(), "redirects to") || strings.Contains(err.Error(), "ours") {
+				t.Errorf("%d: %s: %v; want an error that says what was not followed", code, what, err)
+			}
+		}
+		c.Close()
+		for name, make := range map[string]func(*rest.Config) (http.RoundTripper, error){
+			"Forward":      func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
+			"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
+			"Self":         Self,
+			"SelfHTTP1":    SelfHTTP1,
+		} {
+			rt, err := make(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, up.URL+"/x", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := rt.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = response.Body.Close()
+			if response.StatusCode != code || response.Header.Get("Location") != trap.URL+"/x" {
+				t.Errorf("%s: %d to %q", name, response.StatusCode, response.Header.Get("Location"))
+			}
+			utilnet.CloseIdleConnectionsFor(rt)
+		}
+		up.Close()
+	}
+	if n := elsewhere.Load(); n != 0 {
+		t.Errorf("%d requests went elsewhere", n)
+	}
+}
