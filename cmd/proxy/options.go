@@ -59,6 +59,8 @@ type options struct {
 	reauthSweep      time.Duration
 	insecureAllowAll bool
 
+	strictTransport []string // directives of Strict-Transport-Security
+
 	maxConnections        int // of clients; 0: as many as open files allow
 	maxConnectionsPerPeer int // 0: no limit
 
@@ -199,6 +201,9 @@ func (o *options) tlsFlags(fs *pflag.FlagSet) {
 		"Present the certificate chain in this PEM `file`, reloaded when it changes. When empty, a self-signed one is made in memory.")
 	fs.StringVar(&o.tlsPrivateKeyFile, "tls-private-key-file", o.tlsPrivateKeyFile,
 		"The private key of --tls-cert-file, a PEM `file`.")
+	fs.StringSliceVar(&o.strictTransport, "strict-transport-security-directives", o.strictTransport,
+		"Send these `directives` in Strict-Transport-Security, as kube-apiserver's flag of this name does: a comma-separated list, such as "+
+			"max-age=31536000,includeSubDomains,preload. When empty, the header is not sent.")
 	fs.BoolVar(&o.http2, "http2", o.http2,
 		"Offer HTTP/2, as the API server does: all requests and watches of a client then share one connection. When off, each watch "+
 			"is a connection, which costs more sockets, more CPU for events and less for large lists.")

@@ -174,9 +174,8 @@ func serveAll(server *serve.Server, access *access, secure *tls.Config, l *liste
 		run(func() error { return server.Serve(l.plain, front) })
 	}
 	if l.tls != nil {
-		run(func() error {
-			return server.Serve(l.tls, serve.Front{TLS: secure, Access: access.tls, AnswerAll: o.insecureAllowAll})
-		})
+		tlsFront := serve.Front{TLS: secure, Access: access.tls, AnswerAll: o.insecureAllowAll, StrictTransportSecurity: o.strictTransport}
+		run(func() error { return server.Serve(l.tls, tlsFront) })
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -158,7 +159,29 @@ func isOrigin(text string) bool {
 	return err == nil && u.Scheme != "" && u.Hostname() != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
 }
 
+// validateStrictTransport takes what kube-apiserver takes.
+func (o *options) validateStrictTransport() error {
+	const name = "strict-transport-security-directives"
+	for _, directive := range o.strictTransport {
+		age, timed := strings.CutPrefix(directive, "max-age=")
+		if timed {
+			_, err := strconv.ParseUint(age, 10, 63)
+			timed = err == nil
+		}
+		if directive != "includeSubDomains" && directive != "preload" && !timed {
+			return o.refuse(name, directive, "must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, section 6.1)")
+		}
+	}
+	if o.listenTLS == "" && len(o.strictTransport) > 0 {
+		return o.refuse(name, strings.Join(o.strictTransport, ","), "has a meaning only with --listen-tls")
+	}
+	return nil
+}
+
 func (o *options) validateTLS() error {
+	if err := o.validateStrictTransport(); err != nil {
+		return err
+	}
 	if o.tlsCertFile != "" && o.tlsPrivateKeyFile == "" {
 		return o.refuse("tls-cert-file", o.tlsCertFile, "needs --tls-private-key-file as well")
 	}

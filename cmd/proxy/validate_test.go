@@ -53,6 +53,12 @@ func TestBadSettings(t *testing.T) {
 		{"unit forgotten", nil, "--encoded-bytes=64", "--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--encoded-bytes=-64Mi", "--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
+		{"directives without TLS", nil, "--strict-transport-security-directives=max-age=1,preload",
+			"--strict-transport-security-directives=max-age=1,preload: has a meaning only with --listen-tls"},
+		{"a directive that is none", nil, "--listen-tls=:6443 --strict-transport-security-directives=max-age=1,never",
+			"--strict-transport-security-directives=never: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, section 6.1)"},
+		{"an age that is none", nil, "--listen-tls=:6443 --strict-transport-security-directives=max-age=1y",
+			"--strict-transport-security-directives=max-age=1y: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, section 6.1)"},
 		{"negative connections", nil, "--max-connections=-1", "--max-connections=-1: must not be negative; 0 is as many as open files allow"},
 		{"negative connections of a peer", nil, "--max-connections-per-peer=-1", "--max-connections-per-peer=-1: must not be negative; 0 sets no limit"},
 		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
@@ -201,6 +207,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
 	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
+	f("--listen-tls=:6443", "--strict-transport-security-directives=max-age=31536000,includeSubDomains,preload")
 	f("--max-connections=100", "--max-connections-per-peer=10")
 	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0")
 }

@@ -26,6 +26,7 @@ type fastCall struct {
 func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
 		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s, fast: fast, front: front}
+		defer c.strict()
 		defer c.recovered()
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()
@@ -41,6 +42,13 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 			return
 		}
 		s.handle(c, front)
+	}
+}
+
+// strict adds to an answer what browsers are to know, if it does not say so already.
+func (c fastCall) strict() {
+	if directives := strictness(c.ctx.Conn()); directives != "" && len(c.ctx.Response.Header.Peek(strictTransportSecurity)) == 0 {
+		c.ctx.Response.Header.Set(strictTransportSecurity, directives)
 	}
 }
 
@@ -129,7 +137,7 @@ func (c fastCall) watch(p Plan, g *grant) {
 		return
 	}
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, answerAuditID(c.requested(auditID)), out.closing)
+	out.head = watchHead(st, answerAuditID(c.requested(auditID)), strictness(c.ctx.Conn()), out.closing)
 	c.ctx.HijackSetNoResponse(true)
 	c.ctx.Hijack(func(conn net.Conn) {
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {

@@ -23,7 +23,9 @@ type listener struct {
 	net.Listener
 	seats *seats
 	conns *connections
-	log   *zap.Logger
+	// strict is what answers say of strict transport security; nil: nothing.
+	strict *string
+	log    *zap.Logger
 }
 
 // acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and at most (net/http's).
@@ -40,7 +42,7 @@ func (l listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &conn{Conn: c, seat: seat{of: l.seats}}
+			paced := &conn{Conn: c, seat: seat{of: l.seats}, strict: l.strict}
 			l.conns.admit(paced)
 			return paced, nil
 		case !passing(err):
@@ -68,6 +70,7 @@ type conn struct {
 	net.Conn
 	seat    seat // the answerer's
 	guest   guest
+	strict  *string // static; nil: none
 	pace    atomic.Pointer[pace]
 	gather  *[]byte     // the writer's: where what TLS writes is put instead of sent
 	most    int         // what is gathered is sent when it is so much; 0: it is not sent here

@@ -50,6 +50,9 @@ func (n *netWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 // WriteHeader implements http.ResponseWriter.
 func (n *netWriter) WriteHeader(code int) {
 	n.began = n.began || code >= http.StatusOK
+	if n.conn != nil && n.conn.strict != nil && n.Header()[strictTransportSecurity] == nil {
+		n.Header().Set(strictTransportSecurity, *n.conn.strict)
+	}
 	n.ResponseWriter.WriteHeader(code)
 }
 

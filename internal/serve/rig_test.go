@@ -58,6 +58,7 @@ type rigOptions struct {
 	access   bool
 	clientCA string
 	mutate   func(*Access)
+	strict   []string // of strict transport security
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -173,7 +174,8 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		go func() { done <- r.server.Serve(ln, Front{TLS: to.tls, Access: r.access, AnswerAll: !o.access}) }()
+		to := Front{TLS: to.tls, Access: r.access, AnswerAll: !o.access, StrictTransportSecurity: o.strict}
+		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {
 		r.close()

@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,6 +46,8 @@ type Options struct {
 type Front struct {
 	// TLS is nil for a plain listener. HTTP/2 is what it offers by its NextProtos; a plain listener speaks HTTP/1.1 only.
 	TLS *tls.Config
+	// StrictTransportSecurity are the directives of that header, as kube-apiserver sends them; none without TLS.
+	StrictTransportSecurity []string
 	// Guard admits requests to a plain listener; nil admits all.
 	Guard *PlainGuard
 	// Identity is as whom requests that pass through reach upstream.
@@ -119,7 +122,12 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	var paced net.Listener = listener{Listener: ln, seats: s.seats, conns: s.conns, log: s.log}
+	accepted := listener{Listener: ln, seats: s.seats, conns: s.conns, log: s.log}
+	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
+		directives := strings.Join(front.StrictTransportSecurity, "; ")
+		accepted.strict = &directives
+	}
+	var paced net.Listener = accepted
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}

@@ -78,12 +78,15 @@ func (c *connSink) port(w *writer) (port, bool) {
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
 
 // watchHead is the head of a watch's answer as HTTP/1.1 writes it.
-func watchHead(st *stream, audit string, closing bool) []byte {
+func watchHead(st *stream, audit, strict string, closing bool) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)
 	watchHeaders(st, audit, func(key, value string) {
 		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
 	})
+	if strict != "" {
+		head = append(append(append(head, strictTransportSecurity+": "...), strict...), "\r\n"...)
+	}
 	head = append(head, "Date: "...)
 	head = fasthttp.AppendHTTPDate(head, time.Now())
 	head = append(head, "\r\nTransfer-Encoding: chunked\r\n"...)

@@ -20,8 +20,15 @@ func (w *replayWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
 func (w *replayWriter) WriteHeader(code int) {
-	if h := w.Header(); code >= http.StatusOK && h["Content-Type"] == nil {
+	h := w.Header()
+	switch {
+	case code < http.StatusOK && code != http.StatusSwitchingProtocols:
+		responseHeader(h) // net/http's proxy leaves in what comes before the answer whatever ends at a proxy
+	case code >= http.StatusOK && h["Content-Type"] == nil:
 		h["Content-Type"] = nil
+	}
+	if strict := strictness(w.x.conn); strict != "" && h[strictTransportSecurity] == nil {
+		h.Set(strictTransportSecurity, strict)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }
