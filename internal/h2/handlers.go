@@ -72,7 +72,7 @@ func (c *Conn) handle(one *call) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
-				c.opts.Log.Error("BUG: a handler of HTTP/2 panicked", zap.String("panic", fmt.Sprint(p)), zap.ByteString("stack", debug.Stack()))
+				c.opts.Log.Error("BUG: a handler of HTTP/2 panicked", zap.String("panic", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
 			}
 			s.Reset()
 		}

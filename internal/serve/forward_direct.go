@@ -22,7 +22,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 	stop := func() {}
 	defer func() {
 		if p := recover(); p != nil {
-			f.log.Error("BUG: panic while passing a request through", zap.Any("panic", p), zap.Stack("stack"))
+			f.log.Error("BUG: panic while passing a request through", panicField(p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
 			ctx.SetConnectionClose()
 			writeStatus(fastResponder{ctx: ctx}, statusBadGateway("the proxy failed; the request may have been carried out"))

@@ -50,7 +50,7 @@ func newReplayer(f *Forwarder) *replayer {
 	// No timeouts: the head is already here, and what follows may last.
 	r.handler = replayHandler(proxy)
 	r.server = &http.Server{
-		Handler:     r.handler,
+		Handler:     discreet(r.handler, f.log),
 		ConnContext: withExchange,
 		ErrorLog:    std,
 	}

@@ -7,7 +7,26 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"time"
+
+	"go.uber.org/zap"
 )
+
+// discreet is a handler whose panics are logged without what they hold, where net/http would print all of it.
+func discreet(h http.Handler, log *zap.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			p := recover()
+			if p == nil {
+				return
+			}
+			if p != http.ErrAbortHandler {
+				log.Error("BUG: panic while passing a request through", panicField(p), zap.Stack("stack"))
+			}
+			panic(http.ErrAbortHandler)
+		}()
+		h.ServeHTTP(w, r)
+	})
+}
 
 type exchangeKey struct{}
 

@@ -13,6 +13,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -180,7 +181,16 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
-	s.log.Error("BUG: a request panicked; please report this", zap.Any("panic", p), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("BUG: a request panicked; please report this", panicField(p), zap.ByteString("stack", debug.Stack()))
+}
+
+// panicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
+// their type. The stack tells the rest.
+func panicField(p any) zap.Field {
+	if e, ok := p.(runtime.Error); ok {
+		return zap.String("panic", e.Error())
+	}
+	return zap.String("panic", fmt.Sprintf("%T", p))
 }
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
