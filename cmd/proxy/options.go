@@ -271,7 +271,8 @@ func (o *options) observabilityFlags(fs *pflag.FlagSet) {
 		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics is then for those whom the API server "+
 			"allows to get that path, by bearer token or client certificate.")
 	fs.BoolVar(&o.debug, "debug", o.debug,
-		"Serve Go profiles under /debug/pprof on --metrics-listen, to those who get /metrics there.")
+		"Serve Go profiles under /debug/pprof on --metrics-listen, to those who get /metrics there, and let debuggers attach and core dumps "+
+			"be written, which hold every credential and object in memory. Otherwise neither is possible.")
 	fs.Var(newChoice(&o.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	fs.Var(newChoice(&o.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
 }

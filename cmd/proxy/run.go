@@ -20,6 +20,11 @@ const startTimeout = 15 * time.Second
 // run wires the parts and owns their lifetimes: upstream, mirrors, server, listeners. It returns when the process is told to
 // stop, or with the first reason why it cannot go on.
 func run(ctx context.Context, o *options, log *zap.Logger) error {
+	if !o.debug {
+		if err := concealMemory(); err != nil {
+			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
+		}
+	}
 	config, err := upstream.LoadConfig(o.kubeconfig)
 	if err != nil {
 		return err
