@@ -36,7 +36,7 @@ test: tools controlplane ## Run all tests: the proxy's own, then those against a
 test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long
 	@./hack/test.sh long
 
-lint: tools ## Check formatting, go vet, staticcheck and the modules' checksums
+lint: tools ## Check formatting, go vet, staticcheck, gosec, govulncheck and the modules' checksums
 	@./hack/lint.sh
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)

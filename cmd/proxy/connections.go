@@ -26,7 +26,7 @@ func connectionsWithin(files uint64) int {
 	if files <= kept {
 		return 1
 	}
-	return int(min(files-kept, mostConnections))
+	return int(min(files-kept, mostConnections)) // #nosec G115 -- at most mostConnections
 }
 
 // unlimitedFiles is where the system does not say.

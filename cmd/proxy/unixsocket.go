@@ -75,7 +75,7 @@ func removeDeadSocket(path string) {
 	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
-		conn.Close()
+		_ = conn.Close()
 		return
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {

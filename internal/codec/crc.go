@@ -31,8 +31,8 @@ func crcProduct(a, b uint32) uint32 {
 
 // crcShift is x^8n: what a checksum is multiplied by when n bytes are appended to its content.
 func crcShift(n int) uint32 {
-	p := uint32(1) << 31 // x^0
-	for rest := uint64(n); rest != 0; rest &= rest - 1 {
+	p := uint32(1) << 31                                 // x^0
+	for rest := uint64(n); rest != 0; rest &= rest - 1 { // #nosec G115 -- a length is not negative
 		p = crcProduct(crcPowers[(bits.TrailingZeros64(rest)+3)%32], p) // x^(2^32) is x again
 	}
 	return p

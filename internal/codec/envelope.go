@@ -41,13 +41,13 @@ func listTypeOf(r *object.Resource, v object.View) metav1.TypeMeta {
 func appendDocumentHead(dst []byte, t metav1.TypeMeta, size int) []byte {
 	dst = append(dst, magic...)
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(fieldSize(len(t.APIVersion))+fieldSize(len(t.Kind))))
+	dst = protowire.AppendVarint(dst, uint64(fieldSize(len(t.APIVersion))+fieldSize(len(t.Kind)))) // #nosec G115 -- a size is not negative
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
 	dst = protowire.AppendString(dst, t.APIVersion)
 	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
 	dst = protowire.AppendString(dst, t.Kind)
 	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
-	return protowire.AppendVarint(dst, uint64(size))
+	return protowire.AppendVarint(dst, uint64(size)) // #nosec G115 -- a size is not negative
 }
 
 // appendDocument appends a message in its envelope.

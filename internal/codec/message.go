@@ -64,7 +64,7 @@ func appendField(dst []byte, field protowire.Number, m message) ([]byte, error) 
 	size := m.Size()
 	dst = slices.Grow(dst, fieldSize(size))
 	dst = protowire.AppendTag(dst, field, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = protowire.AppendVarint(dst, uint64(size)) // #nosec G115 -- a size is not negative
 	dst = dst[:len(dst)+size]
 	n, err := m.MarshalToSizedBuffer(dst[len(dst)-size:])
 	if err == nil && n != size {
@@ -107,7 +107,7 @@ func encodeMetadata(o *object.Object) ([]byte, error) {
 	size := fieldSize(meta.Size())
 	dst := make([]byte, 0, fieldSize(size))
 	dst = protowire.AppendTag(dst, fieldItems, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(size))
+	dst = protowire.AppendVarint(dst, uint64(size)) // #nosec G115 -- a size is not negative
 	return appendField(dst, fieldMetadata, meta)
 }
 

@@ -115,8 +115,8 @@ func (l *List) compress(from, to int) segment {
 	s := append(make(segment, 0, len(d.out)+segmentTrailer), d.out...)
 	s = binary.LittleEndian.AppendUint32(s, crc32.ChecksumIEEE(d.content))
 	s = binary.LittleEndian.AppendUint32(s, crcShift(len(d.content)))
-	s = binary.LittleEndian.AppendUint32(s, uint32(len(d.content)))
-	if cap(d.content) > 2*segmentMost { // after one huge object
+	s = binary.LittleEndian.AppendUint32(s, uint32(len(d.content))) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
+	if cap(d.content) > 2*segmentMost {                             // after one huge object
 		d.content, d.out = nil, nil
 	}
 	return s
@@ -161,7 +161,7 @@ func (c *Compressed) addSegment(s segment) {
 	crc, shift, size := s.sums()
 	c.add(s.deflated())
 	c.crc = crcJoin(c.crc, crc, shift)
-	c.total += uint32(size)
+	c.total += uint32(size) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
 }
 
 func (c *Compressed) addStored(content []byte, final bool) {
@@ -172,7 +172,7 @@ func (c *Compressed) addStored(content []byte, final bool) {
 // sum adds to the checksum what was added otherwise.
 func (c *Compressed) sum(content []byte) {
 	c.crc = crc32.Update(c.crc, crc32.IEEETable, content)
-	c.total += uint32(len(content))
+	c.total += uint32(len(content)) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
 }
 
 // storedMost is how much a stored block may hold (RFC 1951, 3.2.4).
@@ -187,8 +187,8 @@ func appendStored(dst, content []byte, final bool) []byte {
 			last = 1
 		}
 		dst = append(dst, last)
-		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(block)))
-		dst = binary.LittleEndian.AppendUint16(dst, ^uint16(len(block)))
+		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(block)))  // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
+		dst = binary.LittleEndian.AppendUint16(dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
 		dst = append(dst, block...)
 	}
 	return dst

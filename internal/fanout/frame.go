@@ -163,11 +163,11 @@ func appendProtobuf(dst []byte, enc object.Encoding, typ string, doc []byte) ([]
 		return dst, fmt.Errorf("%w: its frame would have %d bytes", ErrUnencodable, size)
 	}
 	dst = appendChunkHead(dst, enc, 4+size)
-	dst = binary.BigEndian.AppendUint32(dst, uint32(size))
+	dst = binary.BigEndian.AppendUint32(dst, uint32(size)) // #nosec G115 -- checked above
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
 	dst = protowire.AppendString(dst, typ)
 	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(raw))
+	dst = protowire.AppendVarint(dst, uint64(raw)) // #nosec G115 -- a size is not negative
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
 	dst = protowire.AppendBytes(dst, doc)
 	return appendChunkTail(dst, enc), nil
@@ -177,7 +177,7 @@ func appendChunkHead(dst []byte, enc object.Encoding, size int) []byte {
 	if !enc.Chunked {
 		return dst
 	}
-	dst = strconv.AppendUint(dst, uint64(size), 16)
+	dst = strconv.AppendUint(dst, uint64(size), 16) // #nosec G115 -- a size is not negative
 	return append(dst, "\r\n"...)
 }
 

@@ -17,13 +17,13 @@ func (f *inflow) take(n uint32) bool {
 	if n > uint32(max(f.left, 0)) {
 		return false
 	}
-	f.left -= int32(n)
+	f.left -= int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	return true
 }
 
 // add gives n bytes of credit, and returns what the client is to be told of it now.
 func (f *inflow) add(n int) int32 {
-	f.saved += int32(n)
+	f.saved += int32(n) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	if f.saved < refresh && f.saved < f.left {
 		return 0
 	}
@@ -84,7 +84,7 @@ func (c *Conn) widen(f *http2.WindowUpdateFrame) error {
 // resize changes the window that streams begin with, which changes those of all that there are. Called with mu held.
 func (c *Conn) resize(starting int64) error {
 	more := starting - int64(c.starting)
-	c.starting = int32(starting)
+	c.starting = int32(starting) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)
 	for _, s := range c.streams {
 		if s.window += more; s.window > maxWindow {
 			return http2.ConnectionError(http2.ErrCodeFlowControl)

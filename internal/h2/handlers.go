@@ -29,7 +29,7 @@ func (c *Conn) schedule(one *call) error {
 	case h.running < c.opts.MaxStreams:
 		h.running++
 		go c.run(one)
-	case uint32(len(h.waiting)) >= waitingFactor*c.opts.MaxStreams:
+	case uint32(len(h.waiting)) >= waitingFactor*c.opts.MaxStreams: // #nosec G115 -- bounded by the comparison
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
 		h.waiting = append(h.waiting, one)

@@ -58,7 +58,7 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 	if end {
 		flags = http2.FlagDataEndStream
 	}
-	f := append(*o.frames, byte(len(b)>>16), byte(len(b)>>8), byte(len(b)), byte(http2.FrameData), byte(flags))
+	f := append(*o.frames, byte(len(b)>>16), byte(len(b)>>8), byte(len(b)), byte(http2.FrameData), byte(flags)) // #nosec G115 -- the bytes of a frame's length
 	f = binary.BigEndian.AppendUint32(f, id)
 	*o.frames = append(f, b...)
 }

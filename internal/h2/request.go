@@ -36,7 +36,7 @@ func (c *Conn) headers(f *http2.MetaHeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	c.last = id
-	if uint32(len(c.streams)) >= c.opts.MaxStreams {
+	if uint32(len(c.streams)) >= c.opts.MaxStreams { // #nosec G115 -- bounded by the options
 		code := http2.ErrCodeRefusedStream
 		if c.unacked == 0 {
 			code = http2.ErrCodeProtocol // it knows better
@@ -46,7 +46,7 @@ func (c *Conn) headers(f *http2.MetaHeadersFrame) error {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
-	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)}, heard: f.StreamEnded()}
+	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)}, heard: f.StreamEnded()} // #nosec G115 -- bounded by the options
 	r, err := c.request(s, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}

@@ -101,7 +101,7 @@ func New(o Options) *Server {
 	}
 	var seed [32]byte
 	for i := range 8 {
-		seed[i] = byte(o.Seed >> (8 * i))
+		seed[i] = byte(o.Seed >> (8 * i)) // #nosec G115 -- the bytes of a seed
 	}
 	s.random = rand.NewChaCha8(seed)
 	for _, r := range append(builtins(), o.Resources...) {

@@ -119,7 +119,7 @@ func (q *query) cut(st state, from string) page {
 		return true
 	})
 	if more > 0 {
-		p.meta.Continue = next(int64(st.rv), strings.TrimPrefix(last, prefix), q.table.kind.Uncached)
+		p.meta.Continue = next(int64(st.rv), strings.TrimPrefix(last, prefix), q.table.kind.Uncached) // #nosec G115 -- resourceVersions of a test are small
 		if q.selector.everything() {
 			p.meta.RemainingItemCount = &more
 		}

@@ -15,7 +15,7 @@ import (
 // failed is an error that is a Status: what the client gets to see (W-170).
 func failed(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: details,
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: details, // #nosec G115 -- a status code
 	}}
 }
 

@@ -15,7 +15,7 @@ type token struct {
 	Start   string `json:"start"`
 }
 
-const tokenVersion = "meta.k8s.io/v1"
+const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue tokens
 
 // next is the token that goes on after key, which is relative to the scope of the request. Storage leaves the leading slash out.
 func next(rv int64, key string, uncached bool) string {

@@ -54,7 +54,7 @@ func (s *Server) lifetime(q *query) time.Duration {
 	if n := q.options.TimeoutSeconds; n != nil && *n != 0 {
 		return time.Duration(*n) * time.Second
 	}
-	return s.opts.MinRequestTimeout + rand.N(s.opts.MinRequestTimeout)
+	return s.opts.MinRequestTimeout + rand.N(s.opts.MinRequestTimeout) // #nosec G404 -- spreads times
 }
 
 // open finds where the stream starts: its initial events and its position among the changes (W-100). An error goes on the stream.

@@ -49,7 +49,7 @@ func (r *Resource) shape(raw []byte) (shaped []byte, copied bool) {
 func (r *Resource) parse(raw []byte) (*Object, error) {
 	o := &Object{resource: r, raw: raw, serial: serials.Add(1)}
 	if r.Builtin && bytes.HasPrefix(o.raw, []byte(r.typePrefix)) {
-		o.typeEnd = uint32(len(r.typePrefix))
+		o.typeEnd = uint32(len(r.typePrefix)) // #nosec G115 -- a prefix of a few bytes
 	}
 	p := parser{scanner: scanner{b: o.raw}, o: o}
 	if err := p.parse(); err != nil {

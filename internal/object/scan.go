@@ -106,7 +106,7 @@ func (m *members) name() bool {
 	if m.key, m.err = m.str(); m.err != nil {
 		return false
 	}
-	m.at = span{uint32(start + 1), uint32(m.i - 1)}
+	m.at = span{uint32(start + 1), uint32(m.i - 1)} // #nosec G115 -- objects are below 4 GiB (parser.parse)
 	m.err = m.expect(':')
 	m.space()
 	return m.err == nil
@@ -122,7 +122,7 @@ func (s *scanner) strSpan() (sp span, escaped bool, err error) {
 		switch c := s.b[i]; {
 		case c == '"':
 			s.i = i + 1
-			return span{uint32(start), uint32(i)}, escaped, nil
+			return span{uint32(start), uint32(i)}, escaped, nil // #nosec G115 -- objects are below 4 GiB (parser.parse)
 		case c == '\\':
 			escaped = true
 			i++
@@ -159,7 +159,7 @@ func decode(quoted []byte) (string, error) {
 
 // view is b as a string, which is valid as long as b is and does not change. Objects are made of such strings: their bytes never change,
 // and copies of them would be a tenth of the memory.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } // #nosec G103 -- a string for as long as its bytes are not written to
 
 // scalar is the place of the string (without its quotes), number or boolean that comes next; null, objects and arrays are nowhere, and
 // false. spelled says that the text in that place means itself.
@@ -189,7 +189,7 @@ func (s *scanner) scalar() (sp span, spelled, ok bool, err error) {
 }
 
 // span is the range from start to where the scanner is.
-func (s *scanner) span(start int) span { return span{uint32(start), uint32(s.i)} }
+func (s *scanner) span(start int) span { return span{uint32(start), uint32(s.i)} } // #nosec G115 -- objects are below 4 GiB (parser.parse)
 
 // skip passes over the value that comes next. It does not recurse, so depth costs no stack.
 func (s *scanner) skip() error {

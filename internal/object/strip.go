@@ -47,11 +47,11 @@ func (s *scanner) member(name string) (at span, err error) {
 		case !found:
 			end = s.i
 		case end > 0:
-			return span{uint32(end), uint32(s.i)}, nil
+			return span{uint32(end), uint32(s.i)}, nil // #nosec G115 -- objects are below 4 GiB (parser.parse)
 		case s.peek() == ',':
-			return span{uint32(start), uint32(s.i + 1)}, nil
+			return span{uint32(start), uint32(s.i + 1)}, nil // #nosec G115 -- objects are below 4 GiB (parser.parse)
 		default: // the only one
-			return span{uint32(start), uint32(s.i)}, nil
+			return span{uint32(start), uint32(s.i)}, nil // #nosec G115 -- objects are below 4 GiB (parser.parse)
 		}
 	}
 	return span{}, m.err

@@ -9,7 +9,7 @@ import (
 )
 
 // webSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
-const webSocketBearer = "base64url.bearer.authorization.k8s.io."
+const webSocketBearer = "base64url.bearer.authorization.k8s.io." // #nosec G101 -- a prefix, not a token
 
 // hopByHop are the headers that end at this proxy, and those that it or the transport writes anew.
 var hopByHop = []string{

@@ -48,7 +48,7 @@ func (g *group) all(f func(*slot)) {
 	if len(g.slots) == 0 {
 		return
 	}
-	first := rand.IntN(len(g.slots))
+	first := rand.IntN(len(g.slots)) // #nosec G404 -- spreads work
 	for _, s := range g.slots[first:] {
 		f(s)
 	}

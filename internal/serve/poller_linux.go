@@ -110,7 +110,7 @@ func (w *watched) stop() {
 }
 
 func (w *watched) control(op int, events uint32) error {
-	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)), Pad: int32(uint32(w.id >> 32))}
+	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)), Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
 	var failed error
 	err := w.poller.raw.Control(func(epoll uintptr) {
 		failed = w.conn.Control(func(fd uintptr) { _ = unix.EpollCtl(int(epoll), op, int(fd), &event) })
@@ -131,7 +131,7 @@ func (p *poller) run() {
 			return // closed
 		}
 		for _, e := range events[:n] {
-			p.happened(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events)
+			p.happened(uint64(uint32(e.Fd))|uint64(uint32(e.Pad))<<32, e.Events) // #nosec G115 -- the halves of an id
 		}
 	}
 }

@@ -24,7 +24,7 @@ func newStatus(code int, reason metav1.StatusReason, message string, details *me
 		Message:  message,
 		Reason:   reason,
 		Details:  details,
-		Code:     int32(code),
+		Code:     int32(code), // #nosec G115 -- a status code, or seconds of our own
 	}
 }
 
@@ -46,7 +46,7 @@ func statusForbidden(message string) *metav1.Status {
 // statusNotReady is the 429 for a cache that is still being filled; retryAfter is in seconds (W-72, W-180).
 func statusNotReady(retryAfter int) *metav1.Status {
 	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-		"storage is (re)initializing", &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)})
+		"storage is (re)initializing", &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- a status code, or seconds of our own
 }
 
 // statusUnavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182, W-197).

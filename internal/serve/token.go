@@ -19,7 +19,7 @@ type continueToken struct {
 	Start string `json:"start"`
 }
 
-const tokenVersion = "meta.k8s.io/v1"
+const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue tokens
 
 // errForeignToken says that a token is refused by upstream in words that we cannot know.
 var errForeignToken = errors.New("upstream words what is wrong with this continue token")
@@ -59,8 +59,8 @@ func decodeContinue(text string) (continueToken, error) {
 
 // encodeContinue makes the token of the page after last, a key relative to the request's scope.
 func encodeContinue(rv uint64, last string) string {
-	text, err := json.Marshal(continueToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"})
-	if err != nil { // a struct of strings and a number always encodes
+	text, err := json.Marshal(continueToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"}) // #nosec G115 -- etcd's revisions are int64
+	if err != nil {                                                                                            // a struct of strings and a number always encodes
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)

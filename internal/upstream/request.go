@@ -121,7 +121,7 @@ func check(resp *http.Response, r request, body io.Reader) error {
 	var status metav1.Status
 	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {
 		if status.Code == 0 {
-			status.Code = int32(resp.StatusCode)
+			status.Code = int32(resp.StatusCode) // #nosec G115 -- a status code
 		}
 		return &apierrors.StatusError{ErrStatus: status}
 	}
