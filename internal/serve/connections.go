@@ -20,6 +20,9 @@ import (
 //   - else has been resting for longest;
 //   - else has been arriving for longest.
 //
+// Nobody is displaced before he has had a moment to arrive (arrivalLeast): until then the next one waits in the kernel's queue, behind those
+// who came before him. Otherwise a flood that comes back as fast as it is displaced would displace whoever needs longer than that.
+//
 // Where all are busy, a few more than the limit are taken, to tell them so: their requests are answered 429, with a time to come back.
 // Beyond those few the one that has waited longest for that is cut.
 //
@@ -28,6 +31,8 @@ type connections struct {
 	// Static after construction.
 	most    int // 0: no limit
 	perPeer int // 0: no limit
+	least   time.Duration
+	over    <-chan struct{} // closed when nobody is to wait any more; nil: never
 	metrics *Metrics
 	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
 
@@ -43,6 +48,10 @@ const (
 	// arrivalPatience is how long a connection may take for its first whole request before others go first: a TLS handshake and a head are
 	// a few round trips.
 	arrivalPatience = 5 * time.Second
+	// arrivalLeast is how long a connection has for it in any case.
+	arrivalLeast = 2 * time.Second
+	// admitAgain is how often is looked whether there is room for one that waits.
+	admitAgain = 10 * time.Millisecond
 	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a flood.
 	floodShare = 4
 	// surplusMost is how many connections beyond the limit are told that there are too many.
@@ -77,8 +86,8 @@ type guest struct {
 	leave func()        // ends it politely; nil: it is closed
 }
 
-func newConnections(most, perPeer int, m *Metrics) *connections {
-	k := &connections{most: most, perPeer: perPeer, metrics: m, began: time.Now()}
+func newConnections(most, perPeer int, m *Metrics, over <-chan struct{}) *connections {
+	k := &connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)
 	k.mu.surplus = queue{link: 0}
 	k.mu.peers = map[netip.Addr]*tally{}
@@ -89,19 +98,42 @@ func newTally(link int) tally {
 	return tally{waiting: [2]queue{arriving: {link: link}, resting: {link: link}}}
 }
 
-// admit counts a connection that has been accepted, and ends those that make room for it. The nil connections count nothing.
+// admit counts a connection that has been accepted, and ends those that make room for it, which may have to be waited for. The nil
+// connections count nothing.
 func (k *connections) admit(c *conn) {
 	if k == nil {
 		return
 	}
 	c.guest.at = k
 	from := peerOf(c.Conn)
-	k.mu.Lock()
-	leaving := k.admitLocked(c, from)
-	k.mu.Unlock()
-	for _, l := range leaving {
-		l.end()
+	for waiting := true; waiting; {
+		k.mu.Lock()
+		var leaving []leaver
+		if waiting = k.busyArrivingLocked(); !waiting {
+			leaving = k.admitLocked(c, from)
+		}
+		k.mu.Unlock()
+		for _, l := range leaving {
+			l.end()
+		}
+		if waiting {
+			select {
+			case <-time.After(admitAgain):
+			case <-k.over:
+				return // whoever asked for it closes what it gets
+			}
+		}
 	}
+}
+
+// busyArrivingLocked reports that who would have to make room has just come.
+func (k *connections) busyArrivingLocked() bool {
+	if k.most <= 0 || k.mu.all.open < k.most {
+		return false
+	}
+	now := time.Since(k.began)
+	victim, _ := k.mu.all.victim(now, k.most)
+	return victim != nil && victim.guest.phase == arriving && now-victim.guest.since < k.least
 }
 
 // leaver is a connection that has to go, and how.

@@ -37,7 +37,7 @@ type hall struct {
 }
 
 func newHall(most, perPeer int) *hall {
-	return &hall{connections: newConnections(most, perPeer, NewMetrics(nil))}
+	return &hall{connections: newConnections(most, perPeer, NewMetrics(nil), nil)}
 }
 
 // enters is a new connection from a peer, in a phase.
@@ -113,8 +113,41 @@ func TestConnectionsSurplus(t *testing.T) {
 	}
 }
 
+// Whoever comes has a moment to arrive: the next one waits for that, and no longer than until somebody else leaves.
+func TestConnectionsHaveAMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHall(2, 0)
+		first, second := h.enters("10.0.0.1", arriving), h.enters("10.0.0.1", busy)
+		began := time.Now()
+		h.enters("10.0.0.2", arriving)
+		if waited := time.Since(began); !closed(first) || waited < arrivalLeast || waited > arrivalLeast+2*admitAgain {
+			t.Errorf("the first one is closed: %v, after %v; want that after %v", closed(first), waited, arrivalLeast)
+		}
+		go func() {
+			time.Sleep(arrivalLeast / 4)
+			_ = second.Close()
+		}()
+		began = time.Now()
+		if h.enters("10.0.0.2", arriving); time.Since(began) > arrivalLeast/4+2*admitAgain {
+			t.Errorf("it waited %v for room that there was", time.Since(began))
+		}
+
+		over := make(chan struct{})
+		h.over = over
+		close(over)
+		began = time.Now()
+		if h.enters("10.0.0.2", arriving); time.Since(began) != 0 {
+			t.Error("it waited for a server that closes")
+		}
+	})
+}
+
 // Whatever happens, each connection is counted once while it is there, and nothing is left of those that are not.
 func TestConnectionsCount(t *testing.T) {
+	synctest.Test(t, connectionsCount)
+}
+
+func connectionsCount(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	const most, perPeer = 20, 7
 	h := newHall(most, perPeer)

@@ -99,7 +99,7 @@ func New(opts Options) *Server {
 		s.deliver = s.writers
 	}
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
-	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics)
+	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics, s.base.Done())
 	s.http2 = newHTTP2Server(s)
 	s.mu.streams = map[*stream]struct{}{}
 	return s

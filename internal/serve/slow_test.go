@@ -41,7 +41,7 @@ func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: client, ClientHTTP1: upgrade, Metrics: NewForwardMetrics(nil)})
 	forwarder.arrivals = allowed
 	g.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
-	g.server.arrivals = allowed
+	g.server.arrivals, g.server.conns.least = allowed, 0
 	secured := &front{}
 	served := make(chan error, 2)
 	for address, config := range map[*string]*tls.Config{&g.plain: nil, &g.tls: secured.useTLS(true)} {
