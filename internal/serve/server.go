@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -222,10 +223,31 @@ func (s *Server) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// serverLog takes fasthttp's log lines, which are about single connections.
+// serverLog takes fasthttp's log lines, which are about single connections. Its errors quote what could not be read, which may be a
+// credential (also with SecureErrorLogMessage), so of them only those of the network are logged, and of others the type.
 type serverLog struct{ log *zap.Logger }
 
 // Printf implements fasthttp.Logger.
 func (l serverLog) Printf(format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = errorKind(err)
+		}
+	}
 	l.log.Debug(fmt.Sprintf(format, args...), zap.String("component", "fasthttp"))
+}
+
+// errorKind is what may be told of an error that holds bytes of a request.
+func errorKind(err error) string {
+	var network *net.OpError
+	var tooLarge *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &network):
+		return network.Error()
+	case errors.As(err, &tooLarge):
+		return "the head is too large"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the request ends early"
+	}
+	return fmt.Sprintf("malformed (%T)", err)
 }

@@ -330,10 +330,10 @@ func TestLimitOfConnections(t *testing.T) {
 		if _, err := io.WriteString(held[i], "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"); err != nil {
 			t.Fatal(err)
 		}
-	}
-	for deadline := time.Now().Add(patience); g.busy() < most; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d are busy, want %d", g.busy(), most)
+		for deadline := time.Now().Add(patience); g.busy() <= i; time.Sleep(time.Millisecond) { // so that the next one does not displace it
+			if time.Now().After(deadline) {
+				t.Fatalf("%d are busy, want %d", g.busy(), i+1)
+			}
 		}
 	}
 	for _, protocols := range [][]string{nil, {"http/1.1"}} {

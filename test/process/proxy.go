@@ -44,6 +44,7 @@ func BuildProxy(t *testing.T) string {
 // Proxy is a running Spillway: the URLs of its listeners, empty where it has none.
 type Proxy struct {
 	Plain, TLS, Metrics string
+	Log                 *Log
 	child               *Child
 }
 
@@ -72,7 +73,7 @@ func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 			log.Show(t)
 		}
 	})
-	p := &Proxy{child: child}
+	p := &Proxy{child: child, Log: log}
 	Awaiting(t, "the proxy to be ready", func(ctx context.Context) error {
 		if child.Ended() {
 			log.Show(t)
