@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent soak test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 25 minutes)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -44,6 +44,9 @@ show-drain: controlplane ## SIGTERM ends watches one after another, each after a
 
 show-consistent: controlplane ## Asking for the most recent state costs no more through the proxy, and informers start soon
 	cd bench && go run ./consistent
+
+show-flood: controlplane ## 5,000 half-open connections and 2,000 that send a byte a second do not keep a normal client out
+	cd bench && go run ./flood
 
 soak: controlplane ## Clients that come and go in every way leave nothing behind (MINUTES=1)
 	cd bench && go run ./soak -duration=$(MINUTES)m

@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 )
@@ -20,6 +21,8 @@ const (
 	listEvery  = 100 * time.Millisecond
 	writeEvery = 100 * time.Millisecond
 	stamp      = "at" // the key of a ConfigMap under which it says when it was written, in Unix nanoseconds
+	// clientTries is how often client-go asks again for what was cut off by a reset.
+	clientTries = 10
 	// tooLate is when an answer or an event has not come: what the client would wait for anyway.
 	tooLate = 30 * time.Second
 )
@@ -107,6 +110,7 @@ func (c *client) note(f func()) {
 // score is what a client waited for.
 type score struct {
 	lists, failed, events, broken int
+	repeats                       int              // of LISTs whose connection was reset
 	list, event                   [2]time.Duration // median and 99th percentile
 	why                           error            // a LIST failed
 }
@@ -114,6 +118,9 @@ type score struct {
 func (s score) String() string {
 	text := fmt.Sprintf("LIST over a new TLS connection p50 %s p99 %s (%d); event p50 %s p99 %s (%d)",
 		s.list[0], s.list[1], s.lists, s.event[0], s.event[1], s.events)
+	if s.repeats > 0 {
+		text += fmt.Sprintf("; %d repeated after a reset", s.repeats)
+	}
 	if s.failed > 0 {
 		text += fmt.Sprintf("; %d LISTs failed: %v", s.failed, s.why)
 	}
@@ -127,7 +134,12 @@ func (c *client) measure(ctx context.Context, length time.Duration) score {
 	var took []time.Duration
 	for end := time.Now().Add(length); time.Now().Before(end) && ctx.Err() == nil; time.Sleep(listEvery) {
 		began := time.Now()
-		if err := c.list(ctx); err != nil {
+		err := c.list(ctx)
+		for tries := 1; tries < clientTries && (utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err)); tries++ {
+			s.repeats++
+			err = c.list(ctx)
+		}
+		if err != nil {
 			s.failed, s.why = s.failed+1, err
 			continue
 		}
