@@ -99,6 +99,25 @@ var framings = []struct {
 	{"empty lines before", "\r\n\r\nGET /x HTTP/1.1\r\nHost: a\r\n\r\n", false},
 	{"a header with a blank in its name", "GET /x HTTP/1.1\r\nHost: a\r\nX Y: 2\r\n\r\n", true},
 	{"a header without colon", "GET /x HTTP/1.1\r\nHost: a\r\nX\r\n\r\n", true},
+	{"a coding, named with a blank", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", true},
+	{"a coding, named with an underscore", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer_Encoding: chunked\r\nContent-Length: 2\r\n\r\nhi", false},
+	{"a coding and a comma", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked,\r\n\r\n0\r\n\r\n", true},
+	{"a coding that is hop by hop", "POST /x HTTP/1.1\r\nHost: a\r\nConnection: Transfer-Encoding\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", false},
+	{"a length that is hop by hop", "POST /x HTTP/1.1\r\nHost: a\r\nConnection: Content-Length\r\nContent-Length: 2\r\n\r\nhi", false},
+	{"a length in a trailer", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nContent-Length: 60\r\n\r\n", false},
+	{"a coding in a trailer", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nTransfer-Encoding: chunked\r\n\r\n", false},
+	{"a fold in a trailer", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: 1\r\n Authorization: Bearer t\r\n\r\n", false},
+	{"a trailer that does not end", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nX: 1\r\n", false},
+	{"a chunk with an underscore", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0_2\r\nhi\r\n0\r\n\r\n", false},
+	{"a chunk that ends with a line feed", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\n0\r\n\r\n", false},
+	{"a chunk that ends with a carriage return", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r0\r\n\r\n", false},
+	{"a long extension", "POST /x HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2;" + strings.Repeat("a", 5000) + "\r\nhi\r\n0\r\n\r\n", false},
+	{"an upgrade with a length", "POST /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nContent-Length: 2\r\n\r\nhi", false},
+	{"an upgrade with chunks", "POST /x HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: x\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n", false},
+	{"a watch with a body", "GET /x?watch=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", false},
+	{"an expectation without a body", "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", false},
+	{"an expectation with a body", "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", false},
+	{"a host of somebody", "GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n", false},
 	{"a header without name", "GET /x HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n", true},
 }
 
@@ -115,7 +134,7 @@ func TestSmuggling(t *testing.T) {
 			if !ended {
 				t.Fatal("upstream itself waits for more")
 			}
-			t.Logf("answered %.60q; upstream is asked %q, directly %q", answer, through, directly)
+			t.Logf("%q\nis answered %.60q; upstream is asked %q, directly %q", f.raw, answer, through, directly)
 			if !begins(directly, through) {
 				t.Error("upstream is asked what it is not asked directly")
 			}
