@@ -27,8 +27,9 @@ var mayImport = map[string][]string{
 	"fanout":   {"cache", "codec", "object", "ring"},
 	"upstream": {"object"},
 	"auth":     {},
+	"fairness": {},
 	"h2":       {},
-	"serve":    {"auth", "fanout", "cache", "codec", "h2", "object", "ring"},
+	"serve":    {"auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
 	"kubetest": {"object"},
 }
 
@@ -163,7 +164,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "may import object only")
-	f("internal/serve", "spillway/internal/upstream", "may import auth, fanout, cache, codec, h2, object, ring only")
+	f("internal/serve", "spillway/internal/upstream", "may import auth, fairness, fanout, cache, codec, h2, object, ring only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")

@@ -1,0 +1,177 @@
+package fairness
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+)
+
+// Options are the bounds of a Gate.
+type Options struct {
+	// Limit is the most that is held at a time, in whatever unit widths are; 0: no limit in all.
+	Limit int64
+	// Share is the most of it that one flow holds; 0, or more than Limit: all of it.
+	Share int64
+	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does, and who cannot be let in at once is
+	// refused.
+	Waiting, WaitingEach int
+	// Wait is how long one may wait.
+	Wait time.Duration
+}
+
+// Gate lets in what there is room for, and is fair to those who wait. All methods may be called by any goroutine, and on a nil Gate,
+// which lets everybody in.
+type Gate struct {
+	wait time.Duration
+
+	mu struct {
+		sync.Mutex
+		line     *line
+		pressure pressure
+	}
+}
+
+// NewGate returns a gate, or nil if nothing is limited.
+func NewGate(o Options) *Gate {
+	if o.Limit <= 0 && o.Share <= 0 {
+		return nil
+	}
+	limit := o.Limit
+	if limit <= 0 {
+		limit = math.MaxInt64
+	}
+	share := o.Share
+	if share <= 0 || share > limit {
+		share = limit
+	}
+	g := &Gate{wait: o.Wait}
+	g.mu.line = newLine(limit, share, o.Waiting, o.WaitingEach)
+	return g
+}
+
+// Pass is the right to be inside. Whoever has it releases it; releasing it again does nothing, which holds for one Pass and not for
+// copies of it. The zero Pass holds nothing.
+type Pass struct {
+	gate  *Gate
+	width int64
+	flow  *flow // guarded by gate.mu; nil: released
+}
+
+// Release gives back what is held.
+func (p *Pass) Release() {
+	g := p.gate
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if f := p.flow; f != nil {
+		p.flow = nil
+		g.mu.line.release(f, p.width)
+	}
+}
+
+// Try lets a request of some width in if there is room for it at once, and nobody waits who is to be let in first. A width above the
+// share of a flow counts as that share.
+func (g *Gate) Try(key Flow, width int64) (Pass, bool) {
+	if g == nil {
+		return Pass{}, true
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.takeLocked(key, width)
+}
+
+func (g *Gate) takeLocked(key Flow, width int64) (Pass, bool) {
+	width = g.mu.line.width(width)
+	f, ok := g.mu.line.take(key, width)
+	if !ok {
+		return Pass{}, false
+	}
+	return Pass{gate: g, width: width, flow: f}, true
+}
+
+// Admit is Try for those who can wait, until there is room, ctx is done, or the time is up. A Pass
+// comes without a Refusal, and nothing is held with one.
+func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal) {
+	if g == nil {
+		return Pass{}, nil
+	}
+	g.mu.Lock()
+	if p, ok := g.takeLocked(key, width); ok {
+		g.mu.Unlock()
+		return p, nil
+	}
+	l := g.mu.line
+	w := l.join(key, l.width(width))
+	if w == nil {
+		defer g.mu.Unlock()
+		return Pass{}, g.refuseLocked(key)
+	}
+	g.mu.Unlock()
+	return g.await(ctx, w)
+}
+
+// refuseLocked refuses somebody who may not even wait. Who is at the end of what his own flow may have is told how long that is to stay
+// away, however it goes for others.
+func (g *Gate) refuseLocked(key Flow) *Refusal {
+	l, pressed := g.mu.line, &g.mu.pressure
+	reason := ReasonQueueFull
+	f := l.flows[key]
+	if l.most == 0 || l.each == 0 {
+		reason = ReasonLimit
+		if f != nil && f.held >= l.share && l.held < l.limit {
+			reason, pressed = ReasonShare, &f.pressure
+		}
+	} else if f.waits() >= l.each {
+		pressed = &f.pressure
+	}
+	return &Refusal{Reason: reason, RetryAfter: pressed.refuse(time.Now())}
+}
+
+// await waits for the verdict on w.
+func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
+	up := time.NewTimer(g.wait)
+	defer up.Stop()
+	reason := ReasonTimeout
+	select {
+	case <-w.ready:
+	case <-up.C:
+	case <-ctx.Done():
+		reason = ReasonCancelled
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch w.verdict {
+	case admitted: // at the last moment, perhaps
+		return Pass{gate: g, width: w.width, flow: w.flow}, nil
+	case displaced:
+		reason = ReasonQueueFull
+	default:
+		g.mu.line.leave(w)
+	}
+	return Pass{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
+}
+
+// Load is what a gate holds at a moment.
+type Load struct {
+	Held, Limit int64 // Limit 0: none
+	Waiting     int
+	Flows       int // that hold or wait
+}
+
+// Load tells what is held and who waits.
+func (g *Gate) Load() Load {
+	if g == nil {
+		return Load{}
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	l := g.mu.line
+	load := Load{Held: l.held, Limit: l.limit, Waiting: l.waiting, Flows: len(l.flows)}
+	if load.Limit == math.MaxInt64 {
+		load.Limit = 0
+	}
+	return load
+}

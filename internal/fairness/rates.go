@@ -1,0 +1,80 @@
+package fairness
+
+import (
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Rates bounds how often each flow asks: a token bucket for each, which fills at a rate up to a burst.
+//
+// There are two generations of buckets. One that is used moves to the young generation; when that is as old as an empty bucket needs to
+// fill, or has as many buckets as may be, the old one is dropped and the young one is old. So a bucket is forgotten when it is full and
+// as good as new, or else when generationMost others were used since: memory is bounded whatever the number of flows.
+type Rates struct {
+	every rate.Limit
+	burst int
+	lasts time.Duration // a generation: as long as an empty bucket needs to fill, and no moment
+
+	mu struct {
+		sync.Mutex
+		young, old map[Flow]*rate.Limiter
+		since      time.Time // when young began
+	}
+}
+
+// generationMost is how many buckets a generation has at most: some 2 MB for both of them.
+const generationMost = 8192
+
+// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which lets everybody in, if perSecond is 0.
+func NewRates(perSecond float64, burst int) *Rates {
+	if perSecond <= 0 {
+		return nil
+	}
+	burst = max(burst, 1)
+	fills := time.Duration(float64(burst) / perSecond * float64(time.Second))
+	r := &Rates{every: rate.Limit(perSecond), burst: burst, lasts: max(fills, time.Second)}
+	r.mu.young = map[Flow]*rate.Limiter{}
+	return r
+}
+
+// Allow counts a request of a flow, or returns why it may not be. Any goroutine may call it.
+func (r *Rates) Allow(key Flow) *Refusal {
+	if r == nil {
+		return nil
+	}
+	now := time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	bucket := r.bucketLocked(key, now)
+	if bucket.AllowN(now, 1) {
+		return nil
+	}
+	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.every) * float64(time.Second))
+	// The next token is one of those refused; all others had better come one by one after it.
+	after := next + rand.N(next+time.Second)
+	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryMost)}
+}
+
+func (r *Rates) bucketLocked(key Flow, now time.Time) *rate.Limiter {
+	if now.Sub(r.mu.since) >= r.lasts || len(r.mu.young) >= generationMost {
+		r.turnLocked(now)
+	}
+	if b := r.mu.young[key]; b != nil {
+		return b
+	}
+	b := r.mu.old[key]
+	if b == nil {
+		b = rate.NewLimiter(r.every, r.burst)
+	}
+	r.mu.young[key] = b
+	return b
+}
+
+// turnLocked begins a generation.
+func (r *Rates) turnLocked(now time.Time) {
+	r.mu.old, r.mu.young = r.mu.young, map[Flow]*rate.Limiter{}
+	r.mu.since = now
+}
