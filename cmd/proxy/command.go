@@ -114,6 +114,8 @@ func expected(err *pflag.InvalidValueError) string {
 		return "must be true or false"
 	case "int":
 		return "must be a whole number"
+	case "float64":
+		return "must be a number"
 	case "duration":
 		return "must be a number with a unit, such as 30s or 2m"
 	}

@@ -12,9 +12,10 @@ import (
 )
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
-func newForwarder(config *upstream.Config, base *url.URL, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*serve.Forwarder, error) {
+func newForwarder(config *upstream.Config, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter, o *options, registry prometheus.Registerer,
+	log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{
-		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups,
+		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups, Limiter: limiter,
 		StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
 	}
 	clientHTTP1, err := upstream.ForwardHTTP1(config)

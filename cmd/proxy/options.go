@@ -63,6 +63,7 @@ type options struct {
 
 	maxConnections        int // of clients; 0: as many as open files allow
 	maxConnectionsPerPeer int // 0: no limit
+	limits                limitOptions
 
 	writers      string // writersAuto, writersOn or writersOff
 	stallTimeout time.Duration
@@ -109,6 +110,7 @@ func newOptions() *options {
 			nameHeaders: []string{"X-Remote-User"}, uidHeaders: []string{"X-Remote-Uid"}, groupHeaders: []string{"X-Remote-Group"},
 			extraPrefixes: []string{"X-Remote-Extra-"},
 		},
+		limits:        newLimitOptions(),
 		writers:       writersAuto,
 		stallTimeout:  30 * time.Second,
 		drainPeriod:   10 * time.Second,
@@ -133,17 +135,19 @@ func (o *options) flagGroups() []flagGroup {
 		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
 		o.group("TLS listener", o.tlsFlags),
 		o.group("Who may read what", o.accessFlags),
-		o.group("Limits of clients", o.limitFlags),
+		o.group("Limits of clients", o.limitFlags, o.requestLimitFlags),
 		o.group("Streams", o.streamFlags),
 		o.group("Observability", o.observabilityFlags),
 		o.group("Configuration", o.configurationFlags),
 	}
 }
 
-func (o *options) group(name string, declare func(*pflag.FlagSet)) flagGroup {
+func (o *options) group(name string, declare ...func(*pflag.FlagSet)) flagGroup {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
-	declare(fs)
+	for _, d := range declare {
+		d(fs)
+	}
 	return flagGroup{name: name, flags: fs}
 }
 

@@ -61,7 +61,8 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	forwarder, err := newForwarder(config, client.Base(), own, bare, o, registry, log)
+	limiter := serve.NewLimiter(o.limits.serve(), registry)
+	forwarder, err := newForwarder(config, client.Base(), own, bare, limiter, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -78,7 +79,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Goroutines: o.writers == writersOff,
+		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
 		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})

@@ -26,6 +26,7 @@ func (o *options) validate(environ []string) error {
 		func() error { return o.validateKubeconfig(environ) },
 		o.validateResources,
 		o.validateNumbers,
+		o.validateRequestLimits,
 		o.validatePlain,
 		o.validateTLS,
 		o.validateAccess,

@@ -63,6 +63,19 @@ func TestBadSettings(t *testing.T) {
 		{"negative connections of a peer", nil, "--max-connections-per-peer=-1", "--max-connections-per-peer=-1: must not be negative; 0 sets no limit"},
 		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
 		{"negative drain period", nil, "--drain-period=-1s", "--drain-period=-1s: must not be negative; 0s ends all watches at once"},
+		// limits
+		{"negative watches", nil, "--max-watches=-1", "--max-watches=-1: must not be negative; 0 is no limit"},
+		{"negative share", nil, "--max-passthrough-requests-per-user=-1", "--max-passthrough-requests-per-user=-1: must not be negative; 0 is no limit"},
+		{"unit forgotten", nil, "--max-list-bytes-in-flight=512",
+			"--max-list-bytes-in-flight=512: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
+		{"negative bytes", nil, "--max-list-bytes-in-flight=-1Gi",
+			"--max-list-bytes-in-flight=-1Gi: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
+		{"not a rate", nil, "--max-passthrough-qps-per-user=many", "--max-passthrough-qps-per-user=many: must be a number"},
+		{"no number", nil, "--max-passthrough-qps-per-user=NaN", "--max-passthrough-qps-per-user=NaN: must be between 0, which is no limit, and 1000000"},
+		{"infinite", nil, "--max-passthrough-qps-per-user=Inf", "--max-passthrough-qps-per-user=+Inf: must be between 0, which is no limit, and 1000000"},
+		{"negative rate", nil, "--max-passthrough-qps-per-user=-0.5", "--max-passthrough-qps-per-user=-0.5: must be between 0, which is no limit, and 1000000"},
+		{"burst without rate", nil, "--max-passthrough-burst-per-user=10",
+			"--max-passthrough-burst-per-user=10: has a meaning only with --max-passthrough-qps-per-user"},
 		// listeners
 		{"open plain listener", nil, "--listen=0.0.0.0:8001", "--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
 			"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},

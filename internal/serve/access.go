@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/fairness"
 )
 
 // Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
@@ -21,6 +22,7 @@ type Access struct {
 
 // visitor is who sends a request, as far as that is known and matters for its answer.
 type visitor struct {
+	flow fairness.Flow // whom the limits count the request for
 	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
 	// have everything that is mirrored.
 	admitted bool
@@ -123,10 +125,10 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 func (s *Server) pass(c call, v visitor, h heard) {
 	switch {
 	case !v.stranded:
-		c.forward(nil, h)
+		c.forward(v.flow, nil, h)
 		return
 	case v.who != nil && s.opts.Forwarder.lendsTo(v.who):
-		c.forward(v.who, h)
+		c.forward(v.flow, v.who, h)
 		return
 	}
 	if h.head != nil {

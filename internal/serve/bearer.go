@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/transport"
 
 	"spillway/internal/auth"
+	"spillway/internal/fairness"
 )
 
 // Identity is as whom a plain listener's requests reach upstream.
@@ -28,6 +29,7 @@ const (
 type bearer struct {
 	listener Identity
 	as       *auth.Identity // proven here by what upstream cannot be shown; nil: upstream sees for itself
+	flow     fairness.Flow  // whom the limits count the request for
 }
 
 // self reports that a request with these headers is lent the proxy's own credentials.

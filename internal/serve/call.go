@@ -4,10 +4,12 @@ import (
 	"context"
 	"crypto/x509"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"spillway/internal/auth"
 	"spillway/internal/cache"
+	"spillway/internal/fairness"
 )
 
 // call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
@@ -22,11 +24,15 @@ type call interface {
 	headers(wanted func(key string) bool) http.Header
 	// certificates are those that the client sent, its own first; nobody has verified them.
 	certificates() []*x509.Certificate
-	// watch serves a stream to its end, or sees to it that somebody does. g is what the client has it by; nil: its listener.
-	watch(p Plan, g *grant)
-	// forward passes the request through, and returns when the answer has begun or later. as is who it is from, if upstream has to be
-	// told; h is told of the answer.
-	forward(as *auth.Identity, h heard)
+	// address is the client's IP address; none for a unix socket.
+	address() netip.Addr
+	// departs tells of the client's departure, for those who wait before they answer.
+	departs(gone func()) (stop func())
+	// watch serves a stream to its end, or sees to it that somebody does.
+	watch(st *stream)
+	// forward passes the request through, and returns when the answer has begun or later. flow is whom the limits count it for; as is who
+	// it is from, if upstream has to be told; h is told of the answer.
+	forward(flow fairness.Flow, as *auth.Identity, h heard)
 }
 
 // handle answers one request: here if the plan says so and still can, else from upstream.
@@ -41,12 +47,13 @@ func (s *Server) handle(c call, front Front) {
 		s.refuseVisitor(c, request, v, refusal)
 		return
 	}
+	v.flow = flowOf(c, v, front)
 	var plan Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored
 		plan = s.planner.plan(candidate)
 	}
 	switch {
-	case plan.Action != Upstream && s.answer(c, plan, v.grant):
+	case plan.Action != Upstream && s.answer(c, plan, v):
 	case plan.mostRecent():
 		s.passRecent(c, request, plan, v)
 	default:
@@ -55,7 +62,7 @@ func (s *Server) handle(c call, front Front) {
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, plan Plan, g *grant) bool {
+func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	r := plan.Source.Resource()
 	if plan.mostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
@@ -74,11 +81,13 @@ func (s *Server) answer(c call, plan Plan, g *grant) bool {
 	case plan.Get != nil:
 		return s.get(c, plan)
 	case plan.List != nil:
-		return s.list(c, plan)
+		return s.list(c, plan, v.flow)
 	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
 		return false
 	}
-	c.watch(plan, g)
+	if st := s.newStream(plan, v.grant); s.letIn(c, st, v.flow) {
+		c.watch(st)
+	}
 	return true
 }
 

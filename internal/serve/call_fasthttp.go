@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/textproto"
 
 	"github.com/valyala/fasthttp"
@@ -12,6 +13,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"spillway/internal/auth"
+	"spillway/internal/fairness"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -61,8 +63,14 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) forward(as *auth.Identity, h heard) {
-	c.server.opts.Forwarder.Forward(c.ctx, bearer{c.front.Identity, as}, h)
+func (c fastCall) address() netip.Addr { return addressOf(c.ctx.RemoteAddr()) }
+
+func (c fastCall) departs(gone func()) (stop func()) {
+	return c.server.gone.watch(c.ctx.Conn(), gone).stop
+}
+
+func (c fastCall) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+	c.server.opts.Forwarder.Forward(c.ctx, bearer{c.front.Identity, as, flow}, h)
 }
 
 // request copies what a plan needs.
@@ -128,24 +136,26 @@ func (c fastCall) guarded() PlainRequest {
 }
 
 // watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) watch(p Plan, g *grant) {
+func (c fastCall) watch(st *stream) {
 	s := c.server
-	st := s.newStream(p, g)
 	st.plan.Encoding.Chunked = true
 	if !s.admit(st) {
-		writeFailure(c, p.Failure, statusShuttingDown())
+		writeFailure(c, st.plan.Failure, statusShuttingDown())
 		return
 	}
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
 	out.head = watchHead(st, answerAuditID(c.requested(auditID)), strictness(c.ctx.Conn()), out.closing)
-	c.ctx.HijackSetNoResponse(true)
-	c.ctx.Hijack(func(conn net.Conn) {
+	hijack(c.ctx, func(conn net.Conn) {
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
 		out.conn = conn
 		s.attach(st, out)
 		go s.runConn(st, out, c.fast)
+	}, func() {
+		out.conn = c.ctx.Conn()
+		s.attach(st, out)
+		s.ended(st, EndAborted)
 	})
 }
 

@@ -72,10 +72,11 @@ type conn struct {
 	guest   guest
 	strict  *string // static; nil: none
 	pace    atomic.Pointer[pace]
-	gather  *[]byte     // the writer's: where what TLS writes is put instead of sent
-	most    int         // what is gathered is sent when it is so much; 0: it is not sent here
-	timed   atomic.Bool // the kernel ends it when its peer vanishes; whoever sets the pace says so
-	stalled atomic.Bool // evicted: what is written now fails for that reason, whatever the error
+	gather  *[]byte                // the writer's: where what TLS writes is put instead of sent
+	most    int                    // what is gathered is sent when it is so much; 0: it is not sent here
+	timed   atomic.Bool            // the kernel ends it when its peer vanishes; whoever sets the pace says so
+	stalled atomic.Bool            // evicted: what is written now fails for that reason, whatever the error
+	lost    atomic.Pointer[func()] // who waits to take it over, if it is not closed before; nil: nobody does
 }
 
 // pace is how fast a client must take what it asked for.
@@ -111,8 +112,11 @@ func (c *conn) unpace() {
 	}
 }
 
-// Close implements net.Conn.
+// Close implements net.Conn, and tells whoever waits to take the connection over.
 func (c *conn) Close() error {
+	if lost := c.lost.Swap(nil); lost != nil {
+		(*lost)()
+	}
 	c.guest.left(c)
 	return c.Conn.Close()
 }

@@ -42,9 +42,8 @@ type ForwarderOptions struct {
 	// Claims reports whether a header, by its canonical key, is one more in which a front proxy vouches for a user, besides X-Remote-*:
 	// upstream never gets them from here. nil: there are none.
 	Claims func(key string) bool
-	// MaxShort and MaxLong bound the requests in flight with one answer, and those that last (watches, logs, connects).
-	// Beyond, 429. 0: no bound.
-	MaxShort, MaxLong int
+	// Limiter bounds what is in flight; nil: nothing is.
+	Limiter *Limiter
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Metrics count; nil: nothing is registered.
@@ -77,9 +76,8 @@ type Forwarder struct {
 
 	mu struct {
 		sync.Mutex
-		closing     bool
-		short, long int
-		exchanges   map[*exchange]struct{}
+		closing   bool
+		exchanges map[*exchange]struct{}
 	}
 	active sync.WaitGroup // one per exchange
 }
@@ -114,7 +112,10 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
 		return
 	}
 	conn := ctx.Conn()
-	x := f.begin(w, in, b, func() { _ = conn.Close() })
+	x := f.begin(w, in, b, reach{
+		sever:   func() { _ = conn.Close() },
+		departs: func(gone func()) (stop func()) { return f.gone.watch(conn, gone).stop },
+	})
 	if x == nil {
 		return
 	}
@@ -134,6 +135,7 @@ func (f *Forwarder) start() {
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns
 // ctx's error if some had to be ended, and is idempotent.
 func (f *Forwarder) Close(ctx context.Context) error {
+	f.opts.Limiter.close()
 	f.mu.Lock()
 	f.mu.closing = true
 	f.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"spillway/internal/fairness"
 )
 
 // exchange is one request on its way through and its answer. It is counted and can be aborted from begin to end.
@@ -23,6 +25,8 @@ type exchange struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
+	seat    fairness.Pass // of the requests under way; a watch has it until its answer begins
+	lasting fairness.Pass // of what lasts
 	heard   heard
 	code    int                      // of the answer; 0: none yet. Owned by whoever answers
 	waiting atomic.Bool              // replayed, but not yet with the net/http server: nobody but abort would end it
@@ -31,9 +35,15 @@ type exchange struct {
 	ends    sync.Once
 }
 
-// begin decides what goes upstream of a request, in one place for all ways there, and counts it in. It returns nil after it has
-// answered a request that does not go.
-func (f *Forwarder) begin(w responder, in *inbound, b bearer, sever func()) *exchange {
+// reach is how the client of an exchange is reached, whatever the way of its answer.
+type reach struct {
+	sever   func() // breaks its answer off
+	departs departs
+}
+
+// begin decides what goes upstream of a request, in one place for all ways there, waits for its turn, and counts it in. It returns nil
+// after it has answered a request that does not go.
+func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchange {
 	target, err := targetURL(f.opts.Base, in.target)
 	if err != nil {
 		writeMalformed(w, "malformed request target")
@@ -44,14 +54,14 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, sever func()) *exc
 		writeStatus(w, s)
 		return nil
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: sever}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: to.sever}
 	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in.header, in.upgrade != "" || x.class == classRead)
 	if b.as != nil {
 		withoutIdentity(x.header)
 	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
-	if !f.enter(w, x) {
-		x.cancel()
+	if !f.limited(w, x, b.flow, to.departs) || !f.enter(w, x) {
+		x.letGo()
 		return nil
 	}
 	if x.transport == nil {
@@ -63,37 +73,69 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, sever func()) *exc
 	return x
 }
 
-// enter counts x in, or answers that there is no room for it.
-func (f *Forwarder) enter(w responder, x *exchange) bool {
-	admitted, closing := f.admit(x)
+// limited waits until x may go within the limits, or answers that it may not.
+func (f *Forwarder) limited(w responder, x *exchange, flow fairness.Flow, d departs) bool {
+	refusal := f.letIn(x, flow, d)
+	if refusal == nil {
+		return true
+	}
+	code := http.StatusTooManyRequests
 	switch {
-	case closing:
+	case f.opts.Limiter.closed():
+		code = http.StatusServiceUnavailable
+	case refusal.Reason == fairness.ReasonCancelled:
+		code = codeClientGone
+		w.hangUp() // nobody is there for what is answered now
+	}
+	f.metrics.answered(x.class, code)
+	f.opts.Limiter.writeLimited(w, failureForm{}, refusal)
+	return false
+}
+
+// letIn lets x in as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a seat until its answer begins, and what
+// lasts otherwise has none. What lasts is counted as such. Probes are exempt.
+func (f *Forwarder) letIn(x *exchange, flow fairness.Flow, d departs) *fairness.Refusal {
+	if x.in.probes() {
+		return nil
+	}
+	refusal := f.opts.Limiter.rate(flow)
+	if refusal == nil && !x.class.short() {
+		x.lasting, refusal = f.opts.Limiter.last(flow)
+	}
+	if refusal == nil && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
+		x.seat, refusal = f.opts.Limiter.pass(d, flow)
+	}
+	return refusal
+}
+
+// enter counts x in, unless the forwarder is closing, which it answers.
+func (f *Forwarder) enter(w responder, x *exchange) bool {
+	if !f.admit(x) {
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
 		w.hangUp()
 		writeStatus(w, statusShuttingDown())
-	case !admitted:
-		f.metrics.answered(x.class, http.StatusTooManyRequests)
-		writeTooManyRequests(w, 1)
-	default:
-		f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
+		return false
 	}
-	return admitted
+	f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
+	return true
 }
 
-func (f *Forwarder) admit(x *exchange) (admitted, closing bool) {
+func (f *Forwarder) admit(x *exchange) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	n, most := &f.mu.long, f.opts.MaxLong
-	if x.class.short() {
-		n, most = &f.mu.short, f.opts.MaxShort
+	if f.mu.closing {
+		return false
 	}
-	if f.mu.closing || (most > 0 && *n >= most) {
-		return false, f.mu.closing
-	}
-	*n++
 	f.mu.exchanges[x] = struct{}{}
 	f.active.Add(1)
-	return true, false
+	return true
+}
+
+// letGo gives back what x holds.
+func (x *exchange) letGo() {
+	x.cancel()
+	x.seat.Release()
+	x.lasting.Release()
 }
 
 // heard is who wants to know of an answer on its way through. Its functions may be nil.
@@ -107,6 +149,9 @@ type heard struct {
 
 // begun tells whoever wants to know it that the head of the answer is there.
 func (x *exchange) begun() {
+	if !x.class.short() {
+		x.seat.Release()
+	}
 	if x.heard.head != nil {
 		x.heard.head()
 	}
@@ -123,7 +168,7 @@ func (x *exchange) complete(spent time.Duration) {
 // end counts the request out. Only the first call does anything.
 func (x *exchange) end() {
 	x.ends.Do(func() {
-		x.cancel()
+		x.letGo()
 		if x.code == 0 {
 			x.code = codeClientGone
 		}
@@ -132,11 +177,6 @@ func (x *exchange) end() {
 		f.metrics.answered(x.class, x.code)
 		f.mu.Lock()
 		delete(f.mu.exchanges, x)
-		if x.class.short() {
-			f.mu.short--
-		} else {
-			f.mu.long--
-		}
 		f.mu.Unlock()
 		f.active.Done()
 	})

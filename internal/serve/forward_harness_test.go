@@ -15,6 +15,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+
+	"spillway/internal/fairness"
 )
 
 // patience bounds waits that a working program ends at once; only a failing test gets near it.
@@ -65,7 +67,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(ctx, bearer{listener: o.identity}, heard{took: o.took})
+		fr.forwarder.Forward(ctx, bearer{listener: o.identity, flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})

@@ -23,7 +23,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		writeStatus(w, statusBadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, out.cut)
+	x := f.begin(w, in, b, reach{sever: out.cut, departs: departsWith(r.Context())})
 	if x == nil {
 		return
 	}
@@ -37,6 +37,14 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		return
 	}
 	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
+}
+
+// departsWith is the departure of a client whose request's context ends with it.
+func departsWith(ctx context.Context) departs {
+	return func(gone func()) (stop func()) {
+		end := context.AfterFunc(ctx, gone)
+		return func() { end() }
+	}
 }
 
 // readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is never in doubt.

@@ -107,6 +107,18 @@ func (in *inbound) class() class {
 	return classWrite
 }
 
+// probes reports whether the request asks for upstream's health: what kube-apiserver's flow schema "probes" exempts from all limits.
+func (in *inbound) probes() bool {
+	if in.method != http.MethodGet {
+		return false
+	}
+	switch path, _, _ := strings.Cut(in.target, "?"); path {
+	case "/healthz", "/livez", "/readyz":
+		return true
+	}
+	return false
+}
+
 // direct reports whether the request can take the cheap way: one answer, a body small enough to own, and a client that
 // understands chunked answers.
 func (in *inbound) direct(c class) bool {

@@ -5,10 +5,12 @@ import (
 	"crypto/x509"
 	"errors"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 
 	"spillway/internal/auth"
+	"spillway/internal/fairness"
 	"spillway/internal/h2"
 )
 
@@ -41,8 +43,15 @@ func (c http2Call) recovered() {
 	}
 }
 
-func (c http2Call) forward(as *auth.Identity, h heard) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{c.front.Identity, as}, h)
+func (c http2Call) address() netip.Addr {
+	address, _ := netip.ParseAddrPort(c.r.RemoteAddr) // of a unix socket it is none
+	return address.Addr()
+}
+
+func (c http2Call) departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
+
+func (c http2Call) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{c.front.Identity, as, flow}, h)
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.
@@ -90,11 +99,10 @@ func (c http2Call) guarded() PlainRequest {
 }
 
 // watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
-func (c http2Call) watch(p Plan, g *grant) {
+func (c http2Call) watch(st *stream) {
 	s := c.server
-	st := s.newStream(p, g)
 	if !s.admit(st) {
-		writeFailure(c, p.Failure, statusShuttingDown())
+		writeFailure(c, st.plan.Failure, statusShuttingDown())
 		return
 	}
 	ctx := c.r.Context()

@@ -11,26 +11,30 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/codec"
+	"spillway/internal/fairness"
 	"spillway/internal/object"
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
-func (s *Server) list(w responder, p Plan) bool {
+func (s *Server) list(c call, p Plan, flow fairness.Flow) bool {
 	snapshot, err := s.snapshot(p)
 	if err != nil {
-		return p.Action != FromCacheProven && s.refused(w, p, err)
+		return p.Action != FromCacheProven && s.refused(c, p, err)
 	}
-	made, err := s.compose(p, snapshot)
+	made, refusal, err := s.composeLimited(c, p, snapshot, flow)
 	switch {
+	case refusal != nil:
+		s.opts.Limiter.writeLimited(c, p.Failure, refusal)
+		return true
 	case err != nil:
 		s.withdraw(p, err)
 		return false
 	case made.body == nil:
 		return false
 	}
-	s.begin(w, p, "list")
-	documentHeaders(w, p, made.compressed)
-	w.stream(http.StatusOK, made.body, int64(made.body.Size()))
+	s.begin(c, p, "list")
+	documentHeaders(c, p, made.compressed)
+	c.stream(http.StatusOK, made.limited(), int64(made.body.Size()))
 	return true
 }
 
@@ -41,9 +45,43 @@ type composed struct {
 		Size() int
 	}
 	compressed bool
+	list       *codec.List   // yet to be compressed; nil: nothing is
+	pass       fairness.Pass // of the bytes of large answers
 }
 
-// compose makes a list, on a seat if it is large. One without a body is for upstream to make.
+// composeLimited makes a list within the limits. While it waits for its turn, it is let go of but for its state, and then made again.
+func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow fairness.Flow) (composed, *fairness.Refusal, error) {
+	made, err := s.compose(p, snapshot)
+	if err != nil || made.body == nil || !large(int64(made.body.Size())) {
+		s.compress(&made)
+		return made, nil, err
+	}
+	width := widthOf(int64(made.body.Size()), made.list != nil)
+	pass, ok := s.opts.Limiter.tryList(flow, width)
+	if !ok {
+		var refusal *fairness.Refusal
+		made = composed{}
+		if pass, refusal = s.opts.Limiter.list(c.departs, flow, width); refusal != nil {
+			return composed{}, refusal, nil
+		}
+	}
+	handed := false
+	defer func() {
+		if !handed {
+			pass.Release()
+		}
+	}()
+	if !ok {
+		if made, err = s.compose(p, snapshot); err != nil || made.body == nil {
+			return composed{}, nil, err
+		}
+	}
+	s.compress(&made)
+	made.pass, handed = pass, true
+	return made, nil, nil
+}
+
+// compose makes a list but for its compression, on a seat if it is large. One without a body is for upstream to make.
 func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
 		s.seats.take()
@@ -57,9 +95,27 @@ func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	case p.textual():
 		return composeText(p, list)
 	case p.compresses(list.Size()):
-		return composed{body: list.Compress(), compressed: true}, nil
+		return composed{body: list, list: list}, nil
 	}
 	return composed{body: list}, nil
+}
+
+// compress compresses what is to be compressed, on a seat.
+func (s *Server) compress(made *composed) {
+	if made.list == nil {
+		return
+	}
+	s.seats.take()
+	defer s.seats.give()
+	made.body, made.compressed, made.list = made.list.Compress(), true, nil
+}
+
+// limited is the body, which gives back the pass when it is closed.
+func (m *composed) limited() io.WriterTo {
+	if m.pass == (fairness.Pass{}) {
+		return m.body
+	}
+	return &limitedBody{WriterTo: m.body, pass: m.pass}
 }
 
 // composeText makes a list for people.

@@ -80,8 +80,7 @@ func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
 		head = append(head, read...)
 	}
 	x.waiting.Store(true)
-	ctx.HijackSetNoResponse(true)
-	ctx.Hijack(func(c net.Conn) {
+	hijack(ctx, func(c net.Conn) {
 		if !x.waiting.CompareAndSwap(true, false) {
 			_ = c.Close() // aborted meanwhile
 			return
@@ -91,6 +90,10 @@ func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
 		case r.conns <- conn:
 		case <-r.closed:
 			_ = conn.Close()
+		}
+	}, func() {
+		if x.waiting.CompareAndSwap(true, false) {
+			x.end()
 		}
 	})
 }

@@ -61,6 +61,9 @@ func (b *pacedBody) Read([]byte) (int, error) { return 0, errWrittenOnly }
 // SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
 func (b *pacedBody) SupportsBodyWriteTo() bool { return true }
 
+// Close closes the body if it can be. fasthttp calls it once the answer is written, or cannot be.
+func (b *pacedBody) Close() error { return closeBody(b.body) }
+
 // WriteTo writes the body under a pace.
 func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 	if b.conn == nil {

@@ -25,6 +25,7 @@ func (r netResponder) send(code int, body []byte) {
 }
 
 func (r netResponder) stream(code int, body io.WriterTo, size int64) {
+	defer func() { _ = closeBody(body) }()
 	if size >= 0 {
 		r.header("Content-Length", strconv.FormatInt(size, 10))
 	}

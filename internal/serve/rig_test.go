@@ -35,6 +35,7 @@ type rig struct {
 	t        *testing.T
 	up       *kubetest.Server
 	server   *Server
+	limiter  *Limiter
 	url      string
 	tlsURL   string
 	catalog  fixed
@@ -52,6 +53,9 @@ type rigOptions struct {
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
 	limits *cache.Limits
+	// clients are the limits of what clients may ask for; impatient: nobody waits.
+	clients   Limits
+	impatient bool
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
 	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
@@ -151,9 +155,13 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			o.mutate(r.access)
 		}
 	}
+	r.limiter = NewLimiter(o.clients, r.registry)
+	if o.impatient {
+		r.limiter.hurry(o.clients)
+	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading}),
+		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading, Limiter: r.limiter}),
 	})
 	secured := &front{}
 	var served []chan error

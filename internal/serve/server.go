@@ -34,6 +34,8 @@ type Options struct {
 	Own http.RoundTripper
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
+	// Limiter is the Forwarder's, too; nil: nothing is limited.
+	Limiter *Limiter
 	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
 	Goroutines bool
 	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many those at one IP address may. 0: as many as
@@ -204,6 +206,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, ln := range listeners {
 		_ = ln.Close() // fasthttp closes only those that it serves already
 	}
+	s.opts.Limiter.close()
 	s.http2.leave()
 	s.closeStreams()
 	var errs []error

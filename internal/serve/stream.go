@@ -13,6 +13,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
+	"spillway/internal/fairness"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
@@ -31,6 +32,8 @@ type stream struct {
 	cancel   context.CancelCauseFunc
 	deadline time.Time
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
+	lasting  fairness.Pass   // of the number of watches
+	starting fairness.Pass   // of the bytes of initial states, until it is past its own
 
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
@@ -57,6 +60,7 @@ func (s *stream) resource() string { return s.plan.Source.Resource().Info.String
 
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
+	defer s.starting.Release()
 	s.out.pace(false)
 	if err := s.out.begin(); err != nil {
 		return "", err

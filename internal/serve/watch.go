@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/fairness"
 )
 
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
@@ -19,11 +21,41 @@ func (s *Server) newStream(p Plan, g *grant) *stream {
 	return st
 }
 
-// admit counts a stream in, unless the server is going away.
+// letIn lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give back what it holds.
+func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
+	let := false
+	defer func() {
+		if !let {
+			st.letGo(EndAborted)
+		}
+	}()
+	var refusal *fairness.Refusal
+	if st.lasting, refusal = s.opts.Limiter.last(flow); refusal == nil {
+		if width := st.stateWidth(); width > 0 {
+			st.starting, refusal = s.opts.Limiter.list(c.departs, flow, width)
+		}
+	}
+	if refusal != nil {
+		s.opts.Limiter.writeLimited(c, st.plan.Failure, refusal)
+		return false
+	}
+	let = true
+	return true
+}
+
+// letGo gives back what a stream holds that serves nobody, or nobody any more.
+func (st *stream) letGo(reason EndReason) {
+	st.cancel(endError(reason))
+	st.starting.Release()
+	st.lasting.Release()
+}
+
+// admit counts a stream in, unless the server is going away: then the stream is let go of.
 func (s *Server) admit(st *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.draining {
+		st.letGo(EndDrain)
 		return false
 	}
 	s.mu.streams[st] = struct{}{}
@@ -59,7 +91,7 @@ func (s *Server) delivered(st *stream) {
 
 // ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
 func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
-	st.cancel(endError(reason))
+	st.letGo(reason)
 	st.gate.close()
 	if st.permit != nil {
 		st.permit.Release()

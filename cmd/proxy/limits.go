@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+
+	"spillway/internal/serve"
+)
+
+// limitOptions are how much clients may ask for at a time; 0 is no limit.
+type limitOptions struct {
+	watches, watchesPerUser         int
+	listBytes                       byteSize
+	passThrough, passThroughPerUser int
+	qpsPerUser                      float64
+	burstPerUser                    int // 0: two seconds' worth
+}
+
+// newLimitOptions are limits that are there for those who run wild; nobody else should ever meet one. No user has more than half of
+// anything, so that none of them can shut out all others.
+func newLimitOptions() limitOptions {
+	return limitOptions{
+		watches:            100_000, // some 700 MB while they are idle
+		watchesPerUser:     50_000,
+		listBytes:          1 << 30,
+		passThrough:        600, // as a kube-apiserver takes by its own defaults: 400 that read and 200 that write
+		passThroughPerUser: 300,
+	}
+}
+
+func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
+	l := &o.limits
+	fs.IntVar(&l.watches, "max-watches", l.watches,
+		"Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests that pass through count, too. "+
+			"0 is no limit, here and below. Beyond a limit requests are answered 429 with Retry-After, as the API server does.")
+	fs.IntVar(&l.watchesPerUser, "max-watches-per-user", l.watchesPerUser,
+		"Serve at most this `number` of them to one user; to one address, where it is not known who asks.")
+	fs.Var(&l.listBytes, "max-list-bytes-in-flight",
+		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and half of that to one user. "+
+			"Others wait for their turn, up to 5s; who has least goes first. What is compressed counts an eighth.")
+	fs.IntVar(&l.passThrough, "max-passthrough-requests", l.passThrough,
+		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their turn, up to 15s; who has "+
+			"fewest under way goes first.")
+	fs.IntVar(&l.passThroughPerUser, "max-passthrough-requests-per-user", l.passThroughPerUser, "Pass at most this `number` of them through for one user.")
+	fs.Float64Var(&l.qpsPerUser, "max-passthrough-qps-per-user", l.qpsPerUser, "Pass at most this `number` of requests per second through for one user.")
+	fs.IntVar(&l.burstPerUser, "max-passthrough-burst-per-user", l.burstPerUser,
+		"Pass this `number` of requests through at once before --max-passthrough-qps-per-user counts. 0 is as many as in two seconds.")
+}
+
+// qpsMost is a rate beyond which a limit is surely not meant.
+const qpsMost = 1e6
+
+func (o *options) validateRequestLimits() error {
+	l := o.limits
+	for _, n := range []struct {
+		flag  string
+		value int
+	}{
+		{"max-watches", l.watches}, {"max-watches-per-user", l.watchesPerUser},
+		{"max-passthrough-requests", l.passThrough}, {"max-passthrough-requests-per-user", l.passThroughPerUser},
+		{"max-passthrough-burst-per-user", l.burstPerUser},
+	} {
+		if n.value < 0 {
+			return o.refuse(n.flag, fmt.Sprint(n.value), "must not be negative; 0 is no limit")
+		}
+	}
+	if l.listBytes != 0 && l.listBytes < minListBytes {
+		return o.refuse("max-list-bytes-in-flight", l.listBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
+	}
+	if !(l.qpsPerUser >= 0 && l.qpsPerUser <= qpsMost) { // also what is no number
+		return o.refuse("max-passthrough-qps-per-user", fmt.Sprint(l.qpsPerUser), "must be between 0, which is no limit, and 1000000")
+	}
+	if l.burstPerUser > 0 && l.qpsPerUser == 0 {
+		return o.refuse("max-passthrough-burst-per-user", fmt.Sprint(l.burstPerUser), "has a meaning only with --max-passthrough-qps-per-user")
+	}
+	return nil
+}
+
+// minListBytes catches a size that lost its unit.
+const minListBytes = 1 << 20
+
+// serve are the limits as the server wants them.
+func (l limitOptions) serve() serve.Limits {
+	burst := l.burstPerUser
+	if burst == 0 {
+		burst = max(1, int(2*l.qpsPerUser))
+	}
+	return serve.Limits{
+		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes),
+		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,
+	}
+}

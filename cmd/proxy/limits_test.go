@@ -1,0 +1,69 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/serve"
+)
+
+// While everything is at its limit, health and metrics are told, and tell of it; and what has room is answered.
+func TestRunAtItsLimits(t *testing.T) {
+	up := secureUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	p := running(t, up, func(o *options) { o.limits.watches, o.limits.qpsPerUser, o.limits.burstPerUser = 2, 0.001, 1 })
+	p.ready()
+	p.watching(p.plain, "")
+	p.watching(p.tls, "&resourceVersion=0")
+	for _, url := range []string{p.plain, p.tls} {
+		if code, body := p.get(url + "/api/v1/configmaps?watch=1&resourceVersion=0"); code != http.StatusTooManyRequests {
+			t.Errorf("a third watch: %d %s", code, body)
+		}
+		if code, body := p.get(url + "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK {
+			t.Errorf("a list: %d %s", code, body)
+		}
+	}
+	first, _ := p.get(p.plain + "/api/v1/pods")
+	second, _ := p.get(p.plain + "/api/v1/pods")
+	if first != http.StatusOK || second != http.StatusTooManyRequests {
+		t.Errorf("passed through: %d, and then %d", first, second)
+	}
+	for _, path := range []string{"/livez", "/readyz"} {
+		if code, body := p.get(p.metrics + path); code != http.StatusOK {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	_, metrics := p.get(p.metrics + "/metrics")
+	for _, want := range []string{
+		`spillway_flowcontrol_rejected_requests_total{limit="watches",reason="concurrency-limit"} 2`,
+		`spillway_flowcontrol_rejected_requests_total{limit="passthrough",reason="user-rate"} 1`,
+		`spillway_flowcontrol_current_watches 2`, `spillway_flowcontrol_limit_watches 2`, `spillway_flowcontrol_limit_list_bytes 1.073741824e+09`,
+		`spillway_flowcontrol_current_inqueue_requests{limit="list_bytes"} 0`,
+	} {
+		if !strings.Contains(metrics, want+"\n") {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// What flags and files say is what the server is told.
+func TestLimitSettings(t *testing.T) {
+	f := func(want serve.Limits, args ...string) {
+		t.Helper()
+		got := start(nil, args...)
+		if got.options == nil {
+			t.Fatalf("%v: %s", args, got.stderr)
+		}
+		if l := got.options.limits.serve(); l != want {
+			t.Errorf("%v:\ngot  %+v\nwant %+v", args, l, want)
+		}
+	}
+	f(serve.Limits{Watches: 100_000, WatchesPerUser: 50_000, ListBytes: 1 << 30, PassThrough: 600, PassThroughPerUser: 300, PassThroughBurst: 1})
+	file := writeFile(t, "limits.yaml", "max-passthrough-qps-per-user: 2.5\nmax-list-bytes-in-flight: 64Mi\n")
+	f(serve.Limits{WatchesPerUser: 7, ListBytes: 64 << 20, PassThroughQPS: 2.5, PassThroughBurst: 5},
+		"--config="+file, "--max-watches=0", "--max-watches-per-user=7", "--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0")
+	f(serve.Limits{PassThroughQPS: 10, PassThroughBurst: 3}, "--max-watches=0", "--max-watches-per-user=0", "--max-list-bytes-in-flight=0",
+		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0", "--max-passthrough-qps-per-user=10", "--max-passthrough-burst-per-user=3")
+}

@@ -1,0 +1,35 @@
+package serve
+
+import (
+	"net"
+	"net/netip"
+
+	"spillway/internal/auth"
+	"spillway/internal/fairness"
+)
+
+// flowOf is whom the limits count a request for: its user, if he is known or was found out lately, since nobody is asked for this; else its
+// address (design D13). What a request only claims to be counts for nothing, or every made-up token would be a user with a share.
+func flowOf(c call, v visitor, front Front) fairness.Flow {
+	who := v.who
+	switch {
+	case v.grant != nil:
+		who = v.grant.result.Identity
+	case who == nil && !v.admitted && front.Access != nil:
+		who = front.Access.Authenticator.Recall(auth.Request{Header: c.headers(isAuthorization)})
+	}
+	if who != nil {
+		return fairness.UserFlow(who.Name)
+	}
+	return fairness.AddrFlow(c.address())
+}
+
+func isAuthorization(key string) bool { return key == "Authorization" }
+
+// addressOf is the IP address of a connection's other end; none for a unix socket.
+func addressOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr()
+	}
+	return netip.Addr{}
+}

@@ -1,0 +1,166 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/fairness"
+)
+
+// Limits are how much clients may ask for at a time, in all and each user by himself. 0 is no limit.
+type Limits struct {
+	// Watches bounds all that lasts: watches, from memory and passed through, and what passes through and lasts otherwise: logs, exec,
+	// attach, port-forward, proxy. Who comes too late is refused at once.
+	Watches, WatchesPerUser int
+	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
+	// user has half of it at most. Beyond it they wait, and are then refused.
+	ListBytes int64
+	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. Watches count until their answer begins;
+	// all else that lasts does not count, as in kube-apiserver's flow control. Beyond it they wait, and are then refused.
+	PassThrough, PassThroughPerUser int
+	// PassThroughQPS is how many requests of one user pass through per second, after a burst.
+	PassThroughQPS   float64
+	PassThroughBurst int
+}
+
+const (
+	// listWait is how long a LIST or watch waits for its turn: about as long as for a state that is on its way (design D14).
+	listWait = 5 * time.Second
+	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it in all (WithPriorityAndFairness).
+	passThroughWait = 15 * time.Second
+	// waitingMost is how many wait for the same, and waitingEach how many of them are of one user: a kube-apiserver's workload-low level,
+	// where controllers are, holds 128 queues of 50, of which a user has 6.
+	waitingMost = 6400
+	waitingEach = 300
+	// userPart is the part of ListBytes that one user has at most. With all of it, a single one who reads slowly keeps everybody from
+	// their first state.
+	userPart = 2
+)
+
+// Limiter applies limits. A Server and its Forwarder have the same one. The nil Limiter limits nothing.
+type Limiter struct {
+	lasting, lists, passing *limit
+	rates                   *fairness.Rates
+	overRate                func(fairness.Reason) // counts
+
+	open context.Context // nobody waits any more once it is done
+	stop context.CancelFunc
+}
+
+// NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
+func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
+	m := newLimitMetrics()
+	limiter := &Limiter{rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
+	limiter.open, limiter.stop = context.WithCancel(context.Background())
+	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser)})
+	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
+		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waitingMost, WaitingEach: waitingEach, Wait: listWait,
+	})
+	limiter.passing = m.limit(limitPassThrough, limiter, fairness.Options{
+		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waitingMost, WaitingEach: waitingEach, Wait: passThroughWait,
+	})
+	if r != nil {
+		m.register(r)
+	}
+	return limiter
+}
+
+// close lets nobody wait any more.
+func (l *Limiter) close() {
+	if l != nil {
+		l.stop()
+	}
+}
+
+// closed reports that nobody waits any more, since the proxy is going away.
+func (l *Limiter) closed() bool { return l != nil && l.open.Err() != nil }
+
+// last lets in what lasts.
+func (l *Limiter) last(flow fairness.Flow) (fairness.Pass, *fairness.Refusal) {
+	if l == nil {
+		return fairness.Pass{}, nil
+	}
+	return l.lasting.admit(nil, flow, 1)
+}
+
+// tryList lets in a large answer of some bytes if it need not wait.
+func (l *Limiter) tryList(flow fairness.Flow, width int64) (fairness.Pass, bool) {
+	if l == nil {
+		return fairness.Pass{}, true
+	}
+	return l.lists.gate.Try(flow, width)
+}
+
+// list lets in a large answer of some bytes.
+func (l *Limiter) list(d departs, flow fairness.Flow, width int64) (fairness.Pass, *fairness.Refusal) {
+	if l == nil {
+		return fairness.Pass{}, nil
+	}
+	return l.lists.admit(d, flow, width)
+}
+
+// pass lets in a request that passes through and has one answer, or the beginning of one.
+func (l *Limiter) pass(d departs, flow fairness.Flow) (fairness.Pass, *fairness.Refusal) {
+	if l == nil {
+		return fairness.Pass{}, nil
+	}
+	return l.passing.admit(d, flow, 1)
+}
+
+// rate counts a request that passes through.
+func (l *Limiter) rate(flow fairness.Flow) *fairness.Refusal {
+	if l == nil {
+		return nil
+	}
+	refusal := l.rates.Allow(flow)
+	if refusal != nil {
+		l.overRate(refusal.Reason)
+	}
+	return refusal
+}
+
+// departs lets gone be called once if the client leaves before stop is called. gone must not block.
+type departs func(gone func()) (stop func())
+
+// limit is one of the limits: a gate, and what is counted of it.
+type limit struct {
+	gate    *fairness.Gate
+	open    context.Context
+	refused func(fairness.Reason)
+	waited  prometheus.Observer
+}
+
+// admit waits for room, as long as the client does and the gate allows. It costs nothing to notice a client's departure if nobody waits.
+func (l *limit) admit(d departs, flow fairness.Flow, width int64) (fairness.Pass, *fairness.Refusal) {
+	if pass, ok := l.gate.Try(flow, width); ok {
+		return pass, nil
+	}
+	ctx := l.open
+	if d != nil {
+		waiting, cancel := context.WithCancel(l.open)
+		defer cancel()
+		defer d(cancel)()
+		ctx = waiting
+	}
+	began := time.Now()
+	pass, refusal := l.gate.Admit(ctx, flow, width)
+	if refusal != nil {
+		l.refused(refusal.Reason)
+	}
+	if refusal == nil || refusal.Reason == fairness.ReasonTimeout {
+		l.waited.Observe(time.Since(began).Seconds())
+	}
+	return pass, refusal
+}
+
+// writeLimited answers who was not let in, in the words of upstream's flow control.
+func (l *Limiter) writeLimited(w responder, form failureForm, r *fairness.Refusal) {
+	if l.closed() {
+		w.hangUp()
+		writeFailure(w, form, statusShuttingDown())
+		return
+	}
+	writeTooManyRequests(w, int(r.RetryAfter/time.Second))
+}

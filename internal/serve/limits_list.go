@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"io"
+
+	"spillway/internal/cache"
+	"spillway/internal/fairness"
+	"spillway/internal/object"
+)
+
+// gzipRatio is about how much smaller objects are when they are compressed.
+const gzipRatio = 8
+
+// widthOf is what a large answer of so many bytes counts as.
+func widthOf(size int64, compressed bool) int64 {
+	if compressed {
+		return size / gzipRatio
+	}
+	return size
+}
+
+// limitedBody is the body of an answer that has a pass until it is closed.
+type limitedBody struct {
+	io.WriterTo
+	pass fairness.Pass
+}
+
+// Close implements io.Closer.
+func (b *limitedBody) Close() error {
+	b.pass.Release()
+	return nil
+}
+
+// closeBody closes a body that is an io.Closer.
+func closeBody(body io.WriterTo) error {
+	if c, ok := body.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
+func (s *stream) stateWidth() int64 {
+	switch s.plan.Watch.Start {
+	case StateAny, StateAtLeast, StateConsistent:
+	default:
+		return 0
+	}
+	size := sizeOf(s.plan.Source.Resource().Snapshot(), s.plan.Selector)
+	if !large(size) {
+		return 0
+	}
+	return widthOf(size, s.plan.Encoding.Gzip)
+}
+
+// measuredMost is how many objects are asked about to tell how large a part of a state is selected.
+const measuredMost = 5000
+
+// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects would have to be asked about.
+func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
+	switch {
+	case state == nil:
+		return 0
+	case !large(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
+		return state.Bytes
+	}
+	scope := sel // where they are looked up
+	everywhere := sel.Namespace == "" && sel.Name == "" && !state.Finds(sel)
+	if !state.Finds(sel) {
+		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
+	}
+	var asked, selected, total int64
+	n := 0
+	state.Scan(scope, "", func(o *object.Object) bool {
+		size := int64(o.Size())
+		total += size
+		if n++; n <= measuredMost {
+			asked += size
+			if sel.Matches(o) {
+				selected += size
+			}
+		}
+		return n <= measuredMost || !everywhere
+	})
+	switch {
+	case n <= measuredMost:
+		return selected
+	case everywhere:
+		total = state.Bytes
+	}
+	return int64(float64(selected) * float64(total) / float64(asked))
+}

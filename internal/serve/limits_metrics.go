@@ -1,0 +1,84 @@
+package serve
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/fairness"
+)
+
+// The limits, as the metrics call them.
+const (
+	limitWatches     = "watches"
+	limitListBytes   = "list_bytes"
+	limitPassThrough = "passthrough"
+)
+
+// limitMetrics are what is told of limits. Their names follow kube-apiserver's apiserver_flowcontrol_….
+type limitMetrics struct {
+	refused *prometheus.CounterVec
+	waited  *prometheus.HistogramVec
+	loads   []prometheus.Collector
+}
+
+func newLimitMetrics() *limitMetrics {
+	return &limitMetrics{
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_flowcontrol_rejected_requests_total",
+			Help: "Requests answered 429 since they were beyond a limit, or whose client left while they waited (cancelled), by limit and reason.",
+		}, []string{"limit", "reason"}),
+		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "spillway_flowcontrol_request_wait_duration_seconds",
+			Help:    "How long requests waited that could not be let in at once, and were in the end, or not in time.",
+			Buckets: []float64{0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15},
+		}, []string{"limit"}),
+	}
+}
+
+// held and most are the gauges of what is held of each limit, and of the limit, in its own unit.
+var held, most = map[string]prometheus.GaugeOpts{
+	limitWatches: {
+		Name: "spillway_flowcontrol_current_watches",
+		Help: "Watches, logs and connections that are open, from memory and passed through, as --max-watches counts them.",
+	},
+	limitListBytes: {
+		Name: "spillway_flowcontrol_current_list_bytes",
+		Help: "Bytes of large lists and initial states that are being made and sent, as --max-list-bytes-in-flight counts them.",
+	},
+	limitPassThrough: {
+		Name: "spillway_flowcontrol_current_passthrough_requests",
+		Help: "Requests under way to upstream, as --max-passthrough-requests counts them.",
+	},
+}, map[string]prometheus.GaugeOpts{
+	limitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
+	limitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
+	limitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
+}
+
+// limit makes one of the limits of l.
+func (m *limitMetrics) limit(name string, l *Limiter, o fairness.Options) *limit {
+	gate := fairness.NewGate(o)
+	gauge := func(opts prometheus.GaugeOpts, value func(fairness.Load) float64) {
+		m.loads = append(m.loads, prometheus.NewGaugeFunc(opts, func() float64 { return value(gate.Load()) }))
+	}
+	gauge(held[name], func(l fairness.Load) float64 { return float64(l.Held) })
+	gauge(most[name], func(l fairness.Load) float64 { return float64(l.Limit) })
+	gauge(prometheus.GaugeOpts{
+		Name: "spillway_flowcontrol_current_inqueue_requests", Help: "Requests that wait until there is room for them, by limit.",
+		ConstLabels: prometheus.Labels{"limit": name},
+	}, func(l fairness.Load) float64 { return float64(l.Waiting) })
+	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
+}
+
+// refuser counts refusals of a limit. Each reason is there from the start.
+func (m *limitMetrics) refuser(name string) func(fairness.Reason) {
+	by := map[fairness.Reason]prometheus.Counter{}
+	for _, reason := range fairness.Reasons {
+		by[reason] = m.refused.WithLabelValues(name, string(reason))
+	}
+	return func(r fairness.Reason) { by[r].Inc() }
+}
+
+func (m *limitMetrics) register(r prometheus.Registerer) {
+	r.MustRegister(m.refused, m.waited)
+	r.MustRegister(m.loads...)
+}

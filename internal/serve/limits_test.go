@@ -1,0 +1,676 @@
+package serve
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+
+	"spillway/internal/fairness"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// impatient is a Limiter at whose gates nobody waits.
+func impatient(l Limits) *Limiter {
+	limiter := NewLimiter(l, nil)
+	limiter.hurry(l)
+	return limiter
+}
+
+// hurry lets nobody wait.
+func (l *Limiter) hurry(limits Limits) {
+	l.passing.gate = fairness.NewGate(fairness.Options{Limit: int64(limits.PassThrough), Share: int64(limits.PassThroughPerUser)})
+	l.lists.gate = fairness.NewGate(fairness.Options{Limit: limits.ListBytes})
+}
+
+// soon reports that a Retry-After is one of those that the first who are refused are told.
+func soon(retryAfter string) bool { return slices.Contains([]string{"1", "2"}, retryAfter) }
+
+// stranger is a flow that no request of a test has.
+var stranger = fairness.UserFlow("stranger")
+
+// occupy takes all that is left of a limit until what it returns is called.
+func occupy(t *testing.T, l *limit, width int64) (release func()) {
+	t.Helper()
+	pass, ok := l.gate.Try(stranger, width)
+	if !ok {
+		t.Fatal("there is no room")
+	}
+	return pass.Release
+}
+
+// waiting waits until so many wait for a limit.
+func waiting(t *testing.T, l *limit, want int) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.gate.Load().Waiting == want })
+}
+
+// returned waits until nothing is held of any limit, and nobody waits.
+func (l *Limiter) returned(t *testing.T) {
+	t.Helper()
+	for name, one := range map[string]*limit{limitWatches: l.lasting, limitListBytes: l.lists, limitPassThrough: l.passing} {
+		load := one.gate.Load()
+		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = one.gate.Load() {
+			if time.Now().After(until) {
+				t.Fatalf("%s: %+v is left", name, load)
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+// flowControlled is what kube-apiserver's flow control answers (W-180): its filter does just this, below those that set the other two.
+func flowControlled(t *testing.T) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	w.Header().Set("Audit-Id", "an-id")
+	w.Header().Set("Cache-Control", "no-cache, private")
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+	return w.Result()
+}
+
+// refusal checks that an answer is flow control's, but for how long it says to stay away.
+func refusal(t *testing.T, what string, got *http.Response, gotBody string) {
+	t.Helper()
+	want := flowControlled(t)
+	wantBody, _ := io.ReadAll(want.Body)
+	if got.StatusCode != want.StatusCode || gotBody != string(wantBody) {
+		t.Errorf("%s: %d %q, want %d %q", what, got.StatusCode, clip(gotBody), want.StatusCode, wantBody)
+	}
+	if after := got.Header.Get("Retry-After"); !soon(after) {
+		t.Errorf("%s: Retry-After %q", what, after)
+	}
+	header := got.Header.Clone()
+	header.Set("Retry-After", "1")
+	for _, framing := range []string{"Date", "Content-Length"} {
+		if header.Get(framing) == "" {
+			t.Errorf("%s: no %s", what, framing)
+		}
+		header.Del(framing)
+	}
+	if len(header["Audit-Id"]) != 1 {
+		t.Errorf("%s: Audit-Id %q", what, header["Audit-Id"])
+	}
+	header.Set("Audit-Id", "an-id")
+	sameHeaders(t, header, want.Header)
+}
+
+// oneConnection is a client that fails rather than open a second connection.
+func oneConnection(t *testing.T, r *rig, http2 bool) (*http.Client, string) {
+	t.Helper()
+	if http2 {
+		return overHTTP2(t, 1<<20), r.tlsURL
+	}
+	tr := &http.Transport{DisableCompression: true}
+	dialed := false
+	tr.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if dialed {
+			return nil, errors.New("a second connection")
+		}
+		dialed = true
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}, r.url
+}
+
+func eachProtocol(t *testing.T, f func(t *testing.T, http2 bool)) {
+	t.Run("http1", func(t *testing.T) { f(t, false) })
+	t.Run("http2", func(t *testing.T) { f(t, true) })
+}
+
+// A watch too many is refused in flow control's words, from memory or passed through; its connection serves the next request, and when a
+// watch has ended there is room for another.
+func TestLimitWatches(t *testing.T) { eachProtocol(t, testLimitWatches) }
+
+func testLimitWatches(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 2}})
+	first, second := r.watch(mapsPath+"?watch=1&resourceVersion=1"), r.watch("/api/v1/pods?watch=1")
+	client, url := oneConnection(t, r, http2)
+	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", mapsPath + "?watch=1", "/api/v1/pods?watch=1", "/api/v1/namespaces/n/pods/p/log?follow=1"} {
+		response, body := get(t, client, "GET", url+target)
+		refusal(t, target, response, body)
+	}
+	if response, _ := get(t, client, "GET", url+mapsPath+"?resourceVersion=0"); response.StatusCode != http.StatusOK {
+		t.Errorf("the next request on the connection: %d", response.StatusCode)
+	}
+	if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=watches", "reason=concurrency-limit"); n != 4 {
+		t.Errorf("counted %v refusals", n)
+	}
+	if n := r.metric("spillway_flowcontrol_current_watches"); n != 2 {
+		t.Errorf("counted %v watches", n)
+	}
+	first.Close()
+	second.Close()
+	r.limiter.returned(t)
+	r.watch(mapsPath + "?watch=1&resourceVersion=1").Close()
+	r.limiter.returned(t)
+}
+
+// A user who has all the watches that one user may have takes none from others, whether his come from memory or pass through.
+func TestLimitWatchesPerUser(t *testing.T) {
+	t.Parallel()
+	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{access: true, clients: Limits{WatchesPerUser: 2}})
+	r.people()
+	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
+	open := func(token, target string) int {
+		w := kubetest.Watch(deadline(t), r.url, target, bearing(token))
+		t.Cleanup(w.Close)
+		code, _, err := w.Head(deadline(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return code
+	}
+	fromMemory, passing := inN+"?watch=1&resourceVersion=1", "/api/v1/namespaces/n/pods?watch=1"
+	for i, c := range []struct {
+		token, target string
+		code          int
+	}{
+		{"alice", fromMemory, 200}, {"alice", passing, 200}, {"alice", fromMemory, 429}, {"alice", passing, 429},
+		{"bob", fromMemory, 200}, {"bob", passing, 200}, {"bob", passing, 429},
+		{"mallory", passing, 200}, {"oscar", passing, 200}, // nobody knows who they are: they are an address
+		{"peggy", passing, 429},
+	} {
+		if code := open(c.token, c.target); code != c.code {
+			t.Errorf("%d: %s, %s: %d, want %d", i, c.token, c.target, code, c.code)
+		}
+	}
+	if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=watches", "reason=user-limit"); n != 4 {
+		t.Errorf("counted %v refusals", n)
+	}
+}
+
+// full is an upstream with n config maps of 100 kB.
+func full(n int) *kubetest.Server {
+	up := kubetest.New(kubetest.Options{})
+	for i := range n {
+		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+	}
+	return up
+}
+
+// largeTargets are what waits for its share of bytes, and smallTargets what does not.
+var (
+	largeTargets = []string{
+		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&labelSelector=!x", mapsPath + "?watch=1&resourceVersion=0&timeoutSeconds=1",
+		"/api/v1/namespaces/n/configmaps?watch=1&sendInitialEvents=true&resourceVersion=0&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name!%3D1",
+	}
+	smallTargets = []string{
+		mapsPath + "?resourceVersion=0&labelSelector=x", mapsPath + "?watch=1&resourceVersion=0&labelSelector=x&timeoutSeconds=1",
+		"/api/v1/namespaces/n/configmaps/1?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=20&timeoutSeconds=1",
+	}
+)
+
+// While there is no room for large answers, these wait, and small ones do not; who waits in vain is refused, and who waited is answered.
+func TestLimitListBytes(t *testing.T) { eachProtocol(t, testLimitListBytes) }
+
+func testLimitListBytes(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 2 << 20}})
+	r.mirrored(configMaps)
+	release := occupy(t, r.limiter.lists, 1<<20) // a share is half
+	second := func() func() {
+		pass, ok := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+		if !ok {
+			t.Fatal("there is no room")
+		}
+		return pass.Release
+	}()
+	client, url := oneConnection(t, r, http2)
+	for _, target := range smallTargets {
+		if response, body := get(t, client, "GET", url+target); response.StatusCode != http.StatusOK {
+			t.Errorf("%s: %d %s", target, response.StatusCode, body)
+		}
+	}
+	var all sync.WaitGroup
+	for _, target := range largeTargets {
+		all.Go(func() {
+			one, url := oneConnection(t, r, http2)
+			response, err := one.Get(url + target)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer response.Body.Close()
+			if n, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK || n < 900_000 {
+				t.Errorf("%s: %d, %d bytes, %v", target, response.StatusCode, n, err)
+			}
+		})
+	}
+	waiting(t, r.limiter.lists, len(largeTargets))
+	if n := r.metric("spillway_flowcontrol_current_inqueue_requests", "limit=list_bytes"); n != float64(len(largeTargets)) {
+		t.Errorf("%v are said to wait", n)
+	}
+	release()
+	second()
+	all.Wait()
+	r.limiter.returned(t)
+}
+
+// Who comes when there is no place to wait is refused in flow control's words.
+func TestLimitListBytesRefused(t *testing.T) { eachProtocol(t, testLimitListBytesRefused) }
+
+func testLimitListBytesRefused(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20}, impatient: true})
+	r.mirrored(configMaps)
+	release := occupy(t, r.limiter.lists, 1<<20)
+	client, url := oneConnection(t, r, http2)
+	for _, target := range largeTargets {
+		response, body := get(t, client, "GET", url+target)
+		refusal(t, target, response, body)
+	}
+	release()
+	for _, target := range largeTargets {
+		if response, _ := get(t, client, "GET", url+target); response.StatusCode != http.StatusOK {
+			t.Errorf("%s, on the same connection: %d", target, response.StatusCode)
+		}
+	}
+	r.limiter.returned(t)
+}
+
+// A watch holds bytes for its initial events, and none afterwards.
+func TestLimitListBytesOfAWatch(t *testing.T) { eachWay(t, testLimitListBytesOfAWatch) }
+
+func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
+	t.Parallel()
+	r := rigOf(t, full(40), rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 5, ListBytes: 100 << 20}})
+	r.mirrored(configMaps)
+	w := kubetest.Watch(deadline(t), r.url, mapsPath+"?watch=1&resourceVersion=0", kubetest.ReceiveBuffer(256<<10))
+	t.Cleanup(w.Close)
+	w.Stall()
+	eventually(t, "the bytes of a stalled client", func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") > 3_900_000 })
+	w.Resume()
+	eventually(t, "the end of initial events", func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") == 0 })
+	if n := r.metric("spillway_flowcontrol_current_watches"); n != 1 {
+		t.Errorf("%v watches", n)
+	}
+	w.Close()
+	r.limiter.returned(t)
+}
+
+// Who leaves while he waits is out of the line at once.
+func TestLimitDeparture(t *testing.T) { eachProtocol(t, testLimitDeparture) }
+
+func testLimitDeparture(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r.mirrored(configMaps)
+	defer occupy(t, r.limiter.passing, 1)()
+	defer occupy(t, r.limiter.lists, 1<<20)() // half of it is all that one user has
+	other, _ := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+	defer other.Release()
+	for target, l := range map[string]*limit{
+		mapsPath + "?resourceVersion=0": r.limiter.lists, mapsPath + "?watch=1&resourceVersion=0": r.limiter.lists,
+		"/api/v1/pods": r.limiter.passing, "/api/v1/pods?watch=1": r.limiter.passing,
+	} {
+		ctx, cancel := context.WithCancel(deadline(t))
+		client, url := oneConnection(t, r, http2)
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+target, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			response, err := client.Do(request)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			done <- err
+		}()
+		waiting(t, l, 1)
+		cancel()
+		if err := await(t, done, "the client"); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %v", target, err)
+		}
+		waiting(t, l, 0)
+	}
+	if n := r.metric("spillway_flowcontrol_rejected_requests_total", "reason=cancelled"); n != 4 {
+		t.Errorf("counted %v departures", n)
+	}
+}
+
+// Who waits when the proxy goes away is told so, and holds nothing up.
+func TestLimitClose(t *testing.T) {
+	t.Parallel()
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r.mirrored(configMaps)
+	defer occupy(t, r.limiter.passing, 1)()
+	defer occupy(t, r.limiter.lists, 1<<19)()
+	other, _ := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+	defer other.Release()
+	var all sync.WaitGroup
+	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0", "/api/v1/pods"} {
+		all.Go(func() {
+			client, url := oneConnection(t, r, false)
+			response, body := get(t, client, "GET", url+target)
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(body, "shutting down") {
+				t.Errorf("%s: %d %s", target, response.StatusCode, body)
+			}
+		})
+	}
+	waiting(t, r.limiter.lists, 2)
+	waiting(t, r.limiter.passing, 1)
+	r.close()
+	all.Wait()
+}
+
+// dialFrom sends requests from one of this machine's addresses.
+func dialFrom(t *testing.T, address string) *http.Client {
+	t.Helper()
+	dialer := &net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(address)}}
+	tr := &http.Transport{DisableCompression: true, DialContext: dialer.DialContext}
+	t.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
+}
+
+// With hundreds of requests of one client waiting, others are let in before all but one of them.
+func TestLimitPassThroughIsFair(t *testing.T) {
+	const elephants = 250 // no more than may wait
+	arrived, release := make(chan string, elephants+10), make(chan struct{})
+	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- r.URL.Path
+		<-release
+	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = NewLimiter(Limits{PassThrough: 2}, nil) }})
+	var all sync.WaitGroup
+	ask := func(from, path string) {
+		client := dialFrom(t, from)
+		all.Go(func() {
+			if response, body := get(t, client, "GET", fr.url()+path); response.StatusCode != http.StatusOK {
+				t.Errorf("%s: %d %s", path, response.StatusCode, body)
+			}
+		})
+	}
+	passing := fr.forwarder.opts.Limiter.passing
+	for range elephants + 2 {
+		ask("127.0.0.1", "/elephant")
+	}
+	waiting(t, passing, elephants)
+	for range 2 {
+		await(t, arrived, "an elephant")
+	}
+	for mouse := range 3 {
+		ask(fmt.Sprint("127.0.0.", 2+mouse), fmt.Sprint("/mouse", mouse))
+		waiting(t, passing, elephants+mouse+1)
+	}
+	var let []string
+	for range 4 {
+		release <- struct{}{}
+		let = append(let, await(t, arrived, "the next"))
+	}
+	for mouse := range 3 { // the elephants' turn may have come once: when the first of them are gone, they hold no more than a mouse
+		if !slices.Contains(let, fmt.Sprint("/mouse", mouse)) {
+			t.Errorf("mouse %d is not among the first who were let in: %v", mouse, let)
+		}
+	}
+	close(release)
+	all.Wait()
+	fr.forwarder.opts.Limiter.returned(t)
+}
+
+// A watch that passes through has a seat until its answer begins, an upgrade and a log have none, and each counts among what lasts.
+func TestLimitPassThroughLasting(t *testing.T) {
+	headed, goOn := make(chan struct{}, 10), make(chan struct{})
+	every(t, func(t *testing.T, o frontOptions) {
+		o.mutate = func(o *ForwarderOptions) { o.Limiter = NewLimiter(Limits{Watches: 10, PassThrough: 10}, nil) }
+		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			headed <- struct{}{}
+			<-goOn
+			_ = http.NewResponseController(w).Flush()
+			<-goOn
+		}), o)
+		limiter := fr.forwarder.opts.Limiter
+		for _, c := range []struct {
+			target         string
+			before, during int64 // seats before the head, and after it
+		}{{"/api/v1/pods?watch=1", 1, 0}, {"/api/v1/namespaces/n/pods/p/log?follow=1", 0, 0}, {"/api/v1/namespaces/n/services/s/proxy/x", 0, 0}} {
+			done := make(chan struct{})
+			client := fr.client(t)
+			go func() {
+				defer close(done)
+				get(t, client, "GET", fr.url()+c.target)
+			}()
+			await(t, headed, "the request")
+			if seats, lasting := limiter.passing.gate.Load().Held, limiter.lasting.gate.Load().Held; seats != c.before || lasting != 1 {
+				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
+			}
+			goOn <- struct{}{}
+			eventually(t, "seats of a watch", func() bool { return limiter.passing.gate.Load().Held == c.during })
+			if lasting := limiter.lasting.gate.Load().Held; lasting != 1 {
+				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
+			}
+			goOn <- struct{}{}
+			await(t, done, "the end")
+			limiter.returned(t)
+		}
+	})
+}
+
+// A client that asks too often is told so, whatever it asks for, and others are not.
+func TestLimitPassThroughRate(t *testing.T) {
+	every(t, func(t *testing.T, o frontOptions) {
+		o.mutate = func(o *ForwarderOptions) {
+			o.Limiter = NewLimiter(Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}, nil)
+		}
+		fr := newFront(t, answers(), o)
+		client := fr.client(t)
+		codes := map[int]int{}
+		for range 10 {
+			response, _ := get(t, client, "GET", fr.url()+"/x")
+			codes[response.StatusCode]++ // 404 is what this upstream says
+			if after := response.Header.Get("Retry-After"); response.StatusCode == 429 && after != "32" {
+				t.Errorf("Retry-After %q", after)
+			}
+		}
+		if codes[404] != 2 || codes[429] != 8 {
+			t.Errorf("answers: %v, want 2 let in of 10", codes)
+		}
+		if response, _ := get(t, client, "GET", fr.url()+"/x?watch=1"); response.StatusCode != 429 {
+			t.Errorf("a watch: %d", response.StatusCode)
+		}
+	})
+}
+
+// Probes are answered while everything is at its limit.
+func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
+
+func testLimitProbes(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{clients: Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1, PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
+	defer occupy(t, r.limiter.lasting, 1)()
+	defer occupy(t, r.limiter.lists, 1<<20)()
+	defer occupy(t, r.limiter.passing, 1)()
+	client, url := oneConnection(t, r, http2)
+	for range 3 {
+		for _, path := range []string{"/livez", "/readyz", "/healthz?verbose"} {
+			if response, body := get(t, client, "GET", url+path); response.StatusCode == http.StatusTooManyRequests {
+				t.Errorf("%s: %s", path, body)
+			}
+		}
+	}
+	for range 2 {
+		response, body := get(t, client, "GET", url+"/version")
+		if response.StatusCode != 429 || body != tooManyRequests {
+			t.Errorf("/version: %d %s", response.StatusCode, body)
+		}
+	}
+}
+
+// An informer that meets a limit comes back by itself and gets its state.
+func TestLimitInformer(t *testing.T) {
+	t.Parallel()
+	for name, occupied := range map[string]func(*Limiter) *limit{
+		"watches": func(l *Limiter) *limit { return l.lasting },
+		"bytes":   func(l *Limiter) *limit { return l.lists },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
+			r.mirrored(configMaps)
+			l := occupied(r.limiter)
+			release := occupy(t, l, 1<<20)
+			in := r.informer("application/json")
+			eventually(t, "a refusal", func() bool { return r.metric("spillway_flowcontrol_rejected_requests_total") > 0 })
+			release()
+			in.holds(t, r.up)
+		})
+	}
+}
+
+// fragile is a deliverer that has a bug while it is broken.
+type fragile struct {
+	deliverer
+	broken atomic.Bool
+}
+
+func (f *fragile) deliver(s *stream) {
+	if f.broken.Load() {
+		panic("boom")
+	}
+	f.deliverer.deliver(s)
+}
+
+// Whatever becomes of a request, it gives back what it held.
+func TestLimitsAreGivenBack(t *testing.T) { eachWay(t, testLimitsAreGivenBack) }
+
+func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
+	t.Parallel()
+	r := rigOf(t, full(40), rigOptions{
+		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps},
+		clients: Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
+	})
+	deliverer := &fragile{deliverer: r.server.deliver}
+	r.server.deliver = deliverer
+	r.mirrored(configMaps)
+	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+"?watch=1&resourceVersion=1"
+	zipped := http.Header{"Accept-Encoding": {"gzip"}}
+	// Ends of their own: a list in several forms, refusals, timeouts, what passes through and fails there.
+	for _, http2 := range []bool{false, true} {
+		client, url := oneConnection(t, r, http2)
+		for _, target := range []string{
+			list, list + "&limit=5", list + "&pretty=1", list + "&limit=x", state + "&timeoutSeconds=1", watch + "&timeoutSeconds=1", watch + "&timeoutSeconds=x",
+			mapsPath + "?watch=1&resourceVersion=99999&timeoutSeconds=1", mapsPath + "?resourceVersion=99999", mapsPath,
+			"/api/v1/pods", "/api/v1/nothing", "/version",
+		} {
+			for _, method := range []string{http.MethodGet, http.MethodHead} {
+				request, err := http.NewRequest(method, url+target, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				request.Header = zipped
+				response, err := client.Do(request)
+				if err != nil {
+					t.Fatalf("%s %s: %v", method, target, err)
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+			}
+		}
+	}
+	r.limiter.returned(t)
+	// Clients that leave, at once and later, and those that do not read.
+	for _, secure := range []bool{false, true} {
+		for _, target := range []string{list, state, watch, "/api/v1/pods?watch=1", mapsPath} {
+			for _, head := range []int{0, 100} {
+				c := r.dialTiny(secure)
+				fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
+				_, _ = io.ReadFull(c, make([]byte, head))
+				_ = c.Close()
+			}
+		}
+		for _, target := range []string{list, state} { // evicted
+			c := r.dialTiny(secure)
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
+		}
+	}
+	r.limiter.returned(t)
+	for _, target := range []string{state, watch, "/api/v1/pods?watch=1"} { // HTTP/2 streams that are cancelled
+		client := overHTTP2(t, 64<<10)
+		w := r.watch2(client, target)
+		w.Close()
+	}
+	r.limiter.returned(t)
+	// Bugs.
+	deliverer.broken.Store(true)
+	for _, url := range []string{r.url, r.tlsURL} {
+		w := kubetest.Watch(deadline(t), url, state)
+		t.Cleanup(w.Close)
+		_, _ = w.Wait(deadline(t))
+	}
+	deliverer.broken.Store(false)
+	r.limiter.returned(t)
+	// The proxy's own end: drained and refused while it does, then stopped at once.
+	open := []*kubetest.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
+	ctx, cancel := context.WithCancel(deadline(t))
+	go r.server.Drain(ctx, time.Millisecond)
+	over(t, open[1], kubetest.Ended)
+	refused := r.list(watch)
+	if refused.Status != http.StatusServiceUnavailable {
+		t.Errorf("while it drains: %d", refused.Status)
+	}
+	cancel()
+	stopping, cancelStopping := context.WithCancel(context.Background())
+	cancelStopping()
+	_ = r.server.Close(stopping) // an error only says that something had to be ended
+	r.limiter.returned(t)
+}
+
+// lostConn is a connection that cannot be handed over: it fails when its deadlines are lifted for that.
+type lostConn struct{ net.Conn }
+
+func (c lostConn) SetDeadline(time.Time) error { return errors.New("lost") }
+
+type lostListener struct{ net.Listener }
+
+func (l lostListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return lostConn{c}, nil
+}
+
+// A connection that breaks when it is to be handed over leaves no watch behind, and nothing that passes through.
+func TestLimitsOfALostHijack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 10, PassThrough: 10}})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(lostListener{ln}, Front{AnswerAll: true}) }()
+	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", "/api/v1/pods?watch=1"} {
+		c, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
+		if _, err := bufio.NewReader(c).ReadByte(); !errors.Is(err, io.EOF) {
+			t.Errorf("%s: %v, want the end of the connection", target, err)
+		}
+		_ = c.Close()
+	}
+	r.limiter.returned(t)
+	r.ended(configMaps, EndAborted, 1)
+	r.close()
+	if err := await(t, served, "the end of Serve"); err != nil {
+		t.Error(err)
+	}
+}
