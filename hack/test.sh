@@ -12,7 +12,7 @@ mkdir -p "$results"
 
 # The suites of the module test in whose own process the proxy's code runs; before all others the proxy is a process of its own,
 # and a race detector would watch over the clients.
-within="./authentication ./negotiation ./simulation"
+within="./authentication ./flowcontrol ./negotiation ./simulation"
 # Those that -short cuts.
 cut="./conformance ./fuzzdiff"
 
