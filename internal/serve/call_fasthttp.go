@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/textproto"
+	"strings"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -39,7 +40,7 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 				return
 			}
 		}
-		if !httpguts.ValidHostHeader(string(ctx.Host())) { // fasthttp lets it pass, upstream does not
+		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") { // fasthttp lets it pass, upstream does not
 			writeMalformed(c, "malformed Host header")
 			return
 		}

@@ -117,7 +117,7 @@ var framings = []struct {
 	{"a watch with a body", "GET /x?watch=1 HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi", false},
 	{"an expectation without a body", "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n\r\n", false},
 	{"an expectation with a body", "POST /x HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", false},
-	{"a host of somebody", "GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n", false},
+	{"a host of somebody", "GET /x HTTP/1.1\r\nHost: user@a\r\n\r\n", true},
 	{"a header without name", "GET /x HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n", true},
 }
 
