@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"go.uber.org/zap"
@@ -19,7 +20,7 @@ import (
 // its error.
 func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told func(schema.GroupResource, string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
-	return c.follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &ledger{
+	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &ledger{
 		fact: func(o *object.Object) (string, error) {
 			var d definition
 			if err := json.Unmarshal(o.JSON(), &d); err != nil || !d.established() {
@@ -35,7 +36,7 @@ func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told fu
 // answers for again: the service is "" then. It returns as FollowDefinitions does.
 func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	return c.follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &ledger{
+	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &ledger{
 		fact: func(o *object.Object) (string, error) {
 			var s apiService
 			err := json.Unmarshal(o.JSON(), &s)
@@ -48,8 +49,8 @@ func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(
 	})
 }
 
-// follow mirrors a resource into a ledger until upstream does not let us.
-func (c *Client) follow(ctx context.Context, log *zap.Logger, r *object.Resource, l *ledger) error {
+// Follow mirrors a resource into a sink until ctx ends, or until upstream does not let us, with its error (see Denied).
+func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	denied := func(err error) {
@@ -57,7 +58,8 @@ func (c *Client) follow(ctx context.Context, log *zap.Logger, r *object.Resource
 			cancel(err)
 		}
 	}
-	return NewReflector(c, r, l, WithLogger(log), OnError(denied)).Run(ctx)
+	opts = append(slices.Clone(opts), WithLogger(log), OnError(denied))
+	return NewReflector(c, r, s, opts...).Run(ctx)
 }
 
 // Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of for ever, but not one that retrying
