@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"codec":    {"object"},
 	"fanout":   {"cache", "codec", "object", "ring"},
 	"upstream": {"object"},
-	"auth":     {},
+	"auth":     {"object"},
 	"fairness": {},
 	"h2":       {},
 	"serve":    {"auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},

@@ -5,7 +5,8 @@
 // bytes, and every running watch is asked about again (design D12).
 //
 // Upstream decides everything: tokens by TokenReview, permissions by SubjectAccessReview. Only certificates are verified here, as they
-// never reach upstream. What k8s.io/apiserver has for the same tasks is followed to the letter and not imported: its packages bring
+// never reach upstream; and where the operator says so, Rights answer yes where upstream would, by what they have proven to be upstream's
+// state. What k8s.io/apiserver has for the same tasks is followed to the letter and not imported: its packages bring
 // feature gates, metrics registries, informers and CEL with them, have real clocks, and bound neither reviews under way nor the age of an
 // answer by when it was asked for. The module test holds this package against them instead, and against a real apiserver.
 package auth

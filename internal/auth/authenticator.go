@@ -22,6 +22,7 @@ type AuthenticatorOptions struct {
 	// MaxTokens bounds the tokens that are remembered, good ones and bad ones each, and MaxReviews the reviews of new ones that are under
 	// way. 0: 16384 and 64.
 	MaxTokens, MaxReviews int
+	Rights                *Rights            // decide what they can, if they were told to and there are Audiences; nil: upstream decides everything
 	Clock                 clock.PassiveClock // nil: the real one
 	Metrics               *Metrics           // nil: nothing is registered
 }
@@ -54,6 +55,9 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
 	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock), clock: o.Clock, metrics: o.Metrics}
 	a.tokens.reviews.count = o.Metrics.answers("token")
+	if o.Rights != nil && o.Rights.keys != nil && len(o.Audiences) > 0 {
+		a.tokens.decideLocally(o.Rights, b.remembered)
+	}
 	return a
 }
 

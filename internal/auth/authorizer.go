@@ -27,7 +27,7 @@ type Decision struct {
 	Verdict Verdict
 	// Reason is the authorizer's own, which upstream appends to a 403 (W-174).
 	Reason string
-	// At is when upstream was asked.
+	// At is when upstream was asked, or when what it was decided by was proven.
 	At time.Time
 	// Err says why, if Unasked.
 	Err error
@@ -39,12 +39,13 @@ type AuthorizerOptions struct {
 	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the reviews for new requests that are under way.
 	// 0: 65536 and 128.
 	MaxAnswers, MaxReviews int
+	Rights                 *Rights            // decide what they can, if they were told to; nil: upstream decides everything
 	Clock                  clock.PassiveClock // nil: the real one
 	Metrics                *Metrics           // nil: nothing is registered
 }
 
 // Authorizer finds out whether somebody may do something, by SubjectAccessReview, and remembers what upstream said for AllowedFor. What is
-// remembered is the whole question, identity and attributes: an authorizer may look at any part of them.
+// remembered is the whole question, identity and attributes: an authorizer may look at any part of them. What Rights allow needs neither.
 type Authorizer struct {
 	hasher  *hasher
 	reviews *reviews[question, authorizationv1.SubjectAccessReviewStatus]
@@ -84,6 +85,11 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		return said.at.Add(AllowedFor)
 	}
 	a.reviews.count = o.Metrics.answers("access")
+	if o.Rights != nil && o.Rights.opts.RBAC {
+		a.reviews.local = newLocal("access", o.Rights, a.reviews, o.Rights.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
+			return verdict(there) != Denied
+		})
+	}
 	return a
 }
 

@@ -12,6 +12,13 @@ type Metrics struct {
 	held     prometheus.Gauge
 	ends     *prometheus.CounterVec
 	age      prometheus.Histogram
+
+	unwatched     *prometheus.GaugeVec
+	changes       prometheus.Counter
+	proofs        *prometheus.CounterVec
+	deciding      *prometheus.GaugeVec
+	spotChecks    *prometheus.CounterVec
+	disagreements *prometheus.CounterVec
 }
 
 // NewMetrics makes the metrics and registers them; r may be nil.
@@ -25,7 +32,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"verdict"}),
 		sources: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_review_answers_total",
-			Help: "Answers about tokens and access for new requests, by where they came from: memory, a review that others waited for as well, or a review of their own.",
+			Help: "Answers about tokens and access for new requests, by where they came from: what is watched, memory, a review that others waited for as well, or a review of their own.",
 		}, []string{"review", "source"}),
 		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_reauthorizations_total", Help: "Checks of what watches run by, credentials and permissions, by what came of them.",
@@ -44,6 +51,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Buckets: []float64{1, 5, 10, 15, 20, 25, 26, 27, 28, 29, 30, 60},
 		}),
 	}
+	m.makeRights()
 	for _, o := range Outcomes {
 		m.outcomes.WithLabelValues(string(o))
 	}
@@ -51,9 +59,32 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		m.ends.WithLabelValues(string(e))
 	}
 	if r != nil {
-		r.MustRegister(m.outcomes, m.verdicts, m.sources, m.checks, m.watching, m.held, m.ends, m.age)
+		r.MustRegister(m.outcomes, m.verdicts, m.sources, m.checks, m.watching, m.held, m.ends, m.age,
+			m.unwatched, m.changes, m.proofs, m.deciding, m.spotChecks, m.disagreements)
 	}
 	return m
+}
+
+// makeRights makes the metrics of Rights.
+func (m *Metrics) makeRights() {
+	m.unwatched = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "spillway_rights_unwatched", Help: "1 for what decides about permissions and upstream does not let us watch.",
+	}, []string{"resource"})
+	m.changes = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "spillway_rights_changes_total", Help: "Times that watches were checked at once because of a change of rights.",
+	})
+	m.proofs = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_rights_proofs_total", Help: "Questions to upstream whether what is decided by is what it holds, by what came of them.",
+	}, []string{"what", "result"})
+	m.deciding = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "spillway_local_decisions", Help: "1 while reviews are answered by what is watched where that is proven, 0 when upstream has denied what was allowed so.",
+	}, []string{"review"})
+	m.spotChecks = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_local_decision_checks_total", Help: "Local decisions that upstream was asked about all the same, by what it said.",
+	}, []string{"review", "result"})
+	m.disagreements = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_local_decision_disagreements_total", Help: "Times that local decisions were given up for good because upstream denies what they allow.",
+	}, []string{"review"})
 }
 
 // answers counts the answers to one sort of review.

@@ -71,7 +71,7 @@ const (
 // so what the caches remember is within the bound, not on top of it.
 //
 // Invariant: a stream that is neither held nor ended runs by a credential and by a permission about each of which upstream was asked at
-// most a sweep and the grace ago, and agreed. One goroutine keeps the rota, and one more stands for each check under way; none for a
+// most a sweep and the grace ago, and agreed; or, if Rights decide, was asked for what decides about it. One goroutine keeps the rota, and one more stands for each check under way; none for a
 // stream.
 type Reauthorizer struct {
 	// Static after construction.

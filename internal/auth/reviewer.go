@@ -109,6 +109,24 @@ func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccess
 	return told.Status, nil
 }
 
+// fetch reads a document of upstream's. Errors are *UnaskedError.
+func (r *Reviewer) fetch(ctx context.Context, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base.JoinPath(path).String(), nil)
+	if err != nil {
+		return nil, &UnaskedError{Review: path, Reason: err.Error()}
+	}
+	req.Header.Set("Accept", "application/json, application/jwk-set+json")
+	code, raw, unasked := send(r.http, req)
+	switch {
+	case unasked != nil:
+		unasked.Review = path
+		return nil, unasked
+	case code != http.StatusOK:
+		return nil, &UnaskedError{Review: path, Code: code, Reason: refusalOf(raw)}
+	}
+	return raw, nil
+}
+
 // post asks under the proxy's own credentials.
 func (r *Reviewer) post(ctx context.Context, kind, path string, review, told any) *UnaskedError {
 	unasked := r.exchange(ctx, r.http, path, review, told)
@@ -145,28 +163,37 @@ func (r *Reviewer) exchange(ctx context.Context, by *http.Client, path string, r
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
+	code, raw, unasked := send(by, req)
+	switch {
+	case unasked != nil:
+		return unasked
+	case code >= http.StatusInternalServerError:
+		return &UnaskedError{Code: code, Reason: "it failed"} // its words may repeat the question
+	case code != http.StatusCreated && code != http.StatusOK:
+		return &UnaskedError{Code: code, Reason: refusalOf(raw)}
+	}
+	if err := json.Unmarshal(raw, told); err != nil {
+		return &UnaskedError{Code: code, Reason: "its answer is not a review"}
+	}
+	return nil
+}
+
+// send sends a request and reads its answer.
+func send(by *http.Client, req *http.Request) (int, []byte, *UnaskedError) {
 	resp, err := by.Do(req)
 	if err != nil {
 		var e *url.Error
 		if errors.As(err, &e) {
 			err = e.Err
 		}
-		return &UnaskedError{Reason: err.Error()}
+		return 0, nil, &UnaskedError{Reason: err.Error()}
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxReview))
-	switch {
-	case err != nil:
-		return &UnaskedError{Reason: err.Error()}
-	case resp.StatusCode >= http.StatusInternalServerError:
-		return &UnaskedError{Code: resp.StatusCode, Reason: "it failed"} // its words may repeat the question
-	case resp.StatusCode != http.StatusCreated && resp.StatusCode != http.StatusOK:
-		return &UnaskedError{Code: resp.StatusCode, Reason: refusalOf(raw)}
+	if err != nil {
+		return 0, nil, &UnaskedError{Reason: err.Error()}
 	}
-	if err := json.Unmarshal(raw, told); err != nil {
-		return &UnaskedError{Code: resp.StatusCode, Reason: "its answer is not a review"}
-	}
-	return nil
+	return resp.StatusCode, raw, nil
 }
 
 // refusalOf is the message of a Status, clipped; of anything else there is nothing that a log line should repeat.

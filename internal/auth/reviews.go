@@ -31,6 +31,7 @@ type reviews[Q, A any] struct {
 	clock clock.PassiveClock
 	turns chan struct{} // one taken by each review under way
 	count func(source)  // of answers, for metrics
+	local *local[Q, A]  // nil: upstream answers everything
 
 	mu struct {
 		sync.Mutex
@@ -43,6 +44,7 @@ type reviews[Q, A any] struct {
 type source string
 
 const (
+	fromLocal  source = "local"
 	fromMemory source = "memory"
 	fromFlight source = "shared"
 	fromReview source = "review"
@@ -69,6 +71,10 @@ func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
 
 // answer is upstream's answer, at most as old as such an answer counts. ctx ends the wait for somebody else's review, not one's own.
 func (r *reviews[Q, A]) answer(ctx context.Context, key digest, q Q) answer[A] {
+	if a, ok := r.known(key, q); ok {
+		r.count(fromLocal)
+		return a
+	}
 	r.mu.Lock()
 	if a, ok := r.recallLocked(key); ok {
 		r.mu.Unlock()
@@ -118,9 +124,27 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key digest, q Q, f *flight[A]) 
 	f.answer = r.send(ctx, key, q)
 }
 
-// renew asks upstream now, whatever is remembered, and without a turn: who renews bounds that himself, so that no herd of new requests
-// can keep those waiting who are let in already.
+// known is what is known here without upstream, unless upstream has said something since.
+func (r *reviews[Q, A]) known(key digest, q Q) (answer[A], bool) {
+	here, ok := r.local.ask(key, q)
+	if !ok {
+		return here, false
+	}
+	there, ok := r.recall(key)
+	return here, !ok || there.err != nil || !there.at.After(here.at)
+}
+
+// renew asks now, whatever is remembered: upstream, unless it is known here.
 func (r *reviews[Q, A]) renew(ctx context.Context, key digest, q Q) answer[A] {
+	if a, ok := r.known(key, q); ok {
+		return a
+	}
+	return r.review(ctx, key, q)
+}
+
+// review asks upstream now, and without a turn: who asks so bounds that himself, so that no herd of new requests can keep those waiting
+// who are let in already.
+func (r *reviews[Q, A]) review(ctx context.Context, key digest, q Q) answer[A] {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	return r.send(ctx, key, q)

@@ -333,6 +333,9 @@ func (r *rota) found(c *check, f finding, now time.Time) {
 			r.confirm(c, f.at, now)
 		}
 		c.plan(c.confirmed.Add(c.sweep))
+		if least := now.Add(retryLeast); c.next.Before(least) {
+			c.next = least // what was known here may be no younger than what was known before
+		}
 	}
 	r.look(c)
 	switch {

@@ -330,3 +330,27 @@ func TestRotaAtRandom(t *testing.T) {
 		}
 	}
 }
+
+// What is known by other ways than a question may be no younger than what was known before. Then it is looked at again a moment later, until
+// it is, and held in time if it never is.
+func TestRotaLooksAgain(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	_, s := d.admit("alice", "pods")
+	d.now = start.Add(15 * time.Second)
+	looks := 0
+	for ; !s.held; d.now = d.now.Add(retryLeast / 2) {
+		for _, c := range d.turn() {
+			if looks++; c.kind != ofCredential {
+				t.Fatal("it is not the token's turn")
+			}
+			d.rota.found(c, finding{verdict: Allowed, at: start, who: c.who}, d.now)
+			d.consistent()
+		}
+		if d.now.Sub(start) > 20*time.Second {
+			t.Fatal("what is too old still counts")
+		}
+	}
+	if most := int(grace / retryLeast); looks < most/2 || looks > most+1 {
+		t.Errorf("looked at %d times", looks)
+	}
+}

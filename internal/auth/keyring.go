@@ -1,0 +1,102 @@
+package auth
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+)
+
+const (
+	issuerDocument = "/.well-known/openid-configuration"
+	keysDocument   = "/openid/v1/jwks"
+)
+
+// keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven like a Table: the documents are fetched
+// again and again, and count for as long as any answer does. So a key that is new is known soon, and one that was withdrawn is not used
+// for longer than a review would be remembered; a token cannot make anybody look for a key.
+type keyring struct {
+	reviewer *Reviewer
+
+	// Guarded by the lock of its Rights.
+	issuer string
+	keys   map[string]*jose.JSONWebKey // by id
+	proven time.Time                   // when they were asked for
+}
+
+func newKeyring(r *Reviewer) *keyring { return &keyring{reviewer: r} }
+
+// signatures are the algorithms that kube-apiserver signs with. What a token says of itself chooses among them, and its key has to fit.
+var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
+
+var (
+	errNoIssuer = errors.New("upstream does not name the issuer of its tokens")
+	errNoKeys   = errors.New("upstream publishes no key that can be used")
+)
+
+// fetchKeys asks upstream for its issuer and its keys.
+func (r *Rights) fetchKeys(ctx context.Context) error {
+	began := r.clock.Now()
+	raw, err := r.keys.reviewer.fetch(ctx, issuerDocument)
+	if err != nil {
+		return err
+	}
+	var about struct {
+		Issuer string `json:"issuer"`
+	}
+	if err := json.Unmarshal(raw, &about); err != nil || about.Issuer == "" {
+		return errNoIssuer
+	}
+	if raw, err = r.keys.reviewer.fetch(ctx, keysDocument); err != nil {
+		return err
+	}
+	keys := parseKeys(raw)
+	if len(keys) == 0 {
+		return errNoKeys
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for id, key := range keys {
+		if old := r.keys.keys[id]; old != nil && sameKey(old, key) {
+			keys[id] = old // what was verified by it stays so
+		}
+	}
+	r.keys.issuer, r.keys.keys, r.keys.proven = about.Issuer, keys, began
+	return nil
+}
+
+// parseKeys reads a set of keys. Only those count that have an id of their own, are public and are for signatures; any other, and what
+// cannot be read, is left out.
+func parseKeys(raw []byte) map[string]*jose.JSONWebKey {
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(raw, &set) != nil {
+		return nil
+	}
+	keys := map[string]*jose.JSONWebKey{}
+	seen := map[string]bool{}
+	for _, one := range set.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(one) != nil || key.KeyID == "" {
+			continue
+		}
+		if seen[key.KeyID] {
+			delete(keys, key.KeyID)
+			continue
+		}
+		seen[key.KeyID] = true
+		if key.Valid() && key.IsPublic() && (key.Use == "" || key.Use == "sig") {
+			keys[key.KeyID] = &key
+		}
+	}
+	return keys
+}
+
+func sameKey(a, b *jose.JSONWebKey) bool {
+	x, errX := a.MarshalJSON()
+	y, errY := b.MarshalJSON()
+	return errX == nil && errY == nil && string(x) == string(y)
+}

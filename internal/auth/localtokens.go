@@ -1,0 +1,216 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	josejwt "github.com/go-jose/go-jose/v4/jwt"
+	"k8s.io/utils/clock"
+)
+
+// localTokens finds tokens of service accounts good by what is known here. A signature says whom upstream once gave a token, and until
+// when; whether that service account, and the pod that the token is bound to, are still there is looked up in tables. Only when all three
+// (keys, service accounts, pods) are proven is a token taken, and then upstream would take it as well.
+//
+// It never refuses one. What it does not take is for upstream to judge: any other token, one that is bound to anything else, and one of
+// which it does not understand every word that kube-apiserver may have put in.
+type localTokens struct {
+	// Static after construction.
+	rights    *Rights
+	audiences []string
+	clock     clock.PassiveClock
+
+	mu       sync.Mutex
+	verified *memory[*accountToken] // so that a signature is verified once
+}
+
+// accountToken is a token of a service account whose signature has been verified. Immutable.
+type accountToken struct {
+	signedBy       *jose.JSONWebKey
+	kid, issuer    string
+	account        objectName
+	accountUID     string
+	pod, podUID    string // empty: bound to none
+	who            *Identity
+	begins, issued time.Time
+	expires        time.Time
+}
+
+// maxLocalToken bounds what is looked at, in bytes; kube-apiserver's own are shorter than 2 KiB.
+const maxLocalToken = 16 << 10
+
+// decideLocally lets rights decide about tokens as far as they can.
+func (t *tokens) decideLocally(r *Rights, remembered int) {
+	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, verified: newMemory[*accountToken](remembered)}
+	h := t.hasher
+	t.reviews.local = newLocal("token", r, t.reviews, l.answer, func(here, there proof) bool {
+		return there.who != nil && here.who.digest(h) == there.who.digest(h)
+	})
+}
+
+// answer takes a token, if it can.
+func (l *localTokens) answer(key digest, token secret) (answer[proof], bool) {
+	r := l.rights
+	r.mu.RLock()
+	issuer, keys, proven := r.keys.issuer, r.keys.keys, r.keys.proven // keys are replaced, never changed
+	r.mu.RUnlock()
+	if !r.counts(proven) {
+		return answer[proof]{}, false
+	}
+	t := l.recall(key, issuer, keys)
+	if t == nil {
+		if t = l.read(token.reveal(), issuer, keys); t == nil {
+			return answer[proof]{}, false
+		}
+		l.note(key, t)
+	}
+	now := l.clock.Now()
+	if !now.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
+		return answer[proof]{}, false
+	}
+	at, ok := r.exists(t)
+	if proven.Before(at) {
+		at = proven
+	}
+	return answer[proof]{value: proof{who: t.who, expires: t.expires}, at: at}, ok
+}
+
+func (l *localTokens) recall(key digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known, ok := l.verified.recall(key, l.clock.Now())
+	if !ok || known.value.issuer != issuer || keys[known.value.kid] != known.value.signedBy {
+		return nil
+	}
+	return known.value
+}
+
+func (l *localTokens) note(key digest, t *accountToken) {
+	now := l.clock.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.verified.note(key, answer[*accountToken]{value: t, at: now}, t.expires, now)
+}
+
+// exists reports that what a token is bound to is there, and since when that is known.
+func (r *Rights) exists(t *accountToken) (time.Time, bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	deciding := []*Table{r.accounts}
+	if t.pod != "" {
+		if r.pods == nil {
+			return time.Time{}, false
+		}
+		deciding = append(deciding, r.pods)
+	}
+	at, ok := r.provenLocked(deciding...)
+	there := func(table *Table, name, uid string) bool {
+		found, ok := table.entries[t.account.namespace+"/"+name].(existing)
+		return ok && found.uid == uid && !found.ending
+	}
+	return at, ok && there(r.accounts, t.account.name, t.accountUID) && (t.pod == "" || there(r.pods, t.pod, t.podUID))
+}
+
+// read verifies a token; nil: it is not one that is taken here.
+func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
+	if len(token) > maxLocalToken || !isCompact(token) {
+		return nil
+	}
+	parsed, err := josejwt.ParseSigned(token, signatures)
+	if err != nil || len(parsed.Headers) != 1 {
+		return nil
+	}
+	head := parsed.Headers[0]
+	key := keys[head.KeyID]
+	if head.KeyID == "" || key == nil || key.Algorithm != "" && key.Algorithm != head.Algorithm {
+		return nil
+	}
+	var public josejwt.Claims
+	var private struct {
+		Kubernetes map[string]any `json:"kubernetes.io"`
+	}
+	if parsed.Claims(key, &public, &private) != nil || public.Issuer != issuer || public.Expiry == nil ||
+		!slices.ContainsFunc(l.audiences, func(a string) bool { return public.Audience.Contains(a) }) {
+		return nil
+	}
+	t := &accountToken{
+		signedBy: key, kid: head.KeyID, issuer: issuer,
+		begins: public.NotBefore.Time(), issued: public.IssuedAt.Time(), expires: public.Expiry.Time(),
+	}
+	if !t.bind(private.Kubernetes) || public.Subject != serviceAccountName(t.account.namespace, t.account.name) {
+		return nil
+	}
+	if public.ID != "" {
+		t.extra(credentialIDExtra, "JTI="+public.ID)
+	}
+	t.who.Name = public.Subject
+	t.who = t.who.authenticated()
+	return t
+}
+
+// isCompact reports that a token is three parts of base64url and nothing else: not even what decoders overlook.
+func isCompact(token string) bool {
+	return strings.Count(token, ".") == 2 && !strings.ContainsFunc(token, func(c rune) bool {
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')
+	})
+}
+
+// bind reads what a token is bound to, and with it whom it proves, as kube-apiserver does. It reports false for anything else than a
+// service account, or one and a pod with the node that it was on: a Secret, a node alone, a webhook's configuration, and whatever a later
+// version may add.
+func (t *accountToken) bind(claims map[string]any) bool {
+	refs := map[string]objectRef{}
+	namespace := ""
+	for name, value := range claims {
+		switch name {
+		case "namespace":
+			namespace, _ = value.(string)
+		case "serviceaccount", "pod", "node":
+			ref, ok := refOf(value)
+			if !ok {
+				return false
+			}
+			refs[name] = ref
+		case "warnafter": // counts tokens that are due to be replaced
+		default:
+			return false
+		}
+	}
+	account, isAccount := refs["serviceaccount"]
+	pod, hasPod := refs["pod"]
+	node, hasNode := refs["node"]
+	if namespace == "" || !isAccount || hasNode && !hasPod {
+		return false
+	}
+	t.account, t.accountUID, t.pod, t.podUID = objectName{namespace, account.name}, account.uid, pod.name, pod.uid
+	t.who = &Identity{UID: account.uid, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}}
+	if hasPod {
+		t.extra("authentication.kubernetes.io/pod-name", pod.name)
+		t.extra(podUIDExtra, pod.uid)
+	}
+	if hasNode {
+		t.extra("authentication.kubernetes.io/node-name", node.name)
+		t.extra("authentication.kubernetes.io/node-uid", node.uid)
+	}
+	return true
+}
+
+func (t *accountToken) extra(key, value string) {
+	if t.who.Extra == nil {
+		t.who.Extra = map[string][]string{}
+	}
+	t.who.Extra[key] = []string{value}
+}
+
+// objectRef is an object that a token is bound to.
+type objectRef struct{ name, uid string }
+
+func refOf(value any) (objectRef, bool) {
+	members, _ := value.(map[string]any)
+	name, _ := members["name"].(string)
+	uid, _ := members["uid"].(string)
+	return objectRef{name, uid}, name != "" && uid != "" && len(members) == 2
+}

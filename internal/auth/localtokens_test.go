@@ -1,0 +1,450 @@
+package auth
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	jose "github.com/go-jose/go-jose/v4"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const testIssuer = "https://kubernetes.default.svc"
+
+// mint signs tokens as kube-apiserver does, and any other.
+type mint struct {
+	t   *testing.T
+	kid string
+	alg jose.SignatureAlgorithm
+	key crypto.Signer
+}
+
+func newMint(t *testing.T, kid string, alg jose.SignatureAlgorithm) *mint {
+	t.Helper()
+	m := &mint{t: t, kid: kid, alg: alg}
+	var err error
+	if alg == jose.RS256 {
+		m.key, err = rsa.GenerateKey(rand.Reader, 2048)
+	} else {
+		m.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// public is the key as upstream publishes it.
+func (m *mint) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: m.key.Public(), KeyID: m.kid, Algorithm: string(m.alg), Use: "sig"}
+}
+
+// sign makes a token. header overrides what its head says.
+func (m *mint) sign(claims map[string]any) string {
+	m.t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: jose.JSONWebKey{Key: m.key, KeyID: m.kid}}, nil)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return serialize(m.t, signer, claims)
+}
+
+func serialize(t testing.TB, signer jose.Signer, claims map[string]any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// claims are those of a token for c1/robot, for an hour, with changes: nil takes one out. What begins with a dot is kubernetes.io's.
+func claims(changes map[string]any) map[string]any {
+	now := time.Now().Unix()
+	bound := map[string]any{"namespace": "c1", "serviceaccount": map[string]any{"name": "robot", "uid": "sa-1"}}
+	all := map[string]any{
+		"iss": testIssuer, "aud": []string{"api"}, "sub": "system:serviceaccount:c1:robot", "jti": "id-1",
+		"iat": now, "nbf": now, "exp": now + 3600, "kubernetes.io": bound,
+	}
+	for name, value := range changes {
+		into := all
+		if rest, ok := strings.CutPrefix(name, "."); ok {
+			into, name = bound, rest
+		}
+		if into[name] = value; value == nil {
+			delete(into, name)
+		}
+	}
+	return all
+}
+
+var inPod = map[string]any{
+	".pod": map[string]any{"name": "p", "uid": "pod-1"}, ".node": map[string]any{"name": "n", "uid": "node-1"}, ".warnafter": 5,
+}
+
+// publish has upstream publish keys.
+func (g *registry) publish(keys ...jose.JSONWebKey) {
+	raw, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.do(func() {
+		g.documents[issuerDocument] = fmt.Sprintf(`{"issuer":%q,"jwks_uri":"https://10.0.0.1/openid/v1/jwks"}`, testIssuer)
+		g.documents[keysDocument] = string(raw)
+	})
+}
+
+// onMint runs a test with tokens that are verified here: c1/robot and its pod p exist.
+func onMint(t *testing.T, kept TokensKept, test func(g *guard, m *mint)) {
+	t.Helper()
+	m := newMint(t, "k1", jose.RS256)
+	onGuard(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, ro *ReauthorizerOptions) {
+		r.Tokens, a.Audiences, ro.Sweep = kept, []string{"api", "other"}, 0
+		g.registry.publish(m.public())
+		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+		g.put("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "p", UID: "pod-1"}})
+	}, func(g *guard) { test(g, m) })
+}
+
+// shows checks what becomes of a token, and how many reviews that took.
+func (g *guard) shows(what, token string, want Outcome, reviews int) Result {
+	g.patrol.t.Helper()
+	before, _ := g.asked()
+	result := g.authn.Authenticate(context.Background(), withToken(token))
+	after, _ := g.asked()
+	if result.Outcome != want || after-before != reviews {
+		g.patrol.t.Errorf("%s: %s by %d reviews, want %s by %d", what, result.Outcome, after-before, want, reviews)
+	}
+	if result.Outcome == Authenticated && time.Since(result.At) >= AllowedFor {
+		g.patrol.t.Errorf("%s: known since %v", what, time.Since(result.At))
+	}
+	return result
+}
+
+// A token whose keys, service account and pod are known is taken at once, for whom upstream would say.
+func TestLocalTokens(t *testing.T) {
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256} {
+		m := newMint(t, "k2", alg)
+		onMint(t, TokensPods, func(g *guard, _ *mint) {
+			g.registry.publish(m.public())
+			time.Sleep(AllowedFor)
+			result := g.shows("unbound", m.sign(claims(nil)), Authenticated, 0)
+			want := &Identity{
+				Name: "system:serviceaccount:c1:robot", UID: "sa-1", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1", "system:authenticated"},
+				Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=id-1"}},
+			}
+			h := newHasher()
+			if result.Identity.digest(h) != want.digest(h) {
+				t.Errorf("got %+v", result.Identity)
+			}
+			result = g.shows("bound", m.sign(claims(inPod)), Authenticated, 0)
+			want.Extra["authentication.kubernetes.io/pod-name"] = []string{"p"}
+			want.Extra["authentication.kubernetes.io/pod-uid"] = []string{"pod-1"}
+			want.Extra["authentication.kubernetes.io/node-name"] = []string{"n"}
+			want.Extra["authentication.kubernetes.io/node-uid"] = []string{"node-1"}
+			if result.Identity.digest(h) != want.digest(h) {
+				t.Errorf("got %+v", result.Identity)
+			}
+		})
+	}
+}
+
+// Everything else is upstream's to judge; here it is nobody's.
+func TestLocalTokensLeaveTheRest(t *testing.T) {
+	onMint(t, TokensPods, func(g *guard, m *mint) {
+		now := time.Now().Unix()
+		ref := func(name, uid string) map[string]any { return map[string]any{"name": name, "uid": uid} }
+		for what, changes := range map[string]map[string]any{
+			"another issuer": {"iss": "https://elsewhere"}, "no issuer": {"iss": nil},
+			"another audience": {"aud": []string{"vault"}}, "no audience": {"aud": nil}, "audience of a kind": {"aud": 5},
+			"expired": {"exp": now - 1}, "expires now": {"exp": now}, "without end": {"exp": nil}, "end that is no number": {"exp": "never"},
+			"not yet": {"nbf": now + 2}, "issued in the future": {"iat": now + 2},
+			"another subject": {"sub": "system:serviceaccount:c1:admin"}, "subject is a user": {"sub": "admin"}, "no subject": {"sub": nil},
+			"another namespace": {".namespace": "c2"}, "no account": {".serviceaccount": nil}, "unknown account": {"sub": "system:serviceaccount:c1:x", ".serviceaccount": ref("x", "sa-1")},
+			"account of old": {".serviceaccount": ref("robot", "sa-0")}, "account without uid": {".serviceaccount": map[string]any{"name": "robot"}},
+			"pod of old": {".pod": ref("p", "pod-0")}, "unknown pod": {".pod": ref("q", "pod-1")}, "pod is null": {".pod": nil, ".poddy": ref("p", "pod-1")},
+			"bound to a secret": {".secret": ref("s", "1")}, "bound to a node": {".node": ref("n", "1")}, "bound to a webhook": {".validatingwebhookconfiguration": ref("w", "1")},
+			"a word of a later version": {".serviceaccount": map[string]any{"name": "robot", "uid": "sa-1", "generation": "2"}},
+			"no binding":                {"kubernetes.io": nil}, "binding of a kind": {"kubernetes.io": []string{"c1"}},
+		} {
+			g.shows(what, m.sign(claims(changes)), Refused, 1)
+		}
+		stranger := newMint(t, "k9", jose.RS256)
+		g.shows("unknown key", stranger.sign(claims(nil)), Refused, 1)
+		stranger.kid = "k1"
+		g.shows("another key by the same name", stranger.sign(claims(nil)), Refused, 1)
+		unnamed := &mint{t: t, alg: m.alg, key: m.key}
+		g.shows("unnamed key", unnamed.sign(claims(nil)), Refused, 1)
+		elliptic := newMint(t, "k1", jose.ES256)
+		g.shows("another algorithm", elliptic.sign(claims(nil)), Refused, 1)
+		pss := &mint{t: t, kid: "k1", alg: jose.PS256, key: m.key}
+		g.shows("an algorithm that upstream does not use", pss.sign(claims(nil)), Refused, 1)
+		der, err := x509.MarshalPKIXPublicKey(m.key.Public())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, shared := range [][]byte{der, []byte(strings.Repeat("k", 32))} { // the public key as a shared secret
+			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: shared, KeyID: "k1"}}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.shows("HS256", serialize(t, signer, claims(nil)), Refused, 1)
+		}
+		good := m.sign(claims(nil))
+		parts := strings.Split(good, ".")
+		head := func(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+		for what, token := range map[string]string{
+			"none":              head(`{"alg":"none","kid":"k1"}`) + "." + parts[1] + ".",
+			"none, signed":      head(`{"alg":"none","kid":"k1"}`) + "." + parts[1] + "." + parts[2],
+			"None":              head(`{"alg":"None","kid":"k1"}`) + "." + parts[1] + "." + parts[2],
+			"without signature": parts[0] + "." + parts[1] + ".",
+			"two parts":         parts[0] + "." + parts[1],
+			"four parts":        good + ".",
+			"padded":            good + "=",
+			"cut":               good[:len(good)-4],
+			"claims changed":    parts[0] + "." + head(strings.Replace(mustDecode(t, parts[1]), "robot", "admin", 2)) + "." + parts[2],
+			"key in the head":   withOwnKey(t, stranger),
+			"a critical word":   head(`{"alg":"RS256","kid":"k1","crit":["x"],"x":1}`) + "." + parts[1] + "." + parts[2],
+			"as an object":      `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
+			"long":              m.sign(claims(map[string]any{"x": strings.Repeat("x", maxLocalToken)})),
+			"opaque":            "opaque",
+		} {
+			if what == "as an object" {
+				token = strings.ReplaceAll(token, " ", "")
+			}
+			g.shows(what, token, Refused, 1)
+		}
+		g.shows("the same without a change", good, Authenticated, 0)
+		if n := g.counted(g.reads, keysDocument); n > 2 {
+			t.Errorf("the keys were fetched %d times", n)
+		}
+	})
+}
+
+func mustDecode(t *testing.T, part string) string {
+	t.Helper()
+	raw, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(raw)
+}
+
+// withOwnKey is a token that brings the key to verify it by.
+func withOwnKey(t *testing.T, m *mint) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: m.key}, &jose.SignerOptions{EmbedJWK: true, ExtraHeaders: map[jose.HeaderKey]any{"kid": "k1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serialize(t, signer, claims(nil))
+}
+
+// Where pods are not watched, a token that is bound to one is upstream's to judge.
+func TestLocalTokensWithoutPods(t *testing.T) {
+	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+		g.shows("unbound", m.sign(claims(nil)), Authenticated, 0)
+		g.shows("bound", m.sign(claims(inPod)), Refused, 1)
+		if n := g.counted(g.follows, "pods"); n != 0 {
+			t.Errorf("pods were watched %d times", n)
+		}
+	})
+	// Nor is anything decided without audiences: which are upstream's own cannot be seen.
+	onGuard(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, _ *ReauthorizerOptions) {
+		r.Tokens = TokensPods
+	}, func(g *guard) {
+		if g.authn.tokens.reviews.local != nil {
+			t.Error("tokens for anybody are taken")
+		}
+	})
+}
+
+// What ceases to be ends it: a service account, a pod, one that is on its way out, a token's time.
+func TestLocalTokensEnd(t *testing.T) {
+	onMint(t, TokensPods, func(g *guard, m *mint) {
+		bound, short := m.sign(claims(inPod)), m.sign(claims(map[string]any{"exp": time.Now().Unix() + 60}))
+		g.shows("bound", bound, Authenticated, 0)
+		g.shows("short", short, Authenticated, 0)
+		stream, _ := g.watch(withToken(bound), "configmaps")
+		other, _ := g.watch(withToken(short), "nodes")
+		time.Sleep(59 * time.Second)
+		g.shows("short", short, Authenticated, 0)
+		g.patrol.check(stream, true, "")
+		g.patrol.check(other, true, "")
+		if tokens, _ := g.asked(); tokens != 0 {
+			t.Errorf("%d reviews", tokens)
+		}
+		time.Sleep(1500 * time.Millisecond)
+		g.shows("short, expired", short, Refused, 0) // the watch has asked already
+		g.patrol.check(other, false, EndExpired)
+
+		g.remove("pods", "c1/p")
+		time.Sleep(lookEvery)
+		g.patrol.check(stream, false, EndUnauthenticated)
+		g.shows("pod is gone", bound, Refused, 0)
+		unbound := m.sign(claims(nil))
+		g.shows("unbound", unbound, Authenticated, 0)
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1", DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+		g.put("serviceaccounts", account)
+		synctest.Wait()
+		g.shows("account is ending", unbound, Refused, 1)
+		account.UID, account.DeletionTimestamp = types.UID("sa-2"), nil
+		g.put("serviceaccounts", account)
+		time.Sleep(DeniedFor)
+		g.shows("another account by its name", unbound, Refused, 1)
+	})
+}
+
+// What is known here may be as old as what is to be asked about again: that is asked again a moment later, not at once and for ever.
+func TestLocalTokensAreRenewed(t *testing.T) {
+	m := newMint(t, "k1", jose.ES256)
+	onGuard(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, ro *ReauthorizerOptions) {
+		r.Tokens, r.RBAC, a.Audiences, ro.Sweep = TokensUnbound, true, []string{"api"}, MinSweep
+		g.registry.publish(m.public())
+		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+		g.grant("c1", "configmaps", rbacv1.Subject{Kind: "ServiceAccount", Name: "robot"}, reads("configmaps"))
+	}, func(g *guard) {
+		stream, _ := g.watch(withToken(m.sign(claims(nil))), "namespaces/c1/configmaps")
+		time.Sleep(10 * time.Minute)
+		g.patrol.check(stream, true, "")
+		if tokens, accesses := g.asked(); tokens != 0 || accesses != 0 {
+			t.Errorf("%d token reviews, %d access reviews", tokens, accesses)
+		}
+		if len(stream.told) != 0 {
+			t.Errorf("it was told %q", stream.told)
+		}
+		for check, sweep := range map[kind]time.Duration{ofCredential: credentialSweep(MinSweep), ofPermission: MinSweep} {
+			n := int(g.metric("spillway_reauthorizations_total", string(check), string(Allowed)))
+			if least := int(10 * time.Minute / sweep); n < least || n > 20*least {
+				t.Errorf("%s: checked %d times", check, n)
+			}
+		}
+	})
+}
+
+// Keys count while they are published: new ones soon, old ones no longer than any answer does, whatever tokens ask for.
+func TestKeyRotation(t *testing.T) {
+	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+		next := newMint(t, "k2", jose.ES256)
+		old, fresh := m.sign(claims(nil)), next.sign(claims(nil))
+		g.shows("old", old, Authenticated, 0)
+		for range 100 {
+			g.shows("not published", next.sign(claims(nil)), Refused, 1)
+		}
+		g.registry.publish(m.public(), next.public())
+		if n := g.counted(g.reads, keysDocument); n != 1 {
+			t.Errorf("fetched %d times", n)
+		}
+		time.Sleep(proveEvery)
+		g.shows("old", old, Authenticated, 0)
+		g.shows("fresh", fresh, Authenticated, 0)
+		g.registry.publish(next.public())
+		time.Sleep(proveEvery)
+		g.shows("withdrawn", old, Refused, 1)
+		g.shows("fresh", fresh, Authenticated, 0)
+		impostor := newMint(t, "k2", jose.ES256) // the same name, another key
+		g.registry.publish(impostor.public())
+		time.Sleep(proveEvery)
+		g.shows("replaced", fresh, Refused, 1)
+		g.registry.publish(next.public(), impostor.public()) // two of one name are none
+		time.Sleep(AllowedFor)
+		g.shows("ambiguous", fresh, Refused, 1)
+		g.registry.publish(next.public())
+		time.Sleep(AllowedFor)
+		g.shows("fresh", fresh, Authenticated, 0)
+		g.do(func() { delete(g.documents, keysDocument) })
+		time.Sleep(AllowedFor)
+		g.shows("nothing published", fresh, Refused, 1)
+		g.registry.publish(next.public())
+		g.do(func() { g.documents[issuerDocument] = `{"issuer":"https://elsewhere"}` })
+		time.Sleep(AllowedFor)
+		g.shows("issuer changed", fresh, Refused, 1)
+	})
+}
+
+// Keys that are not for this are none: secret ones, private ones, ones for encryption, ones without a name.
+func TestParseKeys(t *testing.T) {
+	m := newMint(t, "k1", jose.ES256)
+	good := m.public()
+	marshal := func(k jose.JSONWebKey) string {
+		raw, err := k.MarshalJSON()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	unnamed, encrypts, private := good, good, good
+	unnamed.KeyID, encrypts.Use, private.Key = "", "enc", m.key
+	for text, want := range map[string]int{
+		"": 0, "{}": 0, `{"keys":5}`: 0, `{"keys":[5,null,{}]}`: 0,
+		`{"keys":[` + marshal(good) + `]}`: 1, `{"keys":[{"kty":"new"},` + marshal(good) + `]}`: 1,
+		`{"keys":[` + marshal(good) + `,` + marshal(good) + `]}`: 0, `{"keys":[` + marshal(good) + `,` + marshal(good) + `,` + marshal(good) + `]}`: 0,
+		`{"keys":[` + marshal(unnamed) + `]}`: 0, `{"keys":[` + marshal(encrypts) + `]}`: 0, `{"keys":[` + marshal(private) + `]}`: 0,
+		`{"keys":[{"kty":"oct","kid":"k1","k":"c2VjcmV0"}]}`: 0,
+	} {
+		if got := parseKeys([]byte(text)); len(got) != want {
+			t.Errorf("%s: %d keys, want %d", text, len(got), want)
+		}
+	}
+}
+
+// Upstream that refuses what was taken here, or knows another by it, is asked about everything from then on.
+func TestLocalTokensDisagreement(t *testing.T) {
+	onMint(t, TokensUnbound, func(g *guard, m *mint) {
+		time.Sleep(time.Minute)
+		g.checkEverything()
+		token := m.sign(claims(nil))
+		g.shows("at first", token, Authenticated, 0)
+		time.Sleep(2 * AllowedFor)
+		g.shows("after upstream refused it", token, Refused, 1)
+		if g.metric("spillway_local_decisions", "token") != 0 || g.metric("spillway_local_decision_disagreements_total", "token") != 1 {
+			t.Error("no metric tells of it")
+		}
+		g.shows("another", m.sign(claims(map[string]any{"jti": "id-2"})), Refused, 1)
+	})
+}
+
+// FuzzLocalTokens tries to be taken with bytes of its own.
+func FuzzLocalTokens(f *testing.F) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		f.Fatal(err)
+	}
+	keys := map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}
+	l := &localTokens{audiences: []string{"api"}}
+	for _, head := range []string{`{"alg":"ES256","kid":"k1"}`, `{"alg":"none","kid":"k1"}`, `{"alg":"HS256","kid":"k1"}`} {
+		raw, err := json.Marshal(claims(inPod))
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(raw) + "." + strings.Repeat("A", 86))
+	}
+	f.Fuzz(func(t *testing.T, token string) {
+		if taken := l.read(token, testIssuer, keys); taken != nil {
+			t.Errorf("%q was taken for %s", token, taken.who.Name)
+		}
+		_ = tokenExpiry(token)
+	})
+}

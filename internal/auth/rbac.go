@@ -1,0 +1,245 @@
+package auth
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+
+	"spillway/internal/object"
+)
+
+// rbac is who may do what by the roles and bindings that upstream has, indexed by whom a binding is for. It decides as kube-apiserver's
+// RBAC authorizer does, which is not a module that could be imported; test/authorization holds it against a real one. Rules only ever add:
+// what is missing here can make it say no where upstream says yes, not the other way round.
+//
+// Guarded by the lock of its Rights.
+type rbac struct {
+	rules    map[roleRef][]rbacv1.PolicyRule
+	bindings map[subject]map[*binding]struct{} // by whom they are for
+	bound    map[roleRef]map[*binding]struct{} // by what they refer to
+}
+
+// roleRef is a Role, or a ClusterRole if it has no namespace.
+type roleRef struct {
+	cluster         bool
+	namespace, name string
+}
+
+// subject is somebody to whom a binding gives a role: a user or a group, in one namespace or, with none, everywhere. A service account is
+// a user by its name.
+type subject struct {
+	namespace string
+	group     bool
+	name      string
+}
+
+// role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts: upstream's controller writes them down.
+type role struct{ rules []rbacv1.PolicyRule }
+
+// binding is what is kept of a RoleBinding or a ClusterRoleBinding.
+type binding struct {
+	role     roleRef
+	subjects []subject
+}
+
+// existing is what is kept of an object of which only matters that it is there.
+type existing struct {
+	uid    string
+	ending bool // it is being deleted
+}
+
+func newRBAC() *rbac {
+	return &rbac{
+		rules: map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
+	}
+}
+
+// allows reports that a rule allows it. It looks at what kube-apiserver looks at: not at the user's id, extras, nor at selectors.
+func (b *rbac) allows(who *Identity, what *Attributes) bool {
+	if b.allowsIn("", who, what) {
+		return true
+	}
+	return what.Namespace != "" && b.allowsIn(what.Namespace, who, what)
+}
+
+// allowsIn looks at the bindings of one namespace, or with none at those that count everywhere.
+func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes) bool {
+	if b.allowsSubject(subject{namespace: namespace, name: who.Name}, what) {
+		return true
+	}
+	return slices.ContainsFunc(who.Groups, func(group string) bool {
+		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what)
+	})
+}
+
+func (b *rbac) allowsSubject(s subject, what *Attributes) bool {
+	for one := range b.bindings[s] {
+		for i := range b.rules[one.role] {
+			if ruleAllows(&b.rules[one.role][i], what) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ruleAllows is upstream's RuleAllows.
+func ruleAllows(rule *rbacv1.PolicyRule, a *Attributes) bool {
+	if !matches(rule.Verbs, rbacv1.VerbAll, a.Verb) {
+		return false
+	}
+	if a.Path != "" {
+		return slices.ContainsFunc(rule.NonResourceURLs, func(url string) bool { return urlMatches(url, a.Path) })
+	}
+	return matches(rule.APIGroups, rbacv1.APIGroupAll, a.Group) &&
+		slices.ContainsFunc(rule.Resources, func(r string) bool { return resourceMatches(r, a.Resource, a.Subresource) }) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, a.Name))
+}
+
+func matches(list []string, all, wanted string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s == all || s == wanted })
+}
+
+func urlMatches(url, path string) bool {
+	return url == rbacv1.NonResourceAll || url == path || strings.HasSuffix(url, "*") && strings.HasPrefix(path, strings.TrimRight(url, "*"))
+}
+
+// resourceMatches knows "*", "pods", "pods/log" and "*/log".
+func resourceMatches(rule, resource, subresource string) bool {
+	switch {
+	case rule == rbacv1.ResourceAll:
+		return true
+	case subresource == "":
+		return rule == resource
+	}
+	return rule == resource+"/"+subresource || rule == "*/"+subresource
+}
+
+// readRole reads a Role or a ClusterRole.
+func readRole(o *object.Object) (any, error) {
+	var from struct {
+		Rules []rbacv1.PolicyRule `json:"rules"`
+	}
+	err := json.Unmarshal(o.JSON(), &from)
+	return &role{from.Rules}, err
+}
+
+// readBinding reads a RoleBinding or a ClusterRoleBinding.
+func readBinding(o *object.Object) (any, error) {
+	var from struct {
+		Subjects []rbacv1.Subject `json:"subjects"`
+		RoleRef  rbacv1.RoleRef   `json:"roleRef"`
+	}
+	if err := json.Unmarshal(o.JSON(), &from); err != nil {
+		return nil, err
+	}
+	namespace := strings.Clone(o.Namespace())
+	b := &binding{}
+	switch from.RoleRef.Kind {
+	case "Role":
+		b.role = roleRef{namespace: namespace, name: from.RoleRef.Name}
+	case "ClusterRole":
+		b.role = roleRef{cluster: true, name: from.RoleRef.Name}
+	}
+	for _, s := range from.Subjects {
+		if one, ok := subjectOf(s, namespace); ok {
+			b.subjects = append(b.subjects, one)
+		}
+	}
+	return b, nil
+}
+
+// subjectOf reads a subject of a binding in a namespace. Of a kind that is not known it is nobody.
+func subjectOf(s rbacv1.Subject, namespace string) (subject, bool) {
+	switch s.Kind {
+	case rbacv1.UserKind:
+		return subject{namespace: namespace, name: s.Name}, true
+	case rbacv1.GroupKind:
+		return subject{namespace: namespace, group: true, name: s.Name}, true
+	case rbacv1.ServiceAccountKind:
+		home := s.Namespace
+		if home == "" {
+			home = namespace
+		}
+		return subject{namespace: namespace, name: serviceAccountName(home, s.Name)}, home != ""
+	}
+	return subject{}, false
+}
+
+const serviceAccountPrefix = "system:serviceaccount:"
+
+// serviceAccountName is the user name of a service account.
+func serviceAccountName(namespace, name string) string {
+	return serviceAccountPrefix + namespace + ":" + name
+}
+
+// readExisting reads that an object is there.
+func readExisting(o *object.Object) (any, error) {
+	var meta struct {
+		DeletionTimestamp *string `json:"deletionTimestamp"`
+	}
+	err := json.Unmarshal(o.Metadata(), &meta)
+	return existing{uid: strings.Clone(string(o.UID)), ending: meta.DeletionTimestamp != nil}, err
+}
+
+// setRole takes another version of a role, nil for none.
+func (b *rbac) setRole(ref roleRef, r *role) {
+	if r == nil {
+		delete(b.rules, ref)
+		return
+	}
+	b.rules[ref] = r.rules
+}
+
+// setBinding takes another version of a binding.
+func (b *rbac) setBinding(before, after *binding) {
+	if before != nil {
+		for _, s := range before.subjects {
+			drop(b.bindings, s, before)
+		}
+		drop(b.bound, before.role, before)
+	}
+	if after != nil {
+		for _, s := range after.subjects {
+			put(b.bindings, s, after)
+		}
+		put(b.bound, after.role, after)
+	}
+}
+
+func put[K comparable](index map[K]map[*binding]struct{}, key K, b *binding) {
+	if index[key] == nil {
+		index[key] = map[*binding]struct{}{}
+	}
+	index[key][b] = struct{}{}
+}
+
+func drop[K comparable](index map[K]map[*binding]struct{}, key K, b *binding) {
+	delete(index[key], b)
+	if len(index[key]) == 0 {
+		delete(index, key)
+	}
+}
+
+// access allows what rules allow, by tables that are proven. It never denies.
+func (r *Rights) access(_ digest, q question) (answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	at, ok := r.provenLocked(r.rbacTables()...)
+	if !ok || !r.rbac.allows(q.who, &q.what) {
+		return answer[authorizationv1.SubjectAccessReviewStatus]{}, false
+	}
+	return answer[authorizationv1.SubjectAccessReviewStatus]{value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, at: at}, true
+}
+
+// objectName is where an object is.
+type objectName struct{ namespace, name string }
+
+// splitKey reads the key of an object in a namespace.
+func splitKey(key string) objectName {
+	namespace, name, _ := strings.Cut(key, "/")
+	return objectName{namespace, name}
+}

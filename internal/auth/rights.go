@@ -1,0 +1,386 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"spillway/internal/object"
+)
+
+// TokensKept says which service accounts' tokens may be found good without asking upstream.
+type TokensKept string
+
+// The choices.
+const (
+	TokensNone TokensKept = ""
+	// TokensUnbound: those that are bound to nothing but their service account.
+	TokensUnbound TokensKept = "unbound"
+	// TokensPods: those that are bound to a pod, too. Every pod of the cluster is watched for that.
+	TokensPods TokensKept = "pods"
+)
+
+// RightsOptions configure Rights.
+type RightsOptions struct {
+	// Follow mirrors a table's resource into it until ctx ends, or until upstream does not let us, with its error.
+	Follow func(ctx context.Context, t *Table) error
+	// Through asks upstream how far it is, and says what a mirror that has reached a version must have reached to hold everything that
+	// was acknowledged before the call: last. After that one nothing happened up to reached. A reached below from says that upstream is
+	// behind its own word. It is needed with RBAC and with Tokens.
+	Through func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error)
+	// RBAC lets an Authorizer decide by roles and bindings.
+	RBAC bool
+	// Tokens lets an Authenticator decide by signatures, service accounts and pods. It needs a Reviewer, which fetches the keys.
+	Tokens   TokensKept
+	Reviewer *Reviewer
+	Clock    clock.Clock    // nil: the real one
+	Random   func() float64 // in [0, 1), chooses what is checked; nil: math/rand's
+	Metrics  *Metrics       // nil: nothing is registered
+	Log      *zap.Logger    // nil: nowhere
+}
+
+// Rights watch what decides about permissions: Roles, ClusterRoles, their bindings, and service accounts. They serve two purposes.
+//
+// Whoever may have lost something by a change is asked about at once (Reauthorizer.Check). That decides nothing by itself, and where
+// upstream does not let these be watched, the sweep goes on alone.
+//
+// And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and existence. Invariant: they only ever say
+// yes, and only by tables each of which has been proven within AllowedFor, by a question to upstream that began then; a yes is as old as
+// the oldest of those questions. Everything else, a no included, is for upstream to decide. One in a hundred is asked all the same, and if
+// upstream denies what was allowed here, nothing is decided here any more.
+type Rights struct {
+	// Static after construction.
+	opts                       RightsOptions
+	clock                      clock.Clock
+	metrics                    *Metrics
+	log                        *zap.Logger
+	roles, clusterRoles        *Table
+	roleBindings, clusterBinds *Table
+	accounts, pods             *Table // pods: nil if they are not watched
+	keys                       *keyring
+	news                       chan struct{}              // holds one: somebody is affected
+	jobs                       chan func(context.Context) // checks that wait for their turn
+
+	mu sync.RWMutex
+	// Guarded by mu, as are the tables.
+	rbac    *rbac
+	pending *affected
+	changed time.Time // when anything in the tables last did
+}
+
+const (
+	// proveEvery is how long after the beginning of one proof the next one begins. It takes upstream up to 1.7 s to answer (W-111), and
+	// that has to leave room within AllowedFor for one that fails.
+	proveEvery = 5 * time.Second
+	proveRetry = time.Second
+	// proofTimeout bounds a proof.
+	proofTimeout = 4 * time.Second
+	// forbiddenRetry is how soon to try again what upstream does not let us watch.
+	forbiddenRetry = time.Minute
+	// maxJobs and jobsAtOnce bound the checks that wait, and those that are under way.
+	maxJobs    = 16
+	jobsAtOnce = 2
+)
+
+// NewRights returns Rights that know nothing until Run.
+func NewRights(o RightsOptions) *Rights {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	r := &Rights{
+		opts: o, clock: o.Clock, metrics: o.Metrics, log: o.Log, rbac: newRBAC(), pending: newAffected(),
+		news: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
+	}
+	rbacGroup := func(resource, kind string, namespaced bool) *object.Resource {
+		gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
+		return object.NewResource(gvr, kind, namespaced, true)
+	}
+	core := func(resource, kind string) *object.Resource {
+		return object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: resource}, kind, true, true)
+	}
+	r.roles = newTable(r, rbacGroup("roles", "Role", true), readRole, r.roleChanged)
+	r.clusterRoles = newTable(r, rbacGroup("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
+	r.roleBindings = newTable(r, rbacGroup("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
+	r.clusterBinds = newTable(r, rbacGroup("clusterrolebindings", "ClusterRoleBinding", false), readBinding, r.bindingChanged)
+	r.accounts = newTable(r, core("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
+	for _, t := range r.rbacTables() {
+		t.proves = o.RBAC
+	}
+	r.accounts.proves = o.Tokens != TokensNone
+	if o.Tokens == TokensPods {
+		r.pods = newTable(r, core("pods", "Pod"), readExisting, r.podChanged)
+		r.pods.proves = true
+	}
+	if o.Tokens != TokensNone {
+		r.keys = newKeyring(o.Reviewer)
+	}
+	return r
+}
+
+func (r *Rights) rbacTables() []*Table {
+	return []*Table{r.roles, r.clusterRoles, r.roleBindings, r.clusterBinds}
+}
+
+// Tables are all that is watched.
+func (r *Rights) Tables() []*Table {
+	all := append(r.rbacTables(), r.accounts)
+	if r.pods != nil {
+		all = append(all, r.pods)
+	}
+	return all
+}
+
+// Run watches until ctx ends, and returns when nothing is under way any more. check is told of those who may have lost something; it must
+// return at once.
+func (r *Rights) Run(ctx context.Context, check func(concerns func(*Identity, Attributes) bool)) error {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, t := range r.Tables() {
+		all.Go(func() { r.follow(ctx, t) })
+		if t.proves {
+			all.Go(func() { r.repeat(ctx, t.resource.String(), t.prove) })
+		}
+	}
+	if r.keys != nil {
+		all.Go(func() { r.repeat(ctx, "keys", r.fetchKeys) })
+	}
+	for range jobsAtOnce {
+		all.Go(func() { r.work(ctx) })
+	}
+	r.tell(ctx, check)
+	return nil
+}
+
+// follow mirrors a table, and tries again what upstream does not let us watch.
+func (r *Rights) follow(ctx context.Context, t *Table) {
+	for ctx.Err() == nil {
+		run, cancel := context.WithCancelCause(ctx)
+		r.mu.Lock()
+		t.restart = func() { cancel(errRewritten) }
+		r.mu.Unlock()
+		err := r.opts.Follow(run, t)
+		again := errors.Is(context.Cause(run), errRewritten)
+		cancel(nil)
+		t.forget()
+		if ctx.Err() != nil || again {
+			continue
+		}
+		r.refused(t, err)
+		r.sleep(ctx, forbiddenRetry)
+	}
+}
+
+// refused says once that a resource may not be watched.
+func (r *Rights) refused(t *Table, err error) {
+	r.metrics.unwatched.WithLabelValues(t.resource.String()).Set(1)
+	r.mu.Lock()
+	said := t.forbidden
+	t.forbidden = true
+	r.mu.Unlock()
+	if said {
+		return
+	}
+	r.log.Warn("upstream does not let this be watched: what is lost by its changes is found out by asking now and then alone",
+		zap.Stringer("resource", t.resource), zap.Error(err))
+}
+
+// repeat proves something again and again.
+func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Context) error) {
+	for failing := false; ; {
+		began := r.clock.Now()
+		timed, cancel := context.WithTimeout(ctx, proofTimeout)
+		err := prove(timed)
+		cancel()
+		if ctx.Err() != nil {
+			return
+		}
+		result, next := "proven", began.Add(proveEvery)
+		if err != nil {
+			result, next = "failed", r.clock.Now().Add(proveRetry)
+		}
+		r.metrics.proofs.WithLabelValues(what, result).Inc()
+		switch {
+		case err == nil:
+			failing = false
+		case !failing && !errors.Is(err, errNotMirrored):
+			failing = true
+			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead", zap.String("what", what), zap.Error(err))
+		}
+		r.sleep(ctx, next.Sub(r.clock.Now()))
+	}
+}
+
+func (r *Rights) sleep(ctx context.Context, d time.Duration) {
+	timer := r.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// work carries out checks.
+func (r *Rights) work(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case job := <-r.jobs:
+			job(ctx)
+		}
+	}
+}
+
+// later has a check carried out; false: too many wait already.
+func (r *Rights) later(job func(context.Context)) bool {
+	select {
+	case r.jobs <- job:
+		return true
+	default:
+		return false
+	}
+}
+
+// tell passes on who is affected: at once, and again when upstream has heard of it. Bursts are one.
+func (r *Rights) tell(ctx context.Context, check func(func(*Identity, Attributes) bool)) {
+	var again looks
+	for ctx.Err() == nil {
+		who, now := r.take(), r.clock.Now()
+		if !who.empty() {
+			again.plan(who, now)
+		}
+		who.merge(again.take(now))
+		if !who.empty() {
+			r.metrics.changes.Inc()
+			check(who.concerns)
+			r.sleep(ctx, lookEvery)
+		}
+		r.await(ctx, again.next())
+	}
+}
+
+// take returns those affected since it was called last.
+func (r *Rights) take() *affected {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	who := r.pending
+	r.pending = newAffected()
+	return who
+}
+
+// await waits until somebody is affected, or until the given time, if any.
+func (r *Rights) await(ctx context.Context, until time.Time) {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := r.clock.NewTimer(until.Sub(r.clock.Now()))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+	case <-r.news:
+	case <-due:
+	}
+}
+
+// affectsLocked notes those who may have lost something.
+func (r *Rights) affectsLocked(subjects ...subject) {
+	r.pending.add(subjects...)
+	r.rouse()
+}
+
+func (r *Rights) rouse() {
+	select {
+	case r.news <- struct{}{}:
+	default:
+	}
+}
+
+// roleChanged is told of Roles. Whoever gains a role loses nothing.
+func (r *Rights) roleChanged(key string, before, after any) {
+	o := splitKey(key)
+	r.roleNoted(roleRef{namespace: o.namespace, name: o.name}, before, after)
+}
+
+// clusterRoleChanged is told of ClusterRoles.
+func (r *Rights) clusterRoleChanged(key string, before, after any) {
+	r.roleNoted(roleRef{cluster: true, name: key}, before, after)
+}
+
+func (r *Rights) roleNoted(ref roleRef, before, after any) {
+	now, _ := after.(*role)
+	r.rbac.setRole(ref, now)
+	if before == nil {
+		return
+	}
+	for b := range r.rbac.bound[ref] {
+		r.affectsLocked(b.subjects...)
+	}
+}
+
+// bindingChanged is told of bindings of both kinds. Those whom one is for since may have gained something, and lost nothing.
+func (r *Rights) bindingChanged(_ string, before, after any) {
+	was, _ := before.(*binding)
+	is, _ := after.(*binding)
+	r.rbac.setBinding(was, is)
+	if was != nil {
+		r.affectsLocked(was.subjects...)
+	}
+}
+
+// accountChanged is told of service accounts. A token is for one by its uid.
+func (r *Rights) accountChanged(key string, before, after any) {
+	if !ended(before, after) {
+		return
+	}
+	o := splitKey(key)
+	r.affectsLocked(subject{name: serviceAccountName(o.namespace, o.name)})
+}
+
+// podChanged is told of pods.
+func (r *Rights) podChanged(_ string, before, after any) {
+	if !ended(before, after) {
+		return
+	}
+	r.pending.addPod(before.(existing).uid)
+	r.rouse()
+}
+
+// ended reports that what was there is there no more.
+func ended(before, after any) bool {
+	was, there := before.(existing)
+	is, still := after.(existing)
+	return there && !(still && is.uid == was.uid)
+}
+
+// provenLocked is when the oldest of the proofs of some tables began, all of which have to count now.
+func (r *Rights) provenLocked(tables ...*Table) (time.Time, bool) {
+	oldest := r.clock.Now()
+	for _, t := range tables {
+		if !t.whole || t.proven.IsZero() {
+			return time.Time{}, false
+		}
+		if t.proven.Before(oldest) {
+			oldest = t.proven
+		}
+	}
+	return oldest, r.counts(oldest)
+}
+
+// counts reports that what was proven at a time still counts.
+func (r *Rights) counts(at time.Time) bool { return r.clock.Now().Sub(at) < AllowedFor }

@@ -1,0 +1,722 @@
+package auth
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
+)
+
+// registry is upstream's store as Rights see it, inside a bubble: it tells tables of objects, and says how far it is. It is the cluster
+// that answers reviews, too, and has documents.
+type registry struct {
+	*cluster
+	t *testing.T
+
+	mu        sync.Mutex
+	revision  uint64
+	objects   map[string]map[string]any // by resource and key
+	events    map[string][]change       // by resource
+	wake      chan struct{}
+	cut       map[string]bool // resources whose watch is silent
+	forbidden map[string]bool
+	mute      bool // nothing is proven
+	follows   map[string]int
+	documents map[string]string
+	reads     map[string]int // of documents
+}
+
+// change is one event of a resource; object nil: deleted.
+type change struct {
+	rv     uint64
+	key    string
+	object any
+}
+
+func newRegistry(t *testing.T) *registry {
+	return &registry{
+		cluster: newCluster(), t: t, revision: 100, objects: map[string]map[string]any{}, events: map[string][]change{}, wake: make(chan struct{}),
+		cut: map[string]bool{}, forbidden: map[string]bool{}, follows: map[string]int{}, documents: map[string]string{}, reads: map[string]int{},
+	}
+}
+
+// do changes what is true, and tells everybody.
+func (g *registry) do(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f()
+	close(g.wake)
+	g.wake = make(chan struct{})
+}
+
+// counted is how often something was asked for.
+func (g *registry) counted(by map[string]int, what string) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return by[what]
+}
+
+// put stores an object.
+func (g *registry) put(resource string, o metav1.Object) {
+	g.do(func() { g.putLocked(resource, o) })
+}
+
+func (g *registry) putLocked(resource string, o metav1.Object) {
+	g.revision++
+	o.SetResourceVersion(fmt.Sprint(g.revision))
+	key := o.GetName()
+	if o.GetNamespace() != "" {
+		key = o.GetNamespace() + "/" + key
+	}
+	if g.objects[resource] == nil {
+		g.objects[resource] = map[string]any{}
+	}
+	g.objects[resource][key] = o
+	g.events[resource] = append(g.events[resource], change{g.revision, key, o})
+}
+
+// remove deletes an object.
+func (g *registry) remove(resource, key string) {
+	g.do(func() {
+		g.revision++
+		if _, ok := g.objects[resource][key]; !ok {
+			g.t.Errorf("there is no %s %s", resource, key)
+		}
+		delete(g.objects[resource], key)
+		g.events[resource] = append(g.events[resource], change{g.revision, key, nil})
+	})
+}
+
+var errNotAllowed = errors.New("upstream: forbidden")
+
+// follow tells a table of its resource until ctx ends.
+func (g *registry) follow(ctx context.Context, t *Table) error {
+	name := t.Resource().GVR.Resource
+	g.mu.Lock()
+	g.follows[name]++
+	if g.forbidden[name] {
+		g.mu.Unlock()
+		return errNotAllowed
+	}
+	told := g.revision
+	var all []*object.Object
+	for _, o := range g.objects[name] {
+		all = append(all, g.parse(t, o))
+	}
+	g.mu.Unlock()
+	if err := t.Replace(all, told); err != nil {
+		return err
+	}
+	for {
+		g.mu.Lock()
+		wake := g.wake
+		var fresh []change
+		if !g.cut[name] {
+			fresh = slices.DeleteFunc(slices.Clone(g.events[name]), func(c change) bool { return c.rv <= told })
+		}
+		g.mu.Unlock()
+		for _, c := range fresh {
+			told = c.rv
+			var err error
+			if c.object == nil {
+				err = t.Delete(g.parse(t, gone(c)))
+			} else {
+				err = t.Update(g.parse(t, c.object))
+			}
+			if err != nil {
+				return err
+			}
+		}
+		select {
+		case <-wake:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// gone is the last state of what was deleted.
+func gone(c change) any {
+	namespace, name, ok := strings.Cut(c.key, "/")
+	if !ok {
+		namespace, name = "", c.key
+	}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(c.rv)}}
+}
+
+func (g *registry) parse(t *Table, o any) *object.Object {
+	raw, err := json.Marshal(o)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	parsed, err := t.Resource().ParseCopy(raw)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	return parsed
+}
+
+var errMute = errors.New("upstream says nothing")
+
+// through says how far the store is, a second later, as upstream's bookmarks come.
+func (g *registry) through(ctx context.Context, r *object.Resource, from uint64) (uint64, uint64, error) {
+	g.mu.Lock()
+	rv, last, mute := g.revision, from, g.mute
+	for _, c := range g.events[r.GVR.Resource] {
+		last = max(last, c.rv)
+	}
+	g.mu.Unlock()
+	if mute {
+		return 0, 0, errMute
+	}
+	if err := wait(ctx, time.Second); err != nil {
+		return 0, 0, err
+	}
+	return last, rv, nil
+}
+
+// RoundTrip implements http.RoundTripper.
+func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet {
+		return g.cluster.RoundTrip(r)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reads[r.URL.Path]++
+	code, text := http.StatusOK, g.documents[r.URL.Path]
+	if text == "" {
+		code = http.StatusNotFound
+	}
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte(text))), Request: r}, nil
+}
+
+// guard is a patrol whose rights are watched.
+type guard struct {
+	*patrol
+	*registry
+	rights *Rights
+	gauges *prometheus.Registry
+	log    *observer.ObservedLogs
+	random float64 // what Random returns
+	mu     sync.Mutex
+}
+
+// onGuard runs a test in a bubble, with rights watched and a Reauthorizer at work.
+func onGuard(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOptions, *ReauthorizerOptions), test func(*guard)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		g := &guard{registry: newRegistry(t), gauges: prometheus.NewRegistry(), log: logs, random: 1}
+		metrics := NewMetrics(g.gauges)
+		reviewer := NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, g.registry, zap.NewNop())
+		rights := RightsOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer, Metrics: metrics, Log: zap.New(core), Random: g.chance}
+		ao := AuthenticatorOptions{Reviewer: reviewer, Metrics: metrics}
+		ro := ReauthorizerOptions{Random: func() float64 { return 0 }, Metrics: metrics, Sweep: 10 * time.Minute}
+		if change != nil {
+			change(g, &rights, &ao, &ro)
+		}
+		g.rights = NewRights(rights)
+		ao.Rights = g.rights
+		g.patrol = &patrol{
+			t: t, cluster: g.registry.cluster, authn: NewAuthenticator(ao),
+			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics}), began: time.Now(),
+		}
+		ro.Authenticator, ro.Authorizer = g.authn, g.authz
+		g.Reauthorizer = NewReauthorizer(ro)
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for _, run := range []func() error{
+			func() error { return g.rights.Run(ctx, g.Check) }, func() error { return g.Reauthorizer.Run(ctx) },
+		} {
+			all.Go(func() {
+				if err := run(); err != nil {
+					t.Errorf("Run: %v", err)
+				}
+			})
+		}
+		time.Sleep(3 * time.Second) // the first proofs
+		test(g)
+		cancel()
+		all.Wait()
+	})
+}
+
+func (g *guard) chance() float64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.random
+}
+
+func (g *guard) checkEverything() { g.draws(0) }
+
+// draws sets what Random returns.
+func (g *guard) draws(random float64) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.random = random
+}
+
+// metric is the value of a metric with the given labels.
+func (g *guard) metric(name string, labels ...string) float64 {
+	g.patrol.t.Helper()
+	families, err := g.gauges.Gather()
+	if err != nil {
+		g.patrol.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			named := 0
+			for _, l := range m.GetLabel() {
+				if slices.Contains(labels, l.GetValue()) {
+					named++
+				}
+			}
+			if named == len(labels) {
+				return m.GetGauge().GetValue() + m.GetCounter().GetValue() // it is one of the two
+			}
+		}
+	}
+	return 0
+}
+
+// grant binds somebody to a role of the same name, in a namespace or everywhere.
+func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv1.PolicyRule) {
+	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	if namespace == "" {
+		g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})
+		g.put("clusterrolebindings", &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}})
+		return
+	}
+	g.put("roles", &rbacv1.Role{ObjectMeta: meta, Rules: rules})
+	g.put("rolebindings", &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}})
+}
+
+// decide is what is decided about somebody's request, and how many reviews that took.
+func (g *guard) decide(who *Identity, target string) (Decision, int) {
+	g.patrol.t.Helper()
+	_, before := g.asked()
+	d := g.authz.Authorize(context.Background(), who, wants(g.patrol.t, target))
+	_, after := g.asked()
+	return d, after - before
+}
+
+// by checks a decision, and who made it.
+func (g *guard) by(who *Identity, target string, want Verdict, reviews int) Decision {
+	g.patrol.t.Helper()
+	d, n := g.decide(who, target)
+	if d.Verdict != want || n != reviews {
+		g.patrol.t.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want, reviews)
+	}
+	if d.Verdict == Allowed && time.Since(d.At) >= AllowedFor {
+		g.patrol.t.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
+	}
+	return d
+}
+
+func user(name string) rbacv1.Subject { return rbacv1.Subject{Kind: "User", Name: name} }
+
+func reads(resources ...string) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: resources}
+}
+
+func byRBAC(_ *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
+	r.RBAC = true
+}
+
+// What roles allow is allowed without a review while they are proven; anything else is upstream's to decide, and a no of its own stands.
+func TestLocalRBAC(t *testing.T) {
+	onGuard(t, byRBAC, func(g *guard) {
+		g.grant("", "pods", user("bob"), reads("pods"))
+		time.Sleep(7 * time.Second)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.by(bob, "/api/v1/nodes", Allowed, 1) // the cluster allows all but what is denied
+		g.change(func() { g.denied["bob secrets"] = true })
+		g.by(bob, "/api/v1/secrets", Denied, 1)
+		g.by(&Identity{Name: "eve"}, "/api/v1/pods", Allowed, 1)
+		// What upstream has said since the last proof counts.
+		g.change(func() { g.denied["bob pods"] = true })
+		watch := wants(t, "/api/v1/pods?watch=1")
+		g.authz.reviews.review(context.Background(), g.authz.key(bob, watch), question{bob, watch})
+		g.by(bob, "/api/v1/pods?watch=1", Denied, 0)
+		g.change(func() { g.denied["bob pods"] = false })
+		time.Sleep(AllowedFor)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.remove("clusterrolebindings", "pods")
+		synctest.Wait()
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+	})
+}
+
+// A watch that hears of nothing proves nothing: once what is held has not been proven for ten seconds, upstream decides.
+func TestLocalRBACStale(t *testing.T) {
+	for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
+		onGuard(t, byRBAC, func(g *guard) {
+			g.grant("", "pods", user("bob"), reads("pods"))
+			time.Sleep(7 * time.Second)
+			g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+			g.do(func() { g.cut[resource] = true })
+			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}}) // which it does not hear of
+			g.change(func() { g.denied["bob pods"] = true })
+			time.Sleep(AllowedFor)
+			g.by(bob, "/api/v1/pods?watch=1", Denied, 1)
+			g.do(func() { g.cut[resource] = false })
+			g.change(func() { g.denied["bob pods"] = false })
+			time.Sleep(AllowedFor)
+			g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		})
+	}
+	// Others' changes need no event of the watch's own; silence of upstream does harm.
+	onGuard(t, byRBAC, func(g *guard) {
+		g.grant("", "pods", user("bob"), reads("pods"))
+		time.Sleep(7 * time.Second)
+		g.do(func() { g.revision += 1000 })
+		time.Sleep(time.Minute)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.do(func() { g.mute = true })
+		time.Sleep(AllowedFor)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+	})
+}
+
+// An etcd that was restored is behind its own word: everything is listed anew before it counts.
+func TestLocalRBACAfterRestore(t *testing.T) {
+	onGuard(t, byRBAC, func(g *guard) {
+		g.grant("", "pods", user("bob"), reads("pods"))
+		g.do(func() { g.revision += 1000 })
+		time.Sleep(7 * time.Second)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.do(func() { // as it was before the grant
+			g.revision = 50
+			clear(g.objects)
+			clear(g.events)
+		})
+		time.Sleep(AllowedFor)
+		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+		if n := g.counted(g.follows, "clusterrolebindings"); n != 2 {
+			t.Errorf("listed %d times", n)
+		}
+	})
+}
+
+// One answer of upstream's that denies what is allowed here is the last that is given here.
+func TestLocalRBACDisagreement(t *testing.T) {
+	onGuard(t, byRBAC, func(g *guard) {
+		g.grant("", "pods", user("bob"), reads("pods", "nodes"))
+		time.Sleep(time.Minute)
+		g.checkEverything()
+		g.by(bob, "/api/v1/nodes", Allowed, 0)
+		time.Sleep(time.Second)
+		if g.metric("spillway_local_decision_checks_total", "agreed") != 1 || g.metric("spillway_local_decisions", "access") != 1 {
+			t.Error("the check did not agree")
+		}
+		g.change(func() { g.denied["bob pods"] = true }) // by an authorizer that cannot be seen
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		time.Sleep(time.Second)
+		g.by(bob, "/api/v1/pods", Denied, 0) // at once, by what upstream said
+		time.Sleep(time.Hour)
+		g.by(bob, "/api/v1/nodes", Allowed, 1)
+		g.by(bob, "/api/v1/pods", Denied, 1)
+		if g.metric("spillway_local_decision_disagreements_total", "access") != 1 || g.metric("spillway_local_decisions", "access") != 0 {
+			t.Error("no metric tells of it")
+		}
+		if n := g.log.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {
+			t.Errorf("the log tells of it %d times", n)
+		}
+	})
+}
+
+// A right that went between the decision and its check is no disagreement; nor is one that upstream has not heard of yet.
+func TestLocalRBACCrossedChange(t *testing.T) {
+	onGuard(t, byRBAC, func(g *guard) {
+		g.checkEverything()
+		g.grant("", "pods", user("bob"), reads("pods"))
+		g.grant("", "nodes", user("bob"), reads("nodes"))
+		time.Sleep(time.Second)
+		g.change(func() { g.denied["bob pods"] = true }) // upstream is late
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		time.Sleep(time.Second)
+		g.by(bob, "/api/v1/nodes", Allowed, 1) // in doubt
+		g.change(func() { g.denied["bob pods"] = false })
+		time.Sleep(2 * AllowedFor)
+		g.by(bob, "/api/v1/nodes", Allowed, 0)
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		time.Sleep(time.Minute)
+		g.change(func() { g.denied["bob pods"] = true })
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.remove("clusterrolebindings", "pods") // we are late
+		time.Sleep(2 * AllowedFor)
+		g.by(bob, "/api/v1/nodes", Allowed, 0)
+		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 0 {
+			t.Errorf("%v disagreements", n)
+		}
+		// Upstream that stays late is another authorizer.
+		g.grant("", "pods-again", user("bob"), reads("pods"))
+		time.Sleep(2 * AllowedFor)
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		time.Sleep(2 * AllowedFor)
+		g.by(bob, "/api/v1/nodes", Allowed, 1)
+		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
+			t.Errorf("%v disagreements", n)
+		}
+	})
+}
+
+// Of two denials at once, an explanation of one is none of the other.
+func TestLocalRBACDoubts(t *testing.T) {
+	for _, last := range []string{"pods", "nodes"} { // which of them is asked about last
+		onGuard(t, byRBAC, func(g *guard) {
+			g.checkEverything()
+			g.grant("", "pods", user("bob"), reads("pods"))
+			g.grant("", "nodes", user("bob"), reads("nodes"))
+			time.Sleep(time.Second)
+			g.change(func() { g.denied["bob pods"], g.denied["bob nodes"] = true, true })
+			first := map[string]string{"pods": "nodes", "nodes": "pods"}[last]
+			g.by(bob, "/api/v1/"+first, Allowed, 0)
+			g.by(bob, "/api/v1/"+last, Allowed, 0)
+			g.remove("clusterrolebindings", "pods")
+			time.Sleep(time.Minute)
+			g.by(bob, "/api/v1/services", Allowed, 1)
+			if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
+				t.Errorf("%s last: %v disagreements", last, n)
+			}
+		})
+	}
+}
+
+// One in a hundred is checked, and what would leave the checks behind is not decided here.
+func TestLocalRBACChecksAreBounded(t *testing.T) {
+	onGuard(t, byRBAC, func(g *guard) {
+		g.grant("", "pods", user("bob"), reads("pods"))
+		time.Sleep(7 * time.Second)
+		g.draws(checkedShare)
+		g.by(bob, "/api/v1/pods", Allowed, 0)
+		time.Sleep(time.Second)
+		if _, n := g.asked(); n != 0 {
+			t.Errorf("%d reviews", n)
+		}
+		g.checkEverything()
+		g.change(func() { g.latency = func() time.Duration { return time.Second } })
+		for range maxJobs + jobsAtOnce {
+			synctest.Wait()
+			if d, _ := g.decide(bob, "/api/v1/pods"); d.Verdict != Allowed {
+				t.Errorf("got %+v", d)
+			}
+		}
+		synctest.Wait()
+		_, before := g.asked()
+		began := time.Now()
+		g.decide(bob, "/api/v1/pods?watch=1")
+		if _, n := g.asked(); time.Since(began) != time.Second || n == before {
+			t.Errorf("decided after %v by %d reviews", time.Since(began), n-before)
+		}
+	})
+}
+
+// Who may have lost something by a change is asked about at once, and nobody else; what is gained needs no question.
+func TestChangesAreChecked(t *testing.T) {
+	onGuard(t, nil, func(g *guard) {
+		g.change(func() { g.groups["dave"] = []string{"dev"} })
+		g.grant("", "pods", user("alice"), reads("pods"))
+		g.grant("", "nodes", rbacv1.Subject{Kind: "Group", Name: "dev"}, reads("nodes"))
+		g.grant("c1", "configmaps", user("carol"), reads("configmaps"))
+		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "1"}})
+		alice, carol, dave := g.know("alice"), g.know("carol"), g.know("dave")
+		robot := g.know("system:serviceaccount:c1:robot")
+		time.Sleep(time.Second)
+		alices, _ := g.watch(alice, "pods")
+		daves, _ := g.watch(dave, "nodes")
+		carols, _ := g.watch(carol, "namespaces/c1/configmaps")
+		elsewhere, _ := g.watch(carol, "namespaces/c2/configmaps")
+		robots, _ := g.watch(robot, "services")
+		time.Sleep(time.Minute)
+		lose := func(l *live, name string, f func()) {
+			t.Helper()
+			_, before := g.asked()
+			left := time.Now()
+			g.change(func() { g.denied[name] = true })
+			f()
+			time.Sleep(lookEvery)
+			g.patrol.check(l, false, EndForbidden)
+			if _, at := l.ended(); at.Sub(left) > 50*time.Millisecond {
+				t.Errorf("%s: it took %v", name, at.Sub(left))
+			}
+			if _, n := g.asked(); n-before != 1 {
+				t.Errorf("%s: %d reviews", name, n-before)
+			}
+			time.Sleep(time.Minute)
+		}
+		lose(alices, "alice pods", func() { g.remove("clusterrolebindings", "pods") })
+		lose(daves, "dave nodes", func() {
+			g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}})
+		})
+		_, before := g.asked()
+		g.put("rolebindings", &rbacv1.RoleBinding{ // a label changes nothing
+			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "configmaps", Labels: map[string]string{"a": "b"}},
+			Subjects:   []rbacv1.Subject{user("carol")}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "configmaps"},
+		})
+		g.grant("c1", "more", user("carol"), reads("pods"))
+		time.Sleep(time.Minute)
+		if _, n := g.asked(); n != before {
+			t.Errorf("%d reviews for nothing", n-before)
+		}
+		g.patrol.check(carols, true, "")
+		// Upstream remembers for ten seconds that a token is good; by then it has been asked again.
+		g.authn.Authenticate(context.Background(), robot)
+		g.change(func() { delete(g.users, "token-of-system:serviceaccount:c1:robot") })
+		g.remove("serviceaccounts", "c1/robot")
+		left := time.Now()
+		time.Sleep(lookLast + 2*lookWith)
+		if end, at := robots.ended(); end != EndUnauthenticated || at.Sub(left) > lookLast+lookWith+time.Second {
+			t.Errorf("ended %q after %v", end, at.Sub(left))
+		}
+		g.patrol.check(elsewhere, true, "")
+	})
+}
+
+// Upstream's authorizer may hear of a change later than we do: that it still allows then is not the last word.
+func TestChangesAreCheckedAgain(t *testing.T) {
+	onGuard(t, nil, func(g *guard) {
+		g.grant("", "pods", user("alice"), reads("pods"))
+		alices, _ := g.watch(g.know("alice"), "pods")
+		time.Sleep(time.Minute)
+		g.remove("clusterrolebindings", "pods")
+		time.Sleep(time.Second)
+		g.patrol.check(alices, true, "")
+		g.change(func() { g.denied["alice pods"] = true })
+		time.Sleep(lookAgain + lookWith)
+		g.patrol.check(alices, false, EndForbidden)
+	})
+}
+
+// A burst of changes is one check, or two.
+func TestBurstOfChanges(t *testing.T) {
+	onGuard(t, nil, func(g *guard) {
+		alices, _ := g.watch(g.know("alice"), "pods")
+		for i := range 100 {
+			g.grant("", fmt.Sprint("role-", i), user("alice"), reads("pods"))
+		}
+		time.Sleep(time.Minute)
+		_, before := g.asked()
+		for i := range 100 {
+			g.remove("clusterrolebindings", fmt.Sprint("role-", i))
+		}
+		time.Sleep(time.Minute)
+		if _, n := g.asked(); n-before < 3 || n-before > 6 {
+			t.Errorf("%d reviews", n-before)
+		}
+		g.patrol.check(alices, true, "")
+	})
+}
+
+// What changed while nobody watched is found when the state is listed again.
+func TestChangesDuringAGap(t *testing.T) {
+	onGuard(t, nil, func(g *guard) {
+		g.grant("", "pods", user("alice"), reads("pods"))
+		alices, _ := g.watch(g.know("alice"), "pods")
+		time.Sleep(time.Minute)
+		g.do(func() { g.cut["clusterrolebindings"] = true })
+		g.remove("clusterrolebindings", "pods")
+		g.change(func() { g.denied["alice pods"] = true })
+		time.Sleep(time.Minute)
+		g.patrol.check(alices, true, "")
+		g.do(func() { g.cut["clusterrolebindings"] = false })
+		if err := g.rights.clusterBinds.Replace(nil, 1000); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(lookEvery)
+		g.patrol.check(alices, false, EndForbidden)
+	})
+}
+
+// What may not be watched is said once, tried again, and stops nothing else.
+func TestForbiddenTables(t *testing.T) {
+	onGuard(t, func(g *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
+		r.RBAC = true
+		g.forbidden["rolebindings"] = true
+	}, func(g *guard) {
+		g.grant("", "pods", user("alice"), reads("pods"))
+		time.Sleep(10 * time.Minute)
+		if n := g.log.FilterLevelExact(zap.WarnLevel).Len(); n != 1 {
+			t.Errorf("%d warnings", n)
+		}
+		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 1 {
+			t.Error("no metric tells of it")
+		}
+		g.by(&Identity{Name: "alice"}, "/api/v1/pods", Allowed, 1)
+		alices, _ := g.watch(g.know("alice"), "pods")
+		g.change(func() { g.denied["alice pods"] = true })
+		g.remove("clusterrolebindings", "pods")
+		time.Sleep(lookEvery)
+		g.patrol.check(alices, false, EndForbidden)
+		g.do(func() { g.forbidden["rolebindings"] = false })
+		g.grant("", "nodes", user("alice"), reads("nodes"))
+		time.Sleep(forbiddenRetry + AllowedFor)
+		g.by(&Identity{Name: "alice"}, "/api/v1/nodes", Allowed, 0)
+		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 0 {
+			t.Error("the metric still tells of it")
+		}
+	})
+}
+
+// An object that cannot be read leaves a table unproven.
+func TestUnreadableObject(t *testing.T) {
+	r := NewRights(RightsOptions{RBAC: true})
+	table := r.clusterRoles
+	o, err := table.Resource().ParseCopy([]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a","resourceVersion":"7"},"rules":5}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := table.Replace(nil, 5); err != nil || !table.whole {
+		t.Fatal(err)
+	}
+	if err := table.Update(o); err == nil || table.whole {
+		t.Errorf("it was taken: %v", err)
+	}
+	if err := table.Replace([]*object.Object{o}, 7); err == nil || table.whole {
+		t.Errorf("it was taken: %v", err)
+	}
+	if err := table.prove(t.Context()); !errors.Is(err, errNotMirrored) {
+		t.Errorf("proven: %v", err)
+	}
+}
+
+// Beyond a bound everybody is affected.
+func TestAffectedIsBounded(t *testing.T) {
+	a, b := newAffected(), newAffected()
+	for i := range maxAffected {
+		a.add(subject{name: fmt.Sprint("a", i)})
+		b.addPod(fmt.Sprint("b", i))
+	}
+	who, pods := Identity{Name: "somebody"}, wants(t, "/api/v1/pods")
+	if a.concerns(&who, pods) || b.concerns(&who, pods) {
+		t.Error("somebody is affected")
+	}
+	if b.merge(a); !b.concerns(&who, pods) || len(b.subjects)+len(b.pods) != 0 {
+		t.Error("not everybody is affected")
+	}
+	if c := newAffected(); !c.empty() {
+		t.Error("somebody is affected by nothing")
+	}
+}

@@ -1,0 +1,209 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+
+	"spillway/internal/object"
+)
+
+// Table is what Rights keep of one resource: of each object the little that decides about permissions. It is told by whoever mirrors the
+// resource, in upstream's order and from one goroutine, and is a sink of internal/upstream.
+//
+// What it holds counts only while it is proven: by a question to upstream how far it is, which began a known time ago and whose answer the
+// mirror has caught up with. An open watch that has heard of nothing proves nothing.
+type Table struct {
+	// Static after construction.
+	rights   *Rights
+	resource *object.Resource
+	read     func(*object.Object) (any, error)   // what is kept of an object
+	note     func(key string, before, after any) // is told of each difference, with the lock held; nil for what is not there
+	proves   bool                                // somebody decides by it, so it has to be proven
+
+	// Guarded by rights.mu.
+	entries    map[string]any
+	whole      bool          // the entries are upstream's state at a version
+	told       uint64        // the version that the mirror has told of
+	reached    uint64        // nothing happened in (told, reached]
+	proven     time.Time     // everything that was acknowledged before is in the entries
+	generation int           // grows whenever a proof under way must not count
+	advanced   chan struct{} // closed when told grows, and replaced
+	restart    func()        // has the mirror begin anew
+	forbidden  bool          // upstream does not let it be mirrored, and the log says so
+}
+
+func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error), note func(string, any, any)) *Table {
+	return &Table{rights: r, resource: resource, read: read, note: note, entries: map[string]any{}, advanced: make(chan struct{}), restart: func() {}}
+}
+
+// Resource is what the table is about.
+func (t *Table) Resource() *object.Resource { return t.resource }
+
+// Through is the version up to which the table has been proven or told: a state that is older must not replace it (upstream.WithPromised).
+func (t *Table) Through() uint64 {
+	t.rights.mu.RLock()
+	defer t.rights.mu.RUnlock()
+	return max(t.told, t.reached)
+}
+
+// Replace takes the complete state at a version. It may be older than what was proven, so that it has to be proven anew.
+func (t *Table) Replace(objects []*object.Object, rv uint64) error {
+	fresh := make(map[string]any, len(objects))
+	for _, o := range objects {
+		entry, err := t.entry(o)
+		if err != nil {
+			return err
+		}
+		fresh[o.Key] = entry
+	}
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	for key := range t.entries {
+		if fresh[key] == nil {
+			t.putLocked(key, nil)
+		}
+	}
+	for key, entry := range fresh {
+		t.putLocked(key, entry)
+	}
+	t.doubtLocked()
+	t.whole, t.reached, t.forbidden = true, 0, false
+	t.rights.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
+	t.advanceLocked(rv)
+	return nil
+}
+
+// Add takes a new object.
+func (t *Table) Add(o *object.Object) error { return t.Update(o) }
+
+// Update takes another version of an object.
+func (t *Table) Update(o *object.Object) error {
+	entry, err := t.entry(o)
+	if err != nil {
+		return err
+	}
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	t.putLocked(o.Key, entry)
+	t.advanceLocked(o.RV)
+	return nil
+}
+
+// Delete drops an object.
+func (t *Table) Delete(o *object.Object) error {
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	t.putLocked(o.Key, nil)
+	t.advanceLocked(o.RV)
+	return nil
+}
+
+// Bookmark is progress.
+func (t *Table) Bookmark(_ *object.Bookmark, rv uint64) error {
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	t.advanceLocked(rv)
+	return nil
+}
+
+// entry reads an object. One that cannot be read leaves the table unproven until it is replaced.
+func (t *Table) entry(o *object.Object) (any, error) {
+	entry, err := t.read(o)
+	if err == nil {
+		return entry, nil
+	}
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	t.doubtLocked()
+	t.whole = false
+	return nil, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
+}
+
+// putLocked notes a difference, and keeps what is equal as it is.
+func (t *Table) putLocked(key string, after any) {
+	before := t.entries[key]
+	if reflect.DeepEqual(before, after) {
+		return
+	}
+	if after == nil {
+		delete(t.entries, key)
+	} else {
+		t.entries[key] = after
+	}
+	t.rights.changed = t.rights.clock.Now()
+	t.note(key, before, after)
+}
+
+func (t *Table) advanceLocked(rv uint64) {
+	t.told = rv
+	close(t.advanced)
+	t.advanced = make(chan struct{})
+}
+
+// doubtLocked takes back what is proven, and what is being proven.
+func (t *Table) doubtLocked() {
+	t.proven = time.Time{}
+	t.generation++
+}
+
+// forget makes the table one that nothing is known of. Its entries stay for the next state to be compared with.
+func (t *Table) forget() {
+	t.rights.mu.Lock()
+	defer t.rights.mu.Unlock()
+	t.doubtLocked()
+	t.whole, t.told, t.reached = false, 0, 0
+}
+
+var (
+	errNotMirrored = errors.New("upstream's state is not known yet")
+	errRewritten   = errors.New("upstream is behind its own word: its history has been rewritten")
+	errOvertaken   = errors.New("the state was replaced meanwhile")
+)
+
+// prove finds out that the table holds everything that was acknowledged before the call.
+func (t *Table) prove(ctx context.Context) error {
+	r, began := t.rights, t.rights.clock.Now()
+	r.mu.RLock()
+	from, generation, whole := max(t.told, t.reached), t.generation, t.whole
+	r.mu.RUnlock()
+	if !whole || from == 0 {
+		return errNotMirrored
+	}
+	last, reached, err := r.opts.Through(ctx, t.resource, from)
+	if err != nil {
+		return err
+	}
+	if reached < from {
+		t.forget()
+		r.mu.RLock()
+		restart := t.restart
+		r.mu.RUnlock()
+		restart()
+		return errRewritten
+	}
+	for {
+		r.mu.Lock()
+		switch {
+		case t.generation != generation || !t.whole:
+			r.mu.Unlock()
+			return errOvertaken
+		case max(t.told, t.reached) >= last:
+			t.reached = max(t.reached, reached)
+			if began.After(t.proven) {
+				t.proven = began
+			}
+			r.mu.Unlock()
+			return nil
+		}
+		advanced := t.advanced
+		r.mu.Unlock()
+		select {
+		case <-advanced:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
