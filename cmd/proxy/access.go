@@ -15,7 +15,10 @@ import (
 )
 
 // access is what the listeners find out by who may have what; nil where everybody may have everything, or there is no listener.
-type access struct{ tls, plain *serve.Access }
+type access struct {
+	tls, plain *serve.Access
+	rights     *auth.Rights // nil: they are not watched
+}
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
 func newAccess(ctx context.Context, client *upstream.Client, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
@@ -24,11 +27,12 @@ func newAccess(ctx context.Context, client *upstream.Client, own, bare http.Roun
 	}
 	metrics := auth.NewMetrics(registry)
 	reviewer := auth.NewReviewer(client.Base(), own, log)
-	others, err := accessOf(reviewer, o, metrics, log)
+	rights := newRights(client, reviewer, o, metrics, log)
+	others, err := accessOf(reviewer, rights, o, metrics, log)
 	if err != nil {
 		return nil, err
 	}
-	all := &access{tls: others, plain: others}
+	all := &access{tls: others, plain: others, rights: rights}
 	if o.plainIdentity == identityPodToken {
 		owner, err := client.ServiceAccount(ctx)
 		if err != nil {
@@ -44,17 +48,36 @@ func newAccess(ctx context.Context, client *upstream.Client, own, bare http.Roun
 // run asks about running watches until ctx ends.
 func (a *access) run(ctx context.Context) error {
 	var group errgroup.Group
-	for i, one := range []*serve.Access{a.tls, a.plain} {
-		if one != nil && (i == 0 || one != a.tls) {
-			group.Go(func() error { return one.Reauthorizer.Run(ctx) })
-		}
+	all := a.reauthorizers()
+	for _, one := range all {
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	if a.rights != nil {
+		group.Go(func() error {
+			return a.rights.Run(ctx, func(concerns func(*auth.Identity, auth.Attributes) bool) {
+				for _, one := range all {
+					one.Check(concerns)
+				}
+			})
+		})
 	}
 	return group.Wait()
 }
 
+// reauthorizers are those of all listeners, each once.
+func (a *access) reauthorizers() []*auth.Reauthorizer {
+	var all []*auth.Reauthorizer
+	for i, one := range []*serve.Access{a.tls, a.plain} {
+		if one != nil && (i == 0 || one != a.tls) {
+			all = append(all, one.Reauthorizer)
+		}
+	}
+	return all
+}
+
 // accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
-	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Metrics: metrics}
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
+	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Rights: rights, Metrics: metrics}
 	if o.clientCAFile != "" {
 		authority, err := auth.NewAuthority(o.clientCAFile, clock.RealClock{}, log)
 		if err != nil {
@@ -72,10 +95,10 @@ func accessOf(reviewer *auth.Reviewer, o *options, metrics *auth.Metrics, log *z
 	return asking(who, o, metrics), nil
 }
 
-// asking asks all three questions by one reviewer.
+// asking asks all three questions by one reviewer, as far as rights do not answer them.
 func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
-	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Metrics: metrics})
+	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Rights: who.Rights, Metrics: metrics})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,

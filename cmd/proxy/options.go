@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"spillway/internal/auth"
 )
 
 // Values of --plain-identity: whose rights a request on the plain listener has.
@@ -13,6 +15,13 @@ const (
 	identitySelf   = "self"   // the proxy's, for requests without Authorization
 	// the client's, which must be the service account of the proxy itself: a container of the same pod
 	identityPodToken = "pod-token"
+)
+
+// Values of --authentication-local-jwks: which tokens are verified here.
+const (
+	localTokensNone    = "none"
+	localTokensUnbound = string(auth.TokensUnbound)
+	localTokensPods    = string(auth.TokensPods)
 )
 
 // Values of --writers: who sends watches to their clients.
@@ -57,6 +66,9 @@ type options struct {
 	impersonateDenyGroups   []string
 
 	reauthSweep      time.Duration
+	watchRights      bool   // implied by the next two
+	localRBAC        bool   // allow what roles allow
+	localTokens      string // localTokensNone, localTokensUnbound or localTokensPods
 	insecureAllowAll bool
 
 	strictTransport []string // directives of Strict-Transport-Security
@@ -104,6 +116,7 @@ func newOptions() *options {
 		plainIdentity:       identityClient,
 		http2:               true,
 		reauthSweep:         defaultSweep,
+		localTokens:         localTokensNone,
 
 		impersonateDenyGroups: []string{"system:masters"},
 		frontProxy: frontProxy{
@@ -221,6 +234,21 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.reauthSweep, "reauth-sweep", o.reauthSweep,
 		"Ask again whether those who watch still may, at least once in this `duration`. A watch ends within that and 5s of the moment when "+
 			"they may not any more.")
+	fs.BoolVar(&o.watchRights, "watch-rights", o.watchRights,
+		"Watch Roles, ClusterRoles, their bindings and ServiceAccounts, and ask at once about those who may have lost something by a change, "+
+			"instead of in the next sweep. It costs five watches and a little memory, and spillway must be allowed to list and watch these; "+
+			"where it is not, the sweep goes on alone.")
+	fs.BoolVar(&o.localRBAC, "authorization-local-rbac", o.localRBAC,
+		"Allow what Roles and their bindings allow without asking the API server, while they are proven to be not older than 10s. That is right "+
+			"only where no authorizer ahead of RBAC can deny, which cannot be seen from outside: do not use it with an authorization webhook. The "+
+			"API server is asked about everything else, and about one in 100 of these all the same; the first that it denies ends this until "+
+			"spillway is started again. Watches what --watch-rights does.")
+	fs.Var(newChoice(&o.localTokens, localTokensNone, localTokensUnbound, localTokensPods), "authentication-local-jwks",
+		"Verify tokens of service accounts by the keys that the API server publishes, without a TokenReview, so that thousands of clients can "+
+			"come back at once. A signature does not say that what a token is bound to still exists. That is watched, and only what is proven "+
+			"to be not older than 10s counts. unbound: tokens that are bound to a service account alone. pods: those that are bound to a "+
+			"pod, too, as nearly all are; every pod is watched for that. What the API server refuses for another reason is taken until one "+
+			"of 100 checks finds out; then this ends. Needs --api-audiences; watches what --watch-rights does.")
 	fs.StringVar(&o.clientCAFile, "client-ca-file", o.clientCAFile,
 		"Accept client certificates that are signed by one of those in this PEM `file`, reloaded when it changes. Such clients get what is "+
 			"answered from memory; the API server cannot be shown their certificates, so all else needs a bearer token or "+

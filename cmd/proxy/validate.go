@@ -258,6 +258,10 @@ func (o *options) warnings() []string {
 	if o.reauthSweep > defaultSweep {
 		all = append(all, "--reauth-sweep is above "+defaultSweep.String()+": a watch may go on for that long after its client has lost the right to it.")
 	}
+	if o.localRBAC {
+		all = append(all, "--authorization-local-rbac allows what RBAC allows: what another authorizer of the API server denies may be shown until "+
+			"one of 100 checks finds out.")
+	}
 	if o.historyMinAge > 0 && o.historyMinAge < 75*time.Second {
 		all = append(all, "--history-min-age is below 75s: a quiet client may be behind the kept history when it reconnects, and has to list again.")
 	}

@@ -126,6 +126,11 @@ func TestBadSettings(t *testing.T) {
 		{"impatient", nil, "--reauth-sweep=10s", "--reauth-sweep=10s: must be at least 15s"},
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
 		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml", "--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
+		{"tokens for anybody", nil, "--authentication-local-jwks=pods", "--authentication-local-jwks=pods: needs --api-audiences: which audiences " +
+			"the API server takes for its own cannot be seen from outside"},
+		{"unknown tokens", nil, "--authentication-local-jwks=all", "--authentication-local-jwks=all: must be none, unbound or pods"},
+		{"rights that nobody looks at", nil, "--authorization-local-rbac --insecure-allow-all", "--authorization-local-rbac=true: has no meaning with " +
+			"--insecure-allow-all, which asks nobody who he is"},
 		{"certificates that nobody looks at", nil, "--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which asks nobody who he is"},
 		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
@@ -219,6 +224,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
 	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
+	f("--watch-rights", "--reauth-sweep=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods", "--api-audiences=https://kubernetes.default.svc")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
 	f("--listen-tls=:6443", "--strict-transport-security-directives=max-age=31536000,includeSubDomains,preload")
 	f("--max-connections=100", "--max-connections-per-peer=10")
@@ -244,6 +250,7 @@ func TestWarnings(t *testing.T) {
 	f("", "--resources=pods")
 	f("--reauth-sweep is above 25s", "--resources=pods", "--reauth-sweep=5m")
 	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s", "--listen-mode=0666")
+	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
 	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
 }
 

@@ -28,6 +28,9 @@ func (o *options) validateAccess() error {
 			return o.refuse("api-audiences", strings.Join(o.apiAudiences, ","), "must not have an empty audience in it")
 		}
 	}
+	if err := o.validateRights(); err != nil {
+		return err
+	}
 	for _, f := range []struct{ flag, file string }{
 		{"client-ca-file", o.clientCAFile}, {"requestheader-client-ca-file", o.frontProxy.caFile},
 	} {
@@ -39,6 +42,26 @@ func (o *options) validateAccess() error {
 		return err
 	}
 	return o.validateImpersonation()
+}
+
+// validateRights refuses to watch rights for nothing, and to take tokens for whomever they may be.
+func (o *options) validateRights() error {
+	for _, f := range []struct {
+		flag, value string
+		on          bool
+	}{
+		{"watch-rights", "true", o.watchRights}, {"authorization-local-rbac", "true", o.localRBAC},
+		{"authentication-local-jwks", o.localTokens, o.localTokens != localTokensNone},
+	} {
+		if f.on && o.insecureAllowAll {
+			return o.refuse(f.flag, f.value, "has no meaning with --insecure-allow-all, which asks nobody who he is")
+		}
+	}
+	if o.localTokens != localTokensNone && len(o.apiAudiences) == 0 {
+		return o.refuse("authentication-local-jwks", o.localTokens, "needs --api-audiences: which audiences the API server takes for its own cannot be "+
+			"seen from outside")
+	}
+	return nil
 }
 
 func (o *options) validateImpersonation() error {

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"spillway/internal/auth"
+	"spillway/internal/kubetest"
+	"spillway/internal/upstream"
+)
+
+// Rights are watched for whatever needs them, and for nothing else.
+func TestRightsAreWatchedOnDemand(t *testing.T) {
+	f := func(want bool, change func(*options)) {
+		t.Helper()
+		o := newOptions()
+		change(o)
+		if got := newRights(nil, nil, o, auth.NewMetrics(nil), zap.NewNop()) != nil; got != want {
+			t.Errorf("%+v: watched %v", o, got)
+		}
+	}
+	f(false, func(*options) {})
+	f(true, func(o *options) { o.watchRights = true })
+	f(true, func(o *options) { o.localRBAC = true })
+	f(true, func(o *options) { o.localTokens = localTokensUnbound })
+}
+
+// What upstream does not let us watch is a line in the log for each resource, and no more: not when it is tried again, nor when it is proven.
+func TestRightsThatMayNotBeWatched(t *testing.T) {
+	up := kubetest.New(kubetest.Options{}) // which serves none of them
+	t.Cleanup(up.Close)
+	client, err := upstream.NewClient(up.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	core, logs := observer.New(zap.DebugLevel)
+	o := newOptions()
+	o.localRBAC, o.localTokens = true, localTokensPods
+	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o, auth.NewMetrics(nil), zap.New(core))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- rights.Run(ctx, func(func(*auth.Identity, auth.Attributes) bool) {}) }()
+	warnings := func() int { return logs.FilterLevelExact(zap.WarnLevel).Len() }
+	unwatched := len(rights.Tables()) - 1 // pods, the test server does serve
+	eventually(t, "the log to say what may not be watched", func() bool { return warnings() == unwatched })
+	time.Sleep(100 * time.Millisecond) // in which nothing more may come
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := warnings(); n != unwatched {
+		t.Errorf("%d warnings", n)
+	}
+	if n := logs.FilterMessageSnippet("cannot be proven").FilterField(zap.String("what", "roles.rbac.authorization.k8s.io")).Len(); n != 0 {
+		t.Errorf("%d lines about proofs", n)
+	}
+}
