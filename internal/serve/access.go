@@ -31,8 +31,8 @@ type visitor struct {
 	// be somebody else's there, so it does not; but who it is from may be impersonated. nil: that is not known.
 	stranded bool
 	who      *auth.Identity
-	// unasked: upstream could not be asked whether the request is allowed.
-	unasked bool
+	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says no, as it would to the request itself.
+	unasked, denied bool
 }
 
 // grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
@@ -83,6 +83,7 @@ func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, 
 	case auth.Allowed:
 		v.admitted, v.grant = true, &grant{a.Reauthorizer, result, what, decision}
 	case auth.Denied:
+		v.denied = true
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
 	default:
 		v.unasked = true
@@ -142,12 +143,16 @@ func (s *Server) pass(c call, v visitor, h heard) {
 		"to the apiserver: use a bearer token for it, or the apiserver itself"))
 }
 
-// refuseVisitor answers who may not have what he asks for.
+// refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream says it, where it would say the same;
+// whom only we can refuse does not get past us by asking for that form.
 func (s *Server) refuseVisitor(c call, r Request, v visitor, status *metav1.Status) {
 	form, ok := negotiateFailure(r.Accept, wantsPretty(r.query().Get("pretty"), r.UserAgent))
-	if !ok {
-		s.pass(c, v, heard{}) // upstream says the same, in a form that is not made here
-		return
+	switch {
+	case ok:
+		writeFailure(c, form, status)
+	case v.denied:
+		s.pass(c, v, heard{})
+	default:
+		writeStatus(c, status)
 	}
-	writeFailure(c, form, status)
 }

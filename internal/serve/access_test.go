@@ -322,6 +322,7 @@ func TestClientCertificates(t *testing.T) {
 		{"expired", "GET", inN + "?resourceVersion=0", expired, "", [2]string{}, 401, false},
 		{"expired, and a write", "POST", inN, expired, "", [2]string{}, 401, false},
 		{"a stranger's", "GET", inN + "?resourceVersion=0", strange, "", [2]string{}, 401, false},
+		{"a stranger's, in a form that is not made here", "GET", inN + "?resourceVersion=0", strange, "", [2]string{"Accept", "application/cbor"}, 401, false},
 		{"a stranger's, and a token", "GET", inN + "?resourceVersion=0", strange, "alice", [2]string{}, 200, false},
 		{"a stranger's, and a bad token", "GET", inN + "?resourceVersion=0", strange, "mallory", [2]string{}, 200, true},
 	} {
@@ -432,7 +433,7 @@ func TestOwner(t *testing.T) {
 	r.reviews.Know("rotated", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	as := kubetest.Header("Impersonate-User", "bob")
+	as, cbor := kubetest.Header("Impersonate-User", "bob"), kubetest.Header("Accept", "application/cbor")
 	for _, c := range []struct {
 		name, target string
 		opts         []kubetest.ClientOption
@@ -450,6 +451,8 @@ func TestOwner(t *testing.T) {
 		{"a forged token", inN + "/a", []kubetest.ClientOption{bearing("mallory")}, 401, false},
 		{"nobody", inN + "/a", nil, 401, false},
 		{"nobody, as somebody else", inN + "/a", []kubetest.ClientOption{as}, 401, false},
+		{"somebody else, in a form that is not made here", inN + "/a", []kubetest.ClientOption{bearing("bob"), cbor}, 403, false},
+		{"nobody, in a form that is not made here", "/version", []kubetest.ClientOption{cbor}, 401, false},
 	} {
 		if got := r.list(c.target, c.opts...); got.Status != c.code || upstreams(got.Header) != c.upstream {
 			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
