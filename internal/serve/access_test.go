@@ -364,6 +364,13 @@ func TestImpersonatedCertificates(t *testing.T) {
 	r.server.opts.Forwarder.opts.As, r.server.opts.Forwarder.opts.AsHTTP1 = withToken{plain}, withToken{plain}
 	r.server.opts.Forwarder.opts.NeverAs = []string{"system:masters"}
 	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour), "system:masters")
+	none := &x509.Certificate{
+		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "lonely"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	lonely := ca.sign(none, ca.cert)
+	none.Subject.CommonName = "system:serviceaccount:n:a"
+	account := ca.sign(none, ca.cert)
 	for _, c := range []struct {
 		name   string
 		cert   tls.Certificate
@@ -377,6 +384,8 @@ func TestImpersonatedCertificates(t *testing.T) {
 		{"alice as bob", alice, [2]string{"Impersonate-User", "bob"}, 403, ""},
 		{"alice in another group", alice, [2]string{"Impersonate-Group", "system:masters"}, 403, ""},
 		{"root", root, [2]string{}, 403, ""},
+		{"who has no groups", lonely, [2]string{}, 200, "Bearer own|lonely|||"},
+		{"a service account's name and none of its groups", account, [2]string{}, 200, "Bearer own|system:serviceaccount:n:a|system:authenticated||"},
 	} {
 		for _, http2 := range []bool{false, true} {
 			for _, long := range []bool{false, true} { // which is replayed

@@ -67,8 +67,14 @@ func (f *Forwarder) lendsTo(who *auth.Identity) bool {
 // everybody is the group that upstream adds by itself to whoever is impersonated: naming it would take a right of its own.
 const everybody = "system:authenticated"
 
+// serviceAccount begins the name of a service account. Upstream gives one who is impersonated without groups those of his namespace.
+const serviceAccount = "system:serviceaccount:"
+
 func impersonation(who *auth.Identity) transport.ImpersonationConfig {
 	groups := slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return group == everybody })
+	if len(groups) == 0 && strings.HasPrefix(who.Name, serviceAccount) {
+		groups = who.Groups // he has no others, so he must not be given any
+	}
 	return transport.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: groups, Extra: who.Extra}
 }
 
