@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"bufio"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/valyala/fasthttp"
+)
+
+// FuzzIdentityHeaders: who sends a request is read from fasthttp's view of it, and what upstream gets from its raw head. In a request that
+// is passed on they say the same, and so they do in one that may be answered from memory.
+func FuzzIdentityHeaders(f *testing.F) {
+	for _, lines := range []string{
+		"Authorization: Bearer a", "authorization:Bearer a\r\nAUTHORIZATION: Bearer b", "Authorization:\r\n Bearer a", "X: y\r\n Authorization: Bearer a",
+		"X: y\r\n\tImpersonate-User: root", "Authorization: Bearer a\nImpersonate-User: b", "Authorization : Bearer a", " Authorization: Bearer a", "Authorization",
+		"Impersonate_User: a", "Impersonate-User:", "impersonate-extra-A%2Fb: c", "Impersonate User: a", "Impersonate-User: a\r\nConnection: impersonate-user",
+		"Connection: close, authorization", "Connection: keep-alive\r\nConnection: Authorization", "Authorization: Bearer a\rImpersonate-User: b", ": x\r\nAuthorization: a",
+		"Trailer: Authorization", "Transfer-Encoding: chunked\r\nTrailer: Authorization", "Authorization: Bearer a \t ", "Authorization: Bearer\ta", "Sec-WebSocket-Protocol: a",
+		"Authorization: Bearer a\r\n\r\nImpersonate-User: b", "X-Remote-User: a\r\nx-remote-user: b", "Cookie: a\r\nCookie: b\r\nAuthorization: c", "Host: b\r\nAuthorization: a",
+		"Content-Type: a\r\nContent-Type: b", "Authorization:\x00a", "Author\x00ization: a", "Authorization\xff: a",
+	} {
+		f.Add(lines)
+	}
+	matters := func(key string) bool {
+		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" || ownIdentity(key)
+	}
+	f.Fuzz(func(t *testing.T, lines string) {
+		raw := "GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n\r\n"
+		ctx := &fasthttp.RequestCtx{}
+		if err := ctx.Request.Header.Read(bufio.NewReaderSize(strings.NewReader(raw), 16<<10)); err != nil {
+			return
+		}
+		in, err := readInbound(ctx)
+		c := fastCall{fastResponder: fastResponder{ctx: ctx}}
+		if err != nil {
+			if c.request().Plain && len(c.headers(ownIdentity)) > 0 {
+				t.Logf("%q is read by fasthttp alone: %v", lines, err)
+			}
+			return
+		}
+		seen, sent := c.headers(matters), http.Header{}
+		for key, values := range in.header {
+			if matters(key) {
+				sent[key] = values
+			}
+		}
+		if !c.request().Plain && strings.Contains(lines, ":") { // it goes on as it is, and only who is lent something matters
+			delete(seen, "Connection")
+			delete(sent, "Connection")
+		}
+		if len(seen["Connection"]) == 0 && slices.EqualFunc(sent["Connection"], []string{"close"}, strings.EqualFold) {
+			delete(sent, "Connection") // fasthttp keeps it elsewhere
+		}
+		if !maps.EqualFunc(seen, sent, slices.Equal[[]string]) {
+			t.Errorf("%q: seen as %q, sent as %q", lines, seen, sent)
+		}
+	})
+}
