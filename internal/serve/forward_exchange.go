@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -20,8 +21,9 @@ type exchange struct {
 	target    *url.URL
 	header    http.Header // what upstream gets
 	transport http.RoundTripper
-	conn      net.Conn // the client's, if it is this exchange's alone
-	sever     func()   // breaks the answer off, so that whoever serves the exchange ends it. Any goroutine may call it
+	conn      net.Conn  // the client's, if it is this exchange's alone
+	body      io.Closer // the client's, if reads of it end when it is closed; nil: it is left open
+	sever     func()    // breaks the answer off, so that whoever serves the exchange ends it. Any goroutine may call it
 	ctx       context.Context
 	cancel    context.CancelFunc
 

@@ -28,7 +28,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		return
 	}
 	defer x.end()
-	x.heard = h
+	x.heard, x.body = h, r.Body
 	if !x.class.short() {
 		out.patient()
 	}

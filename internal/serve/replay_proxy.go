@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -74,7 +75,7 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	x := exchangeOf(req.Context())
 	began := time.Now()
 	if req.Body != nil && req.Body != http.NoBody {
-		req.Body = &clientBody{req.Body, x}
+		req.Body = &clientBody{ReadCloser: req.Body, x: x}
 	}
 	resp, err := x.transport.RoundTrip(req)
 	x.begun()
@@ -84,22 +85,34 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// clientBody notes that the client's body cannot be read to its end, for which upstream is not to blame.
+// clientBody notes that the client's body cannot be read to its end, for which upstream is not to blame. Once upstream wants no more of
+// it, it is closed for good: ReverseProxy keeps it open until it is done with the answer, for the end of which HTTP/2's transport waits until
+// the body has been read, which a client that has seen the head of a refusal sends no more of.
 type clientBody struct {
 	io.ReadCloser
-	x *exchange
+	x        *exchange
+	unwanted atomic.Bool
 }
 
 // Read implements io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
+	if err != nil && err != io.EOF && !b.unwanted.Load() {
 		b.x.broken.Store(true)
 	}
 	if err == io.EOF && b.x.late != nil {
 		_ = b.x.late.SetReadDeadline(time.Time{}) // from here on it is upstream's time
 	}
 	return n, err
+}
+
+// Close implements io.Closer.
+func (b *clientBody) Close() error {
+	b.unwanted.Store(true)
+	if b.x.body != nil {
+		_ = b.x.body.Close() // what is wrong with it is told to Read
+	}
+	return b.ReadCloser.Close()
 }
 
 // timedBody tells how long upstream took for an answer, however long its client did.
