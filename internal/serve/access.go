@@ -153,6 +153,6 @@ func (s *Server) refuseVisitor(c call, r Request, v visitor, status *metav1.Stat
 	case v.denied:
 		s.pass(c, v, heard{})
 	default:
-		writeStatus(c, status)
+		writeFailure(c, failureForm{indented: true}, status) // as upstream does for want of a form
 	}
 }
