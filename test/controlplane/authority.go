@@ -14,22 +14,23 @@ import (
 	"time"
 )
 
-// authority signs the certificates of one control plane, its server's and its clients'.
-type authority struct {
+// Authority signs certificates: those of a control plane, its server's and its clients', or others that a test wants to have.
+type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer
 	pem         []byte
 }
 
-// keyPair is a certificate and its private key, PEM encoded.
-type keyPair struct {
-	cert, key []byte
+// KeyPair is a certificate and its private key, PEM encoded.
+type KeyPair struct {
+	Cert, Key []byte
 }
 
 // lifetime of all certificates: longer than any run, short enough to be of no use to a thief.
 const lifetime = 7 * 24 * time.Hour
 
-func newAuthority() (*authority, error) {
+// NewAuthority makes an authority that nobody trusts yet.
+func NewAuthority() (*Authority, error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
@@ -47,14 +48,17 @@ func newAuthority() (*authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read our own certificate authority: %w", err)
 	}
-	return &authority{certificate: certificate, key: key, pem: certPEM(der)}, nil
+	return &Authority{certificate: certificate, key: key, pem: certPEM(der)}, nil
 }
 
-// issueServer makes a serving certificate for the loopback addresses.
-func (a *authority) issueServer(name string) (keyPair, error) {
+// PEM is the authority's own certificate.
+func (a *Authority) PEM() []byte { return a.pem }
+
+// IssueServer makes a serving certificate for the loopback addresses.
+func (a *Authority) IssueServer(name string) (KeyPair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name})
 	if err != nil {
-		return keyPair{}, err
+		return KeyPair{}, err
 	}
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	template.DNSNames = []string{"localhost", "kubernetes.default.svc"}
@@ -62,27 +66,34 @@ func (a *authority) issueServer(name string) (keyPair, error) {
 	return a.issue(template)
 }
 
-// issueClient makes a certificate by which its owner is user name in the groups given.
-func (a *authority) issueClient(name string, groups ...string) (keyPair, error) {
+// IssueClient makes a certificate by which its owner is user name in the groups given.
+func (a *Authority) IssueClient(name string, groups ...string) (KeyPair, error) {
+	return a.IssueClientUntil(time.Now().Add(lifetime), name, groups...)
+}
+
+// IssueClientUntil makes one that is good until end, which may be over.
+func (a *Authority) IssueClientUntil(end time.Time, name string, groups ...string) (KeyPair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: name, Organization: groups})
 	if err != nil {
-		return keyPair{}, err
+		return KeyPair{}, err
 	}
+	template.NotAfter = end
+	template.NotBefore = end.Add(-lifetime - time.Hour)
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 	return a.issue(template)
 }
 
-func (a *authority) issue(template *x509.Certificate) (keyPair, error) {
+func (a *Authority) issue(template *x509.Certificate) (KeyPair, error) {
 	key, err := newKey()
 	if err != nil {
-		return keyPair{}, err
+		return KeyPair{}, err
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.certificate, key.Public(), a.key)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("cannot sign a certificate for %s: %w", template.Subject.CommonName, err)
+		return KeyPair{}, fmt.Errorf("cannot sign a certificate for %s: %w", template.Subject.CommonName, err)
 	}
 	keyBytes, err := keyPEM(key)
-	return keyPair{cert: certPEM(der), key: keyBytes}, err
+	return KeyPair{Cert: certPEM(der), Key: keyBytes}, err
 }
 
 func newTemplate(subject pkix.Name) (*x509.Certificate, error) {

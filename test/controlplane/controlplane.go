@@ -32,6 +32,8 @@ type Options struct {
 	// ServiceAccountAdmission makes pods wait for their namespace's default service account, which only a controller
 	// manager creates. Off, pods need none.
 	ServiceAccountAdmission bool
+	// Users are known besides those that always are, by tokens, and in these groups. RBAC gives them nothing.
+	Users map[User][]string
 	// APIServerArgs are added to kube-apiserver's command line, after our own.
 	APIServerArgs []string
 	// ReadyTimeout bounds each wait for a program to become ready. 0 means 3 minutes: a budget for a busy machine.
@@ -121,7 +123,7 @@ func (cp *ControlPlane) prepare() (err error) {
 	if cp.ports, err = choosePorts(); err != nil {
 		return err
 	}
-	if cp.users, err = newCredentials(cp.dir); err != nil {
+	if cp.users, err = newCredentials(cp.dir, cp.options.Users); err != nil {
 		return err
 	}
 	for _, user := range []User{Admin, Alice, Bob, Carol, Anonymous} {

@@ -5,9 +5,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"k8s.io/client-go/rest"
@@ -16,7 +18,7 @@ import (
 // User is somebody who talks to the control plane.
 type User string
 
-// The users and what they may do. Any other User has no credentials either.
+// The users and what they may do. Any other User has no credentials either, unless Options name him.
 const (
 	Admin     User = "admin"            // everything (system:masters), by token
 	Alice     User = "alice"            // get, list and watch everything in namespace default, by token
@@ -31,8 +33,9 @@ const readers = "spillway:readers"
 // credentials are made anew for each control plane and kept through restarts of its programs.
 type credentials struct {
 	tokens map[User]string
-	ca     []byte // PEM
-	carol  keyPair
+	groups map[User][]string // of those with tokens
+	ca     []byte            // PEM
+	carol  KeyPair
 	client *http.Client // trusts ca; keeps no connection, so that it leaves no goroutine behind
 	files  struct {
 		ca, serverCert, serverKey, tokens, serviceAccountKey string
@@ -40,17 +43,21 @@ type credentials struct {
 }
 
 // newCredentials makes all keys, certificates and tokens and writes those that kube-apiserver reads into dir.
-func newCredentials(dir string) (*credentials, error) {
-	c := &credentials{tokens: map[User]string{Admin: rand.Text(), Alice: rand.Text(), Bob: rand.Text()}}
-	authority, err := newAuthority()
+func newCredentials(dir string, others map[User][]string) (*credentials, error) {
+	c := &credentials{tokens: map[User]string{}, groups: map[User][]string{Admin: {"system:masters"}, Alice: nil, Bob: nil}}
+	maps.Copy(c.groups, others)
+	for user := range c.groups {
+		c.tokens[user] = rand.Text()
+	}
+	authority, err := NewAuthority()
 	if err != nil {
 		return nil, err
 	}
 	c.ca = authority.pem
-	if c.carol, err = authority.issueClient(string(Carol), readers); err != nil {
+	if c.carol, err = authority.IssueClient(string(Carol), readers); err != nil {
 		return nil, err
 	}
-	server, err := authority.issueServer("kube-apiserver")
+	server, err := authority.IssueServer("kube-apiserver")
 	if err != nil {
 		return nil, err
 	}
@@ -68,8 +75,8 @@ func newCredentials(dir string) (*credentials, error) {
 		data []byte
 	}{
 		{&c.files.ca, "ca.crt", c.ca},
-		{&c.files.serverCert, "kube-apiserver.crt", server.cert},
-		{&c.files.serverKey, "kube-apiserver.key", server.key},
+		{&c.files.serverCert, "kube-apiserver.crt", server.Cert},
+		{&c.files.serverKey, "kube-apiserver.key", server.Key},
 		{&c.files.serviceAccountKey, "service-account.key", serviceAccountKey},
 		{&c.files.tokens, "tokens.csv", c.tokenFile()},
 	} {
@@ -84,12 +91,8 @@ func newCredentials(dir string) (*credentials, error) {
 // tokenFile is kube-apiserver's --token-auth-file: token, name, uid, "groups".
 func (c *credentials) tokenFile() []byte {
 	var b strings.Builder
-	for _, user := range []User{Admin, Alice, Bob} {
-		groups := ""
-		if user == Admin {
-			groups = "system:masters"
-		}
-		fmt.Fprintf(&b, "%s,%s,%s,%q\n", c.tokens[user], user, user, groups)
+	for _, user := range slices.Sorted(maps.Keys(c.tokens)) {
+		fmt.Fprintf(&b, "%s,%s,%s,%q\n", c.tokens[user], user, user, strings.Join(c.groups[user], ","))
 	}
 	return []byte(b.String())
 }
@@ -103,7 +106,7 @@ func (cp *ControlPlane) Config(user User) *rest.Config {
 		BearerToken:     cp.users.tokens[user],
 	}
 	if user == Carol {
-		config.CertData, config.KeyData = cp.users.carol.cert, cp.users.carol.key
+		config.CertData, config.KeyData = cp.users.carol.Cert, cp.users.carol.Key
 	}
 	return config
 }
