@@ -239,7 +239,10 @@ func (c *Comparison) exact() bool {
 // longLived reports that the request may stay open, reaches beyond the apiserver, or carries a body.
 func (c *Comparison) longLived() bool {
 	path, _, _ := strings.Cut(c.Request.Target, "?")
-	return c.query().Has("watch") || strings.Contains(path, "/watch") || strings.HasSuffix(path, "/log") || strings.Contains(path, "/proxy/") || c.Request.Body != ""
+	if c.query().Has("watch") || strings.Contains(path, "/watch") || strings.Contains(path, "/proxy/") || c.Request.Body != "" {
+		return true
+	}
+	return slices.ContainsFunc([]string{"/log", "/exec", "/attach", "/portforward"}, func(end string) bool { return strings.HasSuffix(path, end) })
 }
 
 // single reports that the request can find one key at most, since it names it: there a limit does not make the resourceVersion

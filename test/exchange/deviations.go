@@ -67,7 +67,7 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: DevClosed, Rule: "W-2",
-		What: "over HTTP/1.1, watches, logs, proxied and upgraded requests and those with a body that pass through, and their refusals, are answered with Connection: close",
+		What: "over HTTP/1.1, watches, logs, proxied and upgraded requests, exec and its like without an upgrade, and those with a body that pass through, and their refusals, are answered with Connection: close",
 		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
 	},
 	{
