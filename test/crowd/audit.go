@@ -1,0 +1,58 @@
+package crowd
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Audit is upstream's audit log.
+type Audit struct{ name string }
+
+// Entry is what upstream wrote down about a request at one of its stages.
+type Entry struct {
+	AuditID    string
+	Stage      string // RequestReceived, ResponseStarted, ResponseComplete, Panic
+	RequestURI string
+	Verb       string
+	User       AuditUser
+	// ImpersonatedUser is who the request was carried out as, if not as User.
+	ImpersonatedUser *AuditUser
+	UserAgent        string
+	ObjectRef        *struct{ Resource, Namespace, Name, APIGroup, Subresource string }
+	ResponseStatus   *struct{ Code int }
+	StageTimestamp   time.Time
+}
+
+// AuditUser is somebody as upstream knows him.
+type AuditUser struct {
+	Username, UID string
+	Groups        []string
+	Extra         map[string][]string
+}
+
+// Entries are those so far whose request's path and query contain text.
+func (a *Audit) Entries(t *testing.T, text string) []Entry {
+	t.Helper()
+	log, err := os.ReadFile(a.name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var entries []Entry
+	for line := range bytes.Lines(log) {
+		if !bytes.Contains(line, []byte(`"requestURI"`)) || line[len(line)-1] != '\n' {
+			continue // it is being written
+		}
+		var e Entry
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatalf("the audit log says %s: %v", line, err)
+		}
+		if strings.Contains(e.RequestURI, text) {
+			entries = append(entries, e)
+		}
+	}
+	return entries
+}
