@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full controllers bench-go show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full permissions revocation controllers bench-go show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -65,6 +65,14 @@ readyourwrites: controlplane ## Write, and at once read through a proxy whose ow
 
 readyourwrites-full: controlplane ## The same 100,000 times
 	cd test && go test -v -count=1 -timeout=4h ./readyourwrites -tries=100000
+
+permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
+	cd test && go test -v -count=1 ./permissions
+
+revocation: CHANGING ?= 10m
+revocation: SEED ?= 1
+revocation: controlplane ## Take rights away while people watch, at random for CHANGING (10m), and tell how long it took (SEED=1)
+	cd test && go test -v -count=1 -timeout=0 ./revocation -changing=$(CHANGING) -seed=$(SEED)
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 
