@@ -1,0 +1,143 @@
+package revocation
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+
+	"spillway/test/crowd"
+	"spillway/test/exchange"
+	"spillway/test/process"
+)
+
+// renewer sends requests with the token of the moment, counts those for the whole state, and holds those that go on until it is told.
+type renewer struct {
+	next          http.RoundTripper
+	token         atomic.Pointer[string]
+	states, rests atomic.Int64
+	gate          atomic.Pointer[chan struct{}] // nil: open
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
+	query := request.URL.Query()
+	if query.Get("watch") != "true" || query.Get("sendInitialEvents") == "true" {
+		r.states.Add(1)
+	} else {
+		r.rests.Add(1)
+		if gate := r.gate.Load(); gate != nil {
+			select {
+			case <-*gate:
+			case <-request.Context().Done():
+				return nil, request.Context().Err()
+			}
+		}
+	}
+	request = request.Clone(request.Context())
+	request.Header.Set("Authorization", "Bearer "+*r.token.Load())
+	return r.next.RoundTrip(request)
+}
+
+// TestResume lets an informer's watch end, first since its token has expired, then since its binding is gone. It has another token, and
+// the binding comes back: it goes on from where it was, asks for the state only once, and misses nothing.
+func TestResume(t *testing.T) {
+	t.Parallel()
+	c := crowd.Start(t, crowd.Options{})
+	s := newScribe(t, c, "red")
+	p := c.ServiceAccount(t, "red", "informer", 0)
+	binding := c.Grant(t, p, reads)[0]
+	c.Settle(t)
+	proxy := process.StartProxy(t, process.BuildProxy(t), append(c.ProxyFlags(), "--resources=configmaps")...)
+	good := strings.TrimPrefix(p.Header.Get("Authorization"), "Bearer ")
+	short := c.Expire(t, good, time.Now().Add(10*time.Second-crowd.Leeway))
+	r := &renewer{}
+	r.token.Store(&short)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: proxy.TLS, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			r.next = next
+			return r
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace("red"))
+	informer := factory.Core().V1().ConfigMaps()
+	ctx, cancel := context.WithCancel(t.Context())
+	var writing sync.WaitGroup
+	defer writing.Wait()
+	defer factory.Shutdown()
+	defer cancel()
+	informer.Informer()
+	factory.StartWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced) {
+		t.Fatal("no state")
+	}
+	r.token.Store(&good) // for the requests that come
+	writing.Go(func() { s.run(ctx, t, 100*time.Millisecond) })
+
+	await := func(what string, done func() bool) {
+		t.Helper()
+		process.Awaiting(t, what, func(context.Context) error {
+			if !done() {
+				return fmt.Errorf("not yet: %d requests for the state, %d to go on", r.states.Load(), r.rests.Load())
+			}
+			return nil
+		})
+	}
+	ended := func(reason string) bool {
+		return process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_ends_total{reason=%q`, reason)) > 0
+	}
+	upToDate := func() bool {
+		o, err := informer.Lister().ConfigMaps("red").Get(scribbled)
+		return err == nil && exchange.Number(o.ResourceVersion) >= s.lastIn("red")
+	}
+	before := r.rests.Load()
+	await("the token to end the watch", func() bool { return ended("credential_expired") })
+	await("it to go on with another token", func() bool { return r.rests.Load() > before && upToDate() })
+
+	gate := make(chan struct{})
+	r.gate.Store(&gate)
+	before = r.rests.Load()
+	old, err := c.Admin.RbacV1().RoleBindings("red").Get(ctx, binding, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Admin.RbacV1().RoleBindings("red").Delete(ctx, binding, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	await("the lost binding to end the watch", func() bool { return ended("forbidden") && r.rests.Load() > before })
+	if _, err := c.Admin.CoreV1().ConfigMaps("red").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile"}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	old.ResourceVersion, old.UID = "", ""
+	if _, err := c.Admin.RbacV1().RoleBindings("red").Create(ctx, old, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(remembered)
+	close(gate)
+	await("it to go on with the binding", upToDate)
+	if _, err := informer.Lister().ConfigMaps("red").Get("meanwhile"); err != nil {
+		t.Errorf("what was made meanwhile: %v", err)
+	}
+	if n := r.states.Load(); n != 1 {
+		t.Errorf("it asked for the state %d times", n)
+	}
+	t.Logf("%d requests for the state, %d to go on", r.states.Load(), r.rests.Load())
+}
+
+// remembered is longer than the proxy remembers that somebody may not have something.
+const remembered = 11 * time.Second
