@@ -186,6 +186,6 @@ func (s *Server) next(out *connSink, fast *fasthttp.Server, draining bool) {
 		p.guest.enter(p, resting)
 	}
 	if err := fast.ServeConn(out.conn); err != nil {
-		s.log.Debug("connection after a watch", zap.Error(err))
+		s.log.Debug("connection after a watch", zap.String("error", errorKind(err)))
 	}
 }
