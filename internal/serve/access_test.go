@@ -179,6 +179,25 @@ func TestUnaskedIsPassedThrough(t *testing.T) {
 	}
 }
 
+// Who is known is not let in either while upstream does not say whether he is allowed; by a certificate nothing is left to him.
+func TestKnownAndUnasked(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	r := newRig(t, rigOptions{access: true, clientCA: ca.file()})
+	r.people()
+	r.list(inN+"?resourceVersion=0", bearing("alice")) // her token is remembered from now on
+	r.reviews.Fail(http.StatusInternalServerError)
+	cert := ca.user("alice", time.Now().Add(time.Hour))
+	for _, target := range []string{inN + "/a?resourceVersion=0", inM + "?resourceVersion=0", inM + "?resourceVersion=0&watch=1&timeoutSeconds=1"} {
+		if got := r.list(target, bearing("alice")); !upstreams(got.Header) {
+			t.Errorf("%s: %d %v", target, got.Status, got.Header)
+		}
+		if got := r.withCertificate(cert, false, "GET", target, http.NoBody); got.StatusCode != http.StatusServiceUnavailable {
+			t.Errorf("%s by certificate: %d %s", target, got.StatusCode, got.Status)
+		}
+	}
+}
+
 // eager is a catalog that mirrors what it is asked for.
 type eager struct {
 	Catalog
