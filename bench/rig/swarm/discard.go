@@ -13,7 +13,7 @@ import (
 
 // Discard reads the answer to a GET of a plain server without having it copied, and returns the length of its body.
 func Discard(server rig.Server, target string) (int64, error) {
-	w, rest, err := open(Options{Server: server, Accept: "application/json"}, target)
+	w, rest, err := open(Options{Server: server, Accept: "application/json"}, target, server.Token)
 	if err != nil {
 		return 0, err
 	}

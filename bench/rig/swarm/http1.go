@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,25 +27,21 @@ type watch struct {
 	deaf   bool  // what it says is thrown away unread
 }
 
-// dialing is how many connections are opened at a time.
-const dialing = 16
-
 // startHTTP1 opens all watches, and then reads them with one poller.
 func (s *Swarm) startHTTP1(ctx context.Context, o Options) error {
 	p, err := newPoller(s, len(o.Targets))
 	if err != nil {
 		return err
 	}
-	s.live = append(s.live, p)
-	go p.run()
+	s.read(p)
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dialing)
+	group.SetLimit(o.AtOnce)
 	for i, target := range o.Targets {
 		if ctx.Err() != nil {
 			break
 		}
 		group.Go(func() error {
-			w, rest, err := open(o, target)
+			w, rest, err := open(o, target, o.token(i))
 			if err != nil {
 				return fmt.Errorf("watch %d: %w", i, err)
 			}
@@ -56,7 +53,7 @@ func (s *Swarm) startHTTP1(ctx context.Context, o Options) error {
 }
 
 // open opens one watch and reads the head of its answer, and what came with it.
-func open(o Options, target string) (_ *watch, rest []byte, err error) {
+func open(o Options, target, token string) (_ *watch, rest []byte, err error) {
 	w := &watch{}
 	if w.sock, err = dial(o.Server.URL); err != nil {
 		return nil, nil, err
@@ -73,8 +70,8 @@ func open(o Options, target string) (_ *watch, rest []byte, err error) {
 	}
 	var head strings.Builder
 	fmt.Fprintf(&head, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: %s\r\nUser-Agent: swarm\r\n", target, host.Host, o.Accept)
-	if o.Server.Token != "" {
-		fmt.Fprintf(&head, "Authorization: Bearer %s\r\n", o.Server.Token)
+	if token != "" {
+		fmt.Fprintf(&head, "Authorization: Bearer %s\r\n", token)
 	}
 	head.WriteString("\r\n")
 	if _, err := w.conn.Write([]byte(head.String())); err != nil {
@@ -105,7 +102,7 @@ var errEnded = errors.New("the watch has ended")
 type poller struct {
 	swarm   *Swarm
 	epoll   int
-	watches []*watch
+	watches []atomic.Pointer[watch] // each is handed over by who opened it
 	buffer  []byte
 	done    chan struct{}
 	stop    int // an eventfd
@@ -126,7 +123,7 @@ func newPoller(s *Swarm, n int) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	p := &poller{swarm: s, epoll: epoll, stop: stop, watches: make([]*watch, n), buffer: make([]byte, bufferSize), plain: make([]byte, bufferSize), done: make(chan struct{})}
+	p := &poller{swarm: s, epoll: epoll, stop: stop, watches: make([]atomic.Pointer[watch], n), buffer: make([]byte, bufferSize), plain: make([]byte, bufferSize), done: make(chan struct{})}
 	return p, p.listen(stop, stopped)
 }
 
@@ -146,7 +143,7 @@ func (p *poller) add(i int, w *watch, rest []byte) error {
 		return err
 	}
 	w.sock.polled, w.sock.buffer = true, p.buffer
-	p.watches[i] = w
+	p.watches[i].Store(w)
 	return p.listen(w.sock.fd, int32(i))
 }
 
@@ -166,14 +163,14 @@ func (p *poller) run() {
 			if e.Fd == stopped {
 				return
 			}
-			w, read := p.watches[e.Fd], p.read
+			w, read := p.watches[e.Fd].Load(), p.read
 			if w.deaf {
 				read = p.discard
 			}
 			if err := read(w); err != nil {
 				p.swarm.lose(err)
 				_ = w.sock.Close()
-				p.watches[e.Fd] = nil
+				p.watches[e.Fd].Store(nil)
 			}
 		}
 		p.swarm.took(p.delays)
@@ -225,8 +222,8 @@ func (p *poller) discard(w *watch) error {
 func (p *poller) close() {
 	_, _ = unix.Write(p.stop, []byte{1, 0, 0, 0, 0, 0, 0, 0})
 	<-p.done
-	for _, w := range p.watches {
-		if w != nil {
+	for i := range p.watches {
+		if w := p.watches[i].Load(); w != nil {
 			_ = w.sock.Close()
 		}
 	}

@@ -17,22 +17,34 @@ import (
 // startHTTP2 opens the watches, so many on each connection.
 func (s *Swarm) startHTTP2(ctx context.Context, o Options) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(dialing)
-	var conns []*muxed
+	group.SetLimit(o.AtOnce)
+	conn := 0
 	for targets := range slices.Chunk(o.Targets, o.PerConn) {
-		c := &muxed{swarm: s, watches: map[uint32]*scanner{}, done: make(chan struct{})}
-		conns = append(conns, c)
-		group.Go(func() error { return c.open(ctx, o, targets) })
+		token := o.token(conn)
+		conn++
+		group.Go(func() error {
+			err := s.mux(ctx, o, targets, token)
+			for tries := 1; err != nil && tries < o.Tries && ctx.Err() == nil; tries++ {
+				s.tried.Add(1)
+				err = s.mux(ctx, o, targets, token)
+			}
+			return err
+		})
 	}
-	err := group.Wait()
-	for _, c := range conns {
-		if c.conn == nil {
-			continue
+	return group.Wait()
+}
+
+// mux opens one connection and its watches, and has it read.
+func (s *Swarm) mux(ctx context.Context, o Options, targets []string, token string) error {
+	c := &muxed{swarm: s, watches: map[uint32]*scanner{}, done: make(chan struct{})}
+	if err := c.open(ctx, o, targets, token); err != nil {
+		if c.conn != nil {
+			_ = c.conn.Close()
 		}
-		s.live = append(s.live, c)
-		go c.run()
+		return err
 	}
-	return err
+	s.read(c)
+	return nil
 }
 
 // muxed is one connection with many watches.
@@ -49,7 +61,7 @@ type muxed struct {
 const window = 1 << 30
 
 // open opens the connection and its watches, and reads until all have been answered.
-func (c *muxed) open(ctx context.Context, o Options, targets []string) error {
+func (c *muxed) open(ctx context.Context, o Options, targets []string, token string) error {
 	u, err := url.Parse(o.Server.URL)
 	if err != nil {
 		return err
@@ -80,7 +92,7 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string) error {
 		block.Reset()
 		for _, field := range []hpack.HeaderField{
 			{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: u.Host}, {Name: ":path", Value: target},
-			{Name: "accept", Value: o.Accept}, {Name: "authorization", Value: "Bearer " + o.Server.Token}, {Name: "user-agent", Value: "swarm"},
+			{Name: "accept", Value: o.Accept}, {Name: "authorization", Value: "Bearer " + token}, {Name: "user-agent", Value: "swarm"},
 		} {
 			if err := encoder.WriteField(field); err != nil {
 				return err

@@ -18,6 +18,9 @@ type Options struct {
 	Accept  string   // "" is JSON
 	Targets []string // the request URI of each watch
 	PerConn int      // watches on each connection, by HTTP/2; 0 is HTTP/1.1, where each has its own
+	Tokens  []string // what each connection shows, its own; nil: all of them the server's
+	AtOnce  int      // connections that are opened at a time; 0 is 16
+	Tries   int      // how often each connection of HTTP/2 is tried, as a server that has too much to do sends clients away; 0 is once
 
 	// Every makes a swarm on HTTP/1.1 listen to each so-many-th watch only. The others are read without being copied or decrypted, which
 	// costs half as much: for when the server could do more than clients on the same machine can take. 0 is every one.
@@ -28,24 +31,31 @@ type Options struct {
 
 // Swarm is a number of open watches.
 type Swarm struct {
-	seen atomic.Int64
-	lost atomic.Int64
-	live []reader
+	seen  atomic.Int64
+	lost  atomic.Int64
+	tried atomic.Int64 // again
 
 	countOnly bool
 
 	mu      sync.Mutex
+	live    []reader
 	delays  []int32 // microseconds
 	problem error   // how the first was lost
 }
 
 // reader is a thread that reads for a swarm.
-type reader interface{ close() }
+type reader interface {
+	run()
+	close() // returns when run has
+}
 
 // Start opens watches and returns when each has been answered. Close it.
 func Start(ctx context.Context, o Options) (*Swarm, error) {
 	if o.Accept == "" {
 		o.Accept = "application/json"
+	}
+	if o.AtOnce == 0 {
+		o.AtOnce = dialing
 	}
 	s := &Swarm{countOnly: o.NoDelays}
 	open := s.startHTTP1
@@ -61,10 +71,32 @@ func Start(ctx context.Context, o Options) (*Swarm, error) {
 
 // Close ends all watches.
 func (s *Swarm) Close() {
-	for _, r := range s.live {
+	s.mu.Lock()
+	live := s.live
+	s.live = nil
+	s.mu.Unlock()
+	for _, r := range live {
 		r.close()
 	}
-	s.live = nil
+}
+
+// dialing is how many connections are opened at a time, if nothing else is said.
+const dialing = 16
+
+// token is what a connection shows.
+func (o *Options) token(conn int) string {
+	if o.Tokens == nil {
+		return o.Server.Token
+	}
+	return o.Tokens[conn]
+}
+
+// read lets a reader read until Close.
+func (s *Swarm) read(r reader) {
+	s.mu.Lock()
+	s.live = append(s.live, r)
+	s.mu.Unlock()
+	go r.run()
 }
 
 // Reset forgets what was seen.
@@ -84,6 +116,9 @@ func (s *Swarm) Lost() (int64, error) {
 	defer s.mu.Unlock()
 	return s.lost.Load(), s.problem
 }
+
+// Again is how many connections were tried again until all were open.
+func (s *Swarm) Again() int64 { return s.tried.Load() }
 
 // Await waits until n stamps have arrived since Reset, or for so long none, and reports whether they have.
 func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool {

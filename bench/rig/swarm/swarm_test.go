@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,5 +82,80 @@ func TestLostWatchesAreCounted(t *testing.T) {
 	defer s.Close()
 	if !rig.Eventually(t.Context(), 30*time.Second, time.Millisecond, func() bool { lost, _ := s.Lost(); return lost == 1 }) {
 		t.Error("a watch has ended and nobody noticed")
+	}
+}
+
+func TestEachConnectionShowsItsToken(t *testing.T) {
+	for _, perConn := range []int{0, 2} {
+		t.Run(fmt.Sprintf("%d watches per connection", perConn), func(t *testing.T) {
+			var mu sync.Mutex
+			shown := map[string][]string{} // by token
+			end := make(chan struct{})
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				mu.Lock()
+				shown[r.Header.Get("Authorization")] = append(shown[r.Header.Get("Authorization")], r.URL.Path)
+				mu.Unlock()
+				_ = http.NewResponseController(w).Flush()
+				<-end
+			}))
+			server.EnableHTTP2 = perConn > 0
+			server.StartTLS()
+			defer server.Close()
+			defer close(end)
+			o := Options{
+				Server: rig.Server{URL: server.URL, Token: "nobody's"}, PerConn: perConn, AtOnce: 3,
+				Targets: []string{"/a/1", "/a/2", "/b/1", "/b/2", "/c/1"}, Tokens: []string{"a", "a", "b", "b", "c"},
+			}
+			if perConn > 0 {
+				o.Tokens = []string{"a", "b", "c"}
+			}
+			s, err := Start(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close()
+			mu.Lock()
+			defer mu.Unlock()
+			for token, want := range map[string][]string{"a": {"/a/1", "/a/2"}, "b": {"/b/1", "/b/2"}, "c": {"/c/1"}} {
+				got := shown["Bearer "+token]
+				slices.Sort(got)
+				if !slices.Equal(got, want) {
+					t.Errorf("by token %s there were %q, want %q", token, got, want)
+				}
+			}
+		})
+	}
+}
+
+// TestConnectionsAreTriedAgain sends each first request of a connection away.
+func TestConnectionsAreTriedAgain(t *testing.T) {
+	const conns = 3
+	var sent atomic.Int64
+	end := make(chan struct{})
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/never" || sent.Add(1) <= conns {
+			http.Error(w, "too much to do", http.StatusTooManyRequests)
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
+		<-end
+	}))
+	server.EnableHTTP2 = true
+	server.StartTLS()
+	defer server.Close()
+	defer close(end)
+	o := Options{Server: rig.Server{URL: server.URL}, PerConn: 1, Targets: []string{"/never"}}
+	if s, err := Start(t.Context(), o); err == nil {
+		s.Close()
+		t.Fatal("nobody was sent away")
+	}
+	o.Targets, o.Tries = slices.Repeat([]string{"/"}, conns), conns+1
+	s, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if again := s.Again(); again != conns {
+		t.Errorf("%d connections were tried again, want %d", again, conns)
 	}
 }
