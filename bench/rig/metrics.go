@@ -35,6 +35,11 @@ func APIServerMetrics(cp *controlplane.ControlPlane) (*Scraper, error) {
 	return &Scraper{client: client, url: cp.URL() + "/metrics"}, nil
 }
 
+// Metrics reads those of the kube-apiserver that is compared.
+func (p *Pair) Metrics() *Scraper {
+	return &Scraper{client: NewTLSClient(p.APIServer.Token), url: p.APIServer.URL + "/metrics"}
+}
+
 // Read scrapes the metrics named. The others are not parsed: kube-apiserver has megabytes of them.
 func (s *Scraper) Read(ctx context.Context, names ...string) (Metrics, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url, nil)

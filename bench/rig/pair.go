@@ -44,42 +44,53 @@ func CPUOf(pid int) (time.Duration, error) {
 type Pair struct {
 	ControlPlane *controlplane.ControlPlane
 	Proxy        *Proxy
-	Spillway     Server // over TLS
+	Spillway     Server // over TLS; the zero value while there is no proxy
 	APIServer    Server
 }
 
 // StartPair starts a control plane, a second kube-apiserver and a proxy that mirrors resources. Stop it.
 func StartPair(ctx context.Context, resources string, args ...string) (*Pair, error) {
-	cp, err := StartControlPlane(ctx)
+	p, err := StartAPIServers(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pair{ControlPlane: cp}
-	if err := p.start(ctx, resources, args); err != nil {
+	err = p.StartProxy(ctx, resources, args...)
+	if err == nil {
+		err = p.Settle(ctx)
+	}
+	if err != nil {
 		p.Stop()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *Pair) start(ctx context.Context, resources string, args []string) error {
-	peer, err := p.ControlPlane.StartPeer(ctx)
+// StartAPIServers starts a control plane and a second kube-apiserver, and no proxy yet. Stop them.
+func StartAPIServers(ctx context.Context) (*Pair, error) {
+	cp, err := StartControlPlane(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	token := p.Config().BearerToken
-	p.APIServer = Server{Name: "kube-apiserver", URL: peer.URL(), Token: token, Pid: peer.Pid()}
-	if err := p.StartProxy(ctx, resources, args...); err != nil {
-		return err
+	p := &Pair{ControlPlane: cp}
+	peer, err := cp.StartPeer(ctx)
+	if err != nil {
+		p.Stop()
+		return nil, err
 	}
-	return p.settle(ctx)
+	p.APIServer = Server{Name: "kube-apiserver", URL: peer.URL(), Token: p.Config().BearerToken, Pid: peer.Pid()}
+	return p, nil
 }
 
-// StartProxy starts the proxy, in place of the one that runs.
+// StartProxy starts the proxy, in place of the one that runs. It lets everybody in, and its upstream is the first kube-apiserver.
 func (p *Pair) StartProxy(ctx context.Context, resources string, args ...string) error {
-	p.stopProxy()
-	args = append([]string{"--resources=" + resources, "--listen-tls=127.0.0.1:0", "--insecure-allow-all"}, args...)
-	proxy, err := StartProxy(ctx, p.ControlPlane.Kubeconfig(controlplane.Admin), args...)
+	return p.StartProxyAs(ctx, p.ControlPlane.Kubeconfig(controlplane.Admin), resources, append([]string{"--insecure-allow-all"}, args...)...)
+}
+
+// StartProxyAs is StartProxy for a proxy whose upstream and identity are those of a kubeconfig, and that lets in who upstream does.
+func (p *Pair) StartProxyAs(ctx context.Context, kubeconfig, resources string, args ...string) error {
+	p.StopProxy()
+	args = append([]string{"--resources=" + resources, "--listen-tls=127.0.0.1:0"}, args...)
+	proxy, err := StartProxy(ctx, kubeconfig, args...)
 	if err != nil {
 		return err
 	}
@@ -98,25 +109,29 @@ func (p *Pair) Config() *rest.Config { return p.ControlPlane.Config(controlplane
 
 // Stop ends them all.
 func (p *Pair) Stop() {
-	p.stopProxy()
+	p.StopProxy()
 	p.ControlPlane.Stop()
 }
 
-func (p *Pair) stopProxy() {
+// StopProxy ends the proxy, if one runs.
+func (p *Pair) StopProxy() {
 	if p.Proxy != nil {
 		p.Proxy.Kill()
-		p.Proxy = nil
+		p.Proxy, p.Spillway = nil, Server{}
 	}
 }
 
-// settle waits until the servers have done what they do after their start.
-func (p *Pair) settle(ctx context.Context) error {
+// Settle waits until the servers have done what they do after their start, or after something else that keeps them busy.
+func (p *Pair) Settle(ctx context.Context) error {
 	const look, calm = time.Second, 60 * time.Millisecond
 	var failed error
 	before := time.Duration(0)
 	settled := Eventually(ctx, time.Minute, look, func() bool {
 		var cpu time.Duration
 		for _, s := range []Server{p.Spillway, p.APIServer} {
+			if s.Pid == 0 {
+				continue
+			}
 			used, err := s.CPU()
 			if err != nil {
 				failed = err
@@ -129,7 +144,7 @@ func (p *Pair) settle(ctx context.Context) error {
 		return spent < calm
 	})
 	if failed == nil && !settled {
-		Say("the servers are still busy, %s after their start", time.Minute)
+		Say("the servers are still busy after %s", time.Minute)
 	}
 	return failed
 }

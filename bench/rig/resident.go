@@ -28,8 +28,7 @@ func (p *Proxy) Gauge() Gauge {
 
 // APIServerGauge is that of the kube-apiserver that is compared.
 func (p *Pair) APIServerGauge() Gauge {
-	s := p.APIServer
-	return Gauge{&Scraper{client: NewTLSClient(s.Token), url: s.URL + "/metrics"}, s.URL + "/debug/pprof/heap?gc=1", s.Pid}
+	return Gauge{p.Metrics(), p.APIServer.URL + "/debug/pprof/heap?gc=1", p.APIServer.Pid}
 }
 
 // Read collects garbage, gives the process a few seconds to return what it does not need, and reads what is left.

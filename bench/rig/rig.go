@@ -57,3 +57,13 @@ func Eventually(ctx context.Context, within, interval time.Duration, f func() bo
 	}
 	return true
 }
+
+// Sleep waits, or until ctx ends, which is its error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -92,7 +92,9 @@ const (
 	Seconds   Unit = "%.2f s"
 	Kilobytes Unit = "%.2f kB"
 	Megabytes Unit = "%.1f MB"
+	Count     Unit = "%.0f"
 	PerSecond Unit = "%.0f/s"
+	Busy      Unit = "%.1f ms/s" // of a processor
 	Times     Unit = "%.2f×"
 	Cores     Unit = "%.2f"
 )
