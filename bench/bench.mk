@@ -1,11 +1,11 @@
 # The load programs: what the proxy must show against a real control plane. Included by the root Makefile.
 
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
-MEASURES := fanout selectors idle list sync herd
+MEASURES := fanout selectors idle list sync herd identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood soak test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
-bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 25 minutes)
+bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 40 minutes)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
@@ -19,6 +19,8 @@ bench-full: controlplane ## The same with more of everything, curves beside benc
 	go run ./list -results=RESULTS.md -rounds=5 -lists=20 || status=1; \
 	go run ./sync -results=RESULTS.md -pods=50000 || status=1; \
 	go run ./herd -results=RESULTS.md -pods=2000 || status=1; \
+	go run ./identities -results=RESULTS.md || status=1; \
+	go run ./tokenherd -results=RESULTS.md -rounds=5 || status=1; \
 	go run ./curves -results=RESULTS.md || status=1; \
 	go run ./soak -duration=30m -steady=2000 -results=RESULTS.md || status=1; \
 	exit $$status
@@ -47,6 +49,12 @@ show-consistent: controlplane ## Asking for the most recent state costs no more 
 
 show-flood: controlplane ## 5,000 half-open connections and 2,000 that send a byte a second do not keep a normal client out
 	cd bench && go run ./flood
+
+show-identities: controlplane ## What reviews cost upstream: 500 identities and 2000 watches for 30 seconds, nothing written into bench/RESULTS.md
+	cd bench && go run ./identities -identities=500 -settle=35s -window=30s -report-only
+
+show-tokenherd: controlplane ## 500 clients with 500 tokens come back at once, nothing written into bench/RESULTS.md
+	cd bench && go run ./tokenherd -clients=500 -rounds=1 -pause=10s
 
 soak: controlplane ## Clients that come and go in every way leave nothing behind (MINUTES=1)
 	cd bench && go run ./soak -duration=$(MINUTES)m
