@@ -9,12 +9,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// reviewTimeout bounds one review, and the wait for its turn.
-const reviewTimeout = 5 * time.Second
+const (
+	// reviewTimeout bounds one review.
+	reviewTimeout = 5 * time.Second
+	// turnTimeout bounds the wait for its turn: as long as a request waits for its turn in kube-apiserver.
+	turnTimeout = 15 * time.Second
+)
 
 var (
-	// errBusy: a question that had no turn in time. The next one to ask it may be luckier.
-	errBusy    = errors.New("too many reviews are under way")
+	// ErrBusy is why there is no answer to a question that had no turn in time. Whoever asks it had better come back later than go to
+	// upstream himself: it is asked as much as it may be.
+	ErrBusy    = errors.New("too many reviews are under way")
 	errCrashed = errors.New("BUG: a review panicked")
 )
 
@@ -110,17 +115,17 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key digest, q Q, f *flight[A]) 
 		r.mu.Unlock()
 		close(f.done)
 	}()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
-	defer cancel()
+	late := time.NewTimer(turnTimeout)
+	defer late.Stop()
 	select {
 	case r.turns <- struct{}{}:
 		defer func() { <-r.turns }()
-	case <-ctx.Done():
-	}
-	if ctx.Err() != nil { // both may have come at once
-		f.answer.err = errBusy
+	case <-late.C:
+		f.answer.err = ErrBusy
 		return
 	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+	defer cancel()
 	f.answer = r.send(ctx, key, q)
 }
 

@@ -2,6 +2,8 @@ package serve
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +35,8 @@ type visitor struct {
 	who      *auth.Identity
 	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says no, as it would to the request itself.
 	unasked, denied bool
+	// busy: too many are being asked about already.
+	busy bool
 }
 
 // grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
@@ -63,7 +67,9 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 	request := auth.Request{Header: c.headers(a.Authenticator.Reads), Peer: peer}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
-		return unknownVisitor(result, request)
+		v, refusal := unknownVisitor(result, request)
+		v.busy = errors.Is(result.Err, auth.ErrBusy)
+		return v, refusal
 	}
 	v := visitor{stranded: result.Credential.Certified(), who: result.Identity}
 	if !candidate {
@@ -86,7 +92,7 @@ func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, 
 		v.denied = true
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
 	default:
-		v.unasked = true
+		v.unasked, v.busy = true, errors.Is(decision.Err, auth.ErrBusy)
 	}
 	return v, nil
 }
@@ -98,6 +104,8 @@ func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (
 	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
+	case errors.Is(result.Err, auth.ErrBusy):
+		return visitor{busy: true}, nil
 	case result.Outcome == auth.Unknown:
 		return visitor{}, statusUnavailable("upstream could not be asked whose token this is")
 	case result.Outcome != auth.Authenticated:
@@ -121,6 +129,13 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 	}
 	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
 }
+
+// busySpread is over how many seconds those come back who are sent away, so that they are no herd again.
+const busySpread = 5
+
+// sendAway answers who could not be asked about because too many others are: passing them all through would be more for upstream than
+// the questions are (design D13).
+func (s *Server) sendAway(c call) { writeTooManyRequests(c, 1+rand.IntN(busySpread)) }
 
 // pass passes a request through, if it is there what it is here.
 func (s *Server) pass(c call, v visitor, h heard) {

@@ -9,13 +9,16 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"math/big"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,14 +33,14 @@ import (
 )
 
 // newAccess asks the apiserver at base.
-func newAccess(t *testing.T, base *url.URL, clientCA string) *Access {
+func newAccess(t *testing.T, base *url.URL, o rigOptions) *Access {
 	t.Helper()
 	own := bareTransport()
 	t.Cleanup(own.CloseIdleConnections)
 	reviewer := auth.NewReviewer(base, own, zap.NewNop())
-	who := auth.AuthenticatorOptions{Reviewer: reviewer}
-	if clientCA != "" {
-		authority, err := auth.NewAuthority(clientCA, clock.RealClock{}, zap.NewNop())
+	who := auth.AuthenticatorOptions{Reviewer: reviewer, MaxReviews: o.reviews}
+	if o.clientCA != "" {
+		authority, err := auth.NewAuthority(o.clientCA, clock.RealClock{}, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -489,5 +492,31 @@ func TestOwner(t *testing.T) {
 	r.reviews.Fail(http.StatusInternalServerError)
 	if got := r.list(inN+"/a", bearing("late")); got.Status != http.StatusServiceUnavailable {
 		t.Errorf("while upstream says nothing: %d %s", got.Status, got.Body)
+	}
+}
+
+// Who comes when too many are being asked about already is told to come back, and does not become upstream's as well (D13).
+func TestBusyReviews(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{access: true, reviews: 1})
+	r.people()
+	resume := r.reviews.Stall()
+	defer resume()
+	var all sync.WaitGroup
+	answers := make(chan *kubetest.ListResult, 10)
+	for i := range cap(answers) { // one review at a time, and none of them ends: 5 s each
+		all.Go(func() { answers <- r.list(inN+"?resourceVersion=0", bearing(fmt.Sprintf("made-up-%d", i))) })
+	}
+	all.Wait()
+	close(answers)
+	codes := map[int]int{}
+	for a := range answers {
+		codes[a.Status]++
+		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > busySpread || string(a.Body) != tooManyRequests) {
+			t.Errorf("Retry-After %d, %s", after, a.Body)
+		}
+	}
+	if codes[http.StatusTooManyRequests] < 5 || codes[http.StatusOK] == 0 || codes[http.StatusTooManyRequests]+codes[http.StatusOK] != cap(answers) {
+		t.Errorf("answers: %v", codes)
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"k8s.io/client-go/transport"
-
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
 )
@@ -51,7 +49,7 @@ func (f *Forwarder) transport(b bearer, in http.Header, http1 bool) http.RoundTr
 		if through == nil || !f.lendsTo(b.as) {
 			return nil
 		}
-		return transport.NewImpersonatingRoundTripper(impersonation(b.as), through)
+		return auth.Impersonate(b.as, through)
 	case b.self(in):
 		return choose(f.opts.Self, f.opts.SelfHTTP1)
 	}
@@ -62,20 +60,6 @@ func (f *Forwarder) transport(b bearer, in http.Header, http1 bool) http.RoundTr
 func (f *Forwarder) lendsTo(who *auth.Identity) bool {
 	never := func(group string) bool { return slices.Contains(f.opts.NeverAs, group) }
 	return f.opts.As != nil && !slices.ContainsFunc(who.Groups, never)
-}
-
-// everybody is the group that upstream adds by itself to whoever is impersonated: naming it would take a right of its own.
-const everybody = "system:authenticated"
-
-// serviceAccount begins the name of a service account. Upstream gives one who is impersonated without groups those of his namespace.
-const serviceAccount = "system:serviceaccount:"
-
-func impersonation(who *auth.Identity) transport.ImpersonationConfig {
-	groups := slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return group == everybody })
-	if len(groups) == 0 && strings.HasPrefix(who.Name, serviceAccount) {
-		groups = who.Groups // he has no others, so he must not be given any
-	}
-	return transport.ImpersonationConfig{UserName: who.Name, UID: who.UID, Groups: groups, Extra: who.Extra}
 }
 
 // withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.

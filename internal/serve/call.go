@@ -47,6 +47,10 @@ func (s *Server) handle(c call, front Front) {
 		s.refuseVisitor(c, request, v, refusal)
 		return
 	}
+	if v.busy {
+		s.sendAway(c)
+		return
+	}
 	v.flow = flowOf(c, v, front)
 	var plan Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored

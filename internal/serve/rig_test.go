@@ -62,6 +62,7 @@ type rigOptions struct {
 	access   bool
 	clientCA string
 	mutate   func(*Access)
+	reviews  int      // of tokens at a time; 0: as many as usual
 	strict   []string // of strict transport security
 }
 
@@ -150,7 +151,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	passing, upgrading := bareTransport(), bareTransport()
 	if o.access {
-		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, o.clientCA)
+		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, o)
 		if o.mutate != nil {
 			o.mutate(r.access)
 		}
