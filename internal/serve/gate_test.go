@@ -94,6 +94,35 @@ func TestRevokedWhileFull(t *testing.T) {
 	})
 }
 
+// Whose socket is full when his watch is revoked is cut at once where nobody waits for him: there is no end that he could be sent.
+func TestRevokedWhileFullEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.goesOn()
+		p.stream.End(auth.EndForbidden)
+		synctest.Wait() // in a bubble that takes no time
+		select {
+		case got := <-p.reason:
+			if got != EndForbidden {
+				t.Errorf("ended: %s", got)
+			}
+		default:
+			t.Error("it waits to be cut")
+		}
+		p.resume()
+		if _, events, terminated := p.received(); terminated || len(events) > 1 {
+			t.Errorf("got %q, terminated: %v", events, terminated)
+		}
+	})
+}
+
 // What a client has not taken when its watch is held waits with it, and that is no stall.
 func TestHeldWhileFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
