@@ -167,3 +167,32 @@ func TestStampede(t *testing.T) {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
 }
+
+// Secrets are listed for each who asks, however many do at the same time: the proxy asks for none of them in its own name.
+func TestSecretsAreNotShared(t *testing.T) {
+	t.Parallel()
+	secretive := object.NewResource(kubetest.Secrets, "Secret", true, true)
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{secretive}})
+	r.up.Create(kubetest.Secrets, "n", "a")
+	r.mirrored(secretive)
+	before := len(r.up.RequestsFor(kubetest.Secrets, "list"))
+	r.up.StallReads(kubetest.ConsistentReads)
+	var clients sync.WaitGroup
+	const crowd = 20
+	for range crowd {
+		clients.Go(func() {
+			if l, err := kubetest.List(deadline(t), r.url, "/api/v1/secrets"); err != nil || len(l.Items) != 1 {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
+	eventually(t, "all to have asked", func() bool {
+		return r.metric("spillway_recent_lists_total", "answer="+recentPassed, "resource=secrets") == crowd
+	})
+	r.up.StallReads(kubetest.NoReads)
+	clients.Wait()
+	asked, shared := len(r.up.RequestsFor(kubetest.Secrets, "list"))-before, r.metric("spillway_shared_lists_total", "resource=secrets")
+	if asked != crowd || shared != 0 {
+		t.Errorf("%d LISTs upstream for %d clients, of whom %v shared one", asked, crowd, shared)
+	}
+}
