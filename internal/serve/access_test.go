@@ -365,6 +365,7 @@ func TestClientCertificates(t *testing.T) {
 func asserted(h http.Header) string {
 	return strings.Join([]string{
 		strings.Join(h["Authorization"], ","), strings.Join(h["Impersonate-User"], ","), strings.Join(h["Impersonate-Group"], ","), h.Get("Impersonate-Uid"), h.Get("X-Remote-User"),
+		strings.Join(h["Sec-Websocket-Protocol"], ","),
 	}, "|")
 }
 
@@ -400,14 +401,17 @@ func TestImpersonatedCertificates(t *testing.T) {
 		code   int
 		want   string
 	}{
-		{"alice", alice, [2]string{}, 200, "Bearer own|alice|dev||"},
-		{"alice with a token", alice, [2]string{"Authorization", "Bearer bob"}, 200, "Bearer own|alice|dev||"},
-		{"alice with a claim", alice, [2]string{"X-Remote-User", "bob"}, 200, "Bearer own|alice|dev||"},
+		{"alice", alice, [2]string{}, 200, "Bearer own|alice|dev|||"},
+		{"alice with a token", alice, [2]string{"Authorization", "Bearer bob"}, 200, "Bearer own|alice|dev|||"},
+		{"alice with a token for a browser", alice, [2]string{"Sec-WebSocket-Protocol", "v4.channel.k8s.io, " + webSocketBearer + "Ym9i, x"}, 200,
+			"Bearer own|alice|dev|||v4.channel.k8s.io, x"},
+		{"alice with nothing but that", alice, [2]string{"Sec-WebSocket-Protocol", webSocketBearer + "Ym9i"}, 200, "Bearer own|alice|dev|||"},
+		{"alice with a claim", alice, [2]string{"X-Remote-User", "bob"}, 200, "Bearer own|alice|dev|||"},
 		{"alice as bob", alice, [2]string{"Impersonate-User", "bob"}, 403, ""},
 		{"alice in another group", alice, [2]string{"Impersonate-Group", "system:masters"}, 403, ""},
 		{"root", root, [2]string{}, 403, ""},
-		{"who has no groups", lonely, [2]string{}, 200, "Bearer own|lonely|||"},
-		{"a service account's name and none of its groups", account, [2]string{}, 200, "Bearer own|system:serviceaccount:n:a|system:authenticated||"},
+		{"who has no groups", lonely, [2]string{}, 200, "Bearer own|lonely||||"},
+		{"a service account's name and none of its groups", account, [2]string{}, 200, "Bearer own|system:serviceaccount:n:a|system:authenticated|||"},
 	} {
 		for _, http2 := range []bool{false, true} {
 			for _, long := range []bool{false, true} { // which is replayed
