@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -33,7 +34,7 @@ import (
 )
 
 // newAccess asks the apiserver at base.
-func newAccess(t *testing.T, base *url.URL, o rigOptions) *Access {
+func newAccess(t *testing.T, base *url.URL, registry prometheus.Registerer, o rigOptions) *Access {
 	t.Helper()
 	own := bareTransport()
 	t.Cleanup(own.CloseIdleConnections)
@@ -47,7 +48,9 @@ func newAccess(t *testing.T, base *url.URL, o rigOptions) *Access {
 		who.ClientCA = authority
 	}
 	a := &Access{Authenticator: auth.NewAuthenticator(who), Authorizer: auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})}
-	a.Reauthorizer = auth.NewReauthorizer(auth.ReauthorizerOptions{Authenticator: a.Authenticator, Authorizer: a.Authorizer})
+	a.Reauthorizer = auth.NewReauthorizer(auth.ReauthorizerOptions{
+		Authenticator: a.Authenticator, Authorizer: a.Authorizer, Metrics: auth.NewMetrics(registry),
+	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
@@ -255,6 +258,45 @@ func TestWatchIsRevoked(t *testing.T) {
 			r.ended(configMaps, EndForbidden, 1)
 			if got, err := kubetest.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
 				t.Errorf("asked again: %+v, %v", got, err)
+			}
+		}
+	})
+}
+
+// checks is how many credentials and permissions the Reauthorizer asks about, as of a turn of its own that is yet to come.
+func (r *rig) checks() float64 {
+	r.t.Helper()
+	r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return false })
+	return r.metric("spillway_reauthorization_checks")
+}
+
+// Nobody asks about a watch that is over, however it ended.
+func TestWatchIsForgotten(t *testing.T) {
+	eachWay(t, func(t *testing.T, goroutines bool) {
+		for _, proto := range []string{"1.1", "2"} {
+			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
+			r.people()
+			base, opts := r.url, []kubetest.ClientOption{bearing("alice")}
+			if proto == "2" {
+				base, opts = r.tlsURL, append(opts, kubetest.Through(overHTTP2(t, 1<<20)))
+			}
+			for reason, end := range map[EndReason]func(*kubetest.Watcher){
+				EndDeparted: (*kubetest.Watcher).Close,
+				EndTimeout:  func(w *kubetest.Watcher) { over(t, w, kubetest.Ended) },
+			} {
+				target := inN + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"
+				if reason == EndTimeout {
+					target += "&timeoutSeconds=1"
+				}
+				w := kubetest.Watch(deadline(t), base, target, opts...)
+				t.Cleanup(w.Close)
+				until(t, w, isEnd)
+				if reason == EndDeparted { // it lasts until it is ended
+					eventually(t, "a token and a permission to be asked about", func() bool { return r.checks() == 2 })
+				}
+				end(w)
+				r.ended(configMaps, reason, 1)
+				eventually(t, "nothing to be asked about over HTTP/"+proto, func() bool { return r.checks() == 0 })
 			}
 		}
 	})

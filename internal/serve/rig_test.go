@@ -151,7 +151,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	passing, upgrading := bareTransport(), bareTransport()
 	if o.access {
-		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, o)
+		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, r.registry, o)
 		if o.mutate != nil {
 			o.mutate(r.access)
 		}
