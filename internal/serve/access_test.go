@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -298,6 +300,45 @@ func TestWatchIsForgotten(t *testing.T) {
 				r.ended(configMaps, reason, 1)
 				eventually(t, "nothing to be asked about over HTTP/"+proto, func() bool { return r.checks() == 0 })
 			}
+		}
+	})
+}
+
+// A watch that was revoked and ended as watches end leaves its connection alone: whoever was to cut it finds that it is over.
+func TestConnectionAfterARevokedWatch(t *testing.T) {
+	eachWay(t, func(t *testing.T, goroutines bool) {
+		t.Parallel()
+		r := newRig(t, rigOptions{access: true, goroutines: goroutines})
+		r.people()
+		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(patience))
+		answers := bufio.NewReader(c)
+		ask := func(target string) *http.Response {
+			t.Helper()
+			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n", target)
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", target, err)
+			}
+			return answer
+		}
+		watch := ask(inN + "?watch=1&resourceVersion=0")
+		r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
+		r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
+		if _, err := io.Copy(io.Discard, watch.Body); err != nil {
+			t.Fatalf("the watch did not end cleanly: %v", err)
+		}
+		r.ended(configMaps, EndForbidden, 1)
+		for range 2 { // before and after it would have been cut
+			next := ask(inN + "?resourceVersion=0")
+			if _, err := io.Copy(io.Discard, next.Body); err != nil || next.StatusCode != http.StatusForbidden {
+				t.Errorf("the next request: %s, %v", next.Status, err)
+			}
+			time.Sleep(cutAfter + cutAfter/4)
 		}
 	})
 }
