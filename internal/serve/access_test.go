@@ -343,6 +343,45 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 	})
 }
 
+// A listener that lends the proxy's rights lends them to nobody with an identity of his own: what the proxy may read is not his answer,
+// whether upstream is asked about him or not.
+func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
+	t.Parallel()
+	for _, asking := range []bool{false, true} {
+		r := newRig(t, rigOptions{access: asking, identity: IdentitySelf})
+		if asking {
+			r.people()
+		}
+		client := overHTTP2(t, 1<<20)
+		for _, c := range []struct {
+			name, value string
+			code        int
+			upstream    bool
+		}{
+			{"X-Nothing", "of his own", 200, false},
+			{"Authorization", "Bearer mallory", 200, true},
+			{"Authorization", "Basic YTpi", 200, true},
+			{"Authorization", "", 200, true},
+			{"Impersonate-User", "root", 403, false}, // he has no right to do that, and the proxy's is not his
+			{"Impersonate-Group", "system:masters", 403, false},
+			{"Impersonate-Extra-Scopes", "x", 403, false},
+		} {
+			for base, opts := range map[string][]kubetest.ClientOption{r.url: nil, r.tlsURL: {kubetest.Through(client)}} {
+				got, err := kubetest.List(deadline(t), base, mapsPath+"?resourceVersion=0", append(opts, kubetest.Header(c.name, c.value))...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got.Status != c.code || upstreams(got.Header) != c.upstream {
+					t.Errorf("%s: %q, asking: %v: %d, upstream: %v, %s; want %d, %v", c.name, c.value, asking, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+				}
+			}
+		}
+		if n := answeredHere(r); n != 2 {
+			t.Errorf("asking: %v: %v were answered as the proxy, want the two without an identity", asking, n)
+		}
+	}
+}
+
 // authority signs client certificates.
 type authority struct {
 	t    *testing.T

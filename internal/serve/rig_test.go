@@ -58,6 +58,8 @@ type rigOptions struct {
 	impatient bool
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
+	// identity is the listeners'; who has none of his own is answered as the proxy if it is IdentitySelf.
+	identity Identity
 	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
 	access   bool
 	clientCA string
@@ -183,7 +185,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, AnswerAll: !o.access, StrictTransportSecurity: o.strict}
+		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
 		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {
