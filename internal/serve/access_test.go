@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"math/big"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -310,12 +309,7 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 		t.Parallel()
 		r := newRig(t, rigOptions{access: true, goroutines: goroutines})
 		r.people()
-		c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(patience))
+		c := r.dial(r.url)
 		answers := bufio.NewReader(c)
 		ask := func(target string) *http.Response {
 			t.Helper()

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -145,8 +146,9 @@ func (c fastCall) watch(st *stream) {
 		return
 	}
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, answerAuditID(c.requested(auditID)), strictness(c.ctx.Conn()), out.closing)
+	out.head = watchHead(st, answerAuditID(c.requested(auditID)), strictness(c.ctx.Conn()))
 	hijack(c.ctx, func(conn net.Conn) {
+		out.closing = out.closing || pipelined(conn)
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
@@ -158,6 +160,17 @@ func (c fastCall) watch(st *stream) {
 		s.attach(st, out)
 		s.ended(st, EndAborted)
 	})
+}
+
+// pipelined reports that a connection that was taken from fasthttp has more than the request that was read of it. The reader that has the
+// beginning of that is dropped, so it cannot be answered any more, and what is left of it must not be read as a request.
+func pipelined(taken net.Conn) bool {
+	past := time.Unix(1, 0)
+	if err := taken.SetReadDeadline(past); err != nil {
+		return true
+	}
+	n, _ := taken.Read(make([]byte, 1)) // what is here already: with that deadline nothing is read of the socket
+	return taken.SetReadDeadline(time.Time{}) != nil || n > 0
 }
 
 // runConn delivers a stream, maybe beyond its return.

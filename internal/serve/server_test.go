@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -12,6 +13,7 @@ import (
 	"net/http/httptrace"
 	"strings"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -189,6 +191,74 @@ func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 		}
 	}
 	r.ended(configMaps, EndTimeout, 6)
+}
+
+// A request that was sent behind a watch, before its end, is not lost so that its client waits for ever, and what follows of it is not
+// taken for a request: the connection says that it ends with the watch, and does.
+func TestPipelinedBehindAWatch(t *testing.T) { eachWay(t, testPipelinedBehindAWatch) }
+
+func testPipelinedBehindAWatch(t *testing.T, goroutines bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
+	const watch = "GET " + mapsPath + "?watch=1&resourceVersion=1&timeoutSeconds=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+	const next, smuggled = "GET " + mapsPath + "?resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n", "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+	upload := fmt.Sprintf("PUT %s/n HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", mapsPath, len(smuggled))
+	for _, base := range []string{r.url, r.tlsURL} {
+		for _, c := range []struct{ name, first, later string }{
+			{"nothing", watch, ""},
+			{"all of a request", watch + next, ""},
+			{"half a request", watch + next[:20], next[20:]},
+			{"a request without its body", watch + upload, smuggled},
+			{"a byte", watch + "G", ""},
+		} {
+			conn := r.dial(base)
+			fmt.Fprint(conn, c.first)
+			answers := bufio.NewReader(conn)
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			fmt.Fprint(conn, c.later)
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.StatusCode != http.StatusOK {
+				t.Errorf("%s: the watch: %s, %v", c.name, answer.Status, err)
+			}
+			if behind := len(c.first) > len(watch); answer.Close != behind {
+				t.Errorf("%s: the watch says that the connection ends: %v", c.name, answer.Close)
+			} else if !behind {
+				fmt.Fprint(conn, next)
+				if answer, err := http.ReadResponse(answers, nil); err != nil || answer.StatusCode != http.StatusOK {
+					t.Errorf("%s: the next request: %v, %v", c.name, answer, err)
+				}
+				continue
+			}
+			var late net.Error
+			if text, err := io.ReadAll(answers); len(text) > 0 || errors.As(err, &late) && late.Timeout() {
+				t.Errorf("%s: behind the watch came %q, %v", c.name, text, err)
+			}
+		}
+	}
+	for _, one := range r.up.Requests() {
+		if strings.Contains(one.Path, "smuggled") {
+			t.Errorf("upstream got %+v", one)
+		}
+	}
+}
+
+// dial connects to a listener of the proxy for as long as a test may wait.
+func (r *rig) dial(base string) net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", base[strings.LastIndex(base, "/")+1:])
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = c.Close() })
+	if err := c.SetDeadline(time.Now().Add(patience)); err != nil {
+		r.t.Fatal(err)
+	}
+	if base == r.tlsURL {
+		return tls.Client(c, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate
+	}
+	return c
 }
 
 // TestWatchBytes is what stands on the wire, chunk by chunk (W-107).

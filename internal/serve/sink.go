@@ -28,15 +28,18 @@ type sink interface {
 // connSink is an HTTP/1.1 connection that a stream has to itself.
 type connSink struct {
 	conn    net.Conn
-	head    []byte // until it is sent
+	head    []byte // until it is sent; all but its end
 	stall   time.Duration
-	closing bool // the client wants the connection closed after this answer
+	closing bool // the connection is closed after this answer: the client wants that, or has sent more behind its request
 	watched *watched
 }
 
 func (c *connSink) begin() error {
-	_, err := c.conn.Write(c.head)
-	c.head = nil
+	head := c.head
+	if c.head = nil; c.closing {
+		head = append(head, "Connection: close\r\n"...)
+	}
+	_, err := c.conn.Write(append(head, "\r\n"...))
 	return err
 }
 
@@ -77,8 +80,8 @@ func (c *connSink) port(w *writer) (port, bool) {
 
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
 
-// watchHead is the head of a watch's answer as HTTP/1.1 writes it.
-func watchHead(st *stream, audit, strict string, closing bool) []byte {
+// watchHead is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what becomes of the connection.
+func watchHead(st *stream, audit, strict string) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)
 	watchHeaders(st, audit, func(key, value string) {
@@ -89,11 +92,7 @@ func watchHead(st *stream, audit, strict string, closing bool) []byte {
 	}
 	head = append(head, "Date: "...)
 	head = fasthttp.AppendHTTPDate(head, time.Now())
-	head = append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
-	if closing {
-		head = append(head, "Connection: close\r\n"...)
-	}
-	return append(head, "\r\n"...)
+	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
 }
 
 // watchHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).

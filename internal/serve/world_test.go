@@ -221,7 +221,7 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	near, far := narrowPipe()
 	st := w.server.newStream(plan, nil)
 	st.plan.Encoding.Chunked = true
-	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", "", false)}
+	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.cancel(endError(reason))
