@@ -28,7 +28,7 @@ func (p *pressure) refuse(now time.Time) time.Duration {
 		p.since, p.refused = now, 0
 	}
 	p.refused++
-	return time.Second + rand.N(2*p.after).Truncate(time.Second)
+	return time.Second + rand.N(2*p.after).Truncate(time.Second) // #nosec G404 -- spreads times
 }
 
 // adjust learns from what was refused in the time that passed.

@@ -54,7 +54,7 @@ func (r *Rates) Allow(key Flow) *Refusal {
 	}
 	next := time.Duration((1 - bucket.TokensAt(now)) / float64(r.every) * float64(time.Second))
 	// The next token is one of those refused; all others had better come one by one after it.
-	after := next + rand.N(next+time.Second)
+	after := next + rand.N(next+time.Second) // #nosec G404 -- spreads times
 	return &Refusal{Reason: ReasonRate, RetryAfter: min((after + time.Second - 1).Truncate(time.Second), retryMost)}
 }
 
