@@ -500,7 +500,7 @@ func TestImpersonatedCertificates(t *testing.T) {
 	r.people()
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
-	r.server.opts.Forwarder.opts.As, r.server.opts.Forwarder.opts.AsHTTP1 = withToken{plain}, withToken{plain}
+	r.server.opts.Forwarder.opts.As = all(withToken{plain})
 	r.server.opts.Forwarder.opts.NeverAs = []string{"system:masters"}
 	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour), "system:masters")
 	none := &x509.Certificate{

@@ -36,30 +36,25 @@ func (b bearer) self(in http.Header) bool {
 }
 
 // transport carries a request upstream; nil: there is none.
-func (f *Forwarder) transport(b bearer, in http.Header, http1 bool) http.RoundTripper {
-	choose := func(any, http1Only http.RoundTripper) http.RoundTripper {
-		if http1 {
-			return http1Only
-		}
-		return any
-	}
+func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper {
 	switch {
 	case b.as != nil:
-		through := choose(f.opts.As, f.opts.AsHTTP1)
+		through := f.opts.As.carrier(in, c, true)
 		if through == nil || !f.lendsTo(b.as) {
 			return nil
 		}
 		return auth.Impersonate(b.as, through)
-	case b.self(in):
-		return choose(f.opts.Self, f.opts.SelfHTTP1)
+	case b.self(in.header):
+		return f.opts.Self.carrier(in, c, true)
 	}
-	return choose(f.opts.Client, f.opts.ClientHTTP1)
+	// What upstream might take for credentials in the other place for them asks for an upgrade, or is none.
+	return f.opts.Client.carrier(in, c, len(in.header["Authorization"]) > 0)
 }
 
 // lendsTo reports that somebody may be impersonated.
 func (f *Forwarder) lendsTo(who *auth.Identity) bool {
 	never := func(group string) bool { return slices.Contains(f.opts.NeverAs, group) }
-	return f.opts.As != nil && !slices.ContainsFunc(who.Groups, never)
+	return f.opts.As.Any != nil && !slices.ContainsFunc(who.Groups, never)
 }
 
 // withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.

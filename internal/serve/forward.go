@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"net/http"
 	"net/url"
 	"sync"
 	"time"
@@ -24,19 +23,13 @@ const (
 type ForwarderOptions struct {
 	// Base is upstream's URL; its path, if any, is put before every request's.
 	Base *url.URL
-	// Client and ClientHTTP1 carry requests with nothing but the client's own credentials. They must not add any, must
-	// not decompress (DisableCompression), and must not follow environment proxies unless meant to.
-	//
-	// ClientHTTP1 must speak HTTP/1.1 only: upgrades need it, and reads that end are cheaper over it, since the bytes of an answer
-	// pass without the frames, windows and goroutines of HTTP/2: half the processor time of a large LIST. What lasts goes by Client,
-	// which had better be HTTP/2, so that thousands of watches are a few connections; and so do writes, which HTTP/1.1 cannot
-	// safely repeat when an idle connection turns out to be dead.
-	Client, ClientHTTP1 http.RoundTripper
-	// Self and SelfHTTP1 are the same with the proxy's credentials. Nil unless a listener has IdentitySelf.
-	Self, SelfHTTP1 http.RoundTripper
-	// As and AsHTTP1 are the same with the credentials of somebody who may impersonate, for those whose own cannot be forwarded. Nil:
-	// nobody is impersonated.
-	As, AsHTTP1 http.RoundTripper
+	// Client carries requests with nothing but the client's own credentials; it must not add any.
+	Client Transports
+	// Self is the same with the proxy's credentials. Empty unless a listener has IdentitySelf.
+	Self Transports
+	// As is the same with the credentials of somebody who may impersonate, for those whose own cannot be forwarded. Empty: nobody is
+	// impersonated.
+	As Transports
 	// NeverAs are groups none of whose members is impersonated.
 	NeverAs []string
 	// Claims reports whether a header, by its canonical key, is one more in which a front proxy vouches for a user, besides X-Remote-*:

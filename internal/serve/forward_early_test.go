@@ -25,7 +25,7 @@ func TestEarlyRefusal(t *testing.T) {
 		t.Fatal(err)
 	}
 	fr := newFront(t, http.NotFoundHandler(), frontOptions{http2: true, mutate: func(o *ForwarderOptions) {
-		o.Base, o.Client = base, upstream.Client().Transport
+		o.Base, o.Client = base, all(upstream.Client().Transport)
 	}})
 	client, body := fr.client(t), bytes.Repeat([]byte("x"), 2*ownedBodyMax)
 	for range 100 { // what has been sent when the refusal comes is up to chance

@@ -57,7 +57,7 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: to.sever}
-	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in.header, in.upgrade != "" || x.class == classRead)
+	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.as != nil {
 		withoutIdentity(x.header)
 	}

@@ -47,12 +47,10 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, upgrade := bareTransport(), bareTransport()
-	self, selfUpgrade := bareTransport(), bareTransport()
+	client, self := bareTransport(), bareTransport()
 	fr := &front{upstream: u, registry: prometheus.NewRegistry()}
 	opts := ForwarderOptions{
-		Base: base, Client: client, ClientHTTP1: upgrade,
-		Self: withToken{self}, SelfHTTP1: withToken{selfUpgrade},
+		Base: base, Client: all(client), Self: all(withToken{self}),
 		Metrics: NewForwardMetrics(fr.registry),
 	}
 	if o.mutate != nil {
@@ -60,7 +58,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	}
 	fr.forwarder = NewForwarder(opts)
 	t.Cleanup(func() {
-		for _, tr := range []*http.Transport{client, upgrade, self, selfUpgrade} {
+		for _, tr := range []*http.Transport{client, self} {
 			tr.CloseIdleConnections()
 		}
 		u.CloseClientConnections()
@@ -136,6 +134,9 @@ func (silentLogger) Printf(string, ...any) {}
 func bareTransport() *http.Transport {
 	return &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 16}
 }
+
+// all is one transport for everything.
+func all(t http.RoundTripper) Transports { return Transports{Any: t, HTTP1: t, Fresh: t} }
 
 // withToken stands for a transport with the proxy's own credentials.
 type withToken struct{ next http.RoundTripper }

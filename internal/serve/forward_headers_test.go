@@ -147,7 +147,7 @@ func TestForwardAsSelf(t *testing.T) {
 }
 
 func TestForwardWithoutSelf(t *testing.T) {
-	fr := newFront(t, make(recorder), frontOptions{identity: IdentitySelf, mutate: func(o *ForwarderOptions) { o.Self, o.SelfHTTP1 = nil, nil }})
+	fr := newFront(t, make(recorder), frontOptions{identity: IdentitySelf, mutate: func(o *ForwarderOptions) { o.Self = Transports{} }})
 	for _, way := range ways {
 		if code, body := fr.send(t, fmt.Sprintf(way, "")); code != 403 || !strings.Contains(body, "no identity of its own") {
 			t.Errorf("%q: %d %s", way, code, body)

@@ -64,7 +64,7 @@ func readInboundHTTP2(r *http.Request) (*inbound, error) {
 // ownBody copies a small body, so that the transport can send it again on a fresh connection if the pooled one turns out to be
 // dead; larger ones are passed on while they come.
 func ownBody(out *netWriter, r *http.Request, x *exchange) error {
-	if !x.class.short() || x.in.length <= 0 || x.in.length > ownedBodyMax {
+	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil
 	}
 	_ = out.control.SetReadDeadline(time.Now().Add(x.f.arrivals.owned)) // fails when the stream is gone, as the read will

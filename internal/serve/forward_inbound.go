@@ -119,10 +119,15 @@ func (in *inbound) probes() bool {
 	return false
 }
 
+// repeatable reports whether a transport may send the request again: there is no body, or it is owned, which those of HTTP/1.0 never are.
+func (in *inbound) repeatable(c class) bool {
+	return in.length == 0 || c.short() && in.length > 0 && in.length <= ownedBodyMax && in.proto != "HTTP/1.0"
+}
+
 // direct reports whether the request can take the cheap way: one answer, a body small enough to own, and a client that
 // understands chunked answers.
 func (in *inbound) direct(c class) bool {
-	return c.short() && in.proto == "HTTP/1.1" && in.length >= 0 && in.length <= ownedBodyMax
+	return c.short() && in.proto == "HTTP/1.1" && in.repeatable(c)
 }
 
 // watching reports whether upstream will take the request for a watch.

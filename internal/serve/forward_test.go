@@ -305,7 +305,7 @@ type panicking struct{}
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
 
 func TestForwardContainsPanics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{mutate: func(o *ForwarderOptions) { o.Client, o.ClientHTTP1 = panicking{}, panicking{} }})
+	fr := newFront(t, answers(), frontOptions{mutate: func(o *ForwarderOptions) { o.Client = all(panicking{}) }})
 	for range 2 {
 		if resp, _ := get(t, fr.client(t), "GET", fr.url()+"/small"); resp.StatusCode != 502 {
 			t.Errorf("got %d, want 502", resp.StatusCode)

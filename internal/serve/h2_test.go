@@ -338,7 +338,7 @@ func TestHTTP2Guard(t *testing.T) {
 
 // A bug ends one request, and says so on whatever it had begun.
 func TestHTTP2Panics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Client, o.ClientHTTP1 = panicking{}, panicking{} }})
+	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Client = all(panicking{}) }})
 	client := fr.client(t)
 	for range 2 {
 		if resp, body := get(t, client, "GET", fr.url()+"/small"); resp.StatusCode != 500 || !strings.Contains(body, "bug of the proxy") {

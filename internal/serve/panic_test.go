@@ -34,7 +34,7 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 			every(t, func(t *testing.T, o frontOptions) {
 				core, logs := observer.New(zap.DebugLevel)
 				o.mutate = func(f *ForwarderOptions) {
-					f.Client, f.ClientHTTP1, f.Log = revealing{how}, revealing{how}, zap.New(core)
+					f.Client, f.Log = all(revealing{how}), zap.New(core)
 				}
 				fr := newFront(t, http.NotFoundHandler(), o)
 				client := fr.client(t)

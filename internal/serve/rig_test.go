@@ -151,7 +151,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	passing, upgrading := bareTransport(), bareTransport()
+	passing := bareTransport()
 	if o.access {
 		r.reviews, r.access = r.up.Reviews(), newAccess(r.t, base, r.registry, o)
 		if o.mutate != nil {
@@ -164,7 +164,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: passing, ClientHTTP1: upgrading, Limiter: r.limiter}),
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
 	})
 	secured := &front{}
 	var served []chan error
@@ -196,7 +196,6 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			}
 		}
 		passing.CloseIdleConnections()
-		upgrading.CloseIdleConnections()
 	})
 }
 

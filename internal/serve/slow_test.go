@@ -37,8 +37,8 @@ func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, upgrade := bareTransport(), bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: client, ClientHTTP1: upgrade, Metrics: NewForwardMetrics(nil)})
+	client := bareTransport()
+	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Metrics: NewForwardMetrics(nil)})
 	forwarder.arrivals = allowed
 	g.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
 	g.server.arrivals, g.server.conns.least = allowed, 0
@@ -60,7 +60,6 @@ func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 		<-served
 		<-served
 		client.CloseIdleConnections()
-		upgrade.CloseIdleConnections()
 		upstream.CloseClientConnections()
 		upstream.Close()
 	})

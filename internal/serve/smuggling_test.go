@@ -211,8 +211,8 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, upgrade := bareTransport(), bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: client, ClientHTTP1: upgrade, Metrics: NewForwardMetrics(nil)})
+	client := bareTransport()
+	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Metrics: NewForwardMetrics(nil)})
 	server := New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -227,7 +227,6 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 	<-served
 	_ = forwarder.Close(now)
 	client.CloseIdleConnections()
-	upgrade.CloseIdleConnections()
 	upstream.CloseClientConnections()
 	upstream.Close() // waits for its handlers
 	return a.requests, answer

@@ -66,6 +66,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
 			"Self":         Self,
 			"SelfHTTP1":    SelfHTTP1,
+			"ForwardFresh": ForwardFresh,
+			"SelfFresh":    SelfFresh,
 		} {
 			rt, err := make(cfg)
 			if err != nil {

@@ -23,12 +23,32 @@ func Forward(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, true)
 // ForwardHTTP1 is Forward over HTTP/1.1, which upgrades (exec, port-forward) need and large answers take less of.
 func ForwardHTTP1(cfg *rest.Config) (*http.Transport, error) { return bare(cfg, false) }
 
+// ForwardFresh is Forward with a connection for each request.
+func ForwardFresh(cfg *rest.Config) (http.RoundTripper, error) {
+	t, err := Forward(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return newFresh(t), nil
+}
+
 // Self is the transport of requests that pass through under the proxy's own credentials. A request that bears an Authorization header of
 // its own keeps it.
 func Self(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, nil) }
 
 // SelfHTTP1 is Self over HTTP/1.1.
 func SelfHTTP1(cfg *rest.Config) (http.RoundTripper, error) { return own(cfg, []string{"http/1.1"}) }
+
+// SelfFresh is Self with a connection for each request. client-go's own transports are shared by all who have the same TLS options, so it is
+// not made of one.
+func SelfFresh(cfg *rest.Config) (http.RoundTripper, error) {
+	cfg = ownConfig(cfg)
+	t, err := newTransport(cfg, true)
+	if err != nil {
+		return nil, err
+	}
+	return rest.HTTPWrappersForConfig(cfg, newFresh(t))
+}
 
 func own(cfg *rest.Config, protocols []string) (http.RoundTripper, error) {
 	cfg = ownConfig(cfg)

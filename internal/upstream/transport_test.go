@@ -45,8 +45,10 @@ func TestTransports(t *testing.T) {
 	makers := map[string]func(*rest.Config) (http.RoundTripper, error){
 		"Forward":      func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
 		"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
+		"ForwardFresh": ForwardFresh,
 		"Self":         Self,
 		"SelfHTTP1":    SelfHTTP1,
+		"SelfFresh":    SelfFresh,
 	}
 	f := func(name string, cfg *rest.Config, want seen) {
 		t.Helper()
@@ -80,9 +82,13 @@ func TestTransports(t *testing.T) {
 	plainConfig := func() *rest.Config { return &rest.Config{Host: plain.URL} }
 	f("Forward", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
 	f("ForwardHTTP1", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("ForwardFresh", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
+	f("SelfFresh", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
 	f("Self", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
 	f("SelfHTTP1", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 	f("Forward", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("ForwardFresh", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("SelfFresh", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 	f("Self", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 
 	// A client certificate in the kubeconfig is ours too.
@@ -90,6 +96,8 @@ func TestTransports(t *testing.T) {
 	certificate.CertData, certificate.KeyData = keyPair(t)
 	f("Forward", certificate, seen{agent: "kubectl/v1", proto: 2})
 	f("Self", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
+	f("ForwardFresh", certificate, seen{agent: "kubectl/v1", proto: 2})
+	f("SelfFresh", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
 }
 
 // keyPair is a client certificate that nobody signed but itself.

@@ -60,10 +60,11 @@ func spillway(t *testing.T, upstream string) string {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{DisableCompression: true}
+	client := serve.Transports{Any: transport, HTTP1: transport, Fresh: transport}
 	limiter := serve.NewLimiter(serve.Limits{Watches: 1}, nil)
 	server := serve.New(serve.Options{
 		Catalog: nothing{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
-		Forwarder: serve.NewForwarder(serve.ForwarderOptions{Base: base, Client: transport, ClientHTTP1: transport, Limiter: limiter}),
+		Forwarder: serve.NewForwarder(serve.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

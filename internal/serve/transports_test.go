@@ -1,0 +1,252 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/upstream"
+)
+
+// named is a transport that is told from others.
+type named string
+
+func (named) RoundTrip(*http.Request) (*http.Response, error) { panic("BUG: asked") }
+
+func TestCarrier(t *testing.T) {
+	transports := Transports{Any: named("any"), HTTP1: named("HTTP/1.1"), Fresh: named("fresh")}
+	f := func(want named, credentials bool, method, target, proto string, length int64, upgrade string) {
+		t.Helper()
+		path, query, _ := strings.Cut(target, "?")
+		in := &inbound{method: method, proto: proto, length: length, upgrade: upgrade, path: parseAPIPath(path), query: query}
+		if got := transports.carrier(in, in.class(), credentials); got != want {
+			t.Errorf("%s %s in %s, %d bytes, upgrade %q, credentials %t: %v, want %v", method, target, proto, length, upgrade, credentials, got, want)
+		}
+	}
+	const maps, exec, service = "/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/pods/b/exec", "/api/v1/namespaces/a/services/b/proxy/"
+	for _, credentials := range []bool{true, false} {
+		shared := named("any")
+		if !credentials {
+			shared = "HTTP/1.1"
+		}
+		for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+			f("HTTP/1.1", credentials, "GET", maps, proto, 0, "")
+			f("HTTP/1.1", credentials, "GET", maps, proto, 5, "")
+			f(shared, credentials, "GET", maps+"?watch=1", proto, 0, "")
+			f(shared, credentials, "POST", maps, proto, 5, "")
+			f(shared, credentials, "POST", maps, proto, ownedBodyMax, "")
+			f(shared, credentials, "DELETE", maps, proto, 0, "")
+			f(shared, credentials, "GET", service, proto, 0, "")
+			f("fresh", credentials, "POST", maps, proto, ownedBodyMax+1, "")
+			f("fresh", credentials, "POST", maps, proto, -1, "")
+			f("fresh", credentials, "GET", maps, proto, -1, "")
+			f("fresh", credentials, "GET", maps+"?watch=1", proto, 5, "")
+			f("fresh", credentials, "POST", service, proto, 5, "")
+		}
+		f("HTTP/1.1", credentials, "GET", maps, "HTTP/1.0", 0, "")
+		f("fresh", credentials, "POST", maps, "HTTP/1.0", 5, "")
+		f("HTTP/1.1", credentials, "POST", exec, "HTTP/1.1", 0, "SPDY/3.1")
+		f("HTTP/1.1", credentials, "POST", exec, "HTTP/1.1", 5, "SPDY/3.1")
+		f("HTTP/1.1", credentials, "POST", exec, "HTTP/1.1", -1, "SPDY/3.1")
+	}
+}
+
+const unknownToken = "Bearer nobody"
+
+// warden is an upstream that closes a connection of HTTP/2 on which a stranger asked, as kube-apiserver does. It answers him when an upload has
+// begun, and if that came on his connection it came too late: the stranger's was the last request there.
+type warden struct {
+	came  chan struct{} // the stranger has
+	begun chan struct{} // the first byte of an upload is here
+	once  sync.Once
+}
+
+// serve speaks HTTP/2 on c until its other end leaves.
+func (w *warden) serve(_ *http.Server, c *tls.Conn, _ http.Handler) {
+	preface := make([]byte, len(http2.ClientPreface))
+	if _, err := io.ReadFull(c, preface); err != nil {
+		return
+	}
+	g := &guarded{framer: http2.NewFramer(c, c)}
+	g.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
+	_ = g.framer.WriteSettings()
+	var answering sync.WaitGroup
+	defer answering.Wait()
+	for {
+		frame, err := g.framer.ReadFrame()
+		if err != nil {
+			return
+		}
+		id := frame.Header().StreamID
+		switch frame := frame.(type) {
+		case *http2.SettingsFrame:
+			if !frame.IsAck() {
+				g.write(func(f *http2.Framer) error { return f.WriteSettingsAck() })
+			}
+		case *http2.MetaHeadersFrame:
+			for _, field := range frame.Fields {
+				if field.Name == "authorization" && field.Value == unknownToken {
+					g.last = id
+					answering.Go(func() {
+						<-w.begun
+						g.refuse(id)
+					})
+					close(w.came)
+				}
+			}
+		case *http2.DataFrame:
+			if g.last > 0 && id == g.last {
+				continue
+			}
+			w.once.Do(func() { close(w.begun) })
+			if frame.StreamEnded() && g.last == 0 {
+				g.answer(id, "200")
+			}
+		}
+	}
+}
+
+// guarded is a connection to a warden.
+type guarded struct {
+	mu     sync.Mutex // of writing
+	framer *http2.Framer
+	last   uint32 // the stranger's stream; 0: he is not here. Owned by who reads
+}
+
+func (g *guarded) write(frame func(*http2.Framer) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_ = frame(g.framer) // fails when the other end has left, as reading does
+}
+
+func (g *guarded) answer(id uint32, code string) {
+	var block bytes.Buffer
+	_ = hpack.NewEncoder(&block).WriteField(hpack.HeaderField{Name: ":status", Value: code, Sensitive: true})
+	g.write(func(f *http2.Framer) error {
+		return f.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true})
+	})
+}
+
+func (g *guarded) refuse(id uint32) {
+	g.write(func(f *http2.Framer) error { return f.WriteGoAway(id, http2.ErrCodeNo, nil) })
+	g.answer(id, "401")
+}
+
+// A stranger whom upstream refuses, and closes the connection he came on, costs nobody else a request: an upload that has begun goes on, and
+// the next one finds another connection.
+func TestStrangersEndNoUploads(t *testing.T) {
+	every(t, func(t *testing.T, o frontOptions) {
+		w := &warden{came: make(chan struct{}), begun: make(chan struct{})}
+		up := httptest.NewUnstartedServer(http.NotFoundHandler())
+		up.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // httptest's
+		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": w.serve}
+		up.StartTLS()
+		o.mutate = func(o *ForwarderOptions) { o.Base, o.Client = without(t, up) }
+		fr := newFront(t, http.NotFoundHandler(), o)
+		ctx := deadline(t)
+
+		refused := post(ctx, fr.client(t), fr.url(), unknownToken, strings.NewReader("x"))
+		await(t, w.came, "the stranger upstream")
+		first := begin(ctx, t, fr, w)
+		if code := await(t, refused, "the stranger's answer"); code != "401" {
+			t.Errorf("the stranger got %s", code)
+		}
+		second := begin(ctx, t, fr, w)
+		for _, u := range []*upload{first, second} {
+			if code := u.end(t); code != "200" {
+				t.Errorf("an upload got %s", code)
+			}
+		}
+	})
+}
+
+// without are the transports to an upstream without credentials, as they are outside of tests.
+func without(t *testing.T, up *httptest.Server) (*url.URL, Transports) {
+	t.Helper()
+	base, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
+	config := &rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
+	shared, err := upstream.Forward(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	http1, err := upstream.ForwardHTTP1(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := upstream.ForwardFresh(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		shared.CloseIdleConnections()
+		http1.CloseIdleConnections()
+		up.CloseClientConnections()
+		up.Close()
+	})
+	return base, Transports{Any: shared, HTTP1: http1, Fresh: fresh}
+}
+
+// post sends a body and tells the code of the answer, or what is wrong.
+func post(ctx context.Context, client *http.Client, to, authorization string, body io.Reader) <-chan string {
+	told := make(chan string, 1)
+	go func() {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, to+"/api/v1/namespaces/a/configmaps", body)
+		if err != nil {
+			told <- err.Error()
+			return
+		}
+		r.Header.Set("Authorization", authorization)
+		response, err := client.Do(r)
+		if err != nil {
+			told <- err.Error()
+			return
+		}
+		_ = response.Body.Close()
+		told <- fmt.Sprint(response.StatusCode)
+	}()
+	return told
+}
+
+// upload is a request whose body comes in pieces.
+type upload struct {
+	body *io.PipeWriter
+	code <-chan string
+}
+
+// begin sends the beginning of an upload, and returns when upstream has some.
+func begin(ctx context.Context, t *testing.T, fr *front, w *warden) *upload {
+	t.Helper()
+	body, pieces := io.Pipe()
+	u := &upload{body: pieces, code: post(ctx, fr.client(t), fr.url(), "Bearer somebody", body)}
+	u.piece()
+	await(t, w.begun, "the upload upstream")
+	return u
+}
+
+func (u *upload) piece() { _, _ = io.WriteString(u.body, "piece") } // fails when the answer is there already
+
+func (u *upload) end(t *testing.T) string {
+	t.Helper()
+	for range 10 {
+		u.piece()
+	}
+	_ = u.body.Close()
+	return await(t, u.code, "the answer to an upload")
+}
