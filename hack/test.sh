@@ -14,7 +14,7 @@ mkdir -p "$results"
 # and a race detector would watch over the clients.
 within="./authentication ./flowcontrol ./negotiation ./simulation"
 # Those that -short cuts.
-cut="./conformance ./fuzzdiff ./permissions"
+cut="./conformance ./fuzzdiff"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
