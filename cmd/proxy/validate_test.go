@@ -1,9 +1,11 @@
 package main
 
 import (
+	"encoding/pem"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Each bad setting stops the start with exactly this line. DIR stands for a directory of the test's own.
@@ -281,4 +283,28 @@ func TestCheckResource(t *testing.T) {
 	f("pods.*", false)
 	f("pods.v1_.", false)
 	f("-x", false)
+}
+
+// A front proxy may say who anybody is, so it must be told apart from the clients.
+func TestFrontProxyAmongClients(t *testing.T) {
+	authority := func() string {
+		pair, err := selfSigned(time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return writeFile(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+	}
+	clients, fronts := authority(), authority()
+	args := func(front string, more ...string) []string {
+		return append([]string{"--listen-tls=:6443", "--client-ca-file=" + clients, "--requestheader-client-ca-file=" + front}, more...)
+	}
+	got := start(nil, args(clients)...)
+	if want := "has an authority of --client-ca-file in it"; got.code != 1 || !strings.Contains(got.stderr, want) {
+		t.Errorf("the same authority: code %d, %q; want 1, %q", got.code, got.stderr, want)
+	}
+	for name, good := range map[string][]string{"another authority": args(fronts), "a name": args(clients, "--requestheader-allowed-names=front")} {
+		if got := start(nil, good...); got.code != 0 {
+			t.Errorf("%s: %s", name, got.stderr)
+		}
+	}
 }

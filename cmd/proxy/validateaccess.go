@@ -31,12 +31,17 @@ func (o *options) validateAccess() error {
 	if err := o.validateRights(); err != nil {
 		return err
 	}
-	for _, f := range []struct{ flag, file string }{
-		{"client-ca-file", o.clientCAFile}, {"requestheader-client-ca-file", o.frontProxy.caFile},
-	} {
-		if err := o.validateAuthority(f.flag, f.file); err != nil {
-			return err
-		}
+	clients, err := o.validateAuthority("client-ca-file", o.clientCAFile)
+	if err != nil {
+		return err
+	}
+	fronts, err := o.validateAuthority("requestheader-client-ca-file", o.frontProxy.caFile)
+	if err != nil {
+		return err
+	}
+	if clients != nil && fronts != nil && len(o.frontProxy.allowedNames) == 0 && fronts.Shares(clients) {
+		return o.refuse("requestheader-client-ca-file", o.frontProxy.caFile, "has an authority of --client-ca-file in it, so that every client could "+
+			"say that he is somebody else: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
 	}
 	if err := o.validateFrontProxy(); err != nil {
 		return err
@@ -81,20 +86,21 @@ func (o *options) validateImpersonation() error {
 	return nil
 }
 
-// validateAuthority reads a file of certificates that vouch for clients.
-func (o *options) validateAuthority(flag, file string) error {
+// validateAuthority reads a file of certificates that vouch for clients; nil if there is none.
+func (o *options) validateAuthority(flag, file string) (*auth.Authority, error) {
 	switch {
 	case file == "":
-		return nil
+		return nil, nil
 	case o.listenTLS == "" && !o.metricsTLS:
-		return o.refuse(flag, file, "has a meaning only with --listen-tls or --metrics-tls")
+		return nil, o.refuse(flag, file, "has a meaning only with --listen-tls or --metrics-tls")
 	case o.insecureAllowAll:
-		return o.refuse(flag, file, "has no meaning with --insecure-allow-all, which asks nobody who he is")
+		return nil, o.refuse(flag, file, "has no meaning with --insecure-allow-all, which asks nobody who he is")
 	}
-	if _, err := auth.NewAuthority(file, clock.RealClock{}, zap.NewNop()); err != nil {
-		return o.refuse(flag, file, "cannot be used: "+cause(err))
+	authority, err := auth.NewAuthority(file, clock.RealClock{}, zap.NewNop())
+	if err != nil {
+		return nil, o.refuse(flag, file, "cannot be used: "+cause(err))
 	}
-	return nil
+	return authority, nil
 }
 
 func (o *options) validateFrontProxy() error {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -105,6 +106,13 @@ func parseAuthorities(raw []byte) ([]*x509.Certificate, error) {
 		return nil, errNoCertificates
 	}
 	return certs, nil
+}
+
+// Shares reports that both have a certificate in common, so that whom one vouches for the other may vouch for as well.
+func (a *Authority) Shares(other *Authority) bool {
+	_, mine := a.current()
+	_, others := other.current()
+	return slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return slices.ContainsFunc(others, c.Equal) })
 }
 
 // verify reports why the first of the certificates is not vouched for, for a client, at a moment. The others may stand between.
