@@ -3,6 +3,7 @@ package upstream
 import (
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -71,6 +72,9 @@ func TestEarlyEnd(t *testing.T) {
 		sink.awaitState(t, s, widgets)
 		s.Delete(widgets.GVR, "a", "w")
 		sink.awaitState(t, s, widgets)
+		for ctx := deadline(t); r.Status().Watches < n && ctx.Err() == nil; {
+			time.Sleep(time.Millisecond) // whoever is asked to begin anew may hear of both by the watch before
+		}
 		if got := r.Status().Watches; got != n {
 			t.Fatalf("%d watches, want %d", got, n)
 		}
