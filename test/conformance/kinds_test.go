@@ -50,6 +50,7 @@ func (s *suite) testKinds(t *testing.T) {
 	s.makeKinds(t, served)
 	_, err := s.dynamic.Resource(widgets).Namespace(kinds).Create(t.Context(), widget("kind", "red", 1), metav1.CreateOptions{})
 	must(t, err)
+	s.oneOfEach(t, served) // before they are mirrored: a consistent list takes upstream's memory to revisions of which a watch is not told
 	var names []string
 	for _, k := range served {
 		if k.mirrored {
@@ -60,7 +61,6 @@ func (s *suite) testKinds(t *testing.T) {
 		"--plain-identity=self", "--plain-self-connect")
 	e := newEndpoint("every kind", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
-	s.oneOfEach(t, served)
 	awaitMirrors(t, e, served)
 	t.Logf("%d resources, of which %d are mirrored", len(served), len(names))
 	t.Run("asked", func(t *testing.T) {
