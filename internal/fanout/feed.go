@@ -1,6 +1,7 @@
 package fanout
 
 import (
+	"slices"
 	"sort"
 	"sync/atomic"
 
@@ -29,8 +30,8 @@ type Feed struct {
 	touched bool     // since the last wake
 	listing listing
 
-	// Guarded by Hub.mu.
-	holders int
+	// Written under Hub.mu, read by the dispatcher.
+	holders atomic.Int32
 }
 
 type feedKey struct {
@@ -71,10 +72,11 @@ type mark struct {
 }
 
 const (
-	minSegment   = 2 << 10  // of the first segment of a feed; each next one is twice as large
-	maxSegment   = 64 << 10 // four TLS records; a larger frame has a segment of its own
-	maxMarks     = 256
-	keptSegments = 8
+	minSegment   = 2 << 10   // of the first segment of a feed; each next one is twice as large, up to the feed's largest
+	maxSegment   = 256 << 10 // of a feed of many; a larger frame has a segment of its own
+	perHolder    = 32 << 10  // how much larger each stream makes a feed's largest segment
+	maxMarks     = 512
+	keptSegments = 4 // at least; while they are small, as many more as are no more bytes
 )
 
 func newFeed(key feedKey, sel object.Selector, enc object.Encoding) *Feed {
@@ -98,11 +100,24 @@ func (f *Feed) restart(position uint64) {
 func (f *Feed) open(position uint64, size int) {
 	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
 	old := f.kept.Load()
-	drop := max(0, len(old.segments)+1-keptSegments)
-	segments := make([]*segment, 0, min(keptSegments, len(old.segments)+1))
-	segments = append(append(segments, old.segments[drop:]...), f.tail)
-	f.kept.Store(&run{first: old.first + uint64(drop), start: old.start, segments: segments})
+	keep := f.worth(old.segments, keptSegments*f.largest()-size)
+	first := old.first + uint64(len(old.segments)-len(keep)) // #nosec G115 -- a part of a few
+	f.kept.Store(&run{first: first, start: old.start, segments: append(slices.Clip(keep), f.tail)})
 }
+
+// worth are the last segments, as many as there are always or fit into room, in bytes.
+func (*Feed) worth(segments []*segment, room int) []*segment {
+	for i := len(segments) - 1; i >= 0; i-- {
+		if room -= len(segments[i].data); room < 0 && i <= len(segments)-keptSegments {
+			return segments[i+1:]
+		}
+	}
+	return segments
+}
+
+// largest is the size of the feed's segments once it has shown much. What piles up for a stream while the others have their turns is one
+// send if it lies in one segment; thousands of feeds of one stream each must not keep as much as one of thousands.
+func (f *Feed) largest() int { return min(maxSegment, perHolder*int(f.holders.Load())) }
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
 // the entry. Frames whose size is not known beforehand come from the press.
@@ -157,7 +172,7 @@ func (f *Feed) reserve(need int) *segment {
 	if s.count > 0 {
 		position = s.marks[s.count-1].next
 	}
-	f.open(position, max(min(2*len(s.data), maxSegment), need))
+	f.open(position, max(min(2*len(s.data), f.largest()), minSegment, need))
 	return f.tail
 }
 

@@ -116,3 +116,38 @@ func TestHubRunsUntilItsContextEnds(t *testing.T) {
 	stop()
 	w.must(<-done)
 }
+
+// What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not keep what one for thousands may.
+func TestFeedKeepsByItsStreams(t *testing.T) {
+	for streams, most := range map[int]int{1: keptSegments * perHolder, 100: keptSegments * maxSegment} {
+		w := newWorld(t, plenty)
+		var c *Cursor
+		for range streams {
+			c = w.live(everything, plain)
+		}
+		for range 2 * keptSegments * maxSegment / 1000 {
+			w.setPadded("a/x", "web", 1000)
+			w.hub.Dispatch()
+		}
+		kept := 0
+		for _, s := range c.feed.kept.Load().segments {
+			kept += len(s.data)
+		}
+		if kept < most/2 || kept > most {
+			t.Errorf("%d streams: %d bytes are kept, want %d at most and no less than half of them", streams, kept, most)
+		}
+	}
+}
+
+// A frame larger than any segment has one of its own; the last few are kept however large they are.
+func TestFeedKeepsLargeFrames(t *testing.T) {
+	w := newWorld(t, plenty)
+	c := w.live(everything, plain)
+	for range 10 {
+		w.setPadded("a/x", "web", 5*perHolder)
+		w.hub.Dispatch()
+	}
+	if n := len(c.feed.kept.Load().segments); n != keptSegments {
+		t.Fatalf("%d segments are kept, want %d", n, keptSegments)
+	}
+}

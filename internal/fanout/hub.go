@@ -200,7 +200,7 @@ func (h *Hub) subscribe(sel object.Selector, enc object.Encoding) *Feed {
 		h.mu.feeds[key] = f
 		h.mu.joined[f] = struct{}{}
 	}
-	f.holders++
+	f.holders.Add(1)
 	return f
 }
 
@@ -208,7 +208,7 @@ func (h *Hub) subscribe(sel object.Selector, enc object.Encoding) *Feed {
 func (h *Hub) release(f *Feed) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if f.holders--; f.holders > 0 {
+	if f.holders.Add(-1) > 0 {
 		return
 	}
 	delete(h.mu.feeds, f.key)
