@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs the tests of every module of this repository, the proxy's own first, and sums them up. The suites in test/ start real
-# control planes: they always run, since Go cannot tell that a server has changed, and two at a time, since mostly they wait.
-# `test.sh long` runs what -short leaves out of those suites instead: they, whole; and conformance of a proxy whose watches are goroutines.
+# control planes: they always run, since Go cannot tell that a server has changed, and three at a time, since mostly they wait.
+# `test.sh long` runs what -short leaves out of those suites instead: they, whole; and beside them conformance of a proxy whose watches are
+# goroutines.
 # The tests' events (go test -json) and the sum are left in bin/test/, or bin/test-long/, for other programs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -29,8 +30,11 @@ run() { # module, flags of go test and packages
 	shift
 	runs=$((runs + 1))
 	printf '\n== %s: go test %s\n' "$(sed -n 's/^module //p' "$module/go.mod")" "$*"
-	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$runs.json" -- "$@") || status=1
+	(cd "$module" && "$OLDPWD/bin/tools/gotestsum" --format standard-quiet --jsonfile "$OLDPWD/$results/$runs.json" -- "$@")
+	local failed=$?
 	echo "   $((SECONDS - started)) s"
+	((failed == 0)) || status=1
+	return "$failed"
 }
 
 # others are the packages of the module test that are not within.
@@ -39,15 +43,18 @@ others() {
 }
 
 if [[ ${1:-} == long ]]; then
+	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance >"$results/beside" &
+	runs=$((runs + 1)) # its own
 	run test -count=1 -p=1 $cut
-	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance
+	wait "$!" || status=1
+	cat "$results/beside"
 else
 	for module in $(modules); do
 		case $module in
 		.) run . "${race[@]}" ./... ;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
-			run test -short -count=1 -p=2 $(others)
+			run test -short -count=1 -p=3 $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
 		esac
