@@ -92,9 +92,10 @@ include test/controlplane/controlplane.mk
 
 tools: bin/tools/.installed
 
-bin/tools/.installed: hack/tools/go.mod hack/tools/go.sum
+bin/tools/.installed: hack/tools/go.mod hack/tools/go.sum hack/tools/helm/go.mod hack/tools/helm/go.sum
 	@mkdir -p bin/tools
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
+	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
 	@touch $@
 
 clean: ## Remove everything that was built here: bin/

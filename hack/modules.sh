@@ -1,7 +1,7 @@
 # Sourced: the modules of this repository whose code is checked and tested, the proxy's own first. The one that only builds other
-# people's programs and the one that only names tools have no code to check.
+# people's programs and those that only name tools have no code to check.
 modules() {
 	git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' |
-		grep -vx -e 'test/controlplane/binaries/go.mod' -e 'hack/tools/go.mod' |
+		grep -vx -e 'test/controlplane/binaries/go.mod' -e 'hack/tools/go.mod' -e 'hack/tools/helm/go.mod' |
 		while read -r file; do dirname "$file"; done | LC_ALL=C sort
 }
