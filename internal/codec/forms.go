@@ -28,3 +28,9 @@ func memberForm(enc object.Encoding) object.FormKind { return formMember + encod
 func encodingNumber(enc object.Encoding) object.FormKind {
 	return object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
 }
+
+// Encodes tells the forms that are objects in another encoding; all others are runs of objects, compressed.
+func Encodes(kind object.FormKind) bool { return kind < formSegment }
+
+// Anything is every form.
+func Anything(object.FormKind) bool { return true }

@@ -15,10 +15,11 @@ type Memo struct {
 
 	mu struct {
 		sync.Mutex
-		held  int64
-		slots []memoSlot
-		free  []int // slots without a form
-		hand  int   // the next slot to look at
+		held    int64
+		forgone func(FormKind) bool // kinds that are not kept; nil: none
+		slots   []memoSlot
+		free    []int // slots without a form
+		hand    int   // the next slot to look at
 	}
 }
 
@@ -34,6 +35,36 @@ func NewMemo(limit int64) *Memo { return &Memo{limit: limit} }
 // Remember bounds the forms of the resource's objects by m from now on. Without it they last as long as their objects.
 func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
 
+// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again whenever it is asked for. nil ends that. Who
+// asked for the same before has it done already.
+func (m *Memo) Forgo(kinds func(FormKind) bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.forgone = kinds
+	if kinds == nil {
+		return
+	}
+	for i, s := range m.mu.slots {
+		if s.size == 0 {
+			continue
+		}
+		if f := s.form.Value(); f != nil {
+			if !kinds(f.kind) {
+				continue
+			}
+			f.drop()
+		}
+		m.clear(i)
+	}
+}
+
+// Held is how many bytes are counted.
+func (m *Memo) Held() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.held
+}
+
 // keep counts a form that has been made, and makes room for it. A form without bytes says why there are none, and stays.
 func (m *Memo) keep(f *Form) {
 	if m == nil || f.err != nil {
@@ -46,6 +77,10 @@ func (m *Memo) keep(f *Form) {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.mu.forgone != nil && m.mu.forgone(f.kind) {
+		f.drop()
+		return
+	}
 	for looks := 0; m.mu.held+size > m.limit; looks++ {
 		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
 	}
@@ -67,7 +102,12 @@ func (m *Memo) look(merciless bool) {
 		}
 		f.drop()
 	}
-	m.mu.held -= s.size
+	m.clear(i)
+}
+
+// clear empties a slot. Callers hold mu.
+func (m *Memo) clear(i int) {
+	m.mu.held -= m.mu.slots[i].size
 	m.mu.slots[i] = memoSlot{}
 	m.mu.free = append(m.mu.free, i)
 }

@@ -162,3 +162,39 @@ func TestFormErrors(t *testing.T) {
 		t.Errorf("%q after a panic", b)
 	}
 }
+
+// What is forgone is dropped and made anew each time; other kinds stay, and it is kept again when that is over.
+func TestMemoForgoes(t *testing.T) {
+	m := NewMemo(1 << 20)
+	f := newFormed(t, 10, m)
+	all := func() {
+		for i := range f.objects {
+			f.get(i, 0)
+			f.get(i, 1)
+		}
+	}
+	all()
+	all()
+	f.expect("two kinds of ten", 20)
+	held := m.Held()
+	m.Forgo(func(kind FormKind) bool { return kind == 1 })
+	if m.Held() != held/2 {
+		t.Errorf("holds %d bytes of %d", m.Held(), held)
+	}
+	all()
+	all()
+	f.expect("one kind is forgone", 40)
+	m.Forgo(func(FormKind) bool { return true })
+	if m.Held() != 0 || f.objects[0].forms.Load() != nil {
+		t.Errorf("holds %d bytes, and the first object %v", m.Held(), f.objects[0].forms.Load())
+	}
+	all()
+	f.expect("both are", 60)
+	m.Forgo(nil)
+	all()
+	all()
+	f.expect("none is", 80)
+	if m.Held() != held {
+		t.Errorf("holds %d bytes again, want %d", m.Held(), held)
+	}
+}
