@@ -42,6 +42,7 @@ type Resource struct {
 		tree       *btree.BTreeG[*object.Object]
 		indexes    []index
 		bytes      int64
+		short      bool   // see Shorten
 		generation uint64 // how often history was void, or its representation old
 		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
 	}
@@ -233,7 +234,7 @@ func (r *Resource) account(old, new *object.Object) {
 
 func (r *Resource) append(entries ...Entry) {
 	r.log.append(entries)
-	r.log.trim(r.limits, r.now())
+	r.trim()
 }
 
 // publish makes the state visible, after the log: a snapshot's Next is never beyond the log's head.

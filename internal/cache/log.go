@@ -207,15 +207,15 @@ func (l *Log) raise(rv uint64) {
 	l.bounds.Store(&b)
 }
 
-// trim drops the oldest entries: whatever exceeds the budget, and beyond half of it what is older than the minimum age,
-// so that a burst does not cost young history. A seam goes whole, since without its first half the rest is a lie.
-func (l *Log) trim(limits Limits, now time.Time) {
+// trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case, in bytes, what is older than the minimum
+// age. A seam goes whole, since without its first half the rest is a lie.
+func (l *Log) trim(limits Limits, kept int64, now time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
 	pos, floor := first, uint64(0)
 	for pos < head {
 		e, ok := l.entries.At(pos)
 		young := ok && now.Sub(e.At) < limits.HistoryMinAge
-		if !ok || l.bytes <= limits.HistoryBytes/2 || young && l.bytes <= limits.HistoryBytes {
+		if !ok || l.bytes <= kept || young && l.bytes <= limits.HistoryBytes {
 			break
 		}
 		for open := true; open && pos < head; pos++ {
