@@ -154,6 +154,17 @@ func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
 	return Pass{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
 }
 
+// Narrow lets hardly anybody in, or as many as usual again: until then a small part of the limit counts, or a single one if he needs more.
+func (g *Gate) Narrow(on bool) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.mu.line.narrow = on
+	g.mu.line.advance()
+}
+
 // Load is what a gate holds at a moment.
 type Load struct {
 	Held, Limit int64 // Limit 0: none

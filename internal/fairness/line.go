@@ -16,6 +16,7 @@ type line struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
 	most, each   int   // how many may wait, in all and of one flow
 
+	narrow  bool // see Gate.Narrow
 	held    int64
 	waiting int
 	flows   map[Flow]*flow // those that hold or wait
@@ -66,6 +67,17 @@ func newLine(limit, share int64, most, each int) *line {
 // width is what a request counts as: what is wider than a share could never be let in.
 func (l *line) width(asked int64) int64 { return min(max(asked, 1), l.share) }
 
+// narrowPart is the part of the limit, one in so many, that counts while the line is narrow.
+const narrowPart = 16
+
+// room reports that there is room for a width.
+func (l *line) room(width int64) bool {
+	if l.narrow && l.held > 0 {
+		return l.held+width <= l.limit/narrowPart
+	}
+	return l.held+width <= l.limit
+}
+
 // take lets a request in at once, if there is room and nobody waits who is to be let in first.
 func (l *line) take(key Flow, width int64) (*flow, bool) {
 	f := l.flows[key]
@@ -73,7 +85,7 @@ func (l *line) take(key Flow, width int64) (*flow, bool) {
 	if f != nil {
 		held = f.held
 	}
-	if l.held+width > l.limit || held+width > l.share || f.waits() > 0 || len(l.turns) > 0 && held >= l.turns[0].held {
+	if !l.room(width) || held+width > l.share || f.waits() > 0 || len(l.turns) > 0 && held >= l.turns[0].held {
 		return nil, false
 	}
 	if f == nil {
@@ -144,7 +156,7 @@ func (l *line) advance() {
 	for len(l.turns) > 0 {
 		f := l.turns[0]
 		w := f.waiting[0]
-		if l.held+w.width > l.limit {
+		if !l.room(w.width) {
 			return
 		}
 		f.held += w.width

@@ -393,3 +393,30 @@ func TestLineDisplaces(t *testing.T) {
 		}
 	}
 }
+
+// A narrow line lets in a small part of the limit, and whatever is wider by itself; those who waited come in when it is wide again.
+func TestNarrow(t *testing.T) {
+	l := newLine(160, 160, 10, 10)
+	l.narrow = true
+	wide, ok := l.take(key(0), 100)
+	if !ok {
+		t.Fatal("the first is not let in")
+	}
+	if _, ok := l.take(key(1), 1); ok {
+		t.Fatal("another is let in beside him")
+	}
+	l.release(wide, 100)
+	for i := range 10 {
+		if _, ok := l.take(key(i), 1); !ok {
+			t.Fatalf("%d: a tenth is not let in", i)
+		}
+	}
+	if _, ok := l.take(key(11), 1); ok {
+		t.Error("more than a part is let in")
+	}
+	waiter := l.join(key(11), 100)
+	l.narrow = false
+	if l.advance(); waiter.verdict != admitted {
+		t.Error("who waited is not let in")
+	}
+}
