@@ -136,8 +136,11 @@ const busySpread = 5
 // sendAway answers who could not be asked about because too many others are: passing them all through would be more for upstream than
 // the questions are (design D13).
 func (s *Server) sendAway(c call) {
-	writeTooManyRequests(c, 1+rand.IntN(busySpread)) // #nosec G404 -- spreads times
+	writeTooManyRequests(c, comeBack())
 }
+
+// comeBack is in how many seconds somebody is to come back who cannot be served now and whom many others are with: not the same for all.
+func comeBack() int { return 1 + rand.IntN(busySpread) } // #nosec G404 -- spreads times
 
 // pass passes a request through, if it is there what it is here.
 func (s *Server) pass(c call, v visitor, h heard) {

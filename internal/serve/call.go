@@ -73,7 +73,7 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	}
 	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
-		writeFailure(c, plan.Failure, statusNotReady(1))
+		writeFailure(c, plan.Failure, statusNotReady(comeBack()))
 		return true
 	}
 	switch {

@@ -37,7 +37,7 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 			p.guest.enter(p, busy)
 			if p.guest.unwelcome() {
 				c.hangUp()
-				writeTooManyRequests(c, 1)
+				writeTooManyRequests(c, comeBack())
 				return
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -38,6 +39,12 @@ func (l *Limiter) hurry(limits Limits) {
 
 // soon reports that a Retry-After is one of those that the first who are refused are told.
 func soon(retryAfter string) bool { return slices.Contains([]string{"1", "2"}, retryAfter) }
+
+// spread tells times that are not the same for all.
+func spread(retryAfter string) bool {
+	after, err := strconv.Atoi(retryAfter)
+	return err == nil && after >= 1 && after <= busySpread
+}
 
 // stranger is a flow that no request of a test has.
 var stranger = fairness.UserFlow("stranger")

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -328,8 +329,12 @@ func TestNotReady(t *testing.T) {
 	hub := fanout.NewHub(resource)
 	r := bare(t, fixed{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, unreachable{})}})
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
-	if list.Status != http.StatusTooManyRequests || list.Failure == nil || list.Failure.Message != "storage is (re)initializing" || list.Header.Get("Retry-After") != "1" {
+	if list.Status != http.StatusTooManyRequests || list.Failure == nil || list.Failure.Message != "storage is (re)initializing" || list.Failure.Details == nil {
 		t.Errorf("%d %v %s", list.Status, list.Header, list.Body)
+	}
+	after := strconv.Itoa(int(list.Failure.Details.RetryAfterSeconds))
+	if !spread(after) || list.Header.Get("Retry-After") != after {
+		t.Errorf("told to come back in %s s, %v", after, list.Header)
 	}
 	if n := r.metric("spillway_not_ready_total", "resource=configmaps"); n != 1 {
 		t.Errorf("counted %v", n)
