@@ -22,6 +22,7 @@ const minRate = 64 << 10
 type listener struct {
 	net.Listener
 	seats *seats
+	haste *haste
 	conns *connections
 	// strict is what answers say of strict transport security; nil: nothing.
 	strict *string
@@ -42,7 +43,7 @@ func (l listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &conn{Conn: c, seat: seat{of: l.seats}, strict: l.strict}
+			paced := &conn{Conn: c, seat: seat{of: l.seats}, haste: l.haste, strict: l.strict}
 			l.conns.admit(paced)
 			return paced, nil
 		case !passing(err):
@@ -68,7 +69,8 @@ func passing(err error) bool {
 // a socket can.
 type conn struct {
 	net.Conn
-	seat    seat // the answerer's
+	seat    seat   // the answerer's
+	haste   *haste // static; nil: none
 	guest   guest
 	strict  *string // static; nil: none
 	pace    atomic.Pointer[pace]
@@ -143,7 +145,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	written, progress := 0, time.Now()
 	for {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(p.stall / looks)); err != nil {
+		stall := c.haste.stall(p.stall)
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/looks, looksAgain))); err != nil {
 			return written, err
 		}
 		n, waited, err := c.send(b[written:])
@@ -153,7 +156,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		if n > 0 {
 			progress = time.Now()
 		}
-		if p.tooSlow() {
+		if p.tooSlow(c.haste) {
 			return written, c.abort()
 		}
 		switch {
@@ -161,7 +164,7 @@ func (c *conn) Write(b []byte) (int, error) {
 			return written, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return written, err
-		case time.Since(progress) >= p.stall:
+		case time.Since(progress) >= stall:
 			return written, c.abort()
 		}
 	}
@@ -197,12 +200,12 @@ func (c *conn) cut() {
 	_ = c.Close()
 }
 
-func (p *pace) tooSlow() bool {
+func (p *pace) tooSlow(h *haste) bool {
 	if !p.pins {
 		return false
 	}
 	elapsed := time.Since(p.began)
-	return elapsed > p.stall && float64(p.taken) < minRate*elapsed.Seconds()
+	return elapsed > h.stall(p.stall) && float64(p.taken) < h.rate()*elapsed.Seconds()
 }
 
 // pacer finds the paced connection below whatever wraps it.

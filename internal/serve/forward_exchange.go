@@ -35,6 +35,7 @@ type exchange struct {
 	broken  atomic.Bool              // replayed, and its body could not be read to its end
 	late    *http.ResponseController // of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
 	ends    sync.Once
+	owned   int64 // what is reserved for the body, in bytes
 }
 
 // reach is how the client of an exchange is reached, whatever the way of its answer.
@@ -57,6 +58,7 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: to.sever}
+	x.own()
 	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.as != nil {
 		withoutIdentity(x.header)
@@ -73,6 +75,16 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 		return nil
 	}
 	return x
+}
+
+// own reserves room for the body, or has it sent on while it comes.
+func (x *exchange) own() {
+	if x.in.length <= 0 || !x.in.repeatable(x.class) {
+		return
+	}
+	if x.in.passed = !x.f.opts.Limiter.own(x.in.length); !x.in.passed {
+		x.owned = x.in.length
+	}
 }
 
 // limited waits until x may go within the limits, or answers that it may not.
@@ -138,6 +150,8 @@ func (x *exchange) letGo() {
 	x.cancel()
 	x.seat.Release()
 	x.lasting.Release()
+	x.f.opts.Limiter.disown(x.owned)
+	x.owned = 0
 }
 
 // heard is who wants to know of an answer on its way through. Its functions may be nil.

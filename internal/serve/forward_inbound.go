@@ -24,6 +24,7 @@ type inbound struct {
 	upgrade               string // the protocol asked for, or empty
 	path                  apiPath
 	query                 string
+	passed                bool // the body is sent on while it comes, though it is small: there is no room to own it
 }
 
 // readInbound copies the request. It fails for what net/http would refuse to parse and for framing that two parsers
@@ -121,7 +122,7 @@ func (in *inbound) probes() bool {
 
 // repeatable reports whether a transport may send the request again: there is no body, or it is owned, which those of HTTP/1.0 never are.
 func (in *inbound) repeatable(c class) bool {
-	return in.length == 0 || c.short() && in.length > 0 && in.length <= ownedBodyMax && in.proto != "HTTP/1.0"
+	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= ownedBodyMax && in.proto != "HTTP/1.0"
 }
 
 // direct reports whether the request can take the cheap way: one answer, a body small enough to own, and a client that

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,6 +18,8 @@ type Limits struct {
 	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
 	// user has half of it at most. Beyond it they wait, and are then refused.
 	ListBytes int64
+	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent again. Others are sent on while they come.
+	BodyBytes int64
 	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. Watches count until their answer begins;
 	// all else that lasts does not count, as in kube-apiserver's flow control. Beyond it they wait, and are then refused.
 	PassThrough, PassThroughPerUser int
@@ -43,6 +46,7 @@ const (
 type Limiter struct {
 	lasting, lists, passing *limit
 	rates                   *fairness.Rates
+	bodies                  bodies
 	overRate                func(fairness.Reason) // counts
 
 	open context.Context // nobody waits any more once it is done
@@ -52,7 +56,7 @@ type Limiter struct {
 // NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
 func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
-	limiter := &Limiter{rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
 	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser)})
 	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
@@ -119,6 +123,36 @@ func (l *Limiter) rate(flow fairness.Flow) *fairness.Refusal {
 		l.overRate(refusal.Reason)
 	}
 	return refusal
+}
+
+// economize lets hardly any large answers be made at the same time, or as many as usual.
+func (l *Limiter) economize(on bool) {
+	if l != nil {
+		l.lists.gate.Narrow(on)
+	}
+}
+
+// own reserves room for a body that is to be read before it is sent on. disown gives it back.
+func (l *Limiter) own(size int64) bool { return l == nil || l.bodies.take(size) }
+
+func (l *Limiter) disown(size int64) {
+	if l != nil {
+		l.bodies.held.Add(-size)
+	}
+}
+
+// bodies are those that are being read, or have been and are being sent on.
+type bodies struct {
+	most int64 // in bytes; 0: no limit
+	held atomic.Int64
+}
+
+func (b *bodies) take(size int64) bool {
+	if held := b.held.Add(size); b.most <= 0 || held <= b.most {
+		return true
+	}
+	b.held.Add(-size)
+	return false
 }
 
 // departs lets gone be called once if the client leaves before stop is called. gone must not block.

@@ -14,15 +14,27 @@ const gzipRatio = 8
 // widthOf is what a large answer of so many bytes counts as.
 func widthOf(size int64, compressed bool) int64 {
 	if compressed {
-		return size / gzipRatio
+		size /= gzipRatio
 	}
-	return size
+	return max(size, leastWidth)
 }
+
+// leastWidth is what a large answer counts at least: while it waits for its client it keeps the pieces that it is sent in, here and
+// in the kernel, however small a part of the whole they are.
+const leastWidth = 192 << 10
 
 // limitedBody is the body of an answer that has a pass until it is closed.
 type limitedBody struct {
 	io.WriterTo
-	pass fairness.Pass
+	pass  fairness.Pass
+	haste *haste
+}
+
+// WriteTo implements io.WriterTo.
+func (b *limitedBody) WriteTo(w io.Writer) (int64, error) {
+	b.haste.start()
+	defer b.haste.started()
+	return b.WriterTo.WriteTo(w)
 }
 
 // Close implements io.Closer.

@@ -34,7 +34,7 @@ func (s *Server) list(c call, p Plan, flow fairness.Flow) bool {
 	}
 	s.begin(c, p, "list")
 	documentHeaders(c, p, made.compressed)
-	c.stream(http.StatusOK, made.limited(), int64(made.body.Size()))
+	c.stream(http.StatusOK, made.limited(s.haste), int64(made.body.Size()))
 	return true
 }
 
@@ -111,11 +111,11 @@ func (s *Server) compress(made *composed) {
 }
 
 // limited is the body, which gives back the pass when it is closed.
-func (m *composed) limited() io.WriterTo {
+func (m *composed) limited(h *haste) io.WriterTo {
 	if m.pass == (fairness.Pass{}) {
 		return m.body
 	}
-	return &limitedBody{WriterTo: m.body, pass: m.pass}
+	return &limitedBody{WriterTo: m.body, pass: m.pass, haste: h}
 }
 
 // composeText makes a list for people.

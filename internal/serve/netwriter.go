@@ -87,7 +87,7 @@ func (n *netWriter) timed(send func() error) error {
 		defer n.retake()
 	}
 	if n.stall > 0 {
-		n.timer.Reset(n.stall)
+		n.timer.Reset(n.haste().stall(n.stall))
 		defer n.timer.Stop()
 	}
 	if err := send(); err != nil {
@@ -133,7 +133,15 @@ func (n *netWriter) tooSlow(taken int) bool {
 		return false
 	}
 	n.rate.taken += int64(taken)
-	return n.rate.tooSlow()
+	return n.rate.tooSlow(n.haste())
+}
+
+// haste is that of the connection below.
+func (n *netWriter) haste() *haste {
+	if n.conn == nil {
+		return nil
+	}
+	return n.conn.haste
 }
 
 func (n *netWriter) evict() { n.reset(&n.stalled) }

@@ -75,6 +75,7 @@ type Server struct {
 	writers   *writers // nil: none
 	coalescer *coalescer
 	seats     *seats
+	haste     *haste
 	arrivals  arrivals
 	conns     *connections
 	http2     *http2Server
@@ -93,7 +94,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), arrivals: usualArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
@@ -126,7 +127,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	accepted := listener{Listener: ln, seats: s.seats, conns: s.conns, log: s.log}
+	accepted := listener{Listener: ln, seats: s.seats, haste: s.haste, conns: s.conns, log: s.log}
 	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
 		directives := strings.Join(front.StrictTransportSecurity, "; ")
 		accepted.strict = &directives

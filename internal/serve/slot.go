@@ -82,7 +82,7 @@ func (s *slot) send() (gone bool, err error) {
 		return false, s.park(moved)
 	}
 	if s.parked {
-		s.parked = false
+		s.unpark()
 		s.look = true
 	}
 	return true, nil
@@ -90,9 +90,13 @@ func (s *slot) send() (gone bool, err error) {
 
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	now, stall := time.Now(), s.writer.stall
+	now, stall := time.Now(), s.writer.server.haste.stall(s.writer.stall)
 	if moved || !s.parked {
-		s.parked, s.progress = true, now
+		s.progress = now
+	}
+	if !s.parked {
+		s.parked = true
+		s.writer.server.haste.park()
 	}
 	s.port.out.park(s.poke)
 	if stall <= 0 {
@@ -104,6 +108,14 @@ func (s *slot) park(moved bool) error {
 	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
 	s.writer.agenda.set(s, minTime(s.progress.Add(stall), now.Add(stall/looks)))
 	return nil
+}
+
+// unpark ends what park began.
+func (s *slot) unpark() {
+	if s.parked {
+		s.parked = false
+		s.writer.server.haste.unpark()
+	}
 }
 
 func minTime(a, b time.Time) time.Time {

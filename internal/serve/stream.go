@@ -99,6 +99,8 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
+	s.server.haste.start()
+	defer s.server.haste.started()
 	s.out.pace(true) // the clock starts now: the time that a proof took before is not the client's
 	defer s.out.pace(false)
 	var run []*object.Object

@@ -280,6 +280,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 		return
 	}
 	s.over = true
+	s.unpark()
 	w.leave(s)
 	w.agenda.remove(s)
 	s.rest, s.port.held = nil, nil
