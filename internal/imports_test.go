@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"upstream": {"object"},
 	"auth":     {"object"},
 	"fairness": {},
+	"memory":   {},
 	"h2":       {},
 	"serve":    {"auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
 	"kubetest": {"object"},

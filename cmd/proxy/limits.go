@@ -12,6 +12,7 @@ import (
 type limitOptions struct {
 	watches, watchesPerUser         int
 	listBytes                       byteSize
+	bodyBytes                       int64 // of a memory budget
 	passThrough, passThroughPerUser int
 	qpsPerUser                      float64
 	burstPerUser                    int // 0: two seconds' worth
@@ -87,7 +88,7 @@ func (l limitOptions) serve() serve.Limits {
 		burst = max(1, int(2*l.qpsPerUser))
 	}
 	return serve.Limits{
-		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes),
+		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
 		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,
 	}
 }

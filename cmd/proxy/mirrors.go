@@ -38,7 +38,9 @@ type mirrors struct {
 	named    []*object.Resource
 
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
-	blind   atomic.Bool // upstream does not let us see definitions
+	blind   atomic.Bool  // upstream does not let us see definitions
+	full    atomic.Bool  // memory is short: nothing more is mirrored on demand
+	turned  atomic.Int64 // requests that passed through for that reason
 
 	mu struct {
 		sync.Mutex
@@ -178,7 +180,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 		delete(m.mu.offered, info.GVR)
 		return nil
 	}
-	if !m.isNamed(info.GVR) && m.onDemand(running) >= m.most || m.ctx.Err() != nil {
+	if !m.isNamed(info.GVR) && (m.onDemand(running) >= m.most || m.turnAway()) || m.ctx.Err() != nil {
 		return nil
 	}
 	info.Remember(m.memo)

@@ -42,6 +42,7 @@ type options struct {
 	historyBytes        byteSize      // per resource
 	historyMinAge       time.Duration
 	encodedBytes        byteSize // over all resources
+	memoryBudget        byteSize // 0: as much as the control group has
 	stripManagedFields  bool
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
@@ -93,7 +94,8 @@ type options struct {
 	socketOwner socketOwner
 	socketMode  fs.FileMode
 
-	origins map[string]origin // flag name -> where its value came from, if not from the default
+	origins map[string]origin // flag name -> where its value came from, if not from the command line or the default
+	flags   *pflag.FlagSet    // those that it was read from; nil: there were none
 }
 
 // defaultSweep keeps what is promised of running watches: nobody is sent anything 30 s after he may not have it any more.
@@ -155,6 +157,9 @@ func (o *options) flagGroups() []flagGroup {
 	}
 }
 
+// given reports that a flag was set, wherever.
+func (o *options) given(flag string) bool { return o.flags != nil && o.flags.Changed(flag) }
+
 func (o *options) group(name string, declare ...func(*pflag.FlagSet)) flagGroup {
 	fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
 	fs.SortFlags = false
@@ -185,6 +190,11 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.encodedBytes, "encoded-bytes",
 		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or gzip, over "+
 			"all resources. What is dropped is made again when it is asked for.")
+	fs.Var(&o.memoryBudget, "memory-budget",
+		"Stay within this many `bytes` of memory, those of the kernel for connections included. 0 is what the container has, if that is limited. The "+
+			"garbage collector is told (unless GOMEMLIMIT is set), other limits are lowered unless they are set, and when memory is short, what can be done "+
+			"without is given up step by step: encodings, what was compressed, history beyond 75s, resources that are yet to be mirrored, answers "+
+			"side by side, and in the end clients that do not take what they asked for.")
 	fs.BoolVar(&o.stripManagedFields, "strip-managed-fields", o.stripManagedFields,
 		"Mirror objects without metadata.managedFields, which saves memory, but is not quite what the API server would answer. What is "+
 			"passed through still has them.")

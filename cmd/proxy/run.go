@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"spillway/internal/memory"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 )
@@ -25,6 +26,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
 	}
+	budget := o.applyBudget()
 	config, err := upstream.LoadConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -83,6 +85,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})
+	var guard *memory.Guard
+	if budget.limit != nil {
+		guard = newGuard(budget.limit, mirrors, server, log)
+	}
+	registry.MustRegister(newMemoryMetrics(guard, mirrors))
 	h := &health{}
 	h.require("mirrors", mirrors.ready)
 	h.require("pass-through", mirrors.passThrough)
@@ -99,6 +106,9 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	serveAll(server, access, secure, listeners, o, fail)
 	fail(func() error { return access.run(life.stop) }) // to the end: no watch goes on unasked
+	if guard != nil {
+		fail(func() error { return guard.Run(life.stop) })
+	}
 	if listeners.metrics != nil {
 		// Health is told until the very end, readiness off.
 		seen := &observability{health: h, registry: registry, access: access.tls, debug: o.debug, log: log}
@@ -108,6 +118,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		}
 		fail(func() error { return seen.run(life.stop, listeners.metrics) })
 	}
+	budget.announce(log)
 	announce(ctx, listeners, access, client, config, o, log)
 
 	<-life.drain.Done()

@@ -59,6 +59,7 @@ func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
 	o.kubeconfig, o.resources = kubeconfig(t, up), []string{"configmaps"}
 	o.listen, o.listenTLS, o.metricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
 	o.insecureAllowAll, o.drainPeriod = true, time.Second
+	o.memoryBudget = 1 << 40 // whatever these tests run in
 	if change != nil {
 		change(o)
 	}

@@ -26,6 +26,7 @@ var notConfigurable = []string{"help", "version"}
 // complete sets the flags that the command line left alone: from the environment, else from the configuration file. It must be
 // called once, after the command line was parsed.
 func (o *options) complete(flags *pflag.FlagSet, environ []string) error {
+	o.flags = flags
 	onCommandLine := map[string]bool{}
 	flags.Visit(func(f *pflag.Flag) { onCommandLine[f.Name] = true })
 	if err := o.readEnvironment(flags, environ, onCommandLine); err != nil {

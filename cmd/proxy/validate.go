@@ -19,6 +19,9 @@ import (
 // minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoded-bytes=64.
 const minHistoryBytes = 4 << 10
 
+// minBudget is what the proxy needs for itself, and catches a size that lost its unit.
+const minBudget = 64 << 20
+
 // validate refuses what cannot work, or what would let in who does not belong, with one line: the setting, its value, the remedy.
 // It brings resources into the form that options promises.
 func (o *options) validate(environ []string) error {
@@ -82,6 +85,9 @@ func (o *options) validateNumbers() error {
 	}
 	if o.encodedBytes != 0 && o.encodedBytes < minHistoryBytes {
 		return o.refuse("encoded-bytes", o.encodedBytes.String(), "must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?")
+	}
+	if o.memoryBudget != 0 && o.memoryBudget < minBudget {
+		return o.refuse("memory-budget", o.memoryBudget.String(), "must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as in 512Mi?")
 	}
 	if o.historyMinAge < 0 {
 		return o.refuse("history-min-age", o.historyMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")

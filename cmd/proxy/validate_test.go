@@ -47,6 +47,8 @@ func TestBadSettings(t *testing.T) {
 			"--resources=Nodes: must be in lower case, as in the NAME and APIVERSION columns of kubectl api-resources"},
 		{"no resource", nil, "--resources=pods,,nodes",
 			"--resources=: must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com"},
+		{"a budget without its unit", nil, "--memory-budget=512",
+			"--memory-budget=512: must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as in 512Mi?"},
 		{"no on-demand resources", nil, "--max-resources=0",
 			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
 		{"negative idle timeout", nil, "--resource-idle-timeout=-1h", "--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
