@@ -176,7 +176,7 @@ func (c *Cursor) fill(head uint64) error {
 			return ErrRetracted
 		case c.hub.resource.Retired():
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
-		case c.position >= head || len(c.scratch) >= replayRun:
+		case c.position >= head || len(c.scratch) >= c.hub.replayed():
 			return nil
 		}
 		e, ok := log.At(c.position)

@@ -233,10 +233,13 @@ func (h *history) check(r reading) {
 // Whatever a client does and wherever it begins, it receives exactly the log as its selector sees it: from its feed, from the
 // log, or from either in turn.
 func TestEveryCursorReadsTheLog(t *testing.T) {
-	f := func(name string, limits cache.Limits, voids bool, tested func(*Stats, int) bool) {
+	f := func(name string, limits cache.Limits, voids, frugal bool, tested func(*Stats, int) bool) {
 		for seed := range *seeds {
 			t.Run(fmt.Sprintf("%s/seed=%d", name, seed), func(t *testing.T) {
 				h := newHistory(t, limits)
+				if frugal {
+					h.hub.Share(NewRoom(64 << 10))
+				}
 				ctx, stop := contextFor(t)
 				var hub, readers sync.WaitGroup
 				hub.Go(func() { _ = h.hub.Run(ctx) })
@@ -252,6 +255,9 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 				r := rand.New(rand.NewPCG(uint64(seed), 0))
 				for i := range 2000 {
 					h.write(r, voids)
+					if frugal && i%50 == 25 {
+						h.hub.Economize(i/50%2 == 0)
+					}
 					for i%50 == 0 && h.hub.Lag() > 0 { // else a machine with one core may see no feeds at all
 						runtime.Gosched()
 					}
@@ -278,16 +284,22 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 					t.Fatalf("the history does not test what it should: %d readings, %d expired, %d frames of feeds, %d of the log, %d times lapped",
 						readings, expired, h.hub.Stats().Frames.Load(), h.hub.Stats().Replayed.Load(), h.hub.Stats().FeedLapped.Load())
 				}
+				if room := h.hub.room; room != nil && room.held.Load() != 0 {
+					t.Fatalf("%d bytes are left in the room", room.held.Load())
+				}
 				if n := h.hub.Feeds(); n != 0 {
 					t.Fatalf("%d feeds are left", n)
 				}
 			})
 		}
 	}
-	f("feeds are lapped", plenty, false, func(s *Stats, expired int) bool {
+	f("feeds are lapped", plenty, false, false, func(s *Stats, expired int) bool {
 		return expired == 0 && s.FeedLapped.Load() > 0 && s.Frames.Load() > 0 && s.Replayed.Load() > 0
 	})
-	f("the log is lapped and void", cache.Limits{HistoryBytes: 200 << 10}, true, func(s *Stats, expired int) bool {
+	f("the log is lapped and void", cache.Limits{HistoryBytes: 200 << 10}, true, false, func(s *Stats, expired int) bool {
 		return expired > 0 && s.Frames.Load() > 0
+	})
+	f("memory is short now and then", plenty, false, true, func(s *Stats, expired int) bool {
+		return expired == 0 && s.FeedLapped.Load() > 0 && s.Frames.Load() > 0 && s.Replayed.Load() > 0
 	})
 }

@@ -22,15 +22,20 @@ import (
 type Hub struct {
 	// Static after construction.
 	resource *cache.Resource
+	room     *Room // nil: as much as there is
 
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]
 	stats    Stats
 
+	frugal atomic.Bool // see Economize
+
 	// The dispatcher's.
 	index   index
 	press   press
 	touched []*Feed // by the batch under way
+	saving  bool    // frugal, as the last batch found it
+	held    int64   // bytes of all feeds, as the room counts them
 
 	mu struct {
 		// Held by who subscribes or leaves, and by the dispatcher once per batch.
@@ -87,6 +92,7 @@ func (h *Hub) Lag() uint64 {
 
 // Run dispatches until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
+	defer func() { h.hold(-h.held) }()
 	for {
 		changed := h.resource.Changed()
 		h.Dispatch()
@@ -109,6 +115,7 @@ func (h *Hub) Dispatch() {
 	done := *h.progress.Load()
 	snapshot := h.resource.Snapshot()
 	h.enroll(done.position)
+	h.save(done.position)
 	if done.position < h.resource.Log().First() {
 		h.restart(snapshot)
 		return
@@ -136,6 +143,7 @@ func (h *Hub) enroll(position uint64) {
 	defer h.mu.Unlock()
 	for _, f := range h.mu.left {
 		h.index.remove(f)
+		h.hold(-h.sized(f))
 	}
 	for f := range h.mu.joined {
 		f.activate(position)
@@ -155,9 +163,13 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	}
 	for _, f := range feeds {
 		untouched := !f.touched
-		if f.add(e, next, &h.press) {
+		before := h.sized(f)
+		if f.lonely() && (h.saving || h.room.full()) {
+			f.pass(e, next)
+		} else if f.add(e, next, &h.press) {
 			h.stats.Frames.Add(1)
 		}
+		h.hold(h.sized(f) - before)
 		if untouched && f.touched {
 			h.touched = append(h.touched, f)
 		}
@@ -171,6 +183,7 @@ func (h *Hub) restart(s *cache.Snapshot) {
 	for _, f := range h.index.all {
 		f.restart(s.Next)
 	}
+	h.hold(-h.held)
 	h.touched = append(h.touched[:0], h.index.all...)
 	h.publish(progress{position: s.Next, through: s.RV})
 }

@@ -1,0 +1,88 @@
+package fanout
+
+import (
+	"sync/atomic"
+
+	"spillway/internal/cache"
+)
+
+// Room bounds the bytes that feeds keep, over all hubs that share it. Where there is none left, feeds of few streams go on without. How many
+// feeds there are, and how much each sees, is up to clients; a bound that is held where frames are made needs no time to notice.
+type Room struct {
+	most int64
+	held atomic.Int64
+}
+
+// NewRoom makes a room for so many bytes.
+func NewRoom(most int64) *Room { return &Room{most: most} }
+
+// full reports that there is no room left. The nil Room is never full.
+func (r *Room) full() bool { return r != nil && r.held.Load() >= r.most }
+
+// Share makes the hub's feeds share a room with those of others. It is called before the hub runs.
+func (h *Hub) Share(r *Room) { h.room = r }
+
+// hold counts bytes that feeds keep now, or no longer.
+func (h *Hub) hold(bytes int64) {
+	if h.room != nil && bytes != 0 {
+		h.held += bytes
+		h.room.held.Add(bytes)
+	}
+}
+
+// sized is how many bytes a feed keeps, if anybody wants to know.
+func (h *Hub) sized(f *Feed) (n int64) {
+	if h.room == nil {
+		return 0
+	}
+	for _, s := range f.kept.Load().segments {
+		n += int64(len(s.data))
+	}
+	return n
+}
+
+// crowd is how many streams a feed must have to be worth its memory while that is short. What it keeps of its frames grows with them and
+// is bounded, so that of a feed of so many it is little for each.
+const crowd = 64
+
+// Economize lets feeds of few streams keep nothing while memory is short, however many of them there are, or as much as usual again.
+// Their cursors read the log, each for itself: the same frames, made once for each instead of once for all.
+func (h *Hub) Economize(on bool) {
+	if h.frugal.Swap(on) != on {
+		h.resource.Signal().Wake() // so that it need not wait for the next event
+	}
+}
+
+// save lets go of what feeds of few streams hold, once, when that begins to be wanted. Everything below a position is dispatched.
+func (h *Hub) save(position uint64) {
+	was := h.saving
+	if h.saving = h.frugal.Load(); !h.saving || was {
+		return
+	}
+	for _, f := range h.index.all {
+		if f.lonely() && f.tail != nil {
+			h.hold(-h.sized(f))
+			f.restart(position)
+			h.touched = append(h.touched, f)
+		}
+	}
+}
+
+// replayed is how much a cursor makes at once that reads the log: what a client does not take of it is held for him alone. While memory is short
+// that is one frame.
+func (h *Hub) replayed() int {
+	if h.frugal.Load() {
+		return 1
+	}
+	return replayRun
+}
+
+// lonely reports that the feed has few streams.
+func (f *Feed) lonely() bool { return f.holders.Load() < crowd }
+
+// pass leaves a log entry that the feed's streams see to the log.
+func (f *Feed) pass(e *cache.Entry, next uint64) {
+	if _, _, seen := f.selector.Seen(&e.Event); seen || e.Seam == cache.SeamEnd && f.encoding.Bookmarks {
+		f.restart(next)
+	}
+}
