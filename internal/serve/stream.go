@@ -223,7 +223,7 @@ func (s *stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if !now.Before(s.deadline) {
 		return nil, EndTimeout, nil
 	}
-	if caughtUp && s.plan.Watch.Bookmarks && !now.Before(s.bookmark) {
+	if caughtUp && !now.Before(s.bookmark) {
 		s.schedule(now)
 		mark, err := s.mark(s.cursor.Through())
 		return mark, "", err
@@ -251,9 +251,10 @@ func (s *stream) schedule(now time.Time) {
 	}
 }
 
-// next is when something is due.
+// next is when something is due. Who takes no bookmarks is looked at as often all the same, since that keeps his cursor near the head: he
+// could not go on from where he was told of something last, if his feed let go of him an hour later.
 func (s *stream) next() time.Time {
-	if s.plan.Watch.Bookmarks && s.shut == nil && s.bookmark.Before(s.deadline) {
+	if s.shut == nil && s.bookmark.Before(s.deadline) {
 		return s.bookmark
 	}
 	return s.deadline
