@@ -27,10 +27,12 @@ const (
 	// long. What is given up is wanted again by those who have it made anew, which takes memory.
 	slack   = 0.10
 	restFor = 15 * time.Second
+	// hurry is how far use may be above a step's At before that is taken at once: memory grows faster than collections come.
+	hurry = 0.10
 )
 
 // Guard watches what is in use and takes its steps. It takes one at a time, and the next only when a garbage collection has shown what the last
-// one gave; it takes them back one at a time, in the opposite order.
+// one gave, unless there is far too much in use; it takes them back one at a time, in the opposite order.
 //
 // What is in use is compared with the limit, instead of the limit being left to the collector alone, since near its limit that runs all the
 // time and frees nothing: what is kept for good has to go before.
@@ -74,6 +76,12 @@ func (g *Guard) Run(ctx context.Context) error {
 	}
 }
 
+// wants reports that the next step, number n, is to be taken. Callers hold mu.
+func (g *Guard) wants(n int, part float64, usage Usage) bool {
+	over := part - g.steps[n].At
+	return over >= hurry || over >= 0 && (n == 0 || usage.Cycles > g.mu.cycle)
+}
+
 // look takes a step, takes one back, or leaves things as they are.
 func (g *Guard) look(now time.Time) {
 	usage := g.read()
@@ -82,7 +90,7 @@ func (g *Guard) look(now time.Time) {
 	g.limit.Leave(g.aside())
 	g.mu.usage = usage
 	part := float64(usage.InUse) / float64(g.limit.Bytes())
-	if n := g.mu.taken; n < len(g.steps) && part >= g.steps[n].At && (n == 0 || usage.Cycles > g.mu.cycle) {
+	for n := g.mu.taken; n < len(g.steps) && g.wants(n, part, usage); n = g.mu.taken {
 		g.mu.taken, g.mu.cycle, g.mu.above = n+1, usage.Cycles, now
 		g.mu.times[n]++
 		g.steps[n].Take()

@@ -56,10 +56,10 @@ func TestStepsAreTaken(t *testing.T) {
 	w := newWorld(t)
 	w.look(0, 699)
 	w.look(0, 700, "take 0")
-	w.look(0, 1200)
+	w.look(0, 850)
 	w.collect()
-	w.look(0, 1200, "take 1")
-	w.look(0, 1200)
+	w.look(0, 850, "take 1")
+	w.look(0, 950)
 	w.collect()
 	w.look(0, 899)
 	w.look(0, 900, "take 2")
@@ -70,16 +70,25 @@ func TestStepsAreTaken(t *testing.T) {
 		t.Errorf("%+v", state)
 	}
 	if w.held != 5 {
-		t.Errorf("the second step was held at %d looks of 5", w.held)
+		t.Errorf("the second step was held at %d looks, want 5", w.held)
 	}
+}
+
+// Far too much in use is no time to see what a step gave.
+func TestStepsAreTakenAtOnce(t *testing.T) {
+	w := newWorld(t)
+	w.look(0, 790, "take 0")
+	w.look(0, 920, "take 1")
+	w = newWorld(t)
+	w.look(0, 1001, "take 0", "take 1", "take 2")
 }
 
 // They are taken back in the opposite order, each when use has been well below it for a time, and taken again if that was wrong.
 func TestStepsAreTakenBack(t *testing.T) {
 	w := newWorld(t)
-	w.look(0, 1000, "take 0")
+	w.look(0, 890, "take 0")
 	w.collect()
-	w.look(0, 1000, "take 1")
+	w.look(0, 890, "take 1")
 	w.look(restFor, 701) // not low enough
 	w.look(restFor, 701)
 	w.look(restFor/2, 700)
