@@ -15,9 +15,12 @@ const (
 	historyPart = 8 // of each resource
 	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
 	bodyPart    = 16
+	feedPart    = 8
 	// connectionPrice and watchPrice are what one of them is reckoned at, with what the kernel holds.
 	connectionPrice = 64 << 10
 	watchPrice      = 16 << 10
+	// firstStatesMost is how many resources are listed at a time because somebody asks for them: how large they are shows only then.
+	firstStatesMost = 2
 )
 
 // budget is what the process may use.
@@ -68,6 +71,7 @@ func (o *options) lower(budget int64) {
 	number("max-watches", &o.limits.watches, budget/watchPrice)
 	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
 	o.limits.bodyBytes = max(budget/bodyPart, minListBytes)
+	o.firstStates, o.feedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
 	if !o.given("max-connections") {
 		o.maxConnections = min(o.connections(), int(max(budget/connectionPrice, 1)))
 	}
@@ -77,11 +81,12 @@ func (o *options) lower(budget int64) {
 // its ease until three quarters.
 const (
 	encodingsAt = 0.70
-	segmentsAt  = 0.75
-	historyAt   = 0.80
-	resourcesAt = 0.84
-	answersAt   = 0.88
-	clientsAt   = 0.93
+	segmentsAt  = 0.74
+	historyAt   = 0.78
+	feedsAt     = 0.82
+	resourcesAt = 0.86
+	answersAt   = 0.90
+	clientsAt   = 0.94
 )
 
 // newGuard makes what watches over the memory.
@@ -89,8 +94,8 @@ func newGuard(limit *memory.Limit, m *mirrors, server *serve.Server, log *zap.Lo
 	return memory.NewGuard(limit, server.Outside, guardSteps(m, server), log)
 }
 
-// guardSteps are what can be done without, in order: what costs time alone to make again; then history, and what is yet to be mirrored; and
-// behind these two that keep what clients do from ending the process.
+// guardSteps are what can be done without, in order: what costs time alone to make again; then history, what is kept for few, and what is yet to
+// be mirrored; and behind these two that keep what clients do from ending the process.
 func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 	return []memory.Step{
 		{
@@ -106,8 +111,12 @@ func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 			Take: func() {}, Hold: m.shorten, Back: m.lengthen,
 		},
 		{
+			Name: "feeds", At: feedsAt, Gone: "watches with a selector of their own read the log, each for itself",
+			Take: func() {}, Hold: m.save, Back: m.spend,
+		},
+		{
 			Name: "resources", At: resourcesAt, Gone: "no other resource is mirrored on demand: requests pass through",
-			Take: func() { m.full.Store(true) }, Back: func() { m.full.Store(false) },
+			Take: func() { m.full.Store(true) }, Hold: m.retreat, Back: func() { m.full.Store(false) },
 		},
 		{
 			Name: "answers", At: answersAt, Gone: "large answers are made one after another",

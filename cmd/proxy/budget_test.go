@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/kubetest"
 	"spillway/internal/memory"
@@ -66,7 +67,7 @@ func TestShortOfMemory(t *testing.T) {
 		}
 		last = s.At
 	}
-	if got := strings.Join(names, " "); got != "encodings segments history resources answers clients" {
+	if got := strings.Join(names, " "); got != "encodings segments history feeds resources answers clients" {
 		t.Errorf("the order is %s", got)
 	}
 	for _, s := range steps {
@@ -135,5 +136,40 @@ func TestRunWithinABudget(t *testing.T) {
 	})
 	if _, body := p.get(p.metrics + "/metrics"); !strings.Contains(body, `spillway_memory_degraded{step="clients"} 0`) {
 		t.Error("the metrics do not tell of steps")
+	}
+}
+
+// While a first state is awaited that somebody asked for, others wait for theirs; each gives its place back.
+func TestFirstStatesQueue(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, func(o *options) { o.firstStates = 1 }, "*")
+	m.first <- struct{}{} // as if another were on its way
+	for _, gvr := range []schema.GroupVersionResource{kubetest.ConfigMaps, kubetest.Pods} {
+		if s := m.Find(gvr); s == nil || s.Resource().Ready() {
+			t.Fatalf("%s: %v", gvr.Resource, s)
+		}
+	}
+	for _, one := range m.all() {
+		if one.reflector.Status().Replaces != 0 {
+			t.Errorf("%s has been listed", one.resource.Info)
+		}
+	}
+	<-m.first
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, kubetest.Pods)
+	eventually(t, "places to be free", func() bool { return len(m.first) == 0 })
+}
+
+// What has no state yet when memory gets short is given up, and whoever waits for it hears from upstream.
+func TestRetreat(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, func(o *options) { o.firstStates = 1 }, "*", "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.first <- struct{}{}
+	waiting := m.Find(kubetest.Pods)
+	m.full.Store(true)
+	m.retreat()
+	if m.names() != "configmaps" || m.Find(kubetest.Pods) != nil || !waiting.Resource().Retired() {
+		t.Errorf("mirrors %s; who waits is told: %v", m.names(), waiting.Resource().Retired())
 	}
 }

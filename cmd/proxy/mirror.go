@@ -30,10 +30,11 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
-func newMirror(client *upstream.Client, info *object.Resource, limits cache.Limits, release *codec.Release, log *zap.Logger,
+func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource, limits cache.Limits, release *codec.Release, log *zap.Logger,
 	lost func(*mirror, error)) *mirror {
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
+	m.hub.Share(room)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(client, m.resource, log)
 	m.asked.Store(time.Now().UnixNano())

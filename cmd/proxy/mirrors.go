@@ -16,6 +16,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/codec"
+	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
@@ -28,8 +29,10 @@ type mirrors struct {
 	// Static after construction.
 	client   *upstream.Client
 	limits   cache.Limits
-	most     int  // on demand
-	demand   bool // everything that can be listed and watched is mirrored when it is asked for
+	most     int           // on demand
+	room     *fanout.Room  // of feeds; nil: as much as they like
+	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
+	demand   bool          // everything that can be listed and watched is mirrored when it is asked for
 	release  *codec.Release
 	memo     *object.Memo // of what is made of objects, whichever resource they are of
 	stripped bool         // objects go without their managedFields
@@ -63,6 +66,12 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 	m := &mirrors{
 		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
+	}
+	if o.feedBytes > 0 {
+		m.room = fanout.NewRoom(o.feedBytes)
+	}
+	if o.firstStates > 0 {
+		m.first = make(chan struct{}, o.firstStates)
 	}
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
@@ -187,13 +196,18 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if m.stripped {
 		info.StripManagedFields()
 	}
-	started := newMirror(m.client, info, m.limits, m.release, m.log, m.lose)
+	started := newMirror(m.room, m.client, info, m.limits, m.release, m.log, m.lose)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)
 	running[info.GVR] = started
 	m.running.Store(&running)
-	m.active.Go(func() { started.run(ctx) })
+	m.active.Go(func() {
+		if !m.isNamed(info.GVR) {
+			m.queue(ctx, started)
+		}
+		started.run(ctx)
+	})
 	m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	return started
 }

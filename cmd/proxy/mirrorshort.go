@@ -1,6 +1,13 @@
 package main
 
-import "spillway/internal/codec"
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/codec"
+)
 
 // What mirrors do without while memory is short, each by itself.
 
@@ -24,6 +31,68 @@ func (m *mirrors) shorten() {
 func (m *mirrors) lengthen() {
 	for _, one := range m.all() {
 		one.resource.Shorten(false)
+	}
+}
+
+// save lets feeds of few streams keep nothing.
+func (m *mirrors) save() { m.economize(true) }
+
+// spend lets them keep frames again.
+func (m *mirrors) spend() { m.economize(false) }
+
+func (m *mirrors) economize(on bool) {
+	for _, one := range m.all() {
+		one.hub.Economize(on)
+	}
+}
+
+// firstWait is how long a first state keeps others waiting.
+const firstWait = 15 * time.Second
+
+// queue waits for a place to be mirrored. It is given back when the first state is there, or does not come.
+func (m *mirrors) queue(ctx context.Context, one *mirror) {
+	if m.first == nil {
+		return
+	}
+	select {
+	case m.first <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	m.active.Go(func() {
+		defer func() { <-m.first }()
+		ctx, cancel := context.WithTimeout(ctx, firstWait)
+		defer cancel()
+		for {
+			changed := one.resource.Changed()
+			if one.resource.Ready() || one.resource.Retired() {
+				return
+			}
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// restless is how long nobody has asked for a resource that is given up while memory is short.
+const restless = time.Minute
+
+// retreat gives up what was to be mirrored on demand and has no state yet, however much of it has arrived: how much more there is, nobody
+// knows. Those that nobody has asked for lately go, too.
+func (m *mirrors) retreat() {
+	m.dropIdleSince(time.Now().Add(-restless))
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for gvr, one := range *m.running.Load() {
+		if m.isNamed(gvr) || one.resource.Ready() {
+			continue
+		}
+		m.remove(one)
+		one.end()
+		m.log.Warn("not mirrored: memory is short", zap.Stringer("resource", one.resource.Info), zap.String("version", gvr.Version))
 	}
 }
 

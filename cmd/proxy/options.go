@@ -43,6 +43,8 @@ type options struct {
 	historyMinAge       time.Duration
 	encodedBytes        byteSize // over all resources
 	memoryBudget        byteSize // 0: as much as the control group has
+	feedBytes           int64    // over all resources; 0: no limit. Of a memory budget
+	firstStates         int      // of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	stripManagedFields  bool
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
