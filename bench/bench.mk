@@ -1,11 +1,11 @@
 # The load programs: what the proxy must show against a real control plane. Included by the root Makefile.
 
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
-MEASURES := fanout selectors idle list sync herd identities tokenherd
+MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
 .PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
-bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 40 minutes)
+bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 45 minutes)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
@@ -19,6 +19,7 @@ bench-full: controlplane ## The same with more of everything, curves beside benc
 	go run ./list -results=RESULTS.md -rounds=5 -lists=20 || status=1; \
 	go run ./sync -results=RESULTS.md -pods=50000 || status=1; \
 	go run ./herd -results=RESULTS.md -pods=2000 || status=1; \
+	go run ./reconnect -results=RESULTS.md || status=1; \
 	go run ./identities -results=RESULTS.md || status=1; \
 	go run ./tokenherd -results=RESULTS.md -rounds=5 || status=1; \
 	go run ./curves -results=RESULTS.md || status=1; \

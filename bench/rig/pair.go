@@ -46,6 +46,7 @@ type Pair struct {
 	Proxy        *Proxy
 	Spillway     Server // over TLS; the zero value while there is no proxy
 	APIServer    Server
+	Cgroup       *Cgroup // where the proxy is started; nil: where we are
 }
 
 // StartPair starts a control plane, a second kube-apiserver and a proxy that mirrors resources. Stop it.
@@ -90,7 +91,7 @@ func (p *Pair) StartProxy(ctx context.Context, resources string, args ...string)
 func (p *Pair) StartProxyAs(ctx context.Context, kubeconfig, resources string, args ...string) error {
 	p.StopProxy()
 	args = append([]string{"--resources=" + resources, "--listen-tls=127.0.0.1:0"}, args...)
-	proxy, err := StartProxy(ctx, kubeconfig, args...)
+	proxy, err := startProxy(ctx, p.Cgroup, kubeconfig, args...)
 	if err != nil {
 		return err
 	}

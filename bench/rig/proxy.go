@@ -31,6 +31,11 @@ const readyWait = time.Minute
 // StartProxy builds the proxy and starts it on free loopback ports, acting as the identity in kubeconfig, and returns when
 // it is ready. args are added to its command line. Stop it.
 func StartProxy(ctx context.Context, kubeconfig string, args ...string) (*Proxy, error) {
+	return startProxy(ctx, nil, kubeconfig, args...)
+}
+
+// startProxy starts a proxy in a control group, if there is one.
+func startProxy(ctx context.Context, group *Cgroup, kubeconfig string, args ...string) (*Proxy, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
@@ -41,6 +46,9 @@ func StartProxy(ctx context.Context, kubeconfig string, args ...string) (*Proxy,
 		"--log-format=json",
 	}, args...)...)
 	p.cmd.Env, p.cmd.Stderr = Environ(), p.Log
+	if group != nil {
+		group.enter(p.cmd)
+	}
 	if err := Start(p.cmd); err != nil {
 		return nil, fmt.Errorf("starting the proxy: %w", err)
 	}
