@@ -120,10 +120,13 @@ func (c *client) dial(ctx context.Context) error {
 		NetDialer: &net.Dialer{Timeout: time.Minute, LocalAddr: &net.TCPAddr{IP: c.source}, Control: smallWindow},
 		Config:    &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}},
 	}
-	if c.conn, err = d.DialContext(ctx, "tcp4", address.Host); err != nil {
-		c.conn = nil
+	conn, err := d.DialContext(ctx, "tcp4", address.Host)
+	if err != nil {
+		return err
 	}
-	return err
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer any more
+	c.conn = conn
+	return nil
 }
 
 // receiveBuffer is what the kernel holds for a client at most that has yet to read it. Both ends of a connection are on this machine and its kernel
