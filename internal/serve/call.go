@@ -58,6 +58,9 @@ func (s *Server) handle(c call, front Front) {
 	}
 	switch {
 	case plan.Action != Upstream && s.answer(c, plan, v):
+	case plan.Doubtful && !s.doubts.Allow():
+		s.metrics.unproven.WithLabelValues(plan.Source.Resource().Info.String()).Inc()
+		s.sendAway(c)
 	case plan.mostRecent():
 		s.passRecent(c, request, plan, v)
 	default:

@@ -12,6 +12,7 @@ type Metrics struct {
 	recent      *prometheus.CounterVec
 	shared      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
+	unproven    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
@@ -46,6 +47,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
+		unproven: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_unproven_refused_total",
+			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed through at the time.",
+		}, []string{"resource"}),
 		unencodable: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_unencodable_total", Help: "Answers that could not be made in an encoding, which is not offered since.",
 		}, []string{"resource", "encoding"}),
@@ -64,7 +69,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "spillway_client_connections", Help: "Connections that clients have.",
 	})
 	if r != nil {
-		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unencodable, m.panics, m.http2)
+		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2)
 	}
 	return m
 }

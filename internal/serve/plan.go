@@ -30,6 +30,7 @@ type Plan struct {
 	Source   *Source
 	Status   *metav1.Status // of a refusal
 	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-23)
+	Doubtful bool           // goes upstream since the cache cannot be proven at present
 	Selector object.Selector
 	answerForm
 	Get   *GetPlan

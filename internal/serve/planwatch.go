@@ -19,8 +19,11 @@ func (p *Planner) planWatch(s *Source, c collection) Plan {
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
 		// What is to end before a proof can be expected had better be asked where none is needed.
-		if s.Fresh.Doubtful() || w.Timeout <= proofWait {
+		if w.Timeout <= proofWait {
 			return Plan{}
+		}
+		if s.Fresh.Doubtful() {
+			return Plan{Source: s, Doubtful: true}
 		}
 		plan.Action = FromCacheProven
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
+	"golang.org/x/time/rate"
 )
 
 // Options configure a Server.
@@ -76,6 +77,7 @@ type Server struct {
 	coalescer *coalescer
 	seats     *seats
 	haste     *haste
+	doubts    *rate.Limiter // watches that pass through since nothing can be proven
 	arrivals  arrivals
 	conns     *connections
 	http2     *http2Server
@@ -94,7 +96,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, arrivals: usualArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
@@ -108,6 +110,13 @@ func New(opts Options) *Server {
 	s.mu.streams = map[*stream]struct{}{}
 	return s
 }
+
+// doubtRate and doubtBurst are how many watches per second pass through that want the most recent state while the cache cannot be proven, and
+// how many at once. When upstream is too busy to prove anything, a herd that it gets instead of a question keeps it so.
+const (
+	doubtRate  = 10
+	doubtBurst = 20
+)
 
 // randomWatchTimeout spreads the ends of watches that do not say how long they last (W-29, design D14).
 func randomWatchTimeout() time.Duration {

@@ -1,0 +1,62 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"golang.org/x/time/rate"
+
+	"spillway/internal/cache"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// While nothing can be proven, watches of the most recent state pass through as fast as upstream can bear, and the others are told to come
+// back, each at a time of his own; those of any state are answered from memory.
+func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
+
+func testDoubtfulWatches(t *testing.T, http2 bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(cache.Prober) cache.Prober { return unreachable{} }})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	const passing = 3
+	r.server.doubts = rate.NewLimiter(0, passing)
+	source := r.catalog[configMaps.GVR]
+	eventually(t, "doubt", func() bool {
+		_, _ = source.Fresh.Prove(t.Context()) // nobody does
+		return source.Fresh.Doubtful()
+	})
+	client, url := http.DefaultClient, r.url
+	if http2 {
+		client, url = overHTTP2(t, 1<<20), r.tlsURL
+	}
+	const list = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds="
+	passed := func() int { return len(r.up.RequestsFor(kubetest.ConfigMaps, "watch")) }
+	before := passed()
+	for i := range 2 * passing {
+		response, err := client.Get(url + mapsPath + list + fmt.Sprint(1000+i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		after := response.Header.Get("Retry-After")
+		_ = response.Body.Close()
+		if i < passing && response.StatusCode != http.StatusOK || i >= passing && (response.StatusCode != http.StatusTooManyRequests || !spread(after)) {
+			t.Errorf("number %d: %s, Retry-After %q", i, response.Status, after)
+		}
+	}
+	if n := passed() - before; n != passing {
+		t.Errorf("%d passed through, want %d", n, passing)
+	}
+	if n := r.metric("spillway_unproven_refused_total", "resource=configmaps"); n != passing {
+		t.Errorf("%v are counted", n)
+	}
+	response, body := get(t, client, "GET", url+mapsPath+"?watch=1&resourceVersion=0&timeoutSeconds=1")
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("any state: %s %s", response.Status, body)
+	}
+	if n := passed() - before; n != passing {
+		t.Errorf("any state passed through")
+	}
+}
