@@ -16,6 +16,7 @@ const (
 	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
 	bodyPart    = 16
 	feedPart    = 8
+	formPart    = 32 // what is kept of forms when memory is short
 	// connectionPrice and watchPrice are what one of them is reckoned at, with what the kernel holds.
 	connectionPrice = 64 << 10
 	watchPrice      = 16 << 10
@@ -71,6 +72,7 @@ func (o *options) lower(budget int64) {
 	number("max-watches", &o.limits.watches, budget/watchPrice)
 	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
 	o.limits.bodyBytes = max(budget/bodyPart, minListBytes)
+	o.leastForms = budget / formPart
 	o.firstStates, o.feedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
 	if !o.given("max-connections") {
 		o.maxConnections = min(o.connections(), int(max(budget/connectionPrice, 1)))
@@ -100,11 +102,11 @@ func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 	return []memory.Step{
 		{
 			Name: "encodings", At: encodingsAt, Gone: "protobuf and metadata are made anew for each who asks",
-			Take: m.forgoEncodings, Back: m.keepForms,
+			Take: m.forgoEncodings, Back: m.keepEncodings,
 		},
 		{
-			Name: "segments", At: segmentsAt, Gone: "nothing that was compressed is kept",
-			Take: m.forgoForms, Back: m.forgoEncodings,
+			Name: "segments", At: segmentsAt, Gone: "hardly anything that was compressed is kept",
+			Take: m.forgoSegments, Back: m.keepSegments,
 		},
 		{
 			Name: "history", At: historyAt, Gone: "no more history is kept than of 75s",

@@ -27,18 +27,19 @@ import (
 // Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
 type mirrors struct {
 	// Static after construction.
-	client   *upstream.Client
-	limits   cache.Limits
-	most     int           // on demand
-	room     *fanout.Room  // of feeds; nil: as much as they like
-	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	demand   bool          // everything that can be listed and watched is mirrored when it is asked for
-	release  *codec.Release
-	memo     *object.Memo // of what is made of objects, whichever resource they are of
-	stripped bool         // objects go without their managedFields
-	log      *zap.Logger
-	ctx      context.Context // of the mirrors
-	named    []*object.Resource
+	client     *upstream.Client
+	limits     cache.Limits
+	most       int           // on demand
+	room       *fanout.Room  // of feeds; nil: as much as they like
+	first      chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
+	demand     bool          // everything that can be listed and watched is mirrored when it is asked for
+	release    *codec.Release
+	memo       *object.Memo // of what is made of objects, whichever resource they are of
+	leastForms int64        // what it keeps when memory is short
+	stripped   bool         // objects go without their managedFields
+	log        *zap.Logger
+	ctx        context.Context // of the mirrors
+	named      []*object.Resource
 
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
 	blind   atomic.Bool  // upstream does not let us see definitions
@@ -67,6 +68,7 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
+	m.leastForms = o.leastForms
 	if o.feedBytes > 0 {
 		m.room = fanout.NewRoom(o.feedBytes)
 	}

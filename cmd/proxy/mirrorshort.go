@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -11,14 +12,14 @@ import (
 
 // What mirrors do without while memory is short, each by itself.
 
-// forgoEncodings keeps nothing of objects in other encodings than upstream's JSON.
+// forgoEncodings keeps nothing of objects in other encodings than upstream's JSON, and keepEncodings keeps it again.
 func (m *mirrors) forgoEncodings() { m.memo.Forgo(codec.Encodes) }
+func (m *mirrors) keepEncodings()  { m.memo.Forgo(nil) }
 
-// forgoForms keeps nothing at all of what is made of objects.
-func (m *mirrors) forgoForms() { m.memo.Forgo(codec.Anything) }
-
-// keepForms keeps it again.
-func (m *mirrors) keepForms() { m.memo.Forgo(nil) }
+// forgoSegments keeps hardly anything of what was compressed, and keepSegments keeps it again. Not nothing at all: what a herd of equals asks
+// for is little, and to compress it anew for each of them would cost more than it gives.
+func (m *mirrors) forgoSegments() { m.memo.Bound(m.leastForms) }
+func (m *mirrors) keepSegments()  { m.memo.Bound(math.MaxInt64) }
 
 // shorten keeps no more history of anything than clients need to come back.
 func (m *mirrors) shorten() {

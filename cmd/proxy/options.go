@@ -43,6 +43,7 @@ type options struct {
 	historyMinAge       time.Duration
 	encodedBytes        byteSize // over all resources
 	memoryBudget        byteSize // 0: as much as the control group has
+	leastForms          int64    // what is kept of encodedBytes when memory is short. Of a memory budget
 	feedBytes           int64    // over all resources; 0: no limit. Of a memory budget
 	firstStates         int      // of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	stripManagedFields  bool

@@ -31,6 +31,3 @@ func encodingNumber(enc object.Encoding) object.FormKind {
 
 // Encodes tells the forms that are objects in another encoding; all others are runs of objects, compressed.
 func Encodes(kind object.FormKind) bool { return kind < formSegment }
-
-// Anything is every form.
-func Anything(object.FormKind) bool { return true }

@@ -11,10 +11,11 @@ import (
 // It holds forms weakly, so that it never keeps an object alive, or what was made of one that is gone. What it counts is therefore at
 // least what there is: it learns that a form is gone when it next needs room.
 type Memo struct {
-	limit int64
+	limit int64 // static
 
 	mu struct {
 		sync.Mutex
+		bound   int64 // the limit at present
 		held    int64
 		forgone func(FormKind) bool // kinds that are not kept; nil: none
 		slots   []memoSlot
@@ -30,7 +31,11 @@ type memoSlot struct {
 }
 
 // NewMemo makes a Memo of limit bytes.
-func NewMemo(limit int64) *Memo { return &Memo{limit: limit} }
+func NewMemo(limit int64) *Memo {
+	m := &Memo{limit: limit}
+	m.mu.bound = limit
+	return m
+}
 
 // Remember bounds the forms of the resource's objects by m from now on. Without it they last as long as their objects.
 func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
@@ -71,21 +76,30 @@ func (m *Memo) keep(f *Form) {
 		return
 	}
 	size := f.size()
-	if size > m.limit {
-		f.drop()
-		return
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.mu.forgone != nil && m.mu.forgone(f.kind) {
+	if size > m.mu.bound || m.mu.forgone != nil && m.mu.forgone(f.kind) {
 		f.drop()
 		return
 	}
-	for looks := 0; m.mu.held+size > m.limit; looks++ {
-		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
-	}
+	m.makeRoom(size)
 	m.mu.held += size
 	m.put(memoSlot{weak.Make(f), size})
+}
+
+// Bound keeps no more than so many bytes from now on, if that is less than the Memo's limit.
+func (m *Memo) Bound(limit int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.bound = min(limit, m.limit)
+	m.makeRoom(0)
+}
+
+// makeRoom drops forms until there is room for so many bytes, which is no more than the bound. Callers hold mu.
+func (m *Memo) makeRoom(size int64) {
+	for looks := 0; m.mu.held+size > m.mu.bound; looks++ {
+		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
+	}
 }
 
 // look passes a form that was used since the last look, unless there is no mercy, and drops any other. Callers hold mu.

@@ -198,3 +198,33 @@ func TestMemoForgoes(t *testing.T) {
 		t.Errorf("holds %d bytes again, want %d", m.Held(), held)
 	}
 }
+
+// A bound below the limit holds at once, and no longer than it is wanted; what is used stays.
+func TestMemoBound(t *testing.T) {
+	m := NewMemo(1 << 20)
+	f := newFormed(t, 20, m)
+	all := func() {
+		for i := range f.objects {
+			f.get(i, 0)
+		}
+	}
+	all()
+	held := m.Held()
+	m.Bound(held / 4)
+	if m.Held() > held/4 || m.Held() == 0 {
+		t.Errorf("holds %d bytes of %d", m.Held(), held)
+	}
+	made := f.made.Load()
+	all()
+	if m.Held() > held/4 || f.made.Load() == made {
+		t.Errorf("holds %d bytes of %d, and made %d anew", m.Held(), held, f.made.Load()-made)
+	}
+	m.Bound(1 << 40)
+	all()
+	made = f.made.Load()
+	all()
+	f.expect("there is room again", made)
+	if m.Held() != held {
+		t.Errorf("holds %d bytes again, want %d", m.Held(), held)
+	}
+}
