@@ -58,6 +58,12 @@ func (s *Server) HoldWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.held = true })
 }
 
+// LoseEvents never tells the watches that are open then of the next n changes, while everything else shows them, bookmarks included: the bug
+// that nobody has.
+func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
+	s.do(gvr, func(t *table) { t.losing = n })
+}
+
 // ReleaseWatch delivers what HoldWatch held back, and everything from then on.
 func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) {
@@ -213,7 +219,11 @@ func (s *Server) Down() { s.unlisten((*listener).down) }
 // Hang closes all connections and answers no new one: the kernel accepts it, nobody reads.
 func (s *Server) Hang() { s.unlisten((*listener).hang) }
 
-// Up ends Down and Hang. It fails if the port was taken meanwhile.
+// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is read or sent on them, and the kernel accepts
+// others.
+func (s *Server) Freeze() { s.listener.freeze() }
+
+// Up ends Down, Hang and Freeze. It fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
 
 func (s *Server) unlisten(how func(*listener)) {

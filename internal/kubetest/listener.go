@@ -15,6 +15,7 @@ type listener struct {
 	mu     sync.Mutex
 	inner  net.Listener // nil while down
 	hung   bool
+	frozen chan struct{} // closed when no connection is frozen any more; nil while none is
 	closed bool
 	late   []*conn // accepted while hung, served after
 	conns  map[*conn]struct{}
@@ -103,6 +104,7 @@ func (l *listener) down() {
 		l.inner = nil
 	}
 	l.hung = false
+	l.thawLocked()
 	l.changeLocked()
 }
 
@@ -113,6 +115,24 @@ func (l *listener) hang() {
 	l.changeLocked()
 }
 
+// freeze keeps every byte from now on where it is, in both directions, until up.
+func (l *listener) freeze() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hung = true
+	if l.frozen == nil {
+		l.frozen = make(chan struct{})
+	}
+	l.changeLocked()
+}
+
+func (l *listener) thawLocked() {
+	if l.frozen != nil {
+		close(l.frozen)
+		l.frozen = nil
+	}
+}
+
 func (l *listener) up() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,6 +140,7 @@ func (l *listener) up() error {
 		return errors.New("the server is closed; make a new one")
 	}
 	l.hung = false
+	l.thawLocked()
 	if l.inner == nil {
 		inner, err := net.Listen(l.addr.Network(), l.addr.String())
 		if err != nil {
@@ -158,11 +179,38 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.thawLocked()
 	l.changeLocked()
 	if l.inner == nil {
 		return nil
 	}
 	return l.inner.Close()
+}
+
+// Read hands on what has arrived, unless the connection is frozen.
+func (c *conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.thawed()
+	return n, err
+}
+
+// Write sends, unless the connection is frozen.
+func (c *conn) Write(b []byte) (int, error) {
+	c.thawed()
+	return c.Conn.Write(b)
+}
+
+// thawed waits while the connection is frozen.
+func (c *conn) thawed() {
+	for {
+		c.owner.mu.Lock()
+		frozen := c.owner.frozen
+		c.owner.mu.Unlock()
+		if frozen == nil {
+			return
+		}
+		<-frozen
+	}
 }
 
 // Close closes the connection once and forgets it.

@@ -8,10 +8,11 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// change is one write: an object appeared (Old nil), was replaced, or went away (New nil). Immutable.
+// change is one write: an object appeared (Old nil), was replaced, or went away (New nil). Immutable once stored.
 type change struct {
 	RV       uint64
 	New, Old *Obj
+	lost     bool // the watches that were open when it was stored are never told
 
 	once sync.Once
 	gone *Obj
@@ -44,6 +45,7 @@ type table struct {
 
 	delay     time.Duration
 	held      bool // HoldWatch
+	losing    int  // LoseEvents
 	lagging   bool // HoldCache
 	bookmarks bool // false after SuppressBookmarks
 
@@ -147,6 +149,10 @@ func (s *Server) commitLocked(t *table, c *change) {
 		t.objects.Set(c.New.Key, c.New)
 	} else {
 		t.objects.Delete(c.Old.Key)
+	}
+	if t.losing > 0 {
+		t.losing--
+		c.lost = true
 	}
 	t.log = append(t.log, c)
 	t.trim(s.opts.History)

@@ -161,7 +161,9 @@ func (st *stream) advance(bookmarkDue bool) (changes []*change, b batch, bookmar
 		return nil, b, 0
 	}
 	for until := max(t.sent, st.replay); st.position < until; st.position++ {
-		changes = append(changes, t.at(st.position))
+		if c := t.at(st.position); !c.lost || st.position < st.replay {
+			changes = append(changes, c)
+		}
 	}
 	if bookmarkDue && st.position >= t.sent && st.mayBookmarkLocked() {
 		bookmark = t.dispatched()
