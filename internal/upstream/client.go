@@ -9,7 +9,6 @@ import (
 	"net/url"
 	"runtime/debug"
 	"strings"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -40,6 +39,9 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("credentials for %s: %w; correct them in the kubeconfig", base.Host, err)
 	}
 	client.CheckRedirect = refuseRedirect
+	if t := transportBeneath(client.Transport); t != nil {
+		watchHealth(t)
+	}
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
@@ -71,10 +73,6 @@ func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirecte
 
 func redirected(to string) error {
 	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server in the kubeconfig right?", to)
-}
-
-func newDialer() *net.Dialer {
-	return &net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}
 }
 
 // buildVersion is the version that the binary was built as.

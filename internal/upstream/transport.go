@@ -55,8 +55,11 @@ func own(cfg *rest.Config, protocols []string) (http.RoundTripper, error) {
 	cfg.DisableCompression = true
 	cfg.NextProtos = protocols
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
-		if t, ok := rt.(*http.Transport); ok && protocols != nil { // not yet used by anybody
-			t.MaxIdleConnsPerHost, t.IdleConnTimeout = passThroughIdle, idleBelowUpstreams
+		if t := transportBeneath(rt); t != nil { // not yet used by anybody
+			watchHealth(t)
+			if protocols != nil {
+				t.MaxIdleConnsPerHost, t.IdleConnTimeout = passThroughIdle, idleBelowUpstreams
+			}
 		}
 		return rt
 	})
@@ -94,16 +97,15 @@ func newTransport(cfg *rest.Config, http2 bool) (*http.Transport, error) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(http2)
-	return &http.Transport{
+	t := &http.Transport{
 		Proxy:                 proxy,
 		DialContext:           dial,
 		TLSClientConfig:       tls,
-		TLSHandshakeTimeout:   10 * time.Second,
 		IdleConnTimeout:       90 * time.Second,
 		ExpectContinueTimeout: time.Second,
 		DisableCompression:    true,
 		Protocols:             protocols,
-		// A connection whose other end vanished is noticed after 45 s, as client-go's is.
-		HTTP2: &http.HTTP2Config{SendPingTimeout: 30 * time.Second, PingTimeout: 15 * time.Second},
-	}, nil
+	}
+	watchHealth(t)
+	return t, nil
 }

@@ -1,0 +1,58 @@
+package upstream
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// How soon a connection is known to be dead that nobody has closed: an apiserver that hangs, a host or a path that has gone. A mirror on it is
+// not current any more, and no byte tells. What is taken for dead too early costs a connection and new watches that go on where the old ones
+// were; what is taken for alive costs every client the time in which it hears nothing, and client-go's own 45 s are most of what an outage of
+// seconds takes to heal.
+const (
+	// pingAfter and pingTimeout are for HTTP/2: a connection that has been silent so long is asked for a sign of life, and has so long for it.
+	pingAfter   = 4 * time.Second
+	pingTimeout = 4 * time.Second
+	// unacknowledged is how long bytes may be on their way to a host that does not acknowledge them (TCP_USER_TIMEOUT), and keepaliveProbe how
+	// often a silent one is asked to acknowledge nothing, for HTTP/1.1.
+	unacknowledged = 10 * time.Second
+	keepaliveIdle  = 5 * time.Second
+	keepaliveProbe = 2 * time.Second
+	// dialTimeout and handshakeTimeout are for a connection that is being made. A host that comes back is found by the next one sooner than by
+	// the kernel's doubling of its own attempts.
+	dialTimeout      = 5 * time.Second
+	handshakeTimeout = 5 * time.Second
+)
+
+func newDialer() *net.Dialer {
+	return &net.Dialer{
+		Timeout: dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{
+			Enable: true, Idle: keepaliveIdle, Interval: keepaliveProbe, Count: int((unacknowledged - keepaliveIdle) / keepaliveProbe),
+		},
+		Control: limitUnacknowledged,
+	}
+}
+
+// watchHealth lets a transport that nobody has used yet notice dead connections.
+func watchHealth(t *http.Transport) {
+	t.TLSHandshakeTimeout = handshakeTimeout
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+}
+
+// transportBeneath is net/http's transport below what client-go wraps around it; nil if there is none.
+func transportBeneath(rt http.RoundTripper) *http.Transport {
+	for {
+		switch t := rt.(type) {
+		case *http.Transport:
+			return t
+		case utilnet.RoundTripperWrapper:
+			rt = t.WrappedRoundTripper()
+		default:
+			return nil
+		}
+	}
+}
