@@ -15,7 +15,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
@@ -122,7 +121,7 @@ func (r *rig) mirror(o rigOptions) {
 		}
 		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
 		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
-			upstream.WithBackoff(wait.Backoff{Duration: 5 * time.Millisecond, Factor: 1, Steps: 1}))
+			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning = reflector.Warning
 		done := make(chan struct{}, 2)

@@ -25,6 +25,7 @@ type Client struct {
 	http      *http.Client
 	discovery *discovery.DiscoveryClient
 	probes    pool
+	lookout   lookout
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. cfg stays the caller's. Without cfg.UserAgent it is "spillway/<version>".
@@ -48,6 +49,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base, http: client, discovery: disco}
 	c.probes.cfg = cfg
+	c.lookout.ask = c.serves
 	return c, nil
 }
 
@@ -142,5 +144,3 @@ func withoutURL(err error) error {
 func oneLine(err error) string {
 	return strings.Join(strings.Fields(err.Error()), " ")
 }
-
-func isConnectionRefused(err error) bool { return utilnet.IsConnectionRefused(err) }

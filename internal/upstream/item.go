@@ -65,6 +65,11 @@ func (b *bookmark) DeepCopyObject() runtime.Object { return b }
 // GetObjectMeta shows the version and the annotations.
 func (b *bookmark) GetObjectMeta() metav1.Object { return &b.meta }
 
+// ends reports that it ends the initial events.
+func (b *bookmark) ends() bool {
+	return b.meta.Annotations[metav1.InitialEventsAnnotationKey] == "true"
+}
+
 // parseBookmark reads a bookmark and cuts the template for our own out of it. raw is not kept.
 func parseBookmark(r *object.Resource, raw []byte) (*bookmark, *object.Bookmark, error) {
 	var from struct {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 
@@ -19,9 +18,10 @@ import (
 // Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on from it, and all over again whenever
 // upstream says 410.
 //
-// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that upstream is built for: the back-off,
-// the fallback to LIST, what 410, 429 and 504 mean. Ours is only what it reads and writes: objects arrive as the bytes upstream sent, and
-// leave for the Sink.
+// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that upstream is built for: the fallback to
+// LIST, what 410 and 504 mean. Ours is what it reads and writes, as the bytes upstream sent, and that a watch is opened again for as long
+// as it may yet go on where it ended: the loop's own answer to most failures is another complete state, and its patience with an upstream
+// that is away grows to a minute (see source.WatchWithContext).
 type Reflector struct {
 	client   *Client
 	resource *object.Resource
@@ -30,16 +30,20 @@ type Reflector struct {
 	onError  func(error)
 	onEnd    func()
 	promised func() uint64 // nil: nobody promises more than the Sink was told
-	backoff  *wait.Backoff // nil: client-go's, 0.8 s … 30 s
+
+	// The loop's goroutine's.
+	pace pace
 
 	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
 	relist   atomic.Bool                     // the next watch must not resume
 	warning  atomic.Pointer[string]          // see Warning
+	away     atomic.Bool                     // Status.Away is set
 
 	mu      sync.Mutex
 	running bool
 	stream  *stream // the watch under way, nil if there is none
+	ended   *ending // of the last one, until it was looked at
 	status  Status
 }
 
@@ -53,6 +57,8 @@ type Status struct {
 	Err error
 	// Contact is when upstream last sent anything useful.
 	Contact time.Time
+	// Away is since when upstream has been of no use; zero while it is.
+	Away time.Time
 	// Replaces counts complete states given to the Sink, Watches the watches that upstream accepted, Failures what set Err.
 	Replaces, Watches, Failures uint64
 }
@@ -84,14 +90,15 @@ func WithPromised(rv func() uint64) Option {
 	return func(r *Reflector) { r.promised = rv }
 }
 
-// WithBackoff replaces client-go's back-off between two attempts.
-func WithBackoff(b wait.Backoff) Option {
-	return func(r *Reflector) { r.backoff = &b }
+// WithPauses says how long to wait before upstream is asked again: after the first failure, and at most. The default is 0.2 s and 8 s.
+func WithPauses(first, longest time.Duration) Option {
+	return func(r *Reflector) { r.pace = pace{first: first, longest: longest} }
 }
 
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
 	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), onError: func(error) {}, onEnd: func() {}}
+	r.pace = pace{first: firstPause, longest: longestPause}
 	for _, o := range opts {
 		o(r)
 	}
@@ -109,7 +116,7 @@ func (r *Reflector) Run(ctx context.Context) error {
 		TypeDescription: r.resource.String(),
 		Logger:          &logger,
 		Clock:           endingClock{ctx: ctx},
-		Backoff:         r.backoff,
+		Backoff:         r.pace.loop(),
 	})
 	r.setRunning(true)
 	loop.RunWithContext(ctx)
@@ -142,6 +149,16 @@ func (r *Reflector) Status() Status {
 	return r.status
 }
 
+// Away is since when upstream has been of no use, zero while it is not, and when it last was. It is for every request to ask.
+func (r *Reflector) Away() (since, contact time.Time) {
+	if !r.away.Load() {
+		return time.Time{}, time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.status.Away, r.status.Contact
+}
+
 // Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing: that its version is deprecated
 // (W-4). It is known before the Sink is told anything.
 func (r *Reflector) Warning() string {
@@ -172,12 +189,27 @@ func (r *Reflector) opened(s *stream) {
 	})
 }
 
-func (r *Reflector) closed(s *stream) {
+func (r *Reflector) closed(s *stream, end ending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.stream == s {
-		r.stream = nil
+		r.stream, r.ended = nil, &end
 	}
+}
+
+// ending is how a watch ended.
+type ending struct {
+	lasted  time.Duration
+	expired bool // when its time was over, because we wished it, or with a word of upstream's that the loop knows what to do about
+}
+
+// lastEnding is how the last watch ended; once, and nil if there was none.
+func (r *Reflector) lastEnding() *ending {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	end := r.ended
+	r.ended = nil
+	return end
 }
 
 // interrupt ends the watch under way as if upstream had reported err.
@@ -195,11 +227,21 @@ func (r *Reflector) failed(ctx context.Context, what string, err error) {
 	if ctx.Err() != nil {
 		return // our own end, not upstream's
 	}
+	now := time.Now()
 	r.mu.Lock()
+	first := r.status.Err == nil
+	if r.status.Away.IsZero() {
+		r.status.Away = now
+		r.away.Store(true)
+	}
 	r.status.Err = err
 	r.status.Failures++
 	r.mu.Unlock()
-	r.log.Warn("upstream failed", zap.String("request", what), zap.Error(err))
+	level := zap.DebugLevel // an outage is told of once
+	if first {
+		level = zap.WarnLevel
+	}
+	r.log.Log(level, "upstream failed", zap.String("request", what), zap.Error(err))
 	r.onError(err)
 }
 
@@ -208,7 +250,11 @@ func (r *Reflector) reached(change func(*Status)) {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status.Contact, r.status.Err = now, nil
+	if away := r.status.Away; !away.IsZero() {
+		r.away.Store(false)
+		r.log.Info("upstream is of use again", zap.Duration("after", now.Sub(away)))
+	}
+	r.status.Contact, r.status.Err, r.status.Away = now, nil, time.Time{}
 	if change != nil {
 		change(&r.status)
 	}

@@ -136,15 +136,23 @@ func TestMirrorSurvives(t *testing.T) {
 		s.DropWatches(gvr)
 		change(s)
 	})
-	f("an internal error, then no watch-list", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("an internal error", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
 		s.FailWatches(2, http.StatusInternalServerError)
 		s.DropWatches(gvr)
 		change(s)
 	})
-	f("a restored etcd", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("no watch-list after 410", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+		s.HoldWatch(gvr)
+		change(s)
+		s.FailWatches(1, http.StatusGone)
+		s.ForgetHistory(gvr)
+		s.ReleaseWatch(gvr)
+	})
+	f("a restored etcd", 2, func(_ *testing.T, s *kubetest.Server, r *Reflector) {
 		snap := s.Snapshot()
 		change(s)
 		s.RestoreFrom(snap)
+		r.Relist("upstream is behind its own word") // which takes somebody who asks how far it is
 	})
 	f("a wish to relist", 2, func(_ *testing.T, s *kubetest.Server, r *Reflector) {
 		s.Reshape(gvr, kubetest.WithAnnotation("shape", "new")) // other bytes, no event

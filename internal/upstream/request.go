@@ -70,6 +70,7 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 	if r.accepted != nil {
 		r.accepted(resp.Header)
 	}
+	c.lookout.answered()
 	return body, nil
 }
 

@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"errors"
+	"net/http"
 	"net/url"
 	"strconv"
 	"time"
@@ -71,29 +72,110 @@ func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalve
 	return decodeList(s.r.resource, body)
 }
 
-// WatchWithContext opens a watch, or a watch-list.
+// shortWatch is more than what the loop takes for no watch at all, and lists after: a second.
+const shortWatch = 1500 * time.Millisecond
+
+// WatchWithContext opens a watch, or a watch-list. It tries for as long as upstream does not say that this is in vain, since the loop's answer
+// to an upstream that cannot be reached, or is not ready yet, is to ask for the complete state: a mirror of every resource would, at the
+// moment when upstream can bear it least.
 func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	r := s.r
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
-	if relist := r.relist.Swap(false); relist && !initial {
-		return nil, errRelist
-	}
-	st, err := s.open(ctx, o)
-	switch {
-	case err == nil:
-	case initial && !retried(err):
-		r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
-		return nil, err
-	default:
+	s.recover(ctx)
+	refused := time.Time{} // since when upstream has answered with nothing but refusals
+	for {
+		if relist := r.relist.Swap(false); relist && !initial {
+			return nil, errRelist
+		}
+		st, err := s.open(ctx, o)
+		if err == nil {
+			s.started(st)
+			return st, nil
+		}
+		v := verdictOn(err, initial)
+		if v == answered && initial {
+			r.log.Debug("upstream refuses a watch-list, trying a LIST") // which tells whether this is a failure
+			return nil, err
+		}
 		r.failed(ctx, "watch", err)
-		return nil, err
+		switch {
+		case v == unreachable:
+			refused = time.Time{}
+		case refused.IsZero():
+			refused = time.Now()
+		}
+		if v == answered || v == busy && time.Since(refused) > doubtful || ctx.Err() != nil {
+			return nil, err
+		}
+		s.pause(ctx, v, err)
 	}
+}
+
+// recover waits after a watch that ended before its time, and longer if it had not lasted: all the others have ended, too.
+func (s source) recover(ctx context.Context) {
+	r := s.r
+	end := r.lastEnding()
+	switch {
+	case end == nil:
+	case end.lasted < lasted && !end.expired:
+		sleep(ctx, min(r.pace.fail(), spread(busyPause)))
+	default:
+		r.pace.well()
+		if !end.expired {
+			sleep(ctx, spread(r.pace.first/2))
+		}
+	}
+}
+
+// pause waits before the next attempt.
+func (s source) pause(ctx context.Context, v verdict, err error) {
+	d := s.r.pace.fail()
+	seconds, _ := apierrors.SuggestsClientDelay(err)
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		sleep(ctx, max(d, min(spread(time.Duration(seconds)*time.Second), longestPause)))
+	case v == busy:
+		sleep(ctx, min(d, spread(busyPause)))
+	case s.r.client.lookout.wait(ctx, d):
+		s.r.pace.well()
+	}
+}
+
+// started lets a watch run that is open.
+func (s source) started(st *stream) {
+	r := s.r
 	r.opened(st)
 	if r.relist.Load() {
 		st.fail(errRelist) // asked for while nothing could be interrupted
 	}
 	r.stray.Go(st.run) // the loop is running: it called us
-	return st, nil
+}
+
+// verdict is what a failed attempt says of the next one.
+type verdict int
+
+const (
+	unreachable verdict = iota // there was no answer that makes sense: the same may work as soon as upstream is there
+	busy                       // upstream cannot now, or, since it has only begun, does not know yet whether it may
+	answered                   // the loop knows what to do about the answer
+)
+
+// verdictOn judges a failure of a watch, or of a watch-list: of that the loop has a LIST to fall back to.
+func verdictOn(err error, initial bool) verdict {
+	var status apierrors.APIStatus
+	switch {
+	case errors.Is(err, ErrUncacheable):
+		return answered
+	case !errors.As(err, &status):
+		return unreachable
+	case apierrors.IsTooManyRequests(err):
+		return busy
+	case initial, apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge):
+		return answered
+	case status.Status().Code >= http.StatusInternalServerError, apierrors.IsForbidden(err), apierrors.IsUnauthorized(err):
+		return busy
+	}
+	return answered
 }
 
 func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error) {
@@ -112,6 +194,9 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	st := newStream(cancel, s.r, body)
+	if o.SendInitialEvents == nil {
+		st.least = shortWatch
+	}
 	if o.TimeoutSeconds != nil {
 		st.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}
@@ -139,12 +224,6 @@ func watchContext(ctx context.Context, timeoutSeconds *int64) (context.Context, 
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, time.Duration(*timeoutSeconds)*time.Second+watchGrace)
-}
-
-// retried reports whether client-go repeats a watch-list after err instead of falling back to LIST (W-191).
-func retried(err error) bool {
-	return isConnectionRefused(err) || apierrors.IsTooManyRequests(err) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
-		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // asStatus is err as an ERROR event carries it, so that client-go's loop understands it.

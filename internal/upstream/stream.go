@@ -29,7 +29,11 @@ type stream struct {
 	r        *Reflector
 	resource *object.Resource
 	body     io.ReadCloser
-	until    time.Time // when upstream is to end it, set before run; zero: not known
+	until    time.Time     // when upstream is to end it, set before run; zero: not known
+	least    time.Duration // for how long the loop sees it at least, if it is without events; set before run
+	born     time.Time
+	begun    time.Time // when the loop began to count events: at its birth, and again after the initial ones
+	sent     bool      // an event since
 	events   chan watch.Event
 	cancel   context.CancelFunc // ends the request
 	stop     sync.Once
@@ -38,8 +42,9 @@ type stream struct {
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
+	now := time.Now()
 	return &stream{
-		r: r, resource: r.resource, body: body, events: make(chan watch.Event),
+		r: r, resource: r.resource, body: body, events: make(chan watch.Event), born: now, begun: now,
 		cancel: cancel, stopped: make(chan struct{}),
 	}
 }
@@ -62,24 +67,44 @@ func (s *stream) fail(err error) {
 // run reads until the body ends.
 func (s *stream) run() {
 	defer close(s.events)
-	defer s.r.closed(s)
 	defer s.body.Close()
 	defer s.cancel()
 	err := s.read()
-	if own := s.failure.Load(); own != nil {
+	own, inTime := s.failure.Load(), time.Until(s.until) <= endMargin
+	var end *endError
+	told := errors.As(err, &end)
+	s.r.closed(s, ending{time.Since(s.born), inTime || own != nil || told})
+	if own != nil {
 		s.send(watch.Event{Type: watch.Error, Object: asStatus(*own)})
 		return
 	}
-	var end *endError
-	if !errors.As(err, &end) {
-		s.r.log.Debug("watch ended", zap.Error(err))
-		if errors.Is(err, io.EOF) && time.Until(s.until) > endMargin {
-			s.r.onEnd()
-		}
+	if told {
+		s.r.failed(context.Background(), "watch", end.error)
+		s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
 		return
 	}
-	s.r.failed(context.Background(), "watch", end.error)
-	s.send(watch.Event{Type: watch.Error, Object: asStatus(end.error)})
+	switch {
+	case errors.Is(err, context.Canceled): // by us
+	case !errors.Is(err, io.EOF):
+		s.r.failed(context.Background(), "watch", err) // it resumes, but until then nothing is current
+	case !inTime:
+		s.r.onEnd()
+	}
+	s.r.log.Debug("watch ended", zap.Error(err))
+	s.linger()
+}
+
+// linger keeps the loop from taking a watch that ended at once for something that cannot be watched. It would list then.
+func (s *stream) linger() {
+	if s.sent || s.least == 0 {
+		return
+	}
+	timer := time.NewTimer(time.Until(s.begun.Add(s.least)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.stopped:
+	}
 }
 
 // endMargin is how much before its time a watch may end and yet end in time: its clock is upstream's.
@@ -152,6 +177,10 @@ func statusError(raw []byte) error {
 func (s *stream) send(e watch.Event) bool {
 	select {
 	case s.events <- e:
+		s.sent = true
+		if b, ok := e.Object.(*bookmark); ok && b.ends() {
+			s.sent, s.begun, s.least = false, time.Now(), shortWatch
+		}
 		return true
 	case <-s.stopped:
 		return false

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/kubetest"
@@ -181,7 +180,7 @@ func (r *recorder) awaitState(t *testing.T, s *kubetest.Server, res *object.Reso
 // mirror runs a Reflector until the test ends.
 func mirror(t *testing.T, c *Client, res *object.Resource, sink Sink, opts ...Option) *Reflector {
 	t.Helper()
-	opts = append([]Option{WithBackoff(wait.Backoff{Duration: time.Millisecond, Cap: 10 * time.Millisecond, Steps: 5, Factor: 2})}, opts...)
+	opts = append([]Option{WithPauses(time.Millisecond, 10*time.Millisecond)}, opts...)
 	r := NewReflector(c, res, sink, opts...)
 	running(t, r)
 	return r

@@ -1,0 +1,138 @@
+package upstream
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// lookEvery is how often upstream is asked whether it is there while somebody waits for it, and lookSeldom if it has been there already in
+	// the last lookAgain, and those who came back had to leave again.
+	lookEvery  = time.Second
+	lookSeldom = 5 * time.Second
+	lookAgain  = 30 * time.Second
+	// lookTimeout is how long it may take to say so.
+	lookTimeout = 3 * time.Second
+	// comeback is over which time those come back who have waited.
+	comeback = 1500 * time.Millisecond
+)
+
+// lookout notices for all mirrors of an upstream that it is back. Each of them waits longer after every failure, since a hundred that ask
+// every second are what an apiserver that starts can least bear; and yet all are to be current a few seconds after it has. So one asks for
+// all, and when it, or any of them, is answered they come back, one after another.
+type lookout struct {
+	ask func(context.Context) bool // does upstream serve?
+
+	mu      sync.Mutex
+	waiting int
+	back    chan struct{} // closed when upstream has answered
+	stop    func()        // ends the asking and waits for its end; nil while nobody waits
+	seen    time.Time     // when upstream was last seen to be back
+}
+
+// wait waits for d, or until upstream is back, and then for a moment that is not the same for all. It reports whether upstream is back.
+func (l *lookout) wait(ctx context.Context, d time.Duration) bool {
+	back, leave := l.enter()
+	defer leave()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-back:
+	case <-timer.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	sleep(ctx, min(d, rand.N(comeback))) // #nosec G404 -- spreads times
+	return true
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+func (l *lookout) enter() (back <-chan struct{}, leave func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.back == nil {
+		l.back = make(chan struct{})
+	}
+	if l.waiting++; l.waiting == 1 {
+		ctx, cancel := context.WithCancel(context.Background())
+		var asking sync.WaitGroup
+		asking.Go(func() { l.look(ctx) })
+		l.stop = func() {
+			cancel()
+			asking.Wait()
+		}
+	}
+	return l.back, l.leave
+}
+
+func (l *lookout) leave() {
+	l.mu.Lock()
+	var stop func()
+	if l.waiting--; l.waiting == 0 {
+		stop, l.stop = l.stop, nil
+	}
+	l.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+}
+
+// look asks until ctx ends.
+func (l *lookout) look(ctx context.Context) {
+	for {
+		sleep(ctx, spread(l.interval()))
+		if ctx.Err() != nil {
+			return
+		}
+		asking, cancel := context.WithTimeout(ctx, lookTimeout)
+		serves := l.ask(asking)
+		cancel()
+		if serves {
+			l.answered()
+		}
+	}
+}
+
+func (l *lookout) interval() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if time.Since(l.seen) < lookAgain {
+		return lookSeldom
+	}
+	return lookEvery
+}
+
+// answered tells everybody who waits that upstream is back.
+func (l *lookout) answered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.waiting == 0 {
+		return
+	}
+	close(l.back)
+	l.back, l.seen = make(chan struct{}), time.Now()
+}
+
+// serves reports whether upstream serves, or at least does not say that it does not: who may ask that is its own matter.
+func (c *Client) serves(ctx context.Context) bool {
+	req := c.newRequest(ctx, request{path: "/readyz", accept: "*/*"})
+	resp, err := c.http.Transport.RoundTrip(req)
+	if err != nil {
+		return false
+	}
+	defer resp.Body.Close()
+	return resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests
+}

@@ -1,0 +1,157 @@
+package upstream
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+)
+
+// eventually waits for what a working program does soon.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for ctx := deadline(t); !cond(); time.Sleep(time.Millisecond) {
+		if ctx.Err() != nil {
+			t.Fatalf("waited for %s in vain", what)
+		}
+	}
+}
+
+// However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it is back.
+func TestOutageCostsNoList(t *testing.T) {
+	gvr := configMaps.GVR
+	f := func(name string, o kubetest.Options, away func(*kubetest.Server), failures uint64, gone bool) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, c := apiserver(t, o)
+			s.Create(gvr, "a", "one")
+			sink := newRecorder()
+			r := mirror(t, c, configMaps, sink)
+			sink.awaitState(t, s, configMaps)
+			away(s)
+			eventually(t, "failures", func() bool { return r.Status().Failures >= failures })
+			if st := r.Status(); gone && (st.Err == nil || st.Away.IsZero()) {
+				t.Errorf("while upstream is away: %+v", st)
+			}
+			s.Create(gvr, "a", "meanwhile")
+			if err := s.Up(); err != nil {
+				t.Fatal(err)
+			}
+			sink.awaitState(t, s, configMaps)
+			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() }) // it is noted after the Sink was told
+			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.Away.IsZero() {
+				t.Errorf("status %+v, want one complete state in all", st)
+			}
+			if n := s.Lists(gvr); n != 0 {
+				t.Errorf("%d LISTs", n)
+			}
+		})
+	}
+	refuse := func(code int) func(*kubetest.Server) {
+		return func(s *kubetest.Server) {
+			s.FailWatches(3, code)
+			s.DropWatches(gvr)
+		}
+	}
+	f("refused connections", kubetest.Options{}, (*kubetest.Server).Down, 3, true)
+	f("refused connections, TLS", kubetest.Options{HTTP2: true}, (*kubetest.Server).Down, 3, true)
+	f("unanswered connections", kubetest.Options{}, (*kubetest.Server).Hang, 0, false)
+	f("unanswered handshakes", kubetest.Options{HTTP2: true}, (*kubetest.Server).Hang, 2, true)
+	f("a frozen process", kubetest.Options{HTTP2: true}, (*kubetest.Server).Freeze, 2, true)
+	f("watches that end at once", kubetest.Options{}, func(s *kubetest.Server) {
+		for range 5 {
+			began := s.Watches(gvr).Long
+			s.DropWatches(gvr)
+			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began })
+		}
+	}, 0, false)
+	f("too many requests", kubetest.Options{}, refuse(http.StatusTooManyRequests), 3, false)
+	f("an apiserver that begins", kubetest.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
+	f("an etcd that is away", kubetest.Options{}, refuse(http.StatusInternalServerError), 3, false)
+	f("an authorizer that has not read its rules yet", kubetest.Options{}, refuse(http.StatusForbidden), 3, false)
+}
+
+// A connection that nobody closes and nothing comes on is found out in seconds, not in the 45 that client-go takes.
+func TestDeadConnectionIsNoticed(t *testing.T) {
+	t.Parallel()
+	s, c := apiserver(t, kubetest.Options{HTTP2: true})
+	sink := newRecorder()
+	r := mirror(t, c, configMaps, sink)
+	sink.awaitState(t, s, configMaps)
+	sink.await(t, "the state", func(log []string) bool { return len(log) > 0 })
+	s.Freeze()
+	frozen := time.Now()
+	for r.Status().Err == nil {
+		if time.Since(frozen) > 30*time.Second {
+			t.Fatal("after 30 s the mirror still believes in its connection")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if err := s.Up(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Who waits long is called back when upstream answers anybody, and only one asks meanwhile.
+func TestComeback(t *testing.T) {
+	t.Parallel()
+	s, c := apiserver(t, kubetest.Options{})
+	var asked atomic.Int32
+	s.Handle("/readyz", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	s.Create(configMaps.GVR, "a", "one")
+	s.Down()
+	const mirrors = 20
+	var sinks []*recorder
+	for range mirrors {
+		sink := newRecorder()
+		r := mirror(t, c, configMaps, sink, WithPauses(time.Hour, time.Hour))
+		eventually(t, "a failure", func() bool { return r.Status().Failures > 0 })
+		sinks = append(sinks, sink)
+	}
+	if err := s.Up(); err != nil {
+		t.Fatal(err)
+	}
+	for _, sink := range sinks {
+		sink.awaitState(t, s, configMaps)
+	}
+	if n := asked.Load(); n == 0 || n >= mirrors {
+		t.Errorf("upstream was asked %d times whether it is back", n)
+	}
+}
+
+// What is not for us to know is as good as a yes: something serves there.
+func TestServes(t *testing.T) {
+	for code, want := range map[int]bool{200: true, 401: true, 403: true, 404: true, 429: false, 500: false, 503: false} {
+		s, c := apiserver(t, kubetest.Options{})
+		s.Handle("/readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
+		if got := c.serves(deadline(t)); got != want {
+			t.Errorf("%d: %v", code, got)
+		}
+	}
+}
+
+// Pauses grow, are never the same for all, and begin anew.
+func TestPace(t *testing.T) {
+	p := pace{first: 100, longest: 800}
+	for i, want := range []time.Duration{100, 200, 400, 800, 800} {
+		if d := p.fail(); d < want/2 || d >= want*3/2 {
+			t.Errorf("pause %d is %d, want about %d", i, d, want)
+		}
+	}
+	p.well()
+	if d := p.fail(); d >= 150 {
+		t.Errorf("after health it is %d", d)
+	}
+	if (&pace{}).fail() != 0 {
+		t.Error("no pause is not none")
+	}
+	seen := map[time.Duration]bool{}
+	for range 100 {
+		seen[spread(time.Second)] = true
+	}
+	if len(seen) < 50 {
+		t.Errorf("100 who wait come back at %d moments", len(seen))
+	}
+}
