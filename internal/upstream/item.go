@@ -54,7 +54,10 @@ func (m *itemMeta) GetUID() types.UID          { return m.uid }
 func (m *itemMeta) GetResourceVersion() string { return m.version }
 
 // bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an annotation (W-110).
-type bookmark struct{ meta metav1.ObjectMeta }
+type bookmark struct {
+	meta metav1.ObjectMeta
+	rv   uint64
+}
 
 // GetObjectKind is empty: nobody decodes or encodes a bookmark.
 func (*bookmark) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
@@ -81,14 +84,15 @@ func parseBookmark(r *object.Resource, raw []byte) (*bookmark, *object.Bookmark,
 	if err := json.Unmarshal(raw, &from); err != nil {
 		return nil, nil, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
-	if _, err := parseRV(from.Metadata.ResourceVersion); err != nil {
+	rv, err := parseRV(from.Metadata.ResourceVersion)
+	if err != nil {
 		return nil, nil, fmt.Errorf("bookmark of %s: %w", r, err)
 	}
 	template, err := object.BookmarkFrom(r, raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	b := &bookmark{metav1.ObjectMeta{
+	b := &bookmark{rv: rv, meta: metav1.ObjectMeta{
 		ResourceVersion: from.Metadata.ResourceVersion,
 		Annotations:     from.Metadata.Annotations,
 	}}

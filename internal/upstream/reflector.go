@@ -61,6 +61,8 @@ type Status struct {
 	Away time.Time
 	// Replaces counts complete states given to the Sink, Watches the watches that upstream accepted, Failures what set Err.
 	Replaces, Watches, Failures uint64
+	// Regressions counts the watches on which upstream went back to something older than what it had told before.
+	Regressions uint64
 }
 
 // Option adjusts a Reflector.
@@ -243,6 +245,12 @@ func (r *Reflector) failed(ctx context.Context, what string, err error) {
 	}
 	r.log.Log(level, "upstream failed", zap.String("request", what), zap.Error(err))
 	r.onError(err)
+}
+
+func (r *Reflector) wentBack() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.status.Regressions++
 }
 
 // reached records that upstream sent something useful; change is called with mu held.

@@ -194,9 +194,8 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	st := newStream(cancel, s.r, body)
-	if o.SendInitialEvents == nil {
-		st.least = shortWatch
-	}
+	st.least, st.ordered = shortWatch, o.SendInitialEvents == nil
+	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
 	if o.TimeoutSeconds != nil {
 		st.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}

@@ -13,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
@@ -32,6 +31,8 @@ type stream struct {
 	until    time.Time     // when upstream is to end it, set before run; zero: not known
 	least    time.Duration // for how long the loop sees it at least, if it is without events; set before run
 	born     time.Time
+	last     uint64    // the greatest version so far; at first what was asked for
+	ordered  bool      // versions do not go back any more: it is past the initial events
 	begun    time.Time // when the loop began to count events: at its birth, and again after the initial ones
 	sent     bool      // an event since
 	events   chan watch.Event
@@ -94,9 +95,10 @@ func (s *stream) run() {
 	s.linger()
 }
 
-// linger keeps the loop from taking a watch that ended at once for something that cannot be watched. It would list then.
+// linger keeps the loop from taking a watch that ended at once for something that cannot be watched. It would list then, which is right only
+// as long as there is no state to go on from.
 func (s *stream) linger() {
-	if s.sent || s.least == 0 {
+	if s.sent || !s.ordered || s.least == 0 {
 		return
 	}
 	timer := time.NewTimer(time.Until(s.begun.Add(s.least)))
@@ -141,21 +143,42 @@ func (s *stream) event(line []byte) (watch.Event, error) {
 	if err != nil {
 		return watch.Event{}, err
 	}
-	var o runtime.Object
 	switch t {
 	case watch.Error:
 		return watch.Event{}, statusError(raw)
 	case watch.Bookmark:
-		o, err = s.bookmark(raw)
-	default:
-		var parsed *object.Object
-		parsed, err = parse(s.resource, raw)
-		o = item{parsed}
+		b, err := s.bookmark(raw)
+		if err != nil {
+			return watch.Event{}, err
+		}
+		s.ordered = s.ordered || b.ends()
+		return watch.Event{Type: t, Object: b}, s.follows(b.rv)
 	}
-	return watch.Event{Type: t, Object: o}, err
+	o, err := parse(s.resource, raw)
+	if err != nil {
+		return watch.Event{}, err
+	}
+	return watch.Event{Type: t, Object: item{o}}, s.follows(o.RV)
 }
 
-func (s *stream) bookmark(raw []byte) (runtime.Object, error) {
+// errWentBack says that upstream told of something older than what it had told before.
+var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
+
+// follows checks the version of an event. A watch never goes back, nor behind the version that it was asked to begin at; if one does, its
+// history is another than the mirror's, and what else it says fits nothing that is held here. The Sink is given the complete state then, and
+// judges what that means.
+func (s *stream) follows(rv uint64) error {
+	if s.ordered && rv < s.last {
+		s.r.wentBack()
+		return fmt.Errorf("%w: from resourceVersion %d to %d", errWentBack, s.last, rv)
+	}
+	if s.ordered {
+		s.last = rv
+	}
+	return nil
+}
+
+func (s *stream) bookmark(raw []byte) (*bookmark, error) {
 	b, template, err := parseBookmark(s.resource, raw)
 	if err != nil {
 		return nil, err
@@ -179,7 +202,7 @@ func (s *stream) send(e watch.Event) bool {
 	case s.events <- e:
 		s.sent = true
 		if b, ok := e.Object.(*bookmark); ok && b.ends() {
-			s.sent, s.begun, s.least = false, time.Now(), shortWatch
+			s.sent, s.begun = false, time.Now()
 		}
 		return true
 	case <-s.stopped:

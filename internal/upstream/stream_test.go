@@ -219,3 +219,37 @@ func withType(raw []byte) []byte {
 	}
 	return o.JSON()
 }
+
+// A watch that goes back, or behind what it was asked for, is of no use any more. Initial events come in any order.
+func TestStreamGoesBack(t *testing.T) {
+	bookmarkAt := func(rv int) string {
+		return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}`, rv))
+	}
+	initialEnd := frame("BOOKMARK", end)
+	f := func(name string, asked uint64, initial bool, body string, events int, back bool) {
+		t.Helper()
+		r := NewReflector(nil, configMaps, newRecorder())
+		s := newStream(func() {}, r, io.NopCloser(strings.NewReader(body)))
+		s.last, s.ordered = asked, !initial
+		go s.run()
+		n := 0
+		for e := range s.ResultChan() {
+			if e.Type != watch.Error {
+				n++
+			}
+		}
+		if n != events || (r.Status().Regressions == 1) != back || errors.Is(r.Status().Err, errWentBack) != back {
+			t.Errorf("%s: %d events, %+v; want %d, back: %v", name, n, r.Status(), events, back)
+		}
+	}
+	at := func(rv int) string { return frame("MODIFIED", configMap("a", rv, "x")) }
+	f("forward", 4, false, at(5)+at(7)+bookmarkAt(7)+bookmarkAt(7)+at(8), 5, false)
+	f("an event that goes back", 4, false, at(7)+at(5)+at(8), 1, true)
+	f("one below what was asked for", 6, false, at(5), 0, true)
+	f("a bookmark that goes back", 4, false, at(7)+bookmarkAt(6), 1, true)
+	f("a bookmark below what was asked for", 4, false, bookmarkAt(3), 0, true)
+	f("two with one version", 4, false, at(5)+at(5), 2, false)
+	f("initial events", 4, true, at(8)+at(2)+initialEnd+at(10), 4, false)
+	f("back after initial events", 0, true, at(8)+initialEnd+at(8), 2, true)
+	f("a state that is older than what was asked for", 10, true, at(8)+initialEnd, 1, true)
+}
