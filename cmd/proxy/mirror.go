@@ -26,6 +26,7 @@ type mirror struct {
 	cancel    context.CancelFunc
 
 	representation *representation
+	denials        upstream.Denials
 	asked          atomic.Int64 // when somebody last asked for it, in Unix nanoseconds
 }
 
@@ -41,7 +42,7 @@ func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
-			if upstream.Denied(err) {
+			if m.denials.Final(err, m.reflector.Status()) {
 				go lost(m, err)
 			}
 		}),

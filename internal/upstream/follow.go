@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -53,19 +55,47 @@ func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
+	var denials Denials
+	var reflector *Reflector
 	denied := func(err error) {
-		if Denied(err) {
+		if denials.Final(err, reflector.Status()) {
 			cancel(err)
 		}
 	}
 	opts = append(slices.Clone(opts), WithLogger(log), OnError(denied))
-	return NewReflector(c, r, s, opts...).Run(ctx)
+	reflector = NewReflector(c, r, s, opts...)
+	return reflector.Run(ctx)
 }
 
 // Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of for ever, but not one that retrying
 // as if upstream were merely down can mend.
 func Denied(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || errors.Is(err, ErrUncacheable)
+}
+
+// forgiven is how long an apiserver may forbid what it allowed before: one that has just begun does, until it has read its rules.
+const forgiven = 5 * time.Second
+
+// Denials tells the denials that count from those of an apiserver that has just begun. Safe for use by many goroutines.
+type Denials struct {
+	mu    sync.Mutex
+	since time.Time // of the first denial of those that followed each other
+}
+
+// Final reports whether an error says that a Reflector is denied its resource, and has been for some time if it had it before.
+func (d *Denials) Final(err error, s Status) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case !Denied(err):
+		d.since = time.Time{}
+		return false
+	case !s.Synced || !apierrors.IsForbidden(err):
+		return true
+	case d.since.IsZero() || s.Contact.After(d.since):
+		d.since = time.Now()
+	}
+	return time.Since(d.since) >= forgiven
 }
 
 // ledger is a Sink that keeps one fact of each object, and tells of each that becomes another one. "" is the fact of what is not there.

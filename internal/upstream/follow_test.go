@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -209,4 +210,34 @@ func TestListKind(t *testing.T) {
 	if got[1].ListKind != "PodList" || got[1].Definition != "" {
 		t.Errorf("list kind %s, definition %q", got[1].ListKind, got[1].Definition)
 	}
+}
+
+// An apiserver that has just begun forbids what it allows: only what it goes on to forbid counts, and all that was never allowed.
+func TestDenials(t *testing.T) {
+	gr := schema.GroupResource{Resource: "pods"}
+	forbidden := apierrors.NewForbidden(gr, "", errors.New("no"))
+	synctest.Test(t, func(t *testing.T) {
+		var d Denials
+		f := func(err error, s Status, want bool) {
+			t.Helper()
+			if got := d.Final(err, s); got != want {
+				t.Errorf("%v with %+v: %v", err, s, got)
+			}
+		}
+		f(forbidden, Status{}, true)
+		f(apierrors.NewNotFound(gr, ""), Status{Synced: true}, true)
+		f(errors.New("refused"), Status{}, false)
+		synced := Status{Synced: true, Contact: time.Now()}
+		f(forbidden, synced, false)
+		time.Sleep(forgiven - time.Nanosecond)
+		f(forbidden, synced, false)
+		f(errors.New("refused"), synced, false)
+		f(forbidden, synced, false)
+		time.Sleep(forgiven)
+		synced.Contact = time.Now()
+		time.Sleep(time.Nanosecond)
+		f(forbidden, synced, false)
+		time.Sleep(forgiven)
+		f(forbidden, synced, true)
+	})
 }
