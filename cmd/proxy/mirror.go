@@ -28,6 +28,8 @@ type mirror struct {
 	representation *representation
 	denials        upstream.Denials
 	asked          atomic.Int64 // when somebody last asked for it, in Unix nanoseconds
+
+	replaced atomic.Uint64 // watches that were silent
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.

@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// historyCheck is how often mirrors are looked at that have begun another watch.
-const historyCheck = time.Minute
+// historyCheck is how often mirrors are looked at that have begun another watch: so long a restored etcd may go unnoticed.
+const historyCheck = 5 * time.Second
 
 // checkHistories asks upstream how far it is, for each mirror that has begun another watch, until the mirrors end. Whatever
 // happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that, and the

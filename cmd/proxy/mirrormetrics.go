@@ -49,6 +49,11 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		metric(gauge, "mirror_contact_age_seconds", "Seconds since upstream last sent something useful.", func(m *mirror) float64 {
 			return time.Since(m.reflector.Status().Contact).Seconds()
 		}),
+		metric(counter, "upstream_watches_replaced_total", "Mirror watches that were open and silent, and replaced since the mirror could not be proven current.",
+			func(m *mirror) float64 { return float64(m.replaced.Load()) }),
+		metric(counter, "upstream_regressions_total", "Mirror watches on which upstream went back to an older resourceVersion.", func(m *mirror) float64 {
+			return float64(m.reflector.Status().Regressions)
+		}),
 		metric(gauge, "log_entries", "Past events in memory.", func(m *mirror) float64 {
 			n, _ := m.resource.Log().Span()
 			return float64(n)

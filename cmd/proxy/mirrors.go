@@ -101,6 +101,7 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 		m.start(info)
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
+	m.active.Go(func() { m.watchSilence(silence, watchdogTick) })
 	m.active.Go(func() { newEpochs(m, *version).run(ctx) })
 	if o.resourceIdleTimeout > 0 {
 		m.active.Go(func() { m.dropIdle(o.resourceIdleTimeout) })

@@ -183,6 +183,16 @@ func (r *Reflector) Relist(reason string) {
 	r.interrupt(errRelist)
 }
 
+// Renew ends the watch under way. Another one goes on where it was.
+func (r *Reflector) Renew() {
+	r.mu.Lock()
+	s := r.stream
+	r.mu.Unlock()
+	if s != nil {
+		s.renew()
+	}
+}
+
 // opened notes the watch that is under way from now on.
 func (r *Reflector) opened(s *stream) {
 	r.reached(func(status *Status) {

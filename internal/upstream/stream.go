@@ -40,6 +40,7 @@ type stream struct {
 	stop     sync.Once
 	stopped  chan struct{}         // nobody reads events any more
 	failure  atomic.Pointer[error] // why we ended it ourselves
+	renewed  atomic.Bool           // we ended it, and for no fault of upstream's history
 }
 
 func newStream(cancel context.CancelFunc, r *Reflector, body io.ReadCloser) *stream {
@@ -65,6 +66,12 @@ func (s *stream) fail(err error) {
 	s.cancel()
 }
 
+// renew ends the watch as if its time were over.
+func (s *stream) renew() {
+	s.renewed.Store(true)
+	s.cancel()
+}
+
 // run reads until the body ends.
 func (s *stream) run() {
 	defer close(s.events)
@@ -74,7 +81,7 @@ func (s *stream) run() {
 	own, inTime := s.failure.Load(), time.Until(s.until) <= endMargin
 	var end *endError
 	told := errors.As(err, &end)
-	s.r.closed(s, ending{time.Since(s.born), inTime || own != nil || told})
+	s.r.closed(s, ending{time.Since(s.born), inTime || own != nil || told || s.renewed.Load()})
 	if own != nil {
 		s.send(watch.Event{Type: watch.Error, Object: asStatus(*own)})
 		return

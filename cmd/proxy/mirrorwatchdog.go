@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	// silence is how long a mirror's watch may tell nothing before it is doubted: upstream's bookmarks come each minute (W-111), unless
+	// nothing at all has happened since the watch began.
+	silence = 75 * time.Second
+	// watchdogTick is how often mirrors are looked at, and doubtsAtOnce how many are doubted at the same time.
+	watchdogTick = 5 * time.Second
+	doubtsAtOnce = 8
+	// doubtTimeout is for a proof: two questions of three seconds each at most, one after the other.
+	doubtTimeout = 7 * time.Second
+)
+
+// watchSilence doubts mirrors that have heard nothing for long, until they end. A watch may be dead though its connection is alive: an
+// apiserver whose own watch hangs, or whatever stands between, can keep it open for ever and tell nothing; nothing is then missing that could
+// be noticed.
+func (m *mirrors) watchSilence(limit, every time.Duration) {
+	heard := map[*mirror]time.Time{} // when one was proven current
+	for m.pause(every) {
+		still := map[*mirror]time.Time{}
+		var doubts errgroup.Group
+		doubts.SetLimit(doubtsAtOnce)
+		for _, one := range m.all() {
+			status := one.reflector.Status()
+			still[one] = heard[one]
+			if !status.Synced || !status.Away.IsZero() || time.Since(newer(status.Contact, heard[one])) < limit {
+				continue
+			}
+			still[one] = time.Now() // one that is replaced has time to show that it lives
+			doubts.Go(func() error {
+				one.proveAlive(m.ctx, m.log)
+				return nil
+			})
+		}
+		_ = doubts.Wait() // nobody fails
+		heard = still
+	}
+}
+
+func newer(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// proveAlive replaces the watch of a mirror that cannot be proven to hold what upstream holds. The new one goes on where the old one was, so that
+// neither upstream lists nor a client notices.
+func (m *mirror) proveAlive(ctx context.Context, log *zap.Logger) {
+	proving, cancel := context.WithTimeout(ctx, doubtTimeout)
+	defer cancel()
+	_, err := m.source.Fresh.Prove(proving)
+	if err == nil || ctx.Err() != nil {
+		return
+	}
+	log.Warn("upstream's watch is silent and the mirror is not proven current: the watch is replaced",
+		zap.Stringer("resource", m.resource.Info), zap.String("version", m.resource.Info.GVR.Version), zap.Error(err))
+	m.replaced.Add(1)
+	m.reflector.Renew()
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// A watch that is open and tells nothing is replaced by one that goes on where it was: nothing is listed and no stream ends.
+func TestSilentWatchIsReplaced(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	resource := source.Resource()
+	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	defer cursor.Close()
+	one := m.all()[0]
+	lists := one.reflector.Status().Replaces
+
+	up.HoldWatch(kubetest.ConfigMaps)
+	lost := up.Create(kubetest.ConfigMaps, "n", "b")
+	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
+	if err := resource.WaitThrough(t.Context(), lost); err != nil {
+		t.Fatal(err)
+	}
+	if one.replaced.Load() == 0 {
+		t.Error("it is not counted")
+	}
+	if n := one.reflector.Status().Replaces; n != lists {
+		t.Errorf("%d complete states, %d before", n, lists)
+	}
+	if err := expired(cursor); err != nil {
+		t.Errorf("a stream has ended: %v", err)
+	}
+}
+
+// A watch that is silent since nothing happens is left alone.
+func TestQuietWatchIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, nil, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	one := m.all()[0]
+	up.Create(kubetest.Pods, "n", "elsewhere") // so that only a watch can prove it
+	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
+	eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= 5 })
+	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {
+		t.Errorf("replaced %d times, %d watches", n, one.reflector.Status().Watches)
+	}
+}
