@@ -53,7 +53,7 @@ func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource
 				m.representation.suspect()
 			}
 		}))
-	m.source.Warning = m.reflector.Warning
+	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	return m
 }
 
@@ -81,6 +81,18 @@ func (m *mirror) usable() *serve.Source {
 		return nil
 	}
 	return m.source
+}
+
+// awayAfter is how long upstream must have been of no use for the state to be called old. A watch that has to be opened a second time is no outage.
+const awayAfter = 2 * time.Second
+
+// age is how long ago the state was last known to be upstream's, if upstream is away; 0 while it is not.
+func (m *mirror) age() time.Duration {
+	away, contact := m.reflector.Away()
+	if away.IsZero() || !m.resource.Ready() || time.Since(away) < awayAfter {
+		return 0
+	}
+	return time.Since(contact)
 }
 
 // used is when somebody last asked for the mirror.

@@ -49,6 +49,8 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		metric(gauge, "mirror_contact_age_seconds", "Seconds since upstream last sent something useful.", func(m *mirror) float64 {
 			return time.Since(m.reflector.Status().Contact).Seconds()
 		}),
+		metric(gauge, "upstream_state_age_seconds", "Seconds since the state was last known to be upstream's, if upstream is away; 0 while the state is kept current.",
+			func(m *mirror) float64 { return m.age().Seconds() }),
 		metric(counter, "upstream_watches_replaced_total", "Mirror watches that were open and silent, and replaced since the mirror could not be proven current.",
 			func(m *mirror) float64 { return float64(m.replaced.Load()) }),
 		metric(counter, "upstream_regressions_total", "Mirror watches on which upstream went back to an older resourceVersion.", func(m *mirror) float64 {

@@ -291,6 +291,24 @@ func (m *mirrors) ready() (string, error) {
 	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
 }
 
+// upstream is the detail behind /readyz?verbose of what cannot be kept current. It makes nobody unready: all replicas have the same upstream, and
+// each goes on serving what it can.
+func (m *mirrors) upstream() (string, error) {
+	var names []string
+	var oldest time.Duration
+	for _, one := range m.all() {
+		if age := one.age(); age > 0 {
+			names = append(names, one.resource.Info.String())
+			oldest = max(oldest, age)
+		}
+	}
+	if len(names) == 0 {
+		return "", nil
+	}
+	return fmt.Sprintf("away; %d resources are served from their last state, which was current %s ago at most: %s", len(names),
+		oldest.Round(time.Second), strings.Join(names, ", ")), nil
+}
+
 // passThrough is the detail behind /readyz?verbose: what is never mirrored.
 func (m *mirrors) passThrough() (string, error) {
 	m.mu.Lock()

@@ -48,6 +48,8 @@ type options struct {
 	firstStates         int      // of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	stripManagedFields  bool
 
+	maxStaleness time.Duration // 0: nothing is shown while upstream is away
+
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	listenOwner      string // of a unix socket: user, user:group or :group
 	listenMode       string // of a unix socket: octal
@@ -114,14 +116,17 @@ func newOptions() *options {
 		historyBytes:        64 << 20,
 		historyMinAge:       75 * time.Second,
 		encodedBytes:        256 << 20,
-		listen:              "127.0.0.1:8001",
-		listenMode:          defaultListenMode,
-		socketOwner:         keepOwner,
-		socketMode:          privateMode,
-		plainIdentity:       identityClient,
-		http2:               true,
-		reauthSweep:         defaultSweep,
-		localTokens:         localTokensNone,
+
+		maxStaleness: time.Hour,
+
+		listen:        "127.0.0.1:8001",
+		listenMode:    defaultListenMode,
+		socketOwner:   keepOwner,
+		socketMode:    privateMode,
+		plainIdentity: identityClient,
+		http2:         true,
+		reauthSweep:   defaultSweep,
+		localTokens:   localTokensNone,
 
 		impersonateDenyGroups: []string{"system:masters"},
 		frontProxy: frontProxy{
@@ -175,6 +180,9 @@ func (o *options) group(name string, declare ...func(*pflag.FlagSet)) flagGroup 
 func (o *options) upstreamFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig,
 		"Reach the API server as the current context of this `file` says. When empty, use the service account of the pod spillway runs in.")
+	fs.DurationVar(&o.maxStaleness, "max-staleness", o.maxStaleness,
+		"While the API server cannot be reached, go on answering requests that take a state of any age (resourceVersion=0 and the like) from the last one "+
+			"known, for this `duration`, and tell its age in the header Age. All else fails as it would at the API server. 0s answers nothing then.")
 }
 
 func (o *options) cacheFlags(fs *pflag.FlagSet) {

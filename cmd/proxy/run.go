@@ -81,7 +81,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		log.Warn(w)
 	}
 	server := serve.New(serve.Options{
-		Catalog: mirrors, Forwarder: forwarder, Own: own, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
+		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
 		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer,
 		Metrics: serve.NewMetrics(registry), Log: log,
 	})
@@ -92,6 +92,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	registry.MustRegister(newMemoryMetrics(guard, mirrors))
 	h := &health{}
 	h.require("mirrors", mirrors.ready)
+	h.require("upstream", mirrors.upstream)
 	h.require("pass-through", mirrors.passThrough)
 
 	var group errgroup.Group

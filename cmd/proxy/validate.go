@@ -80,6 +80,9 @@ func (o *options) validateNumbers() error {
 	if o.resourceIdleTimeout < 0 {
 		return o.refuse("resource-idle-timeout", o.resourceIdleTimeout.String(), "must not be negative; 0s keeps every resource")
 	}
+	if o.maxStaleness < 0 {
+		return o.refuse("max-staleness", o.maxStaleness.String(), "must not be negative; 0s answers nothing while the API server is away")
+	}
 	if o.historyBytes < minHistoryBytes {
 		return o.refuse("history-bytes", o.historyBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
 	}

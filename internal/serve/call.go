@@ -85,6 +85,8 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	case plan.Action == Refuse:
 		s.refuse(c, plan, plan.Status)
 		return true
+	case !s.stale(&plan, v.flow):
+		return false
 	case plan.Get != nil:
 		return s.get(c, plan)
 	case plan.List != nil:

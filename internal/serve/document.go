@@ -24,10 +24,10 @@ func (f answerForm) readable(document []byte) ([]byte, error) {
 	return codec.Indent(document)
 }
 
-// begin counts an answer from memory, and has the source's say on it.
+// begin counts an answer from memory, and sets what the source has to say on it.
 func (s *Server) begin(w responder, p Plan, verb string) {
 	s.metrics.answered(p, verb)
-	p.Source.warn(w.header)
+	p.headers(w.header)
 }
 
 // compresses reports whether a document of size bytes is to be compressed.

@@ -13,6 +13,8 @@ type Metrics struct {
 	shared      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
 	unproven    *prometheus.CounterVec
+	stale       *prometheus.CounterVec
+	tooStale    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
@@ -51,6 +53,12 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_unproven_refused_total",
 			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed through at the time.",
 		}, []string{"resource"}),
+		stale: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_stale_answers_total", Help: "Answers from the last known state while upstream was away; each tells its age.",
+		}, []string{"resource"}),
+		tooStale: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_too_stale_total", Help: "Requests passed through since the last known state was older than --max-staleness.",
+		}, []string{"resource"}),
 		unencodable: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_unencodable_total", Help: "Answers that could not be made in an encoding, which is not offered since.",
 		}, []string{"resource", "encoding"}),
@@ -69,7 +77,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "spillway_client_connections", Help: "Connections that clients have.",
 	})
 	if r != nil {
-		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2)
+		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale)
 	}
 	return m
 }

@@ -36,6 +36,7 @@ type Plan struct {
 	Get   *GetPlan
 	List  *ListPlan
 	Watch *WatchPlan
+	stale staleness // known when it is carried out
 }
 
 // GetPlan is a GET of one object: from any state at or above RV (W-95).

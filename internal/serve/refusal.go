@@ -36,7 +36,7 @@ func (s *Server) refused(w responder, p Plan, err error) bool {
 func (s *Server) refuse(w responder, p Plan, status *metav1.Status) {
 	s.metrics.refused.WithLabelValues(p.Source.Resource().Info.String(), strconv.Itoa(int(status.Code))).Inc()
 	if !p.Early {
-		p.Source.warn(w.header)
+		p.headers(w.header)
 	}
 	writeFailure(w, p.Failure, status)
 }

@@ -63,8 +63,10 @@ type rigOptions struct {
 	access   bool
 	clientCA string
 	mutate   func(*Access)
-	reviews  int      // of tokens at a time; 0: as many as usual
-	strict   []string // of strict transport security
+	reviews  int                  // of tokens at a time; 0: as many as usual
+	age      func() time.Duration // of all states; nil: they are kept current
+	stalest  time.Duration        // that is shown
+	strict   []string             // of strict transport security
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -123,7 +125,7 @@ func (r *rig) mirror(o rigOptions) {
 		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
 			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
-		r.catalog[info.GVR].Warning = reflector.Warning
+		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age
 		done := make(chan struct{}, 2)
 		go func() {
 			_ = reflector.Run(ctx)
@@ -162,7 +164,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.limiter.hurry(o.clients)
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
 	})
 	secured := &front{}

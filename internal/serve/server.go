@@ -33,6 +33,8 @@ type Options struct {
 	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
 	// not decompress.
 	Own http.RoundTripper
+	// MaxStaleness is how old a state may be that is shown while upstream is away.
+	MaxStaleness time.Duration
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
 	// Limiter is the Forwarder's, too; nil: nothing is limited.
@@ -75,6 +77,7 @@ type Server struct {
 	gone      *poller
 	writers   *writers // nil: none
 	coalescer *coalescer
+	warned    lastWarnings
 	seats     *seats
 	haste     *haste
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven

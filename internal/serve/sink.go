@@ -100,7 +100,7 @@ func watchHeaders(st *stream, audit string, set func(key, value string)) {
 	set(auditID, audit)
 	set("Cache-Control", "no-cache, private")
 	set("Content-Type", st.plan.Encoding.StreamMediaType())
-	st.plan.Source.warn(set)
+	st.plan.headers(set)
 	if st.plan.Encoding.Gzip {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")

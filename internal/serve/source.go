@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"time"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
@@ -26,17 +28,17 @@ type Source struct {
 	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never
 	// anything.
 	Warning func() string
+	// Age is how long ago the state was last known to be upstream's, if upstream is away; 0 while it is kept current; nil: it always is.
+	Age func() time.Duration
 }
 
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
 
-// warn sets the header that warns of the resource, if there is anything to warn of.
-func (s *Source) warn(set func(key, value string)) {
+// warning is what is to be warned of with every answer about the resource, "" if nothing.
+func (s *Source) warning() string {
 	if s.Warning == nil {
-		return
+		return ""
 	}
-	if text := s.Warning(); text != "" {
-		set("Warning", text)
-	}
+	return s.Warning()
 }

@@ -1,0 +1,108 @@
+package serve
+
+import (
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"spillway/internal/fairness"
+)
+
+const (
+	// staleText is the Warning of answers from a state that cannot be kept current. It is constant, since clients show each text once; how old
+	// the state is, is in the header Age.
+	staleText = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
+	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an informer lists in each attempt of its own,
+	// so that an outage would fill logs with one line. It is counted by flow, not by connection: over HTTP/1.1 a client may well open a
+	// connection for each request.
+	warnEvery = time.Minute
+	// warnedMost is how many flows are remembered. Whoever does not fit is not warned: the Age tells him.
+	warnedMost = 10_000
+)
+
+// staleness is what an answer says of the age of its state (design D15). The zero value says nothing: the state is kept current.
+type staleness struct {
+	age  time.Duration
+	warn bool
+}
+
+// headers sets Age, and Warning from what the source has to say of the resource and from this.
+func (p Plan) headers(set func(key, value string)) {
+	var warnings []string
+	if text := p.Source.warning(); text != "" {
+		warnings = append(warnings, text)
+	}
+	if p.stale.age > 0 {
+		set("Age", strconv.FormatInt(int64(p.stale.age/time.Second), 10))
+	}
+	if p.stale.warn {
+		warnings = append(warnings, staleText)
+	}
+	if len(warnings) > 0 {
+		set("Warning", strings.Join(warnings, ", "))
+	}
+}
+
+// showsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
+// and what is proven current do not.
+func (p Plan) showsState() bool {
+	switch {
+	case p.Get != nil:
+		return true
+	case p.List != nil:
+		return p.Action == FromCache && !p.List.Exact
+	case p.Watch != nil:
+		return p.Watch.Start == StateAny || p.Watch.Start == StateAtLeast
+	}
+	return false
+}
+
+// stale finds out how old the state behind a plan is. It reports false if it is too old to be shown: upstream, or the failure to reach it,
+// answers then.
+func (s *Server) stale(p *Plan, flow fairness.Flow) bool {
+	if p.Source.Age == nil || !p.showsState() {
+		return true
+	}
+	age := p.Source.Age()
+	if age <= 0 {
+		return true
+	}
+	if age > s.opts.MaxStaleness {
+		s.metrics.tooStale.WithLabelValues(p.Source.Resource().Info.String()).Inc()
+		return false
+	}
+	s.metrics.stale.WithLabelValues(p.Source.Resource().Info.String()).Inc()
+	p.stale = staleness{age, s.warned.due(flow, time.Now())}
+	return true
+}
+
+// lastWarnings remembers who was warned lately.
+type lastWarnings struct {
+	mu   sync.Mutex
+	last map[fairness.Flow]time.Time
+}
+
+// due reports whether a flow is to be warned now, and takes it that it is.
+func (w *lastWarnings) due(flow fairness.Flow, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if last, ok := w.last[flow]; ok && now.Sub(last) < warnEvery {
+		return false
+	}
+	if len(w.last) >= warnedMost {
+		for f, last := range w.last {
+			if now.Sub(last) >= warnEvery {
+				delete(w.last, f)
+			}
+		}
+		if len(w.last) >= warnedMost {
+			return false
+		}
+	}
+	if w.last == nil {
+		w.last = map[fairness.Flow]time.Time{}
+	}
+	w.last[flow] = now
+	return true
+}
