@@ -29,7 +29,10 @@ type mirror struct {
 	denials        upstream.Denials
 	asked          atomic.Int64 // when somebody last asked for it, in Unix nanoseconds
 
-	replaced atomic.Uint64 // watches that were silent
+	replaced          atomic.Uint64 // watches that were silent
+	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
+	round             int           // of comparisons; the comparing goroutine's
+	compared          time.Time     // likewise
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.

@@ -56,6 +56,12 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		metric(counter, "upstream_regressions_total", "Mirror watches on which upstream went back to an older resourceVersion.", func(m *mirror) float64 {
 			return float64(m.reflector.Status().Regressions)
 		}),
+		metric(counter, "cache_checks_total", "Comparisons of a whole mirror with upstream's state at the same resourceVersion.", func(m *mirror) float64 {
+			return float64(m.checks.Load())
+		}),
+		metric(counter, "cache_differences_total", "Objects that were found to differ from upstream's in these comparisons. It should stay 0.", func(m *mirror) float64 {
+			return float64(m.differing.Load())
+		}),
 		metric(gauge, "log_entries", "Past events in memory.", func(m *mirror) float64 {
 			n, _ := m.resource.Log().Span()
 			return float64(n)

@@ -102,6 +102,9 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
 	m.active.Go(func() { m.watchSilence(silence, watchdogTick) })
+	if o.consistencyCheckPeriod > 0 {
+		m.active.Go(func() { m.compareStates(o.consistencyCheckPeriod) })
+	}
 	m.active.Go(func() { newEpochs(m, *version).run(ctx) })
 	if o.resourceIdleTimeout > 0 {
 		m.active.Go(func() { m.dropIdle(o.resourceIdleTimeout) })

@@ -48,7 +48,8 @@ type options struct {
 	firstStates         int      // of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	stripManagedFields  bool
 
-	maxStaleness time.Duration // 0: nothing is shown while upstream is away
+	maxStaleness           time.Duration // 0: nothing is shown while upstream is away
+	consistencyCheckPeriod time.Duration // 0: never
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	listenOwner      string // of a unix socket: user, user:group or :group
@@ -117,7 +118,8 @@ func newOptions() *options {
 		historyMinAge:       75 * time.Second,
 		encodedBytes:        256 << 20,
 
-		maxStaleness: time.Hour,
+		maxStaleness:           time.Hour,
+		consistencyCheckPeriod: 10 * time.Minute,
 
 		listen:        "127.0.0.1:8001",
 		listenMode:    defaultListenMode,
@@ -183,6 +185,9 @@ func (o *options) upstreamFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.maxStaleness, "max-staleness", o.maxStaleness,
 		"While the API server cannot be reached, go on answering requests that take a state of any age (resourceVersion=0 and the like) from the last one "+
 			"known, for this `duration`, and tell its age in the header Age. All else fails as it would at the API server. 0s answers nothing then.")
+	fs.DurationVar(&o.consistencyCheckPeriod, "consistency-check-period", o.consistencyCheckPeriod,
+		"Compare each mirrored resource with the API server's state, by key and resourceVersion, and 1/64 of its objects by their bytes, once in this "+
+			"`duration`. What differs is read again. 0s never does.")
 }
 
 func (o *options) cacheFlags(fs *pflag.FlagSet) {

@@ -22,6 +22,9 @@ const minHistoryBytes = 4 << 10
 // minBudget is what the proxy needs for itself, and catches a size that lost its unit.
 const minBudget = 64 << 20
 
+// minCheckPeriod keeps the comparison of whole states what it is meant to be: rare.
+const minCheckPeriod = 10 * time.Second
+
 // validate refuses what cannot work, or what would let in who does not belong, with one line: the setting, its value, the remedy.
 // It brings resources into the form that options promises.
 func (o *options) validate(environ []string) error {
@@ -82,6 +85,9 @@ func (o *options) validateNumbers() error {
 	}
 	if o.maxStaleness < 0 {
 		return o.refuse("max-staleness", o.maxStaleness.String(), "must not be negative; 0s answers nothing while the API server is away")
+	}
+	if p := o.consistencyCheckPeriod; p != 0 && p < minCheckPeriod {
+		return o.refuse("consistency-check-period", p.String(), "must be at least "+minCheckPeriod.String()+", or 0s, which checks nothing")
 	}
 	if o.historyBytes < minHistoryBytes {
 		return o.refuse("history-bytes", o.historyBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// A mirror that has lost an event is found out, and holds what upstream holds again.
+func TestLostEventIsFound(t *testing.T) {
+	gvr := kubetest.ConfigMaps
+	f := func(name string, change func(*kubetest.Server)) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := newUpstream(t)
+			for i := range 1200 { // more than two pages
+				up.Create(gvr, "n", fmt.Sprintf("o%04d", i))
+			}
+			m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+			m.awaitReady(t, gvr)
+			one := m.all()[0]
+			one.compare(t.Context(), zap.NewNop())
+			if one.checks.Load() != 1 || one.differing.Load() != 0 {
+				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.checks.Load(), one.differing.Load())
+			}
+			up.LoseEvents(gvr, 1)
+			change(up)
+			if err := one.resource.WaitThrough(t.Context(), up.Create(gvr, "n", "z")); err != nil {
+				t.Fatal(err)
+			}
+			m.active.Go(func() { m.compareStates(time.Millisecond) })
+			eventually(t, "the difference to be counted", func() bool { return one.differing.Load() > 0 })
+			eventually(t, "the mirror to hold what upstream holds", func() bool {
+				want := up.List(gvr)
+				s := one.resource.Snapshot()
+				for _, o := range want {
+					if got, ok := s.Get(o.Key); !ok || got.RV != o.RV {
+						return false
+					}
+				}
+				return s.Len() == len(want)
+			})
+			found := one.differing.Load()
+			checks := one.checks.Load()
+			eventually(t, "it to be compared again", func() bool { return one.checks.Load() > checks+1 })
+			if n := one.differing.Load(); n > found+1 { // the one under way when it was read again
+				t.Errorf("%d differences after it was read again, %d before", n, found)
+			}
+		})
+	}
+	f("a creation", func(up *kubetest.Server) { up.Create(gvr, "n", "lost") })
+	f("a change", func(up *kubetest.Server) { up.Update(gvr, "n", "o0700", kubetest.WithData("k", "v")) })
+	f("a deletion", func(up *kubetest.Server) { up.Delete(gvr, "n", "o0700") })
+}
+
+// Bytes that are other ones at the same version are found, too, within as many rounds as there are parts, and no stream ends for that.
+func TestOtherBytesAreFound(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	for i := range 200 {
+		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("o%04d", i))
+	}
+	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	source := m.Find(kubetest.ConfigMaps)
+	resource, one := source.Resource(), m.all()[0]
+	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
+	defer cursor.Close()
+	o, _ := resource.Snapshot().Get("n/o0150")
+	wrong, err := resource.Info.ParseCopy(fmt.Appendf(nil,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"o0150","namespace":"n","uid":%q,"resourceVersion":"%d"}}`, o.UID, o.RV))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := resource.Represent([]*object.Object{wrong}); n != 1 {
+		t.Fatalf("%d objects have other bytes", n)
+	}
+	for range compareParts {
+		one.compare(t.Context(), zap.NewNop())
+	}
+	if n := one.differing.Load(); n == 0 {
+		t.Error("nobody found it")
+	}
+	eventually(t, "upstream's bytes", func() bool {
+		got, ok := resource.Snapshot().Get("n/o0150")
+		return ok && string(got.JSON()) == string(o.JSON())
+	})
+	if err := expired(cursor); err != nil {
+		t.Errorf("a stream has ended: %v", err)
+	}
+}
+
+// Nobody is asked for more while upstream has other troubles, and a state that upstream knows no more says nothing.
+func TestNoComparison(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	one := m.all()[0]
+	lists := up.Lists(kubetest.ConfigMaps)
+	up.Create(kubetest.Pods, "n", "elsewhere")
+	up.Compact()
+	one.compare(t.Context(), zap.NewNop())
+	if one.checks.Load() != 0 || one.differing.Load() != 0 {
+		t.Errorf("%d comparisons with a state that is gone", one.checks.Load())
+	}
+	up.Down()
+	eventually(t, "upstream to be away", func() bool { return !one.reflector.Status().Away.IsZero() })
+	before := up.Lists(kubetest.ConfigMaps)
+	if before != lists+1 {
+		t.Errorf("%d lists before", before-lists)
+	}
+	one.compare(t.Context(), zap.NewNop())
+	if n := up.Lists(kubetest.ConfigMaps); n != before || one.checks.Load() != 0 {
+		t.Errorf("%d lists while upstream is away", n-before)
+	}
+}

@@ -1,0 +1,105 @@
+package upstream
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/object"
+)
+
+const (
+	// exactPage is how many objects of an exact state are asked for at a time.
+	exactPage = 500
+	// maxExact bounds what is read of such a page: metadata may have 256 KiB of annotations, and those who have are few.
+	maxExact = 64 << 20
+)
+
+// Versions tells the version of every object, by key and in upstream's order, in the state at exactly rv: in pages, as metadata. An error may
+// come when some have been told already; one that is a 410 says that the state is no longer known.
+func (c *Client) Versions(ctx context.Context, r *object.Resource, rv uint64, told func(key string, rv uint64)) error {
+	for o := exactly(rv, exactPage); ; {
+		next, err := c.versionsPage(ctx, r, o, told)
+		if err != nil || next == "" {
+			return err
+		}
+		o = metav1.ListOptions{Limit: exactPage, Continue: next}
+	}
+}
+
+// exactly is a list at a version.
+func exactly(rv uint64, limit int64) metav1.ListOptions {
+	return metav1.ListOptions{
+		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchExact, Limit: limit,
+	}
+}
+
+func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, told func(string, uint64)) (next string, err error) {
+	body, err := c.exactPage(ctx, r, o, partialList)
+	if err != nil {
+		return "", err
+	}
+	defer body.Close()
+	var page struct {
+		Metadata struct {
+			Continue string `json:"continue"`
+		} `json:"metadata"`
+		Items []json.RawMessage `json:"items"`
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxExact))
+	if err == nil {
+		err = json.Unmarshal(text, &page)
+	}
+	if err != nil {
+		return "", fmt.Errorf("versions of %s: %w", r, err)
+	}
+	for _, raw := range page.Items {
+		rv, key, _, err := versionOf(raw)
+		if err != nil {
+			return "", err
+		}
+		told(key, rv)
+	}
+	return page.Metadata.Continue, nil
+}
+
+// From lists at most limit objects from a key on, as they are in the state at exactly rv.
+func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key string, limit int64) ([]*object.Object, error) {
+	body, err := c.exactPage(ctx, r, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, "")
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	list, err := decodeList(r, body)
+	if err != nil {
+		return nil, err
+	}
+	objects := make([]*object.Object, len(list.Items))
+	for i, one := range list.Items {
+		objects[i] = one.(item).object
+	}
+	return objects, nil
+}
+
+// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name no more than that, so that any server
+// takes those of any other (W-80, W-81).
+func continueAt(rv uint64, key string) string {
+	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":%q}`, rv, "/"+key)
+	return base64.RawURLEncoding.EncodeToString([]byte(text))
+}
+
+// exactPage asks for a page. These requests say "check" in their User-Agent.
+func (c *Client) exactPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
+	query, err := queryOf(o)
+	if err != nil {
+		return nil, err
+	}
+	return c.get(ctx, request{
+		verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query, accept: accept, agent: c.cfg.UserAgent + " check",
+	})
+}
