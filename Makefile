@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full permissions revocation controllers bench-go show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full permissions revocation show-frozen controllers bench-go show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -73,6 +73,10 @@ revocation: CHANGING ?= 10m
 revocation: SEED ?= 1
 revocation: controlplane ## Take rights away while people watch, at random for CHANGING (10m), and tell how long it took (SEED=1)
 	cd test && go test -v -count=1 -timeout=0 ./revocation -changing=$(CHANGING) -seed=$(SEED)
+
+show-frozen: FROZEN ?= 5m
+show-frozen: controlplane ## Freeze the apiserver for FROZEN (5m) under watches and informers, and kill it: nobody lists anew, and what is old says so
+	cd test && go test -v -count=1 -timeout=0 ./outage -frozen=$(FROZEN)
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 
