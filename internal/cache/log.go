@@ -27,6 +27,8 @@ type bounds struct {
 	through  uint64 // every event up to it is
 	greatest uint64 // promised by an earlier generation: above through, if history was void
 	position uint64 // of the first entry that follows floor
+	void     uint64 // what was promised below it was promised by a history that is none any more
+	voids    uint64 // how often that has happened
 }
 
 // Entry is an event in the log, or, if the event has no object, progress: nothing happened up to Through.
@@ -63,7 +65,14 @@ func (e *Entry) size() int64 {
 }
 
 // ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's (W-107).
-type ExpiredError struct{ Asked, Oldest uint64 }
+type ExpiredError struct {
+	Asked, Oldest uint64
+	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what followed it.
+	Void bool
+}
+
+// Missing reports that all it would take is to be told what happened after Asked and up to Oldest, where history goes on.
+func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
 
 func (e *ExpiredError) Error() string {
 	return fmt.Sprintf("too old resource version: %d (%d)", e.Asked, e.Oldest)
@@ -92,6 +101,9 @@ func (l *Log) At(pos uint64) (*Entry, bool) {
 // Floor is the oldest resourceVersion that a reader may start from.
 func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
 
+// Voids counts how often history was void. What was learned of it before says nothing of what it is now.
+func (l *Log) Voids() uint64 { return l.bounds.Load().voids }
+
 // Span is how many entries the log keeps, and since when.
 func (l *Log) Span() (entries uint64, since time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
@@ -116,9 +128,9 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 		b := l.bounds.Load()
 		switch {
 		case rv < b.floor:
-			return 0, &ExpiredError{Asked: rv, Oldest: b.floor}
+			return 0, &ExpiredError{Asked: rv, Oldest: b.floor, Void: rv < b.void}
 		case rv > b.through && b.greatest > b.through:
-			return 0, &ExpiredError{Asked: rv, Oldest: b.through}
+			return 0, &ExpiredError{Asked: rv, Oldest: b.through, Void: true}
 		}
 		head := l.Head()
 		if pos, ok := l.search(b.position, head, rv); ok {
@@ -195,7 +207,11 @@ func (l *Log) append(entries []Entry) {
 func (l *Log) reset(rv, greatest uint64) {
 	l.bytes = 0
 	start := l.entries.Head() + 1
-	l.bounds.Store(&bounds{floor: rv, through: rv, greatest: greatest, position: start})
+	b := &bounds{floor: rv, through: rv, greatest: greatest, position: start}
+	if before := l.bounds.Load(); before.position > 0 { // there was a history
+		b.void, b.voids = rv, before.voids+1
+	}
+	l.bounds.Store(b)
 	l.entries.Append(Entry{Event: object.Event{RV: rv}, Through: rv})
 	l.entries.Trim(start)
 }

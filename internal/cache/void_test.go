@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"testing"
 )
 
@@ -88,4 +89,39 @@ func TestVoidTwice(t *testing.T) {
 	checkFind(t, r.Log(), 100, -99)
 	r.Progress(100, r.Generation())
 	checkFind(t, r.Log(), 101, int64(r.Log().Head()))
+}
+
+// What a history that is void has told nobody can go on with; what is merely older than the log, somebody may know.
+func TestMissingAndVoid(t *testing.T) {
+	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})
+	l := r.Log()
+	find := func(rv uint64, missing, void bool) {
+		t.Helper()
+		var expired *ExpiredError
+		if _, err := l.Find(rv); !errors.As(err, &expired) || expired.Missing() != missing || expired.Void != void {
+			t.Errorf("%d: %v, missing %v, void %v", rv, expired, expired.Missing(), expired.Void)
+		}
+	}
+	_ = r.Replace(objects(t, "a=a@11", "b=b@12"), 20)
+	find(15, true, false)
+	_ = r.Replace(objects(t, "a=a@25", "b=b@12"), 30)
+	find(25, true, false) // inside the seam
+	voids := l.Voids()
+	_ = r.Replace(objects(t, "a=a@11"), 18) // restored
+	find(15, false, true)
+	find(25, false, true)
+	if l.Voids() != voids+1 {
+		t.Errorf("void %d times", l.Voids())
+	}
+	_ = r.Replace(objects(t, "a=a@11"), 40)
+	for rv := uint64(41); rv < 50; rv++ {
+		_ = r.Update(pod(t, "a", rv))
+	}
+	if l.Floor() <= 40 {
+		t.Fatal("the log kept everything")
+	}
+	find(17, false, true)
+	find(40, true, false)
+	r.Retire()
+	find(l.Floor()-1, false, true)
 }

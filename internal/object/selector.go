@@ -42,6 +42,47 @@ func (s Selector) Key() string {
 // ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen never changes.
 func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }
 
+// Fixed reports that whether an object is seen never changes while it exists: nothing is selected but by name and namespace.
+func (s Selector) Fixed() bool {
+	if s.labels != nil {
+		return false
+	}
+	if s.fields == nil {
+		return true
+	}
+	for _, r := range s.fields.Requirements() {
+		if r.Field != FieldName && r.Field != FieldNamespace {
+			return false
+		}
+	}
+	return true
+}
+
+// LabelQuery is the selector's labels as a request spells them, "" if any will do.
+func (s Selector) LabelQuery() string {
+	if s.labels == nil {
+		return ""
+	}
+	return s.labels.String()
+}
+
+// FieldQuery is the selector's fields, its name among them, as a request in its namespace spells them, "" if any will do.
+func (s Selector) FieldQuery() string {
+	f := s.fields
+	if s.Name != "" {
+		name := fields.OneTermEqualSelector(FieldName, s.Name)
+		if f == nil {
+			f = name
+		} else if selected, ok := f.RequiresExactMatch(FieldName); !ok || selected != s.Name {
+			f = fields.AndSelectors(name, f)
+		}
+	}
+	if f == nil {
+		return ""
+	}
+	return f.String()
+}
+
 // Matches reports whether the selector sees the object.
 func (s Selector) Matches(o *Object) bool {
 	if s.Namespace != "" && s.Namespace != o.Namespace() {

@@ -163,3 +163,27 @@ func TestTerms(t *testing.T) {
 		t.Fatalf("nothing has the terms %+v", got)
 	}
 }
+
+// Whether what is selected by name and namespace alone is seen never changes. What goes upstream is what was asked for.
+func TestSelectorFixed(t *testing.T) {
+	f := func(namespace, name, l, f string, fixed bool, labelQuery, fieldQuery string) {
+		t.Helper()
+		byLabel, err := labels.Parse(l)
+		byField, bad := fields.ParseSelector(f)
+		if err != nil || bad != nil {
+			t.Fatal(err, bad)
+		}
+		s := NewSelector(namespace, name, byLabel, byField)
+		if s.Fixed() != fixed || s.LabelQuery() != labelQuery || s.FieldQuery() != fieldQuery {
+			t.Errorf("%s: fixed %v, %q, %q", s.Key(), s.Fixed(), s.LabelQuery(), s.FieldQuery())
+		}
+	}
+	f("", "", "", "", true, "", "")
+	f("n", "", "", "", true, "", "")
+	f("n", "x", "", "", true, "", "metadata.name=x")
+	f("", "x", "", "metadata.name=x", true, "", "metadata.name=x")
+	f("n", "", "", "metadata.namespace=n,metadata.name!=y", true, "", "metadata.name!=y,metadata.namespace=n")
+	f("", "x", "", "spec.nodeName=1", false, "", "metadata.name=x,spec.nodeName=1")
+	f("", "", "a=b", "", false, "a=b", "")
+	f("", "", "a in (b,c),!d", "metadata.name=x", false, "a in (b,c),!d", "metadata.name=x")
+}
