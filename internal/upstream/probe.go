@@ -84,7 +84,7 @@ func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	l, err := p.client.probes.take()
 	if err == nil {
 		var rv uint64
-		if rv, err = p.list(ctx, l); err == nil {
+		if rv, err = p.client.revision(ctx, l, p.request("list", url.Values{"limit": {"1"}}, partialList)); err == nil {
 			return rv, &Probe{prober: p, link: l}, nil
 		}
 		l.hangUp()
@@ -100,15 +100,16 @@ func (p *Prober) request(verb string, query url.Values, accept string) request {
 	}
 }
 
-func (p *Prober) list(ctx context.Context, l *link) (uint64, error) {
-	body, err := p.client.getWith(ctx, l.roundTripper, p.request("list", url.Values{"limit": {"1"}}, partialList))
+// revision is the version of a LIST of one item.
+func (c *Client) revision(ctx context.Context, l *link, r request) (uint64, error) {
+	body, err := c.getWith(ctx, l.roundTripper, r)
 	if err != nil {
 		return 0, err
 	}
 	defer body.Close()
 	text, err := io.ReadAll(io.LimitReader(body, maxProbe+1)) // to its end, so that the connection stays
 	if err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", p.resource, err)
+		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
 	}
 	var list struct {
 		Metadata struct {
@@ -116,7 +117,7 @@ func (p *Prober) list(ctx context.Context, l *link) (uint64, error) {
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(text, &list); err != nil {
-		return 0, fmt.Errorf("probe of %s: %w", p.resource, err)
+		return 0, fmt.Errorf("probe of %s: %w", r.resource, err)
 	}
 	return parseRV(list.Metadata.ResourceVersion)
 }

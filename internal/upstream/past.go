@@ -1,0 +1,140 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/object"
+)
+
+// pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends it in time (W-112), but what it has
+// sent by then may still be on its way.
+const pastGrace = 10 * time.Second
+
+// Past asks upstream what it did to a resource before its mirror began (design D6). Safe for use by many goroutines; how many of its
+// watches are open at once is the caller's choice.
+type Past struct {
+	client   *Client
+	resource *object.Resource
+}
+
+// NewPast sends nothing yet. Its requests say "backfill" in their User-Agent.
+func (c *Client) NewPast(r *object.Resource) *Past { return &Past{client: c, resource: r} }
+
+// Telling is one watch of the past, on the connection of a LIST that has just made its apiserver current, so that a bookmark comes, and
+// shows what it is asked for (design D7). It belongs to one goroutine, and must be closed.
+type Telling struct {
+	past *Past
+	link *link // nil once closed
+	stop context.CancelFunc
+	body interface{ Close() error } // nil before the watch
+	in   *lines
+}
+
+// Begin asks for the store's revision, as Prober.Begin does.
+func (p *Past) Begin(ctx context.Context) (uint64, *Telling, error) {
+	l, err := p.client.probes.take()
+	if err != nil {
+		return 0, nil, err
+	}
+	rv, err := p.client.revision(ctx, l, p.request("list", p.resource.Path(), url.Values{"limit": {"1"}}, partialList))
+	if err != nil {
+		l.hangUp()
+		return 0, nil, err
+	}
+	return rv, &Telling{past: p, link: l}, nil
+}
+
+func (p *Past) request(verb, path string, query url.Values, accept string) request {
+	return request{
+		verb: verb, resource: p.resource.GVR.GroupResource(), path: path, query: query, accept: accept,
+		agent: p.client.cfg.UserAgent + " backfill",
+	}
+}
+
+// Watch begins to tell what a selector sees of what happened after from. It is upstream that applies the selector: only upstream knows
+// what objects were before.
+func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) error {
+	if from == 0 || t.body != nil {
+		return errors.New("BUG: a watch of the past needs a version to start from, and a connection") // 0 would send the whole state
+	}
+	query, err := queryOf(metav1.ListOptions{
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10), TimeoutSeconds: new(int64(proofSeconds)),
+		LabelSelector: sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+pastGrace)
+	body, err := t.past.client.getWith(ctx, t.link.roundTripper, t.past.request("watch", t.past.path(sel), query, ""))
+	if err != nil {
+		t.hangUp()
+		return err
+	}
+	t.body, t.in = body, newLines(body)
+	return nil
+}
+
+// path is where the selector's namespace is asked about.
+func (p *Past) path(sel object.Selector) string {
+	path := p.resource.Path()
+	if sel.Namespace == "" {
+		return path
+	}
+	i := strings.LastIndexByte(path, '/')
+	return path[:i] + "/namespaces/" + url.PathEscape(sel.Namespace) + path[i:]
+}
+
+// Next is the next event; without an object it is a bookmark: nothing more happened up to rv. io.EOF is the end of the watch, which says
+// nothing; an error that upstream sent is an *apierrors.StatusError.
+func (t *Telling) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
+	line, err := t.in.next()
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	what, raw, err := split(line)
+	if err != nil {
+		return 0, nil, 0, err
+	}
+	switch what {
+	case watch.Error:
+		return 0, nil, 0, statusError(raw)
+	case watch.Bookmark:
+		rv, _, _, err = versionOf(raw)
+		return 0, nil, rv, err
+	case watch.Modified:
+		kind = object.Modified
+	case watch.Deleted:
+		kind = object.Deleted
+	}
+	if o, err = parse(t.past.resource, raw); err != nil {
+		return 0, nil, 0, err
+	}
+	return kind, o, o.RV, nil
+}
+
+// Close gives the connection back, unless there may be more to come on it. Idempotent.
+func (t *Telling) Close() {
+	switch {
+	case t.link == nil:
+	case t.body == nil:
+		t.past.client.probes.put(t.link)
+		t.link = nil
+	default:
+		_ = t.body.Close()
+		t.hangUp()
+	}
+}
+
+func (t *Telling) hangUp() {
+	t.stop()
+	t.link.hangUp()
+	t.link = nil
+}
