@@ -1,0 +1,805 @@
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+// story is an upstream that remembers what it did, and tells of it.
+type story struct {
+	*world
+	backfills *Backfills
+
+	mu       sync.Mutex
+	events   []object.Event
+	state    map[string]*object.Object
+	oldest   uint64 // who asks for less is refused
+	nameless bool   // its refusals do not say so
+	watches  []asked
+	begins   int
+	failing  error         // of Begin
+	silent   bool          // no bookmarks
+	pause    time.Duration // before each event
+	most     int           // events of one watch, 0: all
+}
+
+// asked is a watch that was opened.
+type asked struct {
+	selector string
+	from     uint64
+}
+
+// newStory begins at resourceVersion 100. The log begins when the test says so: see begin.
+func newStory(t testing.TB) *story {
+	w := &world{TB: t, clock: time.Unix(1e9, 0), rv: 100}
+	return &story{world: w, state: map[string]*object.Object{}, oldest: 100}
+}
+
+// begin lets the mirror begin at the present.
+func (s *story) begin(limits cache.Limits, watches int) {
+	s.Helper()
+	s.resource = cache.New(pods, limits, func() time.Time { return s.clock })
+	s.hub = NewHub(s.resource)
+	s.list()
+	s.backfills = NewBackfills(s.hub, s, NewBackfillLimit(watches))
+}
+
+// list has the mirror read the state: its first one, or behind a gap.
+func (s *story) list() {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []*object.Object
+	for _, o := range s.state {
+		all = append(all, o)
+	}
+	s.must(s.resource.Replace(all, s.rv))
+}
+
+// put and remove happen upstream; the mirror is told only if follows.
+func (s *story) put(key, app string, follows bool) { s.putPadded(key, app, 0, follows) }
+
+func (s *story) putPadded(key, app string, pad int, follows bool) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rv++
+	o := s.pod(key, app, s.rv, pad)
+	s.events = append(s.events, object.Event{New: o, Old: s.state[key], RV: s.rv})
+	s.state[key] = o
+	if follows {
+		s.must(s.resource.Update(o))
+	}
+}
+
+func (s *story) remove(key string, follows bool) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old := s.state[key]
+	if old == nil {
+		return
+	}
+	s.rv++
+	s.events = append(s.events, object.Event{Old: old, RV: s.rv})
+	delete(s.state, key)
+	if follows {
+		s.must(s.resource.Delete(s.pod(key, "", s.rv, 0)))
+	}
+}
+
+// present is how far upstream is.
+func (s *story) present() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.rv
+}
+
+// told is what upstream's own watch from a resourceVersion tells.
+func (s *story) told(sel object.Selector, from uint64, enc object.Encoding) []string {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var run []byte
+	for i := range s.events {
+		e := &s.events[i]
+		if t, o, seen := sel.Seen(e); seen && e.RV > from {
+			run = made(AppendEvent(run, enc, t, o, e.RV))
+		}
+	}
+	return decode(s, run, enc)
+}
+
+// Begin implements Past.
+func (s *story) Begin(ctx context.Context) (uint64, Telling, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begins++
+	if s.failing != nil {
+		return 0, nil, s.failing
+	}
+	return s.rv, &chapter{story: s}, ctx.Err()
+}
+
+// chapter is one watch of a story.
+type chapter struct {
+	story  *story
+	ctx    context.Context
+	sel    object.Selector
+	passed uint64
+	until  time.Time
+	told   int
+	begun  bool
+	marked bool
+}
+
+func (c *chapter) Watch(ctx context.Context, sel object.Selector, from uint64) error {
+	s := c.story
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches = append(s.watches, asked{sel.Key(), from})
+	c.ctx, c.sel, c.passed, c.until = ctx, sel, from, time.Now().Add(3*time.Second)
+	return nil
+}
+
+func (c *chapter) Next() (object.Type, *object.Object, uint64, error) {
+	s := c.story
+	for {
+		s.mu.Lock()
+		e, pause, err := c.next()
+		bookmark := s.rv
+		silent := s.silent
+		s.mu.Unlock()
+		switch {
+		case err != nil:
+			return 0, nil, 0, err
+		case e != nil:
+			if !c.sleep(pause) {
+				return 0, nil, 0, c.ctx.Err()
+			}
+			c.passed = e.RV
+			if t, o, seen := c.sel.Seen(e); seen {
+				c.told++
+				raw, err := pods.Parse(o.AppendAt(nil, fmt.Sprint(e.RV))) // what a watch carries
+				return t, raw, e.RV, err
+			}
+			continue
+		case !silent && !c.marked && time.Until(c.until) <= 2*time.Second:
+			c.marked = true
+			c.passed = bookmark
+			return 0, nil, bookmark, nil
+		case !time.Now().Before(c.until):
+			return 0, nil, 0, io.EOF
+		case !c.sleep(100 * time.Millisecond):
+			return 0, nil, 0, c.ctx.Err()
+		}
+	}
+}
+
+// next is the next event that upstream has.
+func (c *chapter) next() (*object.Event, time.Duration, error) {
+	s := c.story
+	if !c.begun && c.passed < s.oldest {
+		message := fmt.Sprintf("too old resource version: %d (%d)", c.passed, s.oldest)
+		if s.nameless {
+			message = "The resourceVersion for the provided watch is too old."
+		}
+		return nil, 0, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: message,
+		}}
+	}
+	c.begun = true
+	if s.most > 0 && c.told >= s.most {
+		return nil, 0, io.EOF
+	}
+	for i := range s.events {
+		if s.events[i].RV > c.passed {
+			return &s.events[i], s.pause, nil
+		}
+	}
+	return nil, 0, nil
+}
+
+func (c *chapter) sleep(d time.Duration) bool {
+	if d == 0 {
+		return c.ctx.Err() == nil
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+func (c *chapter) Close() {}
+
+// resumption is what one client got.
+type resumption struct {
+	events []string
+	err    error
+	joined bool
+}
+
+// resumes tells a client everything from a resourceVersion up to what the log has when it gets there. take is called with every
+// run of frames.
+func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (r resumption) {
+	f, err := s.backfills.Join(ctx, rv, sel)
+	if err != nil {
+		return resumption{err: err}
+	}
+	var cursor *Cursor
+	if f == nil {
+		if cursor, err = s.hub.Resume(rv, sel, enc); err != nil {
+			return resumption{err: err}
+		}
+	} else {
+		defer f.Close()
+	}
+	for r.joined = f != nil; cursor == nil; {
+		var run []byte
+		if run, cursor, err = f.Next(ctx, enc); err != nil {
+			r.err = err
+			return r
+		}
+		r.events = append(r.events, decode(s, run, enc)...)
+		take()
+	}
+	defer cursor.Close()
+	run, err := drain(cursor)
+	r.events, r.err = append(r.events, decode(s, run, enc)...), err
+	return r
+}
+
+func (s *story) check(r resumption, want []string) {
+	s.Helper()
+	if r.err != nil || !slices.Equal(r.events, want) {
+		s.Errorf("told %q, then %v\nwant %q", r.events, r.err, want)
+	}
+}
+
+func (s *story) checkExpired(r resumption, asked, oldest uint64) {
+	s.Helper()
+	var expired *cache.ExpiredError
+	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest {
+		s.Errorf("told %q, then %v; want expired: %d (%d)", r.events, r.err, asked, oldest)
+	}
+}
+
+func (s *story) checkWatches(want ...asked) {
+	s.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Equal(s.watches, want) {
+		s.Errorf("watches %v, want %v", s.watches, want)
+	}
+}
+
+func nothing() {}
+
+// inBubble runs a test in which time passes only when everybody waits.
+func inBubble(t *testing.T, f func(t *testing.T, s *story)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStory(t)
+		f(t, s)
+		if s.backfills != nil {
+			s.backfills.Close()
+			if held := s.backfills.limit.held.Load(); held != 0 {
+				t.Errorf("%d bytes are held", held)
+			}
+		}
+	})
+}
+
+var all = asked{selector: object.Selector{}.Key()}
+
+func allFrom(rv uint64) asked { return asked{all.selector, rv} }
+
+// A quiet resource: the bookmark says that all has been told.
+func TestBackfillEndsAtABookmark(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.put("n/a", "x", false) // 101
+		s.put("n/b", "x", false)
+		s.remove("n/a", false)
+		s.put("n/c", "x", false) // 104
+		s.begin(plenty, 1)
+		began := time.Now()
+		r := s.resumes(t.Context(), 101, everything, chunked, nothing)
+		s.check(r, []string{"ADDED n/b 102", "DELETED n/a 103", "ADDED n/c 104"})
+		s.checkWatches(allFrom(101))
+		if took := time.Since(began); took > 1100*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+		if r := s.resumes(t.Context(), 104, everything, chunked, nothing); r.joined {
+			t.Error("asked upstream for what the log has")
+		}
+	})
+}
+
+// A busy one: the first event that the log has.
+func TestBackfillEndsAtAnEvent(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.silent = true
+		s.put("n/a", "x", false) // 101
+		s.put("n/b", "x", false)
+		s.begin(plenty, 1)
+		s.put("n/c", "x", true) // 103
+		s.put("n/d", "x", true)
+		s.check(s.resumes(t.Context(), 100, everything, chunked, nothing),
+			[]string{"ADDED n/a 101", "ADDED n/b 102", "ADDED n/c 103", "ADDED n/d 104"})
+		s.check(s.resumes(t.Context(), 101, namespace("other"), chunked, nothing), nil)
+	})
+}
+
+// Who selects by name and namespace alone shares a watch of everything, from the smallest of what they have.
+func TestBackfillIsShared(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		for i := range 50 {
+			s.put(fmt.Sprintf("n%d/p%d", i%3, i), "x", false) // 101 … 150
+		}
+		s.begin(plenty, 4)
+		var clients sync.WaitGroup
+		for i := range uint64(40) {
+			sel := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p5", nil, nil), namespace("none")}[i%4]
+			clients.Go(func() {
+				s.check(s.resumes(t.Context(), 140-i, sel, bookmarks, nothing), s.told(sel, 140-i, bookmarks))
+			})
+		}
+		clients.Wait()
+		if len(s.watches) > 4 {
+			t.Errorf("%d watches", len(s.watches))
+		}
+	})
+}
+
+// Who comes while it is being told hears all of it; who lacks more than is told has another one.
+func TestBackfillIsJoined(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.pause = 10 * time.Millisecond
+		for i := range 50 {
+			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 150
+		}
+		s.begin(plenty, 4)
+		var clients sync.WaitGroup
+		for _, from := range []uint64{110, 120, 105, 149} {
+			clients.Go(func() {
+				s.check(s.resumes(t.Context(), from, everything, chunked, nothing), s.told(everything, from, chunked))
+			})
+			time.Sleep(100 * time.Millisecond)
+		}
+		clients.Wait()
+		s.checkWatches(allFrom(110), allFrom(105))
+	})
+}
+
+// Only upstream knows what objects were: other selectors are its own to apply, each by a watch of its own.
+func TestBackfillOfSelectors(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.put("n/a", "x", false) // 101
+		s.put("n/b", "y", false)
+		s.put("n/a", "y", false) // leaves x
+		s.put("n/b", "x", false)
+		s.put("m/a", "x", false) // 105
+		s.remove("n/b", false)
+		s.begin(plenty, 8)
+		var clients sync.WaitGroup
+		for _, sel := range []object.Selector{app("x"), app("x"), app("y"), node("x"), except("x")} {
+			clients.Go(func() {
+				s.check(s.resumes(t.Context(), 101, sel, chunked, nothing), s.told(sel, 101, chunked))
+			})
+		}
+		clients.Wait()
+		slices.SortFunc(s.watches, func(a, b asked) int { return slices.Compare([]byte(a.selector), []byte(b.selector)) })
+		want := []asked{{app("x").Key(), 101}, {app("y").Key(), 101}, {except("x").Key(), 101}, {node("x").Key(), 101}}
+		slices.SortFunc(want, func(a, b asked) int { return slices.Compare([]byte(a.selector), []byte(b.selector)) })
+		s.checkWatches(want...)
+		if got := s.told(app("x"), 101, chunked); got[0] != "DELETED n/a 103" {
+			t.Errorf("no transition was tested: %q", got)
+		}
+	})
+}
+
+// Upstream says what it remembers: who asks for more is refused, all others are told.
+func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
+	for _, nameless := range []bool{false, true} {
+		inBubble(t, func(t *testing.T, s *story) {
+			s.nameless = nameless
+			for i := range 20 {
+				s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 120
+			}
+			s.begin(plenty, 1)
+			s.oldest = 110
+			hold := s.hold(t)
+			var clients sync.WaitGroup
+			for _, from := range []uint64{103, 109, 110, 115} {
+				clients.Go(func() {
+					r := s.resumes(t.Context(), from, everything, chunked, nothing)
+					switch {
+					case from >= 110:
+						s.check(r, s.told(everything, from, chunked))
+					case nameless:
+						s.checkExpired(r, from, from+1)
+					default:
+						s.checkExpired(r, from, 110)
+					}
+				})
+			}
+			synctest.Wait()
+			hold()
+			clients.Wait()
+			if nameless {
+				s.checkWatches(allFrom(103), allFrom(109), allFrom(110))
+			} else {
+				s.checkWatches(allFrom(103), allFrom(110))
+			}
+		})
+	}
+}
+
+// hold takes the only turn, so that all who come until it is given back wait together.
+func (s *story) hold(t *testing.T) (release func()) {
+	if err := s.backfills.limit.acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.backfills.limit.release
+}
+
+// What upstream forgets between two watches, nobody is told.
+func TestBackfillIsForgottenOnTheWay(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.most, s.pause = 2, 500*time.Millisecond
+		for i := range 6 {
+			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 106
+		}
+		s.begin(plenty, 1)
+		r := s.resumes(t.Context(), 100, everything, chunked, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.oldest = 104
+		})
+		var expired *cache.ExpiredError
+		if !slices.Equal(r.events, s.told(everything, 100, chunked)[:2]) || !errors.As(r.err, &expired) || expired.Oldest != 104 {
+			t.Errorf("told %q, then %v", r.events, r.err)
+		}
+	})
+}
+
+// The log may lose what was its beginning when it all began: then more is told.
+func TestBackfillFollowsTheFloor(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.pause = 10 * time.Millisecond
+		for i := range 20 {
+			s.put(fmt.Sprintf("n/p%d", i), "x", false) // 101 … 120
+		}
+		s.begin(cache.Limits{HistoryBytes: 8 << 10}, 1)
+		floor := s.resource.Log().Floor()
+		var clients sync.WaitGroup
+		for i := range uint64(5) {
+			clients.Go(func() {
+				r := s.resumes(t.Context(), 101+i, everything, chunked, nothing)
+				if want := s.told(everything, 101+i, chunked); r.err != nil || !slices.Equal(r.events, want[:min(len(want), len(r.events))]) || len(r.events) < len(want)-3 {
+					t.Errorf("told %q, then %v\nwant %q", r.events, r.err, want)
+				}
+			})
+		}
+		time.Sleep(50 * time.Millisecond)
+		for i := range 10 {
+			s.putPadded(fmt.Sprintf("n/q%d", i), "x", 2<<10, true)
+			time.Sleep(20 * time.Millisecond)
+		}
+		clients.Wait()
+		if s.resource.Log().Floor() == floor {
+			t.Error("the floor did not move")
+		}
+	})
+}
+
+// Inside a gap of the mirror the log knows nothing, but upstream may.
+func TestBackfillInsideASeam(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.put("n/a", "x", false)
+		s.begin(plenty, 1)
+		s.put("n/b", "x", true) // 102: P
+		s.put("n/came-and-went", "x", false)
+		s.put("n/c", "x", false)
+		s.remove("n/came-and-went", false)
+		s.remove("n/a", false) // 106
+		s.list()
+		s.put("n/d", "x", true)
+		s.check(s.resumes(t.Context(), 103, everything, chunked, nothing), s.told(everything, 103, chunked))
+		s.checkWatches(allFrom(103))
+		r := s.resumes(t.Context(), 102, everything, chunked, nothing)
+		if r.joined || r.events[0] != "DELETED n/a 102" {
+			t.Errorf("a resume before the seam was told %q", r.events)
+		}
+		s.oldest = 105
+		s.checkExpired(s.resumes(t.Context(), 103, everything, chunked, nothing), 103, 105)
+	})
+}
+
+// A history that is void cannot be told on by whatever upstream remembers now.
+func TestBackfillOfAVoidHistory(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.put("n/a", "x", false) // 101
+		s.put("n/b", "x", false)
+		s.put("n/c", "x", false)
+		s.begin(plenty, 1)
+		joined := make(chan resumption, 1)
+		s.silent = true
+		go func() { joined <- s.resumes(t.Context(), 101, everything, chunked, nothing) }()
+		synctest.Wait()
+		s.mu.Lock()
+		delete(s.state, "n/c")
+		s.events, s.rv = s.events[:2], 102
+		s.mu.Unlock()
+		s.list()
+		s.silent = false
+		for i := range 5 {
+			s.put(fmt.Sprint("n/new", i), "x", true)
+		}
+		if r := <-joined; r.err == nil {
+			t.Errorf("a client of two histories was told %q", r.events)
+		}
+		opened := len(s.watches)
+		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 102)
+		if len(s.watches) != opened {
+			t.Error("upstream was asked")
+		}
+		s.mu.Lock()
+		s.oldest = 0
+		s.mu.Unlock()
+	})
+}
+
+// More watches than may be open at a time wait for their turn, and not for ever.
+func TestBackfillLimit(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.put("n/a", "x", false)
+		s.put("n/b", "x", false)
+		s.begin(plenty, 2)
+		var clients sync.WaitGroup
+		for i := range 6 {
+			sel := app(fmt.Sprint(i))
+			clients.Go(func() { s.check(s.resumes(t.Context(), 100, sel, chunked, nothing), nil) })
+		}
+		for range 30 {
+			time.Sleep(100 * time.Millisecond)
+			if open, _ := s.backfills.Watches(); open > 2 {
+				t.Fatalf("%d watches are open", open)
+			}
+		}
+		clients.Wait()
+		if _, opened := s.backfills.Watches(); opened != 6 {
+			t.Errorf("%d watches were opened", opened)
+		}
+		s.hold(t)
+		release := s.hold(t)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if r := s.resumes(ctx, 100, everything, chunked, nothing); !errors.Is(r.err, ErrBackfillBusy) {
+			t.Errorf("told %q, then %v", r.events, r.err)
+		}
+		release()
+		s.check(s.resumes(t.Context(), 100, everything, chunked, nothing), s.told(everything, 100, chunked))
+	})
+}
+
+// A client that takes nothing holds up nobody for long, nor much memory; it goes on by itself or comes back later.
+func TestBackfillOfASlowClient(t *testing.T) {
+	for _, takes := range []time.Duration{time.Hour, 20 * time.Second, 700 * time.Millisecond} {
+		inBubble(t, func(t *testing.T, s *story) {
+			for i := range 24 {
+				s.putPadded(fmt.Sprintf("n/p%d", i), "x", 32<<10, false) // 768 KiB in all
+			}
+			s.begin(plenty, 4)
+			s.backfills.limit.each = 512 << 10
+			hold := []func(){s.hold(t), s.hold(t), s.hold(t), s.hold(t)}
+			slow := make(chan resumption, 1)
+			go func() {
+				slow <- s.resumes(t.Context(), 100, everything, chunked, func() { time.Sleep(takes) })
+			}()
+			var fast sync.WaitGroup
+			for range 3 {
+				fast.Go(func() {
+					began := time.Now()
+					s.check(s.resumes(t.Context(), 100, everything, chunked, nothing), s.told(everything, 100, chunked))
+					if took := time.Since(began); took > 10*time.Second {
+						t.Errorf("took %v", took)
+					}
+				})
+			}
+			synctest.Wait()
+			for _, release := range hold {
+				release()
+			}
+			watched := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-watched:
+						return
+					case <-time.After(50 * time.Millisecond):
+						if held := s.backfills.limit.held.Load(); held > 4*(512<<10+64<<10) {
+							t.Errorf("%d bytes are held", held)
+						}
+					}
+				}
+			}()
+			fast.Wait()
+			r := <-slow
+			close(watched)
+			want := s.told(everything, 100, chunked)
+			if r.err != nil && !errors.Is(r.err, ErrBackfillBehind) || !slices.Equal(r.events, want[:len(r.events)]) || len(r.events) == 0 {
+				t.Errorf("the slow one was told %d events, then %v", len(r.events), r.err)
+			}
+			if behind := r.err != nil; behind != (takes > retellingEcho) || !behind && len(r.events) != len(want) {
+				t.Errorf("who takes %v was told %d of %d events, then %v", takes, len(r.events), len(want), r.err)
+			}
+		})
+	}
+}
+
+// All resources together hold no more than one bound.
+func TestBackfillBytesOfAll(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		for i := range 40 {
+			s.putPadded(fmt.Sprintf("n/p%d", i), fmt.Sprint(i%8), 32<<10, false)
+		}
+		s.begin(plenty, 8)
+		s.backfills.limit.most = 128 << 10
+		var clients sync.WaitGroup
+		for i := range 8 {
+			clients.Go(func() {
+				r := s.resumes(t.Context(), 100, app(fmt.Sprint(i)), chunked, func() { time.Sleep(100 * time.Millisecond) })
+				if want := s.told(app(fmt.Sprint(i)), 100, chunked); r.err != nil && !errors.Is(r.err, ErrBackfillBehind) || !slices.Equal(r.events, want[:len(r.events)]) {
+					t.Errorf("told %q, then %v", r.events, r.err)
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(50 * time.Millisecond)
+			if held := s.backfills.limit.held.Load(); held > 128<<10+8*(36<<10) {
+				t.Errorf("%d bytes are held", held)
+			}
+		}
+		clients.Wait()
+	})
+}
+
+// While upstream cannot be asked, clients wait; they are told when it can be.
+func TestBackfillSurvivesUpstream(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.most = 3
+		for i := range 10 {
+			s.put(fmt.Sprintf("n/p%d", i), "x", false)
+		}
+		s.begin(plenty, 1)
+		s.failing = errors.New("connection refused")
+		done := make(chan resumption, 1)
+		go func() { done <- s.resumes(t.Context(), 101, everything, chunked, nothing) }()
+		time.Sleep(time.Minute)
+		s.mu.Lock()
+		begins := s.begins
+		s.failing = nil
+		s.mu.Unlock()
+		if begins > 20 || begins < 3 {
+			t.Errorf("upstream was asked %d times in a minute", begins)
+		}
+		s.check(<-done, s.told(everything, 101, chunked))
+
+		s.failing = errors.New("connection refused")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if r := s.resumes(ctx, 101, everything, chunked, nothing); !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("told %q, then %v", r.events, r.err)
+		}
+		s.failing = apierrors.NewBadRequest("unable to find labels")
+		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 110)
+		s.failing = nil
+		s.mu.Lock()
+		s.rv = 105 // behind its own word
+		s.mu.Unlock()
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if r := s.resumes(ctx, 101, everything, chunked, nothing); !errors.Is(r.err, context.DeadlineExceeded) {
+			t.Errorf("told %q, then %v", r.events, r.err)
+		}
+	})
+}
+
+// Where upstream says neither what happened nor that nothing did, nothing may be claimed.
+func TestBackfillFromAMuteUpstream(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.silent = true
+		s.put("n/a", "x", false)
+		s.put("n/b", "x", false)
+		s.begin(plenty, 1)
+		s.checkExpired(s.resumes(t.Context(), 101, app("none"), chunked, nothing), 101, 102)
+		s.checkWatches(slices.Repeat([]asked{{app("none").Key(), 101}}, muteWatches)...)
+	})
+}
+
+// Who is told of the past when that ends, and who comes then, has expired.
+func TestBackfillsClose(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *story) {
+		s.silent = true
+		s.put("n/a", "x", false)
+		s.put("n/b", "x", false)
+		s.begin(plenty, 1)
+		done := make(chan resumption, 1)
+		go func() { done <- s.resumes(t.Context(), 101, app("none"), chunked, nothing) }()
+		synctest.Wait()
+		s.backfills.Close()
+		s.checkExpired(<-done, 101, 102)
+		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 102)
+	})
+}
+
+// Whatever happened, wherever the log begins and whoever comes back from where and with whom: what he is told is what upstream's own watch
+// would have told him.
+func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
+	for seed := range uint64(25) {
+		inBubble(t, func(t *testing.T, s *story) {
+			random := rand.New(rand.NewPCG(seed, 1)) // #nosec G404 -- reproducible
+			act := func(follows bool) {
+				key := fmt.Sprintf("n%d/p%d", random.IntN(3), random.IntN(6))
+				if random.IntN(4) == 0 {
+					s.remove(key, follows)
+				} else {
+					s.put(key, fmt.Sprint(random.IntN(3)), follows)
+				}
+			}
+			for range 20 + random.IntN(60) {
+				act(false)
+			}
+			s.most, s.pause = random.IntN(20), time.Duration(random.IntN(30))*time.Millisecond
+			limits := plenty
+			if random.IntN(2) == 0 {
+				limits = cache.Limits{HistoryBytes: 16 << 10}
+			}
+			s.begin(limits, 1+random.IntN(4))
+			type client struct {
+				from uint64
+				sel  object.Selector
+				got  resumption
+			}
+			selectors := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p3", nil, nil), app("1"), node("2"), except("0")}
+			clients := make([]*client, 25)
+			var all sync.WaitGroup
+			for i := range clients {
+				c := &client{from: 100 + random.Uint64N(s.present()-99), sel: selectors[random.IntN(len(selectors))]}
+				after := time.Duration(random.IntN(1500)) * time.Millisecond
+				clients[i] = c
+				all.Go(func() {
+					time.Sleep(after)
+					c.got = s.resumes(t.Context(), c.from, c.sel, chunked, nothing)
+				})
+			}
+			for range 40 {
+				time.Sleep(time.Duration(random.IntN(100)) * time.Millisecond)
+				act(true)
+			}
+			all.Wait()
+			for _, c := range clients {
+				want := s.told(c.sel, c.from, chunked)
+				if c.got.err != nil || !slices.Equal(c.got.events, want[:min(len(want), len(c.got.events))]) {
+					t.Errorf("seed %d: from %d %s\ntold %q, then %v\nwant %q", seed, c.from, c.sel.Key(), c.got.events, c.got.err, want)
+				}
+			}
+		})
+	}
+}
