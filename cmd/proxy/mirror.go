@@ -23,6 +23,7 @@ type mirror struct {
 	reflector *upstream.Reflector
 	prober    *upstream.Prober
 	source    *serve.Source
+	backfills *fanout.Backfills // nil: none
 	cancel    context.CancelFunc
 
 	representation *representation
@@ -36,7 +37,7 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
-func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource, limits cache.Limits, release *codec.Release, log *zap.Logger,
+func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource, limits cache.Limits, backfill *fanout.BackfillLimit, release *codec.Release, log *zap.Logger,
 	lost func(*mirror, error)) *mirror {
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
 	m.hub = fanout.NewHub(m.resource)
@@ -45,6 +46,10 @@ func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource
 	m.representation = newRepresentation(client, m.resource, log)
 	m.asked.Store(time.Now().UnixNano())
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
+	if backfill != nil {
+		m.backfills = fanout.NewBackfills(m.hub, past{client.NewPast(info)}, backfill)
+		m.source.Past = m.backfills
+	}
 	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
 		upstream.OnError(func(err error) {
 			if m.denials.Final(err, m.reflector.Status()) {
@@ -72,6 +77,9 @@ func (m *mirror) run(ctx context.Context) {
 	aside.Go(func() { m.representation.run(ctx) })
 	_ = m.reflector.Run(ctx) // returns the reason why ctx ended
 	aside.Wait()
+	if m.backfills != nil {
+		m.backfills.Close()
+	}
 	stopHub()
 	<-hubDone
 }
@@ -151,4 +159,15 @@ func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, e
 		return 0, 0, err
 	}
 	return max(progress.Bookmark, progress.Last), progress.Last, nil
+}
+
+// past shows upstream's past as the hub wants it.
+type past struct{ *upstream.Past }
+
+func (p past) Begin(ctx context.Context) (uint64, fanout.Telling, error) {
+	rv, telling, err := p.Past.Begin(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return rv, telling, nil
 }

@@ -94,6 +94,14 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 			s := m.prober.Stats()
 			return float64(s.Failed + s.Unproven)
 		}),
+		metric(gauge, "backfill_watches", "Upstream watches that are open to tell clients of what happened before the history in memory begins.", func(m *mirror) float64 {
+			open, _ := m.backfilled()
+			return float64(open)
+		}),
+		metric(counter, "backfill_watches_total", "Upstream watches that told clients of what happened before the history in memory begins.", func(m *mirror) float64 {
+			_, opened := m.backfilled()
+			return float64(opened)
+		}),
 		metric(gauge, "feeds", "Distinct selectors and encodings that watches follow.", func(m *mirror) float64 { return float64(m.hub.Feeds()) }),
 		metric(gauge, "dispatch_lag_entries", "Events that have arrived and are not dispatched yet.", func(m *mirror) float64 { return float64(m.hub.Lag()) }),
 		metric(counter, "dispatched_events_total", "Events dispatched to feeds.", func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
@@ -126,4 +134,12 @@ func (c *mirrorMetrics) Collect(out chan<- prometheus.Metric) {
 			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(), m.resource.Info.GVR.Version)
 		}
 	}
+}
+
+// backfilled is how many upstream watches tell of the past, and how many have been opened to.
+func (m *mirror) backfilled() (open, opened int64) {
+	if m.backfills == nil {
+		return 0, 0
+	}
+	return m.backfills.Watches()
 }

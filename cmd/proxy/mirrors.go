@@ -29,10 +29,11 @@ type mirrors struct {
 	// Static after construction.
 	client     *upstream.Client
 	limits     cache.Limits
-	most       int           // on demand
-	room       *fanout.Room  // of feeds; nil: as much as they like
-	first      chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	demand     bool          // everything that can be listed and watched is mirrored when it is asked for
+	backfill   *fanout.BackfillLimit // nil: nobody is told of the past
+	most       int                   // on demand
+	room       *fanout.Room          // of feeds; nil: as much as they like
+	first      chan struct{}         // a place for each first state that may be on its way on demand; nil: any number may
+	demand     bool                  // everything that can be listed and watched is mirrored when it is asked for
 	release    *codec.Release
 	memo       *object.Memo // of what is made of objects, whichever resource they are of
 	leastForms int64        // what it keeps when memory is short
@@ -74,6 +75,9 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 	}
 	if o.firstStates > 0 {
 		m.first = make(chan struct{}, o.firstStates)
+	}
+	if o.backfillWatches > 0 {
+		m.backfill = fanout.NewBackfillLimit(o.backfillWatches)
 	}
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
@@ -202,7 +206,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if m.stripped {
 		info.StripManagedFields()
 	}
-	started := newMirror(m.room, m.client, info, m.limits, m.release, m.log, m.lose)
+	started := newMirror(m.room, m.client, info, m.limits, m.backfill, m.release, m.log, m.lose)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)

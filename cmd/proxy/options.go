@@ -41,6 +41,7 @@ type options struct {
 	resourceIdleTimeout time.Duration // 0: never
 	historyBytes        byteSize      // per resource
 	historyMinAge       time.Duration
+	backfillWatches     int      // 0: none
 	encodedBytes        byteSize // over all resources
 	memoryBudget        byteSize // 0: as much as the control group has
 	leastForms          int64    // what is kept of encodedBytes when memory is short. Of a memory budget
@@ -116,6 +117,7 @@ func newOptions() *options {
 		resourceIdleTimeout: time.Hour,
 		historyBytes:        64 << 20,
 		historyMinAge:       75 * time.Second,
+		backfillWatches:     64,
 		encodedBytes:        256 << 20,
 
 		maxStaleness:           time.Hour,
@@ -203,6 +205,9 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 		"Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a unit such as 64Mi or 1Gi.")
 	fs.DurationVar(&o.historyMinAge, "history-min-age", o.historyMinAge,
 		"Keep events at least this long while --history-bytes allows, a `duration` such as 75s or 5m.")
+	fs.IntVar(&o.backfillWatches, "backfill-watches", o.backfillWatches,
+		"Let clients resume from before the past events in memory, as after a restart or from another replica: the API server is asked what "+
+			"happened until then, by at most this `number` of watches at a time. 0: such clients are told to list anew.")
 	fs.Var(&o.encodedBytes, "encoded-bytes",
 		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or gzip, over "+
 			"all resources. What is dropped is made again when it is asked for.")

@@ -101,6 +101,9 @@ func (o *options) validateNumbers() error {
 	if o.historyMinAge < 0 {
 		return o.refuse("history-min-age", o.historyMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")
 	}
+	if o.backfillWatches < 0 {
+		return o.refuse("backfill-watches", fmt.Sprint(o.backfillWatches), "must not be negative; 0 has such clients list anew")
+	}
 	if o.maxConnections < 0 {
 		return o.refuse("max-connections", fmt.Sprint(o.maxConnections), "must not be negative; 0 is as many as open files allow")
 	}

@@ -58,6 +58,7 @@ func TestBadSettings(t *testing.T) {
 		{"negative bytes", nil, "--encoded-bytes=-64Mi", "--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative staleness", nil, "--max-staleness=-1s", "--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is away"},
 		{"checks all the time", nil, "--consistency-check-period=1s", "--consistency-check-period=1s: must be at least 10s, or 0s, which checks nothing"},
+		{"negative backfill", nil, "--backfill-watches=-1", "--backfill-watches=-1: must not be negative; 0 has such clients list anew"},
 		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
 		{"directives without TLS", nil, "--strict-transport-security-directives=max-age=1,preload",
 			"--strict-transport-security-directives=max-age=1,preload: has a meaning only with --listen-tls"},
@@ -234,7 +235,7 @@ func TestGoodSettings(t *testing.T) {
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
 	f("--listen-tls=:6443", "--strict-transport-security-directives=max-age=31536000,includeSubDomains,preload")
 	f("--max-connections=100", "--max-connections-per-peer=10")
-	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0", "--max-staleness=0s", "--consistency-check-period=0s")
+	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0", "--max-staleness=0s", "--consistency-check-period=0s", "--backfill-watches=0")
 }
 
 // What is dangerous or surely not meant is said loudly, and does not stop the start.

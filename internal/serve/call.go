@@ -94,7 +94,7 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
 		return false
 	}
-	if st := s.newStream(plan, v.grant); s.letIn(c, st, v.flow) {
+	if st := s.newStream(plan, v.grant); s.letIn(c, st, v.flow) && s.reachBack(c, st) {
 		c.watch(st)
 	}
 	return true

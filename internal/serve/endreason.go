@@ -22,6 +22,7 @@ const (
 	EndUnproven    EndReason = "unproven"    // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
 	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
+	EndUnfilled    EndReason = "unfilled"    // what happened before the log begins could not be told in time: a clean end, to go on from (W-113)
 	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
 	EndCredential      = EndReason(auth.EndExpired)         // its credential reached its end
 	EndUnauthenticated = EndReason(auth.EndUnauthenticated) // upstream takes its credential no more
@@ -35,7 +36,7 @@ const (
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled,
 	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndStalled, EndDeparted, EndAborted,
 }
 
@@ -64,6 +65,8 @@ func reasonOf(err error) EndReason {
 		return EndRetracted
 	case errors.Is(err, fanout.ErrUnencodable):
 		return EndUnencodable
+	case errors.Is(err, fanout.ErrBackfillBusy), errors.Is(err, fanout.ErrBackfillBehind):
+		return EndUnfilled
 	case errors.Is(err, errStalled):
 		return EndStalled
 	}

@@ -16,6 +16,8 @@ type Metrics struct {
 	stale       *prometheus.CounterVec
 	tooStale    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
+	backfilled  *prometheus.CounterVec
+	unfilled    *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
 	expelled    *prometheus.CounterVec
@@ -66,6 +68,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
 		}),
 	}
+	m.backfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_backfill_streams_total",
+		Help: "Watches that were told by upstream what happened before the history in memory begins, and went on from there.",
+	}, []string{"resource"})
+	m.unfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_backfill_refusals_total",
+		Help: "Watches that were not: upstream does not remember it either (expired), too many others were being told (busy), or their client did not keep up (behind).",
+	}, []string{"resource", "reason"})
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
@@ -77,7 +87,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Name: "spillway_client_connections", Help: "Connections that clients have.",
 	})
 	if r != nil {
-		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale)
+		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
 	}
 	return m
 }

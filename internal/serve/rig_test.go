@@ -52,6 +52,8 @@ type rigOptions struct {
 	// prober replaces the prober of each mirror.
 	prober func(cache.Prober) cache.Prober
 	limits *cache.Limits
+	// backfill is how many watches may tell of the past at a time; 0: nobody is told.
+	backfill int
 	// clients are the limits of what clients may ask for; impatient: nobody waits.
 	clients   Limits
 	impatient bool
@@ -122,6 +124,11 @@ func (r *rig) mirror(o rigOptions) {
 			p = o.prober(p)
 		}
 		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
+		if o.backfill > 0 {
+			backfills := fanout.NewBackfills(hub, rigPast{client.NewPast(info)}, fanout.NewBackfillLimit(o.backfill))
+			r.catalog[info.GVR].Past = backfills
+			r.t.Cleanup(backfills.Close)
+		}
 		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
 			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
@@ -225,6 +232,17 @@ type rigProof struct{ *upstream.Probe }
 func (p rigProof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, err error) {
 	progress, err := p.Probe.Prove(ctx, from)
 	return max(progress.Bookmark, progress.Last), progress.Last, err
+}
+
+// rigPast shows upstream's past as the hub wants it, as the command does.
+type rigPast struct{ *upstream.Past }
+
+func (p rigPast) Begin(ctx context.Context) (uint64, fanout.Telling, error) {
+	rv, telling, err := p.Past.Begin(ctx)
+	if err != nil {
+		return 0, nil, err
+	}
+	return rv, telling, nil
 }
 
 // deadline is a context that ends long after every test should.

@@ -23,6 +23,8 @@ type Catalog interface {
 type Source struct {
 	Hub   *fanout.Hub
 	Fresh *cache.Freshness
+	// Past tells of what happened before the log begins; nil: nobody does.
+	Past *fanout.Backfills
 	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing else.
 	Codec *codec.Codec
 	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never

@@ -40,6 +40,7 @@ type stream struct {
 	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
 
 	// The deliverer's.
+	past     *fanout.Backfill // what happened before the log begins, until the client has been told; nil: nothing that it lacks
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark time.Time
@@ -71,9 +72,7 @@ func (s *stream) initial() (EndReason, error) {
 	state := s.plan.Source.Resource().Snapshot()
 	switch w := s.plan.Watch; w.Start {
 	case EventsFrom:
-		c, err := s.plan.Source.Hub.Resume(w.RV, s.plan.Selector, s.plan.Encoding)
-		s.cursor, s.started = c, w.RV
-		return "", err
+		return s.resume()
 	case EventsFromNow:
 		s.cursor = s.plan.Source.Hub.From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
 		s.started = state.RV

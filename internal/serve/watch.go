@@ -46,6 +46,9 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 // letGo gives back what a stream holds that serves nobody, or nobody any more.
 func (st *stream) letGo(reason EndReason) {
 	st.cancel(endError(reason))
+	if st.past != nil {
+		st.past.Close()
+	}
 	st.starting.Release()
 	st.lasting.Release()
 }

@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+)
+
+const (
+	// pastWait is how long a watch may wait, before its head, for its turn to be told what happened before the log begins.
+	pastWait = 3 * time.Second
+	// pastRetry is when who waited in vain had better come back, in seconds: a turn is over after one or two.
+	pastRetry = 2
+)
+
+// reachBack sees to it that a watch which resumes from before the log begins can be told what happened until there (design D6), or answers
+// it. That must be decided before the head: only a 429 has client-go come back without a new list.
+func (s *Server) reachBack(c call, st *stream) bool {
+	past, w := st.plan.Source.Past, st.plan.Watch
+	if past == nil || w.Start != EventsFrom || w.Timeout <= 0 {
+		return true
+	}
+	ctx, cancel := s.within(pastWait)
+	defer cancel()
+	defer c.departs(cancel)()
+	var err error
+	if st.past, err = past.Join(ctx, w.RV, st.plan.Selector); err == nil {
+		return true
+	}
+	st.letGo(EndAborted)
+	s.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+	writeFailure(c, st.plan.Failure, statusPastBusy())
+	return false
+}
+
+// statusPastBusy is the answer to a resume that cannot be served now, but soon.
+func statusPastBusy() *metav1.Status {
+	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		"too many watches resume from before this proxy's history begins", &metav1.StatusDetails{RetryAfterSeconds: pastRetry})
+}
+
+// resume begins a watch that goes on from a resourceVersion.
+func (s *stream) resume() (EndReason, error) {
+	s.started = s.plan.Watch.RV
+	if s.past == nil {
+		c, err := s.plan.Source.Hub.Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		s.cursor = c
+		return "", err
+	}
+	err := s.backfill()
+	s.past.Close()
+	if err == nil {
+		s.server.metrics.backfilled.WithLabelValues(s.resource()).Inc()
+	} else if reason := unfilledFor(err); reason != "" {
+		s.server.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
+	}
+	return "", err
+}
+
+// backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
+// is merely silent, as one from the future is.
+func (s *stream) backfill() error {
+	ctx, cancel := context.WithDeadlineCause(s.ctx, s.deadline, endError(EndTimeout))
+	defer cancel()
+	for {
+		run, cursor, err := s.past.Next(ctx, s.plan.Encoding)
+		switch {
+		case err != nil:
+			return err
+		case cursor != nil:
+			s.cursor = cursor
+			return nil
+		}
+		if err := s.pass(); err != nil {
+			return err
+		}
+		if err := s.write(run); err != nil {
+			return err
+		}
+	}
+}
+
+// unfilled is why a client was not told of the past.
+type unfilled string
+
+const (
+	unfilledExpired unfilled = "expired" // upstream does not remember it either, or cannot tell: 410
+	unfilledBusy    unfilled = "busy"    // it was not its turn in time: 429, or a clean end
+	unfilledBehind  unfilled = "behind"  // it did not keep up: a clean end
+)
+
+// unfilledFor is empty if the client's watch ended for a reason of its own.
+func unfilledFor(err error) unfilled {
+	switch {
+	case errors.As(err, new(*cache.ExpiredError)):
+		return unfilledExpired
+	case errors.Is(err, fanout.ErrBackfillBusy):
+		return unfilledBusy
+	case errors.Is(err, fanout.ErrBackfillBehind):
+		return unfilledBehind
+	}
+	return ""
+}

@@ -1,0 +1,399 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/auth"
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// pastRig is a proxy that begins when upstream has a history already.
+func pastRig(t *testing.T, o rigOptions, history func(up *kubetest.Server)) *rig {
+	t.Helper()
+	if o.up.ProofDelay == 0 {
+		o.up.ProofDelay = 10 * time.Millisecond
+	}
+	if o.backfill == 0 {
+		o.backfill = 8
+	}
+	o.mirrors = []*object.Resource{configMaps}
+	up := kubetest.New(o.up)
+	history(up)
+	return rigOf(t, up, o)
+}
+
+// backfills are the requests that were sent upstream to tell of the past, by verb.
+func (r *rig) backfills(verb string) (sent []kubetest.Request) {
+	for _, q := range r.up.RequestsFor(kubetest.ConfigMaps, verb) {
+		if strings.HasSuffix(q.Header.Get("User-Agent"), " backfill") {
+			sent = append(sent, q)
+		}
+	}
+	return sent
+}
+
+// Who resumes from before the log begins is told what happened until there, in upstream's bytes, and goes on from there.
+func TestResumeFromThePast(t *testing.T) { eachWay(t, testResumeFromThePast) }
+
+func testResumeFromThePast(t *testing.T, goroutines bool) {
+	var from uint64
+	r := pastRig(t, rigOptions{goroutines: goroutines}, func(up *kubetest.Server) {
+		up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("app", "x"))
+		from = up.Revision()
+		up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("app", "y")) // from+1
+		up.Create(kubetest.ConfigMaps, "m", "b", kubetest.WithLabel("app", "x"))
+		up.Delete(kubetest.ConfigMaps, "m", "b")
+		up.Create(kubetest.ConfigMaps, "n", "c") // from+4
+	})
+	for query, want := range map[string][]string{
+		"":                               {"MODIFIED n/a +1", "ADDED m/b +2", "DELETED m/b +3", "ADDED n/c +4"},
+		"&labelSelector=app=x":           {"DELETED n/a +1", "ADDED m/b +2", "DELETED m/b +3"},
+		"&fieldSelector=metadata.name=c": {"ADDED n/c +4"},
+		"&fieldSelector=metadata.namespace=m&allowWatchBookmarks=1":                      {"ADDED m/b +2", "DELETED m/b +3"},
+		"&fieldSelector=metadata.name!=c&labelSelector=app!=y":                           {"DELETED n/a +1"},
+		"&timeoutSeconds=1000&sendInitialEvents=false&resourceVersionMatch=NotOlderThan": {"MODIFIED n/a +1", "ADDED m/b +2", "DELETED m/b +3", "ADDED n/c +4"},
+	} {
+		for i, one := range want {
+			kind, rest, _ := strings.Cut(one, " +")
+			var n uint64
+			_, _ = fmt.Sscan(rest, &n)
+			want[i] = fmt.Sprintf("%s %d", kind, from+n)
+		}
+		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, from, query)
+		direct := kubetest.Watch(deadline(t), r.up.URL, target)
+		t.Cleanup(direct.Close)
+		w := r.watch(target)
+		expect(t, w, want...)
+		for i := range want {
+			if e, err := direct.Next(deadline(t)); err != nil || string(e.Line) != string(w.Events()[i].Line) {
+				t.Errorf("%s: upstream says %s (%v), not %s", query, e.Line, err, w.Events()[i].Line)
+			}
+		}
+		w.Close()
+		direct.Close()
+	}
+	before := len(r.backfills("watch"))
+	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+3))
+	expect(t, w, fmt.Sprintf("ADDED n/c %d", from+4))
+	eventually(t, "the log to go on", func() bool { return r.metric("spillway_backfill_streams_total", "resource=configmaps") >= 1 })
+	next := r.up.Create(kubetest.ConfigMaps, "n", "d")
+	expect(t, w, fmt.Sprintf("ADDED n/d %d", next))
+	if lists, watches := len(r.backfills("list")), len(r.backfills("watch")); lists != watches || watches != before+1 {
+		t.Errorf("%d lists and %d watches, before %d", lists, watches, before)
+	}
+	last := r.backfills("watch")[before].Query
+	if last.Get("timeoutSeconds") != "3" || last.Get("allowWatchBookmarks") != "true" || last.Get("resourceVersion") != fmt.Sprint(from+3) {
+		t.Errorf("upstream was asked %v", last)
+	}
+}
+
+// Who asks for more than upstream remembers is refused in its words; and without a backfill, for more than the log has.
+func TestResumeFromAForgottenPast(t *testing.T) {
+	var from, floor uint64
+	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
+		from = up.Create(kubetest.ConfigMaps, "n", "a")
+		floor = up.Create(kubetest.ConfigMaps, "n", "b")
+		up.ForgetHistory(kubetest.ConfigMaps)
+		up.Create(kubetest.ConfigMaps, "n", "c")
+	})
+	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
+	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", from, floor))
+	over(t, w, kubetest.Ended)
+	expect(t, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, floor)), fmt.Sprintf("ADDED n/c %d", floor+1))
+	r.ended(configMaps, EndExpired, 1)
+	if n := r.metric("spillway_backfill_refusals_total", "reason=expired"); n != 1 {
+		t.Errorf("%v refusals", n)
+	}
+}
+
+// Inside a gap of the mirror the log knows nothing; upstream is asked. What is void stays void.
+func TestResumeInsideASeam(t *testing.T) {
+	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) { up.Create(kubetest.ConfigMaps, "n", "a") })
+	r.up.HoldWatch(kubetest.ConfigMaps)
+	inside := r.up.Create(kubetest.ConfigMaps, "n", "came-and-went")
+	gone := r.up.Delete(kubetest.ConfigMaps, "n", "came-and-went")
+	b := r.up.Create(kubetest.ConfigMaps, "n", "b")
+	r.mirrors[configMaps.GVR].Relist("to have a gap")
+	r.mirrored(configMaps)
+	r.up.ReleaseWatch(kubetest.ConfigMaps)
+	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, inside))
+	expect(t, w, fmt.Sprintf("DELETED n/came-and-went %d", gone), fmt.Sprintf("ADDED n/b %d", b))
+	next := r.up.Create(kubetest.ConfigMaps, "n", "c")
+	expect(t, w, fmt.Sprintf("ADDED n/c %d", next))
+
+	snapshot := r.up.Snapshot()
+	r.up.Create(kubetest.ConfigMaps, "n", "of-another-past")
+	r.mirrored(configMaps)
+	r.up.RestoreFrom(snapshot)
+	r.mirrors[configMaps.GVR].Relist("restored")
+	until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" })
+	asked := len(r.backfills("list"))
+	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, inside))
+	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", inside, next))
+	if len(r.backfills("list")) != asked {
+		t.Error("upstream was asked about a history that is void")
+	}
+}
+
+// Who has to wait for his turn for too long is told to come back, before there is a head: client-go does so without a new list.
+func TestResumeWhenManyDo(t *testing.T) {
+	var from uint64
+	r := pastRig(t, rigOptions{backfill: 1}, func(up *kubetest.Server) {
+		from = up.Create(kubetest.ConfigMaps, "n", "a")
+		up.Create(kubetest.ConfigMaps, "n", "b")
+	})
+	r.up.NeverProve(true) // so that turns last
+	r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=x", mapsPath, from))
+	w := kubetest.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath, from))
+	t.Cleanup(w.Close)
+	code, head, err := w.Head(deadline(t))
+	if err != nil || code != http.StatusTooManyRequests || head.Get("Retry-After") != "2" {
+		t.Errorf("%d %v %v", code, head, err)
+	}
+	if n := r.metric("spillway_backfill_refusals_total", "reason=busy"); n != 1 {
+		t.Errorf("%v refusals", n)
+	}
+	if n := r.metric("spillway_watch_streams"); n != 1 {
+		t.Errorf("%v streams", n)
+	}
+}
+
+// While upstream is away, who resumes is kept; he is told when it is back.
+func TestResumeWhileUpstreamIsAway(t *testing.T) {
+	var from uint64
+	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
+		from = up.Create(kubetest.ConfigMaps, "n", "a")
+		up.Create(kubetest.ConfigMaps, "n", "b")
+	})
+	r.up.Down()
+	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
+	if err := r.up.Up(); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, w, fmt.Sprintf("ADDED n/b %d", from+1))
+	c := r.up.Create(kubetest.ConfigMaps, "n", "c")
+	expect(t, w, fmt.Sprintf("ADDED n/c %d", c))
+}
+
+// Whatever happened and wherever the mirror begins: a watch from any resourceVersion is, byte for byte, the one that upstream serves.
+func TestResumeIsUpstreamsOwnWatch(t *testing.T) { eachWay(t, testResumeIsUpstreamsOwnWatch) }
+
+func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
+	for seed := range uint64(2) {
+		random := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- reproducible
+		act := func(up *kubetest.Server) {
+			namespace, name := fmt.Sprint("n", random.IntN(2)), fmt.Sprint("m", random.IntN(5))
+			label := kubetest.WithLabel("app", fmt.Sprint(random.IntN(3)))
+			_, there := up.Get(kubetest.ConfigMaps, namespace, name)
+			switch {
+			case !there:
+				up.Create(kubetest.ConfigMaps, namespace, name, label)
+			case random.IntN(4) == 0:
+				up.Delete(kubetest.ConfigMaps, namespace, name)
+			default:
+				up.Update(kubetest.ConfigMaps, namespace, name, label, kubetest.WithData("k", fmt.Sprint(random.Uint64())))
+			}
+		}
+		var first uint64
+		limits := cache.Limits{HistoryBytes: 256 << 10}
+		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)}, func(up *kubetest.Server) {
+			first = up.Revision()
+			for range 30 + random.IntN(50) {
+				act(up)
+			}
+		})
+		queries := []string{"", "&labelSelector=app=1", "&labelSelector=app!=2", "&fieldSelector=metadata.name=m3", "&fieldSelector=metadata.namespace=n1"}
+		var clients sync.WaitGroup
+		last := r.up.Revision()
+		for range 20 {
+			target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, first+random.Uint64N(last-first+1), queries[random.IntN(len(queries))])
+			after := time.Duration(random.IntN(30)) * time.Millisecond
+			clients.Go(func() {
+				time.Sleep(after)
+				direct, through := kubetest.Watch(deadline(t), r.up.URL, target), kubetest.Watch(deadline(t), r.url, target)
+				defer direct.Close()
+				defer through.Close()
+				for {
+					want, err := direct.Next(deadline(t))
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					got, err := through.Next(deadline(t))
+					if err != nil || string(got.Line) != string(want.Line) {
+						t.Errorf("seed %d: %s: got %q %v, want %q", seed, target, got, err, want)
+						return
+					}
+					if want.Key == "n1/m3" && strings.Contains(string(want.Raw), `"the-end"`) {
+						return
+					}
+				}
+			})
+		}
+		for range 40 {
+			act(r.up)
+			time.Sleep(time.Millisecond)
+		}
+		clients.Go(func() {
+			// The last event is one that every selector sees.
+			time.Sleep(100 * time.Millisecond)
+			if _, there := r.up.Get(kubetest.ConfigMaps, "n1", "m3"); there {
+				r.up.Delete(kubetest.ConfigMaps, "n1", "m3")
+			}
+			r.up.Create(kubetest.ConfigMaps, "n1", "m3", kubetest.WithLabel("app", "1"), kubetest.WithData("k", "the-end"))
+		})
+		clients.Wait()
+	}
+}
+
+// narrator is a past of which the test says what it tells, and when.
+type narrator struct {
+	t    *testing.T
+	says chan func() (object.Type, *object.Object, uint64, error)
+	ctx  context.Context
+}
+
+func (n *narrator) Begin(context.Context) (uint64, fanout.Telling, error) { return 1000, n, nil }
+
+func (n *narrator) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
+	n.ctx = ctx
+	return nil
+}
+
+func (n *narrator) Next() (object.Type, *object.Object, uint64, error) {
+	select {
+	case say := <-n.says:
+		return say()
+	case <-n.ctx.Done():
+		return 0, nil, 0, io.EOF
+	}
+}
+
+func (n *narrator) Close() {}
+
+func (n *narrator) tell(kind object.Type, pod string) {
+	o := parsedOne(n.t, podResource, pod)
+	n.says <- func() (object.Type, *object.Object, uint64, error) { return kind, o, o.RV, nil }
+}
+
+func (n *narrator) mark(rv uint64) {
+	n.says <- func() (object.Type, *object.Object, uint64, error) { return 0, nil, rv, nil }
+}
+
+// narrate starts a watch of a world whose log begins at 100 and whose past is told by the test.
+func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
+	t.Helper()
+	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
+	w.source.Past = fanout.NewBackfills(w.source.Hub, n, fanout.NewBackfillLimit(1))
+	t.Cleanup(w.source.Past.Close)
+	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *stream) {
+		var err error
+		if st.past, err = w.source.Past.Join(t.Context(), rv, st.plan.Selector); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return n, p
+}
+
+// Who is told of the past is a watch like any other: it may be held, and ends for the same reasons.
+func TestPastIsGated(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 95")
+		n, p := narrate(t, w, "", 50)
+		p.gets()
+		n.tell(object.Added, "a/y 60")
+		p.gets("ADDED a/y 60")
+		p.stream.Hold()
+		n.tell(object.Deleted, "a/y 61")
+		n.mark(70)
+		p.gets()
+		p.stream.Resume()
+		p.gets("DELETED a/y 61")
+		n.tell(object.Modified, "a/x 95")
+		n.mark(101) // the log goes on
+		p.gets("MODIFIED a/x 95")
+		w.set("a/x 105")
+		p.gets("MODIFIED a/x 105")
+	})
+	for reason, end := range map[EndReason]func(*peer){
+		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *peer) { p.stream.interrupt(EndDrain) },
+		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+	} {
+		for _, held := range []bool{false, true} {
+			bubbles(t, func(t *testing.T, d delivery) {
+				n, p := narrate(t, newWorld(t, d, "a/x 95"), "&timeoutSeconds=100&allowWatchBookmarks=1", 50)
+				n.tell(object.Added, "a/y 60")
+				p.gets("ADDED a/y 60")
+				if held {
+					p.stream.Hold()
+					n.tell(object.Added, "a/z 62")
+					synctest.Wait()
+				}
+				end(p)
+				p.ends(reason)
+			})
+		}
+	}
+}
+
+// Bookmarks promise no more than what was told: none while the past is being told, and then the truth.
+func TestPastAndBookmarks(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 95")
+		n, p := narrate(t, w, "&allowWatchBookmarks=1&fieldSelector=metadata.name=y", 50)
+		time.Sleep(2 * time.Minute)
+		n.tell(object.Added, "a/x 95")
+		n.tell(object.Added, "a/y 96")
+		time.Sleep(2 * time.Minute)
+		p.gets("ADDED a/y 96")
+		n.mark(120)
+		time.Sleep(time.Minute)
+		p.gets("BOOKMARK 100")
+	})
+}
+
+// Who takes nothing is evicted as from any other watch.
+func TestPastOfAStalledClient(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		n, p := narrate(t, newWorld(t, d, "a/x 95"), "", 50)
+		p.gets()
+		p.pause()
+		for i := range 20 {
+			n.tell(object.Added, fmt.Sprintf("a/y%d %d", i, 51+i))
+		}
+		time.Sleep(worldStall + time.Minute)
+		synctest.Wait()
+		if got := <-p.reason; got != EndStalled {
+			t.Errorf("ended: %s", got)
+		}
+	})
+}
+
+// Every reason why the past is not told has a series, and no watch fails for another.
+func TestUnfilledReasons(t *testing.T) {
+	for err, want := range map[error]unfilled{
+		&cache.ExpiredError{}: unfilledExpired, fanout.ErrBackfillBusy: unfilledBusy, fanout.ErrBackfillBehind: unfilledBehind,
+		endError(EndTimeout): "", io.ErrClosedPipe: "",
+	} {
+		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	if !slices.Contains(EndReasons, reasonOf(fanout.ErrBackfillBehind)) || !reasonOf(fanout.ErrBackfillBusy).clean() {
+		t.Error("who cannot be told now does not end cleanly")
+	}
+}
