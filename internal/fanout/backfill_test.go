@@ -351,7 +351,8 @@ func TestBackfillIsShared(t *testing.T) {
 		for i := range 50 {
 			s.put(fmt.Sprintf("n%d/p%d", i%3, i), "x", false) // 101 … 150
 		}
-		s.begin(plenty, 4)
+		s.begin(plenty, 1)
+		release := s.hold(t)
 		var clients sync.WaitGroup
 		for i := range uint64(40) {
 			sel := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p5", nil, nil), namespace("none")}[i%4]
@@ -359,10 +360,10 @@ func TestBackfillIsShared(t *testing.T) {
 				s.check(s.resumes(t.Context(), 140-i, sel, bookmarks, nothing), s.told(sel, 140-i, bookmarks))
 			})
 		}
+		synctest.Wait()
+		release()
 		clients.Wait()
-		if len(s.watches) > 4 {
-			t.Errorf("%d watches", len(s.watches))
-		}
+		s.checkWatches(allFrom(101))
 	})
 }
 
@@ -383,6 +384,14 @@ func TestBackfillIsJoined(t *testing.T) {
 		}
 		clients.Wait()
 		s.checkWatches(allFrom(110), allFrom(105))
+		// What has been told can be heard for a while, by those whom it suffices.
+		s.check(s.resumes(t.Context(), 107, everything, chunked, nothing), s.told(everything, 107, chunked))
+		s.checkWatches(allFrom(110), allFrom(105))
+		s.check(s.resumes(t.Context(), 104, everything, chunked, nothing), s.told(everything, 104, chunked))
+		s.checkWatches(allFrom(110), allFrom(105), allFrom(104))
+		time.Sleep(2 * retellingEcho)
+		s.check(s.resumes(t.Context(), 107, everything, chunked, nothing), s.told(everything, 107, chunked))
+		s.checkWatches(allFrom(110), allFrom(105), allFrom(104), allFrom(107))
 	})
 }
 
@@ -526,6 +535,7 @@ func TestBackfillInsideASeam(t *testing.T) {
 		if r.joined || r.events[0] != "DELETED n/a 102" {
 			t.Errorf("a resume before the seam was told %q", r.events)
 		}
+		time.Sleep(2 * retellingEcho)
 		s.oldest = 105
 		s.checkExpired(s.resumes(t.Context(), 103, everything, chunked, nothing), 103, 105)
 	})
@@ -701,6 +711,7 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 		}
 		s.check(<-done, s.told(everything, 101, chunked))
 
+		time.Sleep(2 * retellingEcho)
 		s.failing = errors.New("connection refused")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -710,6 +721,7 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 		s.failing = apierrors.NewBadRequest("unable to find labels")
 		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 110)
 		s.failing = nil
+		time.Sleep(2 * retellingEcho)
 		s.mu.Lock()
 		s.rv = 105 // behind its own word
 		s.mu.Unlock()

@@ -56,7 +56,7 @@ var (
 	// ErrBackfillBehind says that a client did not keep up with what it was told. It can go on from where it is.
 	ErrBackfillBehind = errors.New("the client did not keep up with what it was told of the past")
 
-	errBackfillsClosed = errors.New("nobody is told of the past any more")
+	errBackfillsClosed = errors.New("nobody is told of this past any more")
 )
 
 // NewBackfills makes what tells the clients of a hub of the past, within limits that it shares with others. Close it.
@@ -114,7 +114,10 @@ func (b *Backfills) enter(f *Backfill) (*retelling, error) {
 		}
 	}
 	r := newRetelling(b, key, sel)
-	r.admit(f)
+	if !r.admit(f) { // history has become void in this moment
+		r.cancel()
+		return nil, errBackfillsClosed
+	}
 	b.mu.retellings[key] = append(b.mu.retellings[key], r)
 	b.running.Go(r.run)
 	return r, nil

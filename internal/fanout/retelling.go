@@ -19,12 +19,14 @@ import (
 // so that who comes while it is under way can hear all of it, and everybody at his own pace.
 //
 // Nobody who listens can hold it up for long: where there is no room to keep more, it waits for the slowest a little while in all, and then goes
-// on without him. Nor can anybody hold on to what was told: some seconds after its end it is gone.
+// on without him. Nor can anybody hold on to what was told: some seconds after its end it is gone. Until then those may still hear it whom
+// that suffices: after a restart clients come back over some seconds, and all lack the same.
 type retelling struct {
 	// Static after construction.
 	backfills *Backfills
 	key       string
 	selector  object.Selector // what upstream is asked for
+	voids     uint64          // of the log, when it began
 	ctx       context.Context // ends when nobody listens
 	cancel    context.CancelFunc
 	begun     chan struct{} // closed when it has its turn, or never will have
@@ -44,6 +46,7 @@ type retelling struct {
 		dropped   uint64 // the resourceVersion of the item before that: who is not through it cannot be told everything
 		bytes     int64
 		end       error         // why nothing follows
+		gone      bool          // with all that was told
 		changed   chan struct{} // closed and replaced when there are more items, or the end
 		moved     chan struct{} // likewise, when somebody has heard something or left
 	}
@@ -79,7 +82,7 @@ var (
 )
 
 func newRetelling(b *Backfills, key string, sel object.Selector) *retelling {
-	r := &retelling{backfills: b, key: key, selector: sel, begun: make(chan struct{}), patience: retellingPatience}
+	r := &retelling{backfills: b, key: key, selector: sel, voids: b.hub.resource.Log().Voids(), begun: make(chan struct{}), patience: retellingPatience}
 	r.ctx, r.cancel = context.WithCancel(b.ctx)
 	r.mu.listeners = map[*Backfill]uint64{}
 	r.mu.changed, r.mu.moved = make(chan struct{}), make(chan struct{})
@@ -90,7 +93,11 @@ func newRetelling(b *Backfills, key string, sel object.Selector) *retelling {
 func (r *retelling) admit(f *Backfill) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.mu.end != nil || r.ctx.Err() != nil || r.mu.told && (f.through < r.mu.from || f.through < r.mu.dropped) {
+	if f.voids != r.voids {
+		return false
+	}
+	over := r.mu.end != nil && (r.mu.end != errTold || f.target > r.mu.through)
+	if over || r.mu.gone || r.ctx.Err() != nil || r.mu.told && f.through < max(r.mu.from, r.mu.dropped) {
 		return false
 	}
 	f.next = r.mu.first
@@ -104,11 +111,14 @@ func (r *retelling) leave(f *Backfill) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	delete(r.mu.listeners, f)
-	if len(r.mu.listeners) == 0 {
+	if len(r.mu.listeners) == 0 && !(r.mu.end == errTold && r.shared()) {
 		r.cancel()
 	}
 	r.moveLocked()
 }
+
+// shared reports that it is for all who select by names and namespaces alone.
+func (r *retelling) shared() bool { return r.key == "" }
 
 func (r *retelling) moveLocked() {
 	close(r.mu.moved)
@@ -155,10 +165,9 @@ func (r *retelling) run() {
 	err := limit.acquire(r.ctx)
 	close(r.begun)
 	if err == nil {
-		defer limit.release()
 		err = r.retell()
+		limit.release()
 	}
-	r.backfills.forget(r)
 	r.finish(err)
 	echo := time.NewTimer(retellingEcho)
 	defer echo.Stop()
@@ -166,8 +175,10 @@ func (r *retelling) run() {
 	case <-echo.C:
 	case <-r.ctx.Done(): // nobody listens
 	}
+	r.backfills.forget(r)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.mu.gone = true
 	r.dropLocked(len(r.mu.items))
 	r.changeLocked()
 }
@@ -300,6 +311,7 @@ func (r *retelling) hear(i item) bool {
 	}
 	if complete >= r.mu.target && !r.raiseLocked(complete) {
 		r.keepLocked(item{rv: complete})
+		r.mu.end = errTold
 		return true
 	}
 	r.roomLocked(i.size())
