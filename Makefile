@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full permissions revocation show-frozen controllers bench-go show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full restart restart-full permissions revocation show-frozen controllers bench-go show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -65,6 +65,12 @@ readyourwrites: controlplane ## Write, and at once read through a proxy whose ow
 
 readyourwrites-full: controlplane ## The same 100,000 times
 	cd test && go test -v -count=1 -timeout=4h ./readyourwrites -tries=100000
+
+restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: nobody may list anew
+	cd test && go test -v -count=1 ./restart
+
+restart-full: controlplane ## The same under 500 informers
+	cd test && go test -v -count=1 -timeout=1h ./restart -informers=500
 
 permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
 	cd test && go test -v -count=1 ./permissions

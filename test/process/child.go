@@ -62,3 +62,9 @@ func (c *Child) Stop(grace time.Duration) {
 		<-c.Done
 	}
 }
+
+// Kill ends the child as a crash does, and returns when it is gone.
+func (c *Child) Kill() {
+	_ = c.cmd.Process.Kill() // fails only if it has ended
+	<-c.Done
+}

@@ -54,6 +54,9 @@ const stopGrace = 10 * time.Second
 // Stop drains the proxy and returns when it is gone. It is idempotent.
 func (p *Proxy) Stop() { p.child.Stop(stopGrace) }
 
+// Kill ends the proxy as a crash does, and returns when it is gone.
+func (p *Proxy) Kill() { p.child.Kill() }
+
 // Flags is the environment variable with flags that every proxy gets before those of its test, such as --writers=off.
 const Flags = "PROXY_FLAGS"
 
