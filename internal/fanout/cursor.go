@@ -83,6 +83,9 @@ func (c *Cursor) Through() uint64 { return c.through }
 // bookmark.
 func (c *Cursor) InSeam() bool { return c.seam }
 
+// Ahead reports that the log has not reached the client yet.
+func (c *Cursor) Ahead() bool { return c.future }
+
 // Lag is how many log entries the cursor has yet to pass.
 func (c *Cursor) Lag() uint64 {
 	head := c.hub.resource.Log().Head()

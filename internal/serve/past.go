@@ -30,11 +30,13 @@ func (s *Server) reachBack(c call, st *stream) bool {
 	defer cancel()
 	defer c.departs(cancel)()
 	var err error
-	if st.past, err = past.Join(ctx, w.RV, st.plan.Selector); err == nil {
-		return true
+	if st.past, err = past.Join(ctx, w.RV, st.plan.Selector); !errors.Is(err, fanout.ErrBackfillBusy) {
+		return true // that nobody is told any more is found out when it begins
 	}
 	st.letGo(EndAborted)
-	s.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
+		s.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+	}
 	writeFailure(c, st.plan.Failure, statusPastBusy())
 	return false
 }
@@ -84,6 +86,13 @@ func (s *stream) backfill() error {
 			return err
 		}
 	}
+}
+
+// overtaken reports that a client came from the future and was passed by a gap in history, which upstream may know: it had better come
+// back and be told.
+func (s *stream) overtaken(err error) bool {
+	var expired *cache.ExpiredError
+	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() && errors.As(err, &expired) && expired.Missing()
 }
 
 // unfilled is why a client was not told of the past.

@@ -279,6 +279,8 @@ func (s *stream) failed(err error) EndReason {
 	switch reason := reasonOf(err); {
 	case reason == EndExpired && s.plan.Source.Resource().Retired():
 		return EndRetired
+	case reason == EndExpired && s.overtaken(err):
+		return EndUnfilled
 	case reason != EndAborted:
 		return reason
 	}

@@ -57,7 +57,7 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: DevOldest, Rule: "W-107, W-230",
-		What: "the oldest resourceVersion named by a watch's 410 is the beginning of the proxy's history, not of the apiserver's",
+		What: "the oldest resourceVersion named by a watch's 410 is the beginning of the proxy's history, not of the apiserver's, where that was not asked for more",
 		Why:  "it is the truth about who answers, and no client reads it",
 	},
 	{
