@@ -21,6 +21,7 @@ type Backfill struct {
 	voids     uint64 // of the log, when it began
 	selector  object.Selector
 
+	// The client's goroutine's.
 	told     *retelling // nil: none yet, or the last one was of no use any more
 	next     uint64     // number of the first item of told that was not looked at
 	through  uint64     // what the client is complete through
@@ -30,7 +31,7 @@ type Backfill struct {
 	scratch  []byte
 	encoding object.Encoding // of scratch
 
-	refused *cache.ExpiredError // guarded by told.mu
+	refused *cache.ExpiredError // guarded by told.mu: upstream does not remember what the client lacks
 }
 
 const (
@@ -39,9 +40,6 @@ const (
 	// firstPause and lastPause are how long a client waits before upstream is asked again after it failed.
 	firstPause, lastPause = 500 * time.Millisecond, 15 * time.Second
 )
-
-// Through is the resourceVersion that the client is complete through, once it has everything that Next returned.
-func (f *Backfill) Through() uint64 { return f.through }
 
 // Close lets others go on without the client. Idempotent.
 func (f *Backfill) Close() {
@@ -172,7 +170,7 @@ func (f *Backfill) ended(end error) error {
 	return nil
 }
 
-// again joins another retelling, unless the log reaches back to the client by now.
+// again joins another retelling, which begins where the client is by now.
 func (f *Backfill) again(ctx context.Context) (*Cursor, error) {
 	if f.failed > 0 {
 		pause := min(firstPause<<min(f.failed-1, 8), lastPause)

@@ -55,8 +55,10 @@ func (s *stream) resume() (EndReason, error) {
 		s.cursor = c
 		return "", err
 	}
-	err := s.backfill()
-	s.past.Close()
+	past := s.past
+	s.past = nil // a stream keeps nothing of it
+	defer past.Close()
+	err := s.backfill(past)
 	if err == nil {
 		s.server.metrics.backfilled.WithLabelValues(s.resource()).Inc()
 	} else if reason := unfilledFor(err); reason != "" {
@@ -67,11 +69,11 @@ func (s *stream) resume() (EndReason, error) {
 
 // backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
 // is merely silent, as one from the future is.
-func (s *stream) backfill() error {
+func (s *stream) backfill(past *fanout.Backfill) error {
 	ctx, cancel := context.WithDeadlineCause(s.ctx, s.deadline, endError(EndTimeout))
 	defer cancel()
 	for {
-		run, cursor, err := s.past.Next(ctx, s.plan.Encoding)
+		run, cursor, err := past.Next(ctx, s.plan.Encoding)
 		switch {
 		case err != nil:
 			return err

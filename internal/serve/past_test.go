@@ -101,6 +101,24 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 	}
 }
 
+// Over HTTP/2, too, where many watches share a connection.
+func TestResumeFromThePastOverHTTP2(t *testing.T) {
+	var from uint64
+	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
+		from = up.Create(kubetest.ConfigMaps, "n", "a")
+		up.Create(kubetest.ConfigMaps, "n", "b")
+		up.Delete(kubetest.ConfigMaps, "n", "a")
+	})
+	client := overHTTP2(t, 1<<20)
+	for range 3 {
+		w := r.watch2(client, fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
+		expect(t, w, fmt.Sprintf("ADDED n/b %d", from+1), fmt.Sprintf("DELETED n/a %d", from+2))
+	}
+	r.up.Create(kubetest.ConfigMaps, "n", "c")
+	w := r.watch2(client, fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+1))
+	expect(t, w, fmt.Sprintf("DELETED n/a %d", from+2), fmt.Sprintf("ADDED n/c %d", from+3))
+}
+
 // Who asks for more than upstream remembers is refused in its words; and without a backfill, for more than the log has.
 func TestResumeFromAForgottenPast(t *testing.T) {
 	var from, floor uint64

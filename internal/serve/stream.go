@@ -40,7 +40,7 @@ type stream struct {
 	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
 
 	// The deliverer's.
-	past     *fanout.Backfill // what happened before the log begins, until the client has been told; nil: nothing that it lacks
+	past     *fanout.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark time.Time
