@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd soak test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 45 minutes)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -56,6 +56,9 @@ show-identities: controlplane ## What reviews cost upstream: 500 identities and 
 
 show-tokenherd: controlplane ## 500 clients with 500 tokens come back at once, nothing written into bench/RESULTS.md
 	cd bench && go run ./tokenherd -clients=500 -rounds=1 -pause=10s
+
+show-restart: controlplane ## 500 informers do not notice a restart of kube-apiserver, and cost it next to nothing after it
+	cd bench && go run ./restart
 
 soak: controlplane ## Clients that come and go in every way leave nothing behind (MINUTES=1)
 	cd bench && go run ./soak -duration=$(MINUTES)m
