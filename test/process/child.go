@@ -63,8 +63,16 @@ func (c *Child) Stop(grace time.Duration) {
 	}
 }
 
-// Kill ends the child as a crash does, and returns when it is gone.
+// Kill ends the child at once (SIGKILL) and returns when it is gone.
 func (c *Child) Kill() {
 	_ = c.cmd.Process.Kill() // fails only if it has ended
 	<-c.Done
+}
+
+// Signal sends a signal, such as SIGSTOP and SIGCONT; who has ended gets none.
+func (c *Child) Signal(sig syscall.Signal) error {
+	if err := c.cmd.Process.Signal(sig); err != nil && !c.Ended() {
+		return fmt.Errorf("cannot send %s to %s: %w", sig, c.cmd.Path, err)
+	}
+	return nil
 }

@@ -1,13 +1,9 @@
 package readyourwrites
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -52,7 +48,9 @@ func TestReadYourWrites(t *testing.T) {
 // The same proxy, but for taking upstream's resourceVersion for a proof that it has arrived, is caught.
 func TestPlantedStaleness(t *testing.T) {
 	cp := startControlPlane(t)
-	binary := buildWith(t, "internal/cache/fresh.go", "f.resource.StateThrough(soon, fl.rv)", "f.resource.StateThrough(soon, 0)")
+	binary := process.BuildFaultyProxy(t, process.Fault{
+		File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
+	})
 	seen := play(t, cp, binary, plantedTries, func(s *tally) bool { return len(s.staleReads()) > 0 })
 	t.Log(seen)
 	if len(seen.staleReads()) == 0 {
@@ -101,36 +99,4 @@ func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int,
 		t.Error("no watch was late: this tests nothing")
 	}
 	return seen
-}
-
-// buildWith compiles a proxy in which one piece of a source file, which must stand there once, is another. The file itself stays as
-// it is: what is planted leaves no trace in the product.
-func buildWith(t *testing.T, file, old, planted string) string {
-	t.Helper()
-	source := filepath.Join(process.Repository(t), file)
-	text, err := os.ReadFile(source)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), old); n != 1 {
-		t.Fatalf("%q stands %d times in %s", old, n, file)
-	}
-	dir := t.TempDir()
-	replaced, overlay, binary := filepath.Join(dir, filepath.Base(file)), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "spillway")
-	if err := os.WriteFile(replaced, []byte(strings.Replace(string(text), old, planted, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	layers, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(overlay, layers, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-o", binary, "./cmd/proxy")
-	build.Dir = process.Repository(t)
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("building the proxy: %v\n%s", err, out)
-	}
-	return binary
 }
