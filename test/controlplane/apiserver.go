@@ -16,9 +16,9 @@ const apiserverGrace = 20 * time.Second
 
 // StartAPIServer starts kube-apiserver on its port and returns when /readyz says ok. It does nothing while it runs.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	if running(cp.mu.apiserver) {
+	cp.apiserver.starting.Lock()
+	defer cp.apiserver.starting.Unlock()
+	if running(cp.APIServer()) {
 		return nil
 	}
 	p, err := cp.launch(ctx, program{
@@ -27,7 +27,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.URL()+"/readyz") },
 	})
 	if err == nil {
-		cp.mu.apiserver = p
+		cp.apiserver.current.Store(p)
 	}
 	return err
 }
@@ -49,17 +49,13 @@ func (cp *ControlPlane) FreezeAPIServer() error { return cp.APIServer().Freeze()
 func (cp *ControlPlane) ThawAPIServer() error { return cp.APIServer().Thaw() }
 
 // APIServer is the current run of kube-apiserver, or the last one when it is stopped. Its Kill is a crash.
-func (cp *ControlPlane) APIServer() *Process {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	return cp.mu.apiserver
-}
+func (cp *ControlPlane) APIServer() *Process { return cp.apiserver.current.Load() }
 
 // apiserverArgs is the command line of a kube-apiserver on a port.
 func (cp *ControlPlane) apiserverArgs(port int) []string {
 	files := cp.users.files
 	args := []string{
-		"--etcd-servers=" + cp.etcdURL(),
+		"--etcd-servers=http://" + cp.etcdRoute,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--bind-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", // the others refuse a loopback address

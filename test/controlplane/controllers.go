@@ -29,7 +29,7 @@ func (cp *ControlPlane) StartScheduler(ctx context.Context, kubeconfig string, a
 }
 
 func (cp *ControlPlane) startController(ctx context.Context, name, kubeconfig string, args []string) (*Process, error) {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}

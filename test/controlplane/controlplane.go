@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -36,6 +37,9 @@ type Options struct {
 	Users map[User][]string
 	// APIServerArgs are added to kube-apiserver's command line, after our own.
 	APIServerArgs []string
+	// EtcdRoute is told where etcd is going to listen, and says at which address, host:port, kube-apiserver is to reach it: through
+	// something that stands between the two. nil means directly.
+	EtcdRoute func(address string) (string, error)
 	// ReadyTimeout bounds each wait for a program to become ready. 0 means 3 minutes: a budget for a busy machine.
 	ReadyTimeout time.Duration
 	// Log receives a line per program started. nil means none.
@@ -53,10 +57,16 @@ type ControlPlane struct {
 	nursery *nursery
 	users   *credentials
 
-	mu struct {
-		sync.Mutex
-		etcd, apiserver *Process
-	}
+	etcdRoute string // host:port at which kube-apiserver reaches etcd
+
+	etcd, apiserver server
+}
+
+// server is a program that is started again and again, by one caller at a time. Who only asks for it waits for nobody: an apiserver
+// that starts waits for etcd, which somebody else may have to thaw or to start first.
+type server struct {
+	starting sync.Mutex
+	current  atomic.Pointer[Process] // the last run that became ready
 }
 
 // Start returns a control plane that is ready: its RBAC and the default namespace are in place. ctx bounds the starting
@@ -122,6 +132,11 @@ func (cp *ControlPlane) prepare() (err error) {
 	}
 	if cp.ports, err = choosePorts(); err != nil {
 		return err
+	}
+	if cp.etcdRoute = cp.EtcdAddress(); cp.options.EtcdRoute != nil {
+		if cp.etcdRoute, err = cp.options.EtcdRoute(cp.etcdRoute); err != nil {
+			return fmt.Errorf("cannot lead kube-apiserver to etcd: %w", err)
+		}
 	}
 	if cp.users, err = newCredentials(cp.dir, cp.options.Users); err != nil {
 		return err

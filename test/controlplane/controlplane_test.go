@@ -36,6 +36,8 @@ func TestControlPlane(t *testing.T) {
 		{"kubectl runs, streams and reports errors", testKubectl},
 		{"a process tells what it uses", testUsage},
 		{"a second apiserver shows the same", testPeer},
+		{"etcd is thawed while an apiserver waits for it", testThawWhileStarting},
+		{"a copy of etcd is put back", testRestore},
 	} {
 		t.Run(ability.name, func(t *testing.T) { ability.test(t, cp) })
 	}

@@ -8,16 +8,15 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"time"
 )
 
 // StartEtcd starts etcd on the data it had before. It does nothing while etcd runs.
 func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	if running(cp.mu.etcd) {
+	cp.etcd.starting.Lock()
+	defer cp.etcd.starting.Unlock()
+	if running(cp.Etcd()) {
 		return nil
 	}
 	peer := fmt.Sprintf("http://127.0.0.1:%d", cp.ports.etcdPeer)
@@ -25,7 +24,7 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 		name: "etcd",
 		args: []string{
 			"--name=default",
-			"--data-dir=" + filepath.Join(cp.dir, "etcd"),
+			"--data-dir=" + cp.etcdData(),
 			"--listen-client-urls=" + cp.etcdURL(),
 			"--advertise-client-urls=" + cp.etcdURL(),
 			"--listen-peer-urls=" + peer,
@@ -37,7 +36,7 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.etcdURL()+"/readyz") },
 	})
 	if err == nil {
-		cp.mu.etcd = p
+		cp.etcd.current.Store(p)
 	}
 	return err
 }
@@ -52,11 +51,7 @@ func (cp *ControlPlane) FreezeEtcd() error { return cp.Etcd().Freeze() }
 func (cp *ControlPlane) ThawEtcd() error { return cp.Etcd().Thaw() }
 
 // Etcd is the current run of etcd, or the last one when it is stopped.
-func (cp *ControlPlane) Etcd() *Process {
-	cp.mu.Lock()
-	defer cp.mu.Unlock()
-	return cp.mu.etcd
-}
+func (cp *ControlPlane) Etcd() *Process { return cp.etcd.current.Load() }
 
 // Revision is etcd's revision now: what kube-apiserver calls the most recent resourceVersion.
 func (cp *ControlPlane) Revision(ctx context.Context) (int64, error) {
@@ -96,7 +91,10 @@ func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-func (cp *ControlPlane) etcdURL() string { return fmt.Sprintf("http://127.0.0.1:%d", cp.ports.etcd) }
+// EtcdAddress is where etcd listens, 127.0.0.1:port, for those who read there what no kube-apiserver tells.
+func (cp *ControlPlane) EtcdAddress() string { return fmt.Sprintf("127.0.0.1:%d", cp.ports.etcd) }
+
+func (cp *ControlPlane) etcdURL() string { return "http://" + cp.EtcdAddress() }
 
 // etcdCall speaks etcd's JSON gateway, which saves us the dependency on its client.
 func (cp *ControlPlane) etcdCall(ctx context.Context, method string, request, answer any) error {

@@ -18,7 +18,7 @@ func (p *Peer) URL() string { return p.url }
 // StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok. It ends with the control plane, or
 // when it is killed.
 func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
-	port, err := freePort()
+	port, err := FreePort()
 	if err != nil {
 		return nil, err
 	}

@@ -16,16 +16,16 @@ func choosePorts() (ports, error) {
 	var p ports
 	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiserver} {
 		var err error
-		if *port, err = freePort(); err != nil {
+		if *port, err = FreePort(); err != nil {
 			return ports{}, err
 		}
 	}
 	return p, nil
 }
 
-// freePort returns a loopback port that nobody listens on. It stays below 32768, where Linux takes the local ports of
+// FreePort returns a loopback port that nobody listens on, for a server that is to come back there. It stays below 32768, where Linux takes the local ports of
 // outgoing connections from: a port from ":0" could be one of those by the time a stopped apiserver wants it back.
-func freePort() (int, error) {
+func FreePort() (int, error) {
 	const low, high = 10000, 32768
 	for range 100 {
 		port := low + rand.IntN(high-low)
