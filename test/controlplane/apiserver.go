@@ -23,7 +23,7 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	}
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
-		args:  cp.apiserverArgs(cp.ports.apiserver),
+		args:  cp.apiserverArgs(cp.ports.apiserver, cp.etcdRoute),
 		ready: func(ctx context.Context) error { return cp.get(ctx, cp.URL()+"/readyz") },
 	})
 	if err == nil {
@@ -51,11 +51,11 @@ func (cp *ControlPlane) ThawAPIServer() error { return cp.APIServer().Thaw() }
 // APIServer is the current run of kube-apiserver, or the last one when it is stopped. Its Kill is a crash.
 func (cp *ControlPlane) APIServer() *Process { return cp.apiserver.current.Load() }
 
-// apiserverArgs is the command line of a kube-apiserver on a port.
-func (cp *ControlPlane) apiserverArgs(port int) []string {
+// apiserverArgs is the command line of a kube-apiserver on a port, which reaches etcd at an address.
+func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 	files := cp.users.files
 	args := []string{
-		"--etcd-servers=http://" + cp.etcdRoute,
+		"--etcd-servers=http://" + etcdRoute,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--bind-address=127.0.0.1",
 		"--endpoint-reconciler-type=none", // the others refuse a loopback address

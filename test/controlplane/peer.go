@@ -18,6 +18,11 @@ func (p *Peer) URL() string { return p.url }
 // StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok. It ends with the control plane, or
 // when it is killed.
 func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
+	return cp.StartPeerBehind(ctx, cp.etcdRoute)
+}
+
+// StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first apiserver does.
+func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (*Peer, error) {
 	port, err := FreePort()
 	if err != nil {
 		return nil, err
@@ -26,7 +31,7 @@ func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
 	p, err := cp.launch(ctx, program{
 		name:  "kube-apiserver",
 		log:   fmt.Sprintf("kube-apiserver-%d", port),
-		args:  cp.apiserverArgs(port),
+		args:  cp.apiserverArgs(port, etcdRoute),
 		ready: func(ctx context.Context) error { return cp.get(ctx, url+"/readyz") },
 	})
 	if err != nil {
