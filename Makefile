@@ -28,7 +28,7 @@ image: ## Build the container image (IMAGE=name:tag)
 
 ##@ Test it
 
-.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full restart restart-full permissions revocation show-frozen controllers bench-go show
+.PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full chaos restart restart-full permissions revocation show-frozen controllers bench-go show
 
 test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
@@ -71,6 +71,11 @@ restart: controlplane ## Kill and restart Spillway, move to another replica, res
 
 restart-full: controlplane ## The same under 500 informers
 	cd test && go test -v -count=1 -timeout=1h ./restart -informers=500
+
+chaos: RUNS ?= 300
+chaos: SEED ?= 1
+chaos: controlplane ## Break everything around the proxy, and the proxy, in RUNS (300) runs with seeds from SEED (1) on, and list what was survived
+	cd test && go test -v -count=1 -timeout=0 ./chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED)
 
 permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
 	cd test && go test -v -count=1 ./permissions

@@ -15,7 +15,7 @@ mkdir -p "$results"
 # and a race detector would watch over the clients.
 within="./authentication ./flowcontrol ./negotiation ./simulation"
 # Those that -short cuts.
-cut="./conformance ./fuzzdiff"
+cut="./chaos ./conformance ./fuzzdiff"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
@@ -45,7 +45,7 @@ others() {
 if [[ ${1:-} == long ]]; then
 	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance >"$results/beside" &
 	runs=$((runs + 1)) # its own
-	run test -count=1 -p=1 $cut
+	run test -count=1 -p=1 -timeout=30m $cut
 	wait "$!" || status=1
 	cat "$results/beside"
 else

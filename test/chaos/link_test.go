@@ -1,0 +1,132 @@
+package chaos
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ends are both ends of a connection over a link.
+func ends(t *testing.T) (l *Link, client, server net.Conn) {
+	t.Helper()
+	target, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer target.Close()
+	if l, err = NewLink(target.Addr().String()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Close)
+	if client, err = net.Dial("tcp4", l.Address()); err != nil {
+		t.Fatal(err)
+	}
+	if server, err = target.Accept(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		client.Close()
+		server.Close()
+	})
+	return l, client, server
+}
+
+// carries sends bytes one way, and waits until all of them are there.
+func carries(t *testing.T, from, to net.Conn, bytesSent []byte) {
+	t.Helper()
+	go func() { _, _ = from.Write(bytesSent) }()
+	got := make([]byte, len(bytesSent))
+	if _, err := io.ReadFull(to, got); err != nil || !bytes.Equal(got, bytesSent) {
+		t.Fatalf("%d bytes do not arrive as they are: %v", len(bytesSent), err)
+	}
+}
+
+// nothingArrives is true of a connection that is held or silent at every moment; this looks at one.
+func nothingArrives(t *testing.T, at net.Conn) {
+	t.Helper()
+	_ = at.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if n, err := at.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%d bytes arrive, or an end: %v", n, err)
+	}
+	_ = at.SetReadDeadline(time.Time{})
+}
+
+func TestLinkCarries(t *testing.T) {
+	_, client, server := ends(t)
+	much := bytes.Repeat([]byte("spillway"), 100_000)
+	carries(t, client, server, much)
+	carries(t, server, client, much)
+	_ = client.(*net.TCPConn).CloseWrite()
+	if _, err := server.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("a half that has ended is told as %v", err)
+	}
+	carries(t, server, client, []byte("still there"))
+}
+
+func TestLinkWeather(t *testing.T) {
+	l, client, server := ends(t)
+	l.Set(Weather{Held: true})
+	_, _ = client.Write([]byte("x"))
+	nothingArrives(t, server)
+	l.Set(Weather{})
+	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
+		t.Fatalf("what was held does not arrive: %v", err)
+	}
+	for name, w := range map[string]Weather{
+		"far": {Latency: 30 * time.Millisecond}, "narrow": {Bandwidth: 100_000}, "lossy": {Loss: 1},
+	} {
+		l.Set(w)
+		began := time.Now()
+		carries(t, server, client, bytes.Repeat([]byte("x"), 2000))
+		if took := time.Since(began); took < 20*time.Millisecond {
+			t.Errorf("%s: it takes %v", name, took)
+		}
+	}
+}
+
+func TestLinkReset(t *testing.T) {
+	l, client, server := ends(t)
+	carries(t, client, server, []byte("x"))
+	l.Reset()
+	for _, end := range []net.Conn{client, server} {
+		if _, err := end.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+			t.Errorf("a reset is told as %v", err)
+		}
+	}
+}
+
+func TestLinkSilence(t *testing.T) {
+	l, client, server := ends(t)
+	l.Set(Weather{Silent: true})
+	l.Set(Weather{})
+	_, _ = client.Write([]byte("x"))
+	nothingArrives(t, server)
+	_ = client.Close()
+	nothingArrives(t, server) // not its end either
+}
+
+func TestLinkLeads(t *testing.T) {
+	l, _, _ := ends(t)
+	other, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	l.Lead(other.Addr().String())
+	client, err := net.Dial("tcp4", l.Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := other.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	carries(t, client, server, []byte("x"))
+}
