@@ -32,9 +32,9 @@ func TestRights(t *testing.T) {
 	h := newHelm(t)
 	program := process.BuildProxy(t)
 	for name, values := range map[string][]string{
-		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com}"},
+		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi"}, // in a container its limit is known
 		"watched rights": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com}",
-			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc}"},
+			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc},config.memory-budget=1Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifest, err := h.template(t.Context(), values...)
@@ -46,6 +46,7 @@ func TestRights(t *testing.T) {
 				p := startPod(t, cp, program, all, tokenOf(t, cp, release))
 				process.Awaiting(t, "it to be ready", p.ready)
 				process.Awaiting(t, "all to be served from memory", func(ctx context.Context) error { return p.broken(ctx, cp) })
+				p.showsWhatAlertsAskFor(t)
 			})
 			role := pick(t, all, "ClusterRole", namespace+":"+release)
 			rules, _, err := unstructured.NestedSlice(role.Object, "rules")
