@@ -45,7 +45,7 @@ others() {
 if [[ ${1:-} == long ]]; then
 	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance >"$results/beside" &
 	runs=$((runs + 1)) # its own
-	run test -count=1 -p=1 -timeout=30m $cut
+	run test -count=1 -p=2 -timeout=30m $cut
 	wait "$!" || status=1
 	cat "$results/beside"
 else
