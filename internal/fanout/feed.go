@@ -28,6 +28,7 @@ type Feed struct {
 	// The dispatcher's.
 	tail    *segment // nil: nothing was shown since the feed started
 	touched bool     // since the last wake
+	size    int64    // bytes of the segments that are kept
 	listing listing
 
 	// Written under Hub.mu, read by the dispatcher.
@@ -92,7 +93,7 @@ func (f *Feed) activate(position uint64) {
 func (f *Feed) restart(position uint64) {
 	old := f.kept.Load()
 	f.kept.Store(&run{first: old.first + uint64(len(old.segments)) + 1, start: position})
-	f.tail = nil
+	f.tail, f.size = nil, 0
 	f.touched = true
 }
 
@@ -101,7 +102,12 @@ func (f *Feed) open(position uint64, size int) {
 	f.tail = &segment{start: position, data: make([]byte, size), marks: make([]mark, max(1, min(maxMarks, size/64)))}
 	old := f.kept.Load()
 	keep := f.worth(old.segments, keptSegments*f.largest()-size)
-	first := old.first + uint64(len(old.segments)-len(keep)) // #nosec G115 -- a part of a few
+	dropped := old.segments[:len(old.segments)-len(keep)]
+	f.size += int64(size)
+	for _, s := range dropped {
+		f.size -= int64(len(s.data))
+	}
+	first := old.first + uint64(len(dropped))
 	f.kept.Store(&run{first: first, start: old.start, segments: append(slices.Clip(keep), f.tail)})
 }
 

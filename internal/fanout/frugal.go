@@ -30,17 +30,6 @@ func (h *Hub) hold(bytes int64) {
 	}
 }
 
-// sized is how many bytes a feed keeps, if anybody wants to know.
-func (h *Hub) sized(f *Feed) (n int64) {
-	if h.room == nil {
-		return 0
-	}
-	for _, s := range f.kept.Load().segments {
-		n += int64(len(s.data))
-	}
-	return n
-}
-
 // crowd is how many streams a feed must have to be worth its memory while that is short. What it keeps of its frames grows with them and
 // is bounded, so that of a feed of so many it is little for each.
 const crowd = 64
@@ -61,7 +50,7 @@ func (h *Hub) save(position uint64) {
 	}
 	for _, f := range h.index.all {
 		if f.lonely() && f.tail != nil {
-			h.hold(-h.sized(f))
+			h.hold(-f.size)
 			f.restart(position)
 			h.touched = append(h.touched, f)
 		}

@@ -143,7 +143,7 @@ func (h *Hub) enroll(position uint64) {
 	defer h.mu.Unlock()
 	for _, f := range h.mu.left {
 		h.index.remove(f)
-		h.hold(-h.sized(f))
+		h.hold(-f.size)
 	}
 	for f := range h.mu.joined {
 		f.activate(position)
@@ -163,13 +163,13 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	}
 	for _, f := range feeds {
 		untouched := !f.touched
-		before := h.sized(f)
+		before := f.size
 		if f.lonely() && (h.saving || h.room.full()) {
 			f.pass(e, next)
 		} else if f.add(e, next, &h.press) {
 			h.stats.Frames.Add(1)
 		}
-		h.hold(h.sized(f) - before)
+		h.hold(f.size - before)
 		if untouched && f.touched {
 			h.touched = append(h.touched, f)
 		}
