@@ -41,7 +41,7 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	}
 	client.CheckRedirect = refuseRedirect
 	if t := transportBeneath(client.Transport); t != nil {
-		watchHealth(t)
+		watchHealth(t, pingAfter, pingTimeout)
 	}
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 	if err != nil {

@@ -12,10 +12,17 @@ import (
 // not current any more, and no byte tells. What is taken for dead too early costs a connection and new watches that go on where the old ones
 // were; what is taken for alive costs every client the time in which it hears nothing, and client-go's own 45 s are most of what an outage of
 // seconds takes to heal.
+//
+// What passes through for clients is another matter. A write that is under way is lost with its connection, and an apiserver that is merely busy
+// may be silent for seconds: there HTTP/2 has the patience that it has in client-go, so that nobody loses a request who would not have lost it
+// without us.
 const (
-	// pingAfter and pingTimeout are for HTTP/2: a connection that has been silent so long is asked for a sign of life, and has so long for it.
-	pingAfter   = 4 * time.Second
-	pingTimeout = 4 * time.Second
+	// pingAfter and pingTimeout are for the HTTP/2 of mirrors: a connection that has been silent so long is asked for a sign of life, and has so
+	// long for it. passingPingAfter and passingPingTimeout are for that of clients' requests.
+	pingAfter          = 4 * time.Second
+	pingTimeout        = 4 * time.Second
+	passingPingAfter   = 30 * time.Second
+	passingPingTimeout = 15 * time.Second
 	// unacknowledged is how long bytes may be on their way to a host that does not acknowledge them (TCP_USER_TIMEOUT), and keepaliveProbe how
 	// often a silent one is asked to acknowledge nothing, for HTTP/1.1.
 	unacknowledged = 10 * time.Second
@@ -37,10 +44,10 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// watchHealth lets a transport that nobody has used yet notice dead connections.
-func watchHealth(t *http.Transport) {
+// watchHealth lets a transport that nobody has used yet notice dead connections, which must answer a ping after some silence and within a time.
+func watchHealth(t *http.Transport, after, within time.Duration) {
 	t.TLSHandshakeTimeout = handshakeTimeout
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: after, PingTimeout: within}
 }
 
 // transportBeneath is net/http's transport below what client-go wraps around it; nil if there is none.

@@ -56,7 +56,7 @@ func own(cfg *rest.Config, protocols []string) (http.RoundTripper, error) {
 	cfg.NextProtos = protocols
 	cfg.Wrap(func(rt http.RoundTripper) http.RoundTripper {
 		if t := transportBeneath(rt); t != nil { // not yet used by anybody
-			watchHealth(t)
+			watchHealth(t, passingPingAfter, passingPingTimeout)
 			if protocols != nil {
 				t.MaxIdleConnsPerHost, t.IdleConnTimeout = passThroughIdle, idleBelowUpstreams
 			}
@@ -106,6 +106,6 @@ func newTransport(cfg *rest.Config, http2 bool) (*http.Transport, error) {
 		DisableCompression:    true,
 		Protocols:             protocols,
 	}
-	watchHealth(t)
+	watchHealth(t, passingPingAfter, passingPingTimeout)
 	return t, nil
 }
