@@ -74,16 +74,7 @@ func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key st
 	if err != nil {
 		return nil, err
 	}
-	defer body.Close()
-	list, err := decodeList(r, body)
-	if err != nil {
-		return nil, err
-	}
-	objects := make([]*object.Object, len(list.Items))
-	for i, one := range list.Items {
-		objects[i] = one.(item).object
-	}
-	return objects, nil
+	return objectsOf(r, body)
 }
 
 // continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name no more than that, so that any server

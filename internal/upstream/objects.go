@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"context"
+	"io"
 	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,11 @@ func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]
 	if err != nil {
 		return nil, err
 	}
+	return objectsOf(r, body)
+}
+
+// objectsOf reads a list, and closes it.
+func objectsOf(r *object.Resource, body io.ReadCloser) ([]*object.Object, error) {
 	defer body.Close()
 	list, err := decodeList(r, body)
 	if err != nil {
