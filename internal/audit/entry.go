@@ -1,0 +1,245 @@
+package audit
+
+import (
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	internal "k8s.io/apiserver/pkg/apis/audit"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"spillway/internal/auth"
+)
+
+const (
+	// MaxObject is how large an answer is, in bytes of JSON, that is put on record whole: any object, and lists of some hundreds.
+	MaxObject = 2 << 20
+
+	// userAgentMost is how much of a User-Agent is put on record, as by kube-apiserver.
+	userAgentMost = 1024
+
+	decisionAnnotation  = "authorization.k8s.io/decision"
+	reasonAnnotation    = "authorization.k8s.io/reason"
+	truncatedAnnotation = "audit.k8s.io/truncated" // as of kube-apiserver's own truncation
+
+	stageReceived = internal.StageRequestReceived
+	stageStarted  = internal.StageResponseStarted
+	stageComplete = internal.StageResponseComplete
+	stagePanic    = internal.StagePanic
+)
+
+// Request is what is known of a request when it is about to be answered.
+type Request struct {
+	ID       string
+	Received time.Time
+	URI      string // path and query as Go's parser writes them
+	What     auth.Attributes
+	Who      *auth.Identity // nil: not known
+	// Decision is "allow" or "forbid", and Reason the authorizer's own; empty if nobody was asked.
+	Decision, Reason string
+	Header           http.Header // at least those that ReadsHeader names
+	Remote           string      // the other end of the connection: an address, or empty
+}
+
+// ReadsHeader reports whether a header, by its canonical key, is put on record or says where a request comes from.
+func ReadsHeader(key string) bool {
+	return key == "User-Agent" || key == "X-Forwarded-For" || key == "X-Real-Ip"
+}
+
+// Response is what a request was answered.
+type Response struct {
+	Code   int
+	Status *metav1.Status // of a failure, if it was told in that form
+	// Object is the answer as JSON, and Truncated says that it was left out. Both count only if the entry is Whole.
+	Object    []byte
+	Truncated bool
+}
+
+// Entry is the record of one request. It belongs to whoever answers that, and has one last event.
+type Entry struct {
+	log   *Log
+	omit  []internal.Stage
+	lean  bool // managed fields are left out
+	event auditv1.Event
+}
+
+// Entry begins the record of a request; nil: the policy wants none.
+func (l *Log) Entry(r Request) *Entry {
+	config := l.rules.EvaluatePolicyRule(attributesOf(r))
+	if config.Level == internal.LevelNone {
+		return nil
+	}
+	e := &Entry{log: l, omit: config.OmitStages, lean: config.OmitManagedFields}
+	e.event = auditv1.Event{
+		TypeMeta:                 metav1.TypeMeta{Kind: "Event", APIVersion: auditv1.SchemeGroupVersion.String()},
+		Level:                    auditv1.Level(config.Level),
+		AuditID:                  types.UID(r.ID),
+		RequestURI:               r.URI,
+		Verb:                     r.What.Verb,
+		User:                     userOf(r.Who),
+		SourceIPs:                sourcesOf(r),
+		UserAgent:                agentOf(r.Header),
+		ObjectRef:                objectOf(r.What),
+		RequestReceivedTimestamp: metav1.NewMicroTime(r.Received),
+	}
+	if r.Decision != "" {
+		e.event.Annotations = map[string]string{decisionAnnotation: r.Decision, reasonAnnotation: r.Reason}
+	}
+	return e
+}
+
+// Whole reports that the answer itself is wanted.
+func (e *Entry) Whole() bool {
+	return e != nil && internal.Level(e.event.Level) == internal.LevelRequestResponse
+}
+
+// Answered puts on record that a request came, and what it is going to be answered. That of a watch counts as one that lasts, short as it is.
+func (e *Entry) Answered(r Response) error {
+	e.respond(r)
+	if e.event.Verb == "watch" {
+		return e.emit(stageReceived, stageStarted, stageComplete)
+	}
+	return e.emit(stageReceived, stageComplete)
+}
+
+// Refused puts on record that nobody knows whom a request is from, for which kube-apiserver has a single event.
+func (e *Entry) Refused(r Response) error {
+	e.respond(r)
+	return e.emit(stageStarted)
+}
+
+// Started puts on record that a request came, and that it is going to be answered by what lasts.
+func (e *Entry) Started() error {
+	e.respond(Response{Code: http.StatusOK})
+	return e.emit(stageReceived, stageStarted)
+}
+
+// Ended puts on record that what was started has ended. It does not wait for that.
+func (e *Entry) Ended() {
+	if e != nil && !slices.Contains(e.omit, stageComplete) {
+		e.log.later.add(e)
+	}
+}
+
+// Panicked puts on record that a request ran into a bug. What was found there is for nobody to read.
+func (e *Entry) Panicked() error {
+	e.respond(Response{Code: http.StatusInternalServerError, Status: &metav1.Status{
+		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Message: "the proxy panicked",
+	}})
+	return e.emit(stageReceived, stagePanic)
+}
+
+// respond takes over what the answer is. Of a Status that is what kube-apiserver selects, which is bounded.
+func (e *Entry) respond(r Response) {
+	e.event.ResponseStatus = &metav1.Status{Code: int32(r.Code)} // #nosec G115 -- a status code
+	if s := r.Status; s != nil {
+		e.event.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
+	}
+	if !e.Whole() {
+		return
+	}
+	object := r.Object
+	if e.lean && object != nil {
+		object = withoutManagedFields(object)
+	}
+	if object != nil {
+		e.event.ResponseObject = &runtime.Unknown{Raw: object, ContentType: runtime.ContentTypeJSON}
+	}
+	if r.Truncated {
+		if e.event.Annotations == nil {
+			e.event.Annotations = map[string]string{}
+		}
+		e.event.Annotations[truncatedAnnotation] = "true"
+	}
+}
+
+// emit writes the events of some stages, those that the policy wants, all at once: either all of them are on record, or none is known to be.
+func (e *Entry) emit(stages ...internal.Stage) error {
+	var lines []byte
+	events := 0
+	for _, stage := range stages {
+		if slices.Contains(e.omit, stage) {
+			continue
+		}
+		line, err := json.Marshal(e.at(stage, time.Now()))
+		if err != nil { // the answer is no JSON, and everything else is strings and numbers
+			e.log.metrics.failures.Inc()
+			return err
+		}
+		lines, events = append(append(lines, line...), '\n'), events+1
+	}
+	if events == 0 {
+		return nil
+	}
+	return e.log.write(lines, events)
+}
+
+// at is the event of a stage. That a request came is all that was known of it then.
+func (e *Entry) at(stage internal.Stage, now time.Time) *auditv1.Event {
+	event := e.event
+	event.Stage, event.StageTimestamp = auditv1.Stage(stage), metav1.NewMicroTime(now)
+	if stage == stageReceived {
+		event.StageTimestamp = event.RequestReceivedTimestamp
+		event.ResponseStatus, event.ResponseObject, event.Annotations = nil, nil, nil
+	}
+	return &event
+}
+
+// attributesOf is a request as a policy sees it.
+func attributesOf(r Request) authorizer.Attributes {
+	a := r.What
+	record := authorizer.AttributesRecord{
+		Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource, Subresource: a.Subresource,
+		Name: a.Name, ResourceRequest: a.Path == "", Path: a.Path,
+	}
+	if r.Who != nil {
+		record.User = &user.DefaultInfo{Name: r.Who.Name, UID: r.Who.UID, Groups: r.Who.Groups, Extra: r.Who.Extra}
+	}
+	return record
+}
+
+func userOf(who *auth.Identity) authenticationv1.UserInfo {
+	if who == nil {
+		return authenticationv1.UserInfo{}
+	}
+	info := authenticationv1.UserInfo{Username: who.Name, UID: who.UID, Groups: who.Groups, Extra: map[string]authenticationv1.ExtraValue{}}
+	for key, values := range who.Extra {
+		info.Extra[key] = values
+	}
+	return info
+}
+
+func objectOf(a auth.Attributes) *auditv1.ObjectReference {
+	if a.Path != "" {
+		return nil
+	}
+	return &auditv1.ObjectReference{
+		Namespace: a.Namespace, Name: a.Name, Resource: a.Resource, Subresource: a.Subresource, APIGroup: a.Group, APIVersion: a.Version,
+	}
+}
+
+// sourcesOf is where a request comes from, by way of whom. All but the last is what the client says.
+func sourcesOf(r Request) []string {
+	ips := utilnet.SourceIPs(&http.Request{Header: r.Header, RemoteAddr: r.Remote})
+	all := make([]string, 0, len(ips))
+	for _, ip := range ips {
+		all = append(all, ip.String())
+	}
+	return all
+}
+
+func agentOf(h http.Header) string {
+	agent := h.Get("User-Agent")
+	if len(agent) > userAgentMost {
+		return agent[:userAgentMost] + "...TRUNCATED"
+	}
+	return agent
+}

@@ -1,0 +1,88 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gopkg.in/natefinch/lumberjack.v2"
+)
+
+// FileOptions say where events are written, as kube-apiserver's flags --audit-log-* do.
+type FileOptions struct {
+	Path       string // "-" is standard output
+	MaxSize    int    // in megabytes; 0: it grows for ever
+	MaxAge     int    // in days, of what was rotated out; 0: any
+	MaxBackups int    // 0: any number
+	Compress   bool
+}
+
+// missingEvery is how often it is looked whether the file is still there.
+const missingEvery = time.Second
+
+// Open opens what events are written to, and makes the file if there is none.
+func Open(o FileOptions) (io.Writer, error) {
+	if o.Path == "-" {
+		return writerOnly{os.Stdout}, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(o.Path), 0o700); err != nil {
+		return nil, err
+	}
+	f := &file{path: o.Path, open: func() (io.WriteCloser, error) { return openFile(o.Path) }}
+	if o.MaxSize > 0 {
+		rotated := &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxAge: o.MaxAge, MaxBackups: o.MaxBackups, Compress: o.Compress}
+		f.open = func() (io.WriteCloser, error) { return rotated, nil }
+	}
+	first, err := openFile(o.Path) // which says now what is wrong
+	if err != nil {
+		return nil, err
+	}
+	return f, first.Close()
+}
+
+func openFile(path string) (io.WriteCloser, error) {
+	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // #nosec G304 -- the operator names it
+}
+
+// writerOnly is not closed: others write there, too.
+type writerOnly struct{ io.Writer }
+
+// file is a file that is opened anew once it is gone: what is written to one that was deleted or moved away is on no record.
+type file struct {
+	path    string
+	open    func() (io.WriteCloser, error)
+	current io.WriteCloser // nil: to be opened
+	looked  time.Time
+}
+
+// Write implements io.Writer. Its caller writes one at a time.
+func (f *file) Write(b []byte) (int, error) {
+	if now := time.Now(); now.Sub(f.looked) >= missingEvery {
+		f.looked = now
+		if _, err := os.Stat(f.path); errors.Is(err, fs.ErrNotExist) {
+			_ = f.Close() // there is nothing left to lose
+		}
+	}
+	if f.current == nil {
+		opened, err := f.open()
+		if err != nil {
+			return 0, fmt.Errorf("opening the audit log: %w", err)
+		}
+		f.current = opened
+	}
+	return f.current.Write(b)
+}
+
+// Close implements io.Closer. A write opens it again.
+func (f *file) Close() error {
+	if f.current == nil {
+		return nil
+	}
+	err := f.current.Close()
+	f.current = nil
+	return err
+}
