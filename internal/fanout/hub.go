@@ -54,6 +54,7 @@ type progress struct{ position, through uint64 }
 type Stats struct {
 	Events     atomic.Uint64 // dispatched
 	Frames     atomic.Uint64 // made for feeds: once each, however many streams share it
+	Shares     atomic.Uint64 // streams that shared them, summed up: what is to be delivered of them
 	Replayed   atomic.Uint64 // frames made for single cursors that read the log
 	Stalls     atomic.Uint64 // dispatches of one batch that took longer than stallThreshold: something made the hub wait
 	Lapped     atomic.Uint64 // times the log moved past the hub
@@ -168,6 +169,7 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 			f.pass(e, next)
 		} else if f.add(e, next, &h.press) {
 			h.stats.Frames.Add(1)
+			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
 		}
 		h.hold(f.size - before)
 		if untouched && f.touched {

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"spillway/internal/memory"
+	"spillway/internal/object"
+	"spillway/internal/serve"
+	"spillway/internal/status"
+)
+
+// statusPath is where the status page is.
+const statusPath = "/statusz"
+
+// standing is what a status report is made of.
+type standing struct {
+	host      string // upstream's
+	started   time.Time
+	beginning *beginning
+	mirrors   *mirrors
+	server    *serve.Server
+	guard     *memory.Guard // nil: there is no limit
+}
+
+// report tells how everything stands now. It asks what counts by itself; nothing is counted for it.
+func (s *standing) report(ctx context.Context) (*status.Report, error) {
+	watches, err := s.server.Watches(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	r := &status.Report{
+		At: now, Version: versionText(), Started: s.started, UptimeSeconds: now.Sub(s.started).Seconds(),
+		Upstream: status.Upstream{Host: s.host, Away: []string{}}, Memory: s.memory(), Resources: []*status.Resource{},
+		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{},
+	}
+	if err := s.beginning.reason(); err != nil {
+		r.Upstream.Waiting = oneLine(err.Error())
+	}
+	on := map[*serve.Source]int{}
+	for i := range watches {
+		on[watches[i].Source]++
+		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
+	}
+	for _, m := range s.mirrors.all() {
+		one := m.status(now)
+		one.Watches = on[m.source]
+		r.Resources = append(r.Resources, one)
+		if one.StateAgeSeconds > 0 {
+			r.Upstream.Away = append(r.Upstream.Away, one.Resource)
+			r.Upstream.StateAgeSeconds = max(r.Upstream.StateAgeSeconds, one.StateAgeSeconds)
+		}
+	}
+	ended, evicted := s.server.Ended()
+	for reason, n := range ended {
+		r.Ended[string(reason)] = n
+	}
+	for _, e := range slices.Backward(evicted) {
+		r.Evictions = append(r.Evictions, evictionStatus(e))
+	}
+	return r, nil
+}
+
+func (s *standing) memory() status.Memory {
+	m := status.Memory{Forgone: []string{}}
+	if s.guard == nil {
+		return m
+	}
+	state := s.guard.State()
+	m.LimitBytes, m.InUseBytes = state.Limit, state.InUse
+	for _, step := range state.Steps {
+		if step.Taken {
+			m.Forgone = append(m.Forgone, step.Name)
+		}
+	}
+	return m
+}
+
+// status is how the mirror stands.
+func (m *mirror) status(now time.Time) *status.Resource {
+	up := m.reflector.Status()
+	entries, since := m.resource.Log().Span()
+	r := &status.Resource{
+		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
+		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), StateAgeSeconds: m.age().Seconds(), LogEntries: entries,
+		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures, Differences: m.differing.Load(),
+	}
+	if !up.Contact.IsZero() {
+		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
+	}
+	if !since.IsZero() {
+		r.LogSpanSeconds = now.Sub(since).Seconds()
+	}
+	if s := m.resource.Snapshot(); s != nil {
+		r.Objects, r.ObjectBytes = s.Len(), s.Bytes
+	}
+	if up.Err != nil {
+		r.Error = oneLine(up.Err.Error())
+	}
+	return r
+}
+
+func watchStatus(w *serve.Watch, now time.Time) *status.Watch {
+	info := w.Source.Resource().Info
+	selected := discreet(info, w.Selected)
+	one := &status.Watch{
+		ID: w.ID, User: w.User, UserAgent: w.Agent, Peer: w.Client, Protocol: w.Protocol, Encoding: w.Encoding,
+		Resource: info.String(), Version: info.GVR.Version,
+		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
+		Phase: string(w.Phase), Began: w.Began, AgeSeconds: now.Sub(w.Began).Seconds(), DeadlineSeconds: w.Deadline.Sub(now).Seconds(),
+		LagEvents: w.Lag, LagSeconds: max(w.Behind, w.Blocked).Seconds(), UnsentBytes: w.Unsent, BlockedSeconds: w.Blocked.Seconds(), Bytes: w.Bytes,
+	}
+	if !w.LastEvent.IsZero() {
+		one.LastEvent = &w.LastEvent
+	}
+	return one
+}
+
+func evictionStatus(e serve.Eviction) *status.Eviction {
+	selected := discreet(e.Resource, e.Selected)
+	return &status.Eviction{
+		At: e.At, User: e.User, UserAgent: e.Agent, Peer: e.Client, Resource: e.Resource.String(),
+		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
+		AgeSeconds: e.At.Sub(e.Began).Seconds(), Bytes: e.Bytes,
+	}
+}
+
+// hidden stands for what is not told.
+const hidden = "(hidden)"
+
+// discreet is what is told of what a watch selects: of Secrets nobody learns a name here, nor a label that may be made of one.
+func discreet(info *object.Resource, selected serve.Selected) serve.Selected {
+	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
+		return selected
+	}
+	for _, part := range []*string{&selected.Name, &selected.Labels, &selected.Fields} {
+		if *part != "" {
+			*part = hidden
+		}
+	}
+	return selected
+}
+
+// toLocal serves who asks for this machine by a name that nobody can give to another: web pages reach loopback by names of their own, which
+// then mean it (DNS rebinding), and would read who watches what.
+func toLocal(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host := r.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		ip := net.ParseIP(strings.Trim(host, "[]"))
+		if !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
+			http.Error(w, "forbidden: ask for this page at localhost, 127.0.0.1 or [::1]", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

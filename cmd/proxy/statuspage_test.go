@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/status"
+)
+
+// report is what the status page of a running program says as JSON.
+func (p *proxy) report() *status.Report {
+	p.t.Helper()
+	code, body := p.get(p.metrics + "/statusz?format=json")
+	var r status.Report
+	if err := json.Unmarshal([]byte(body), &r); code != http.StatusOK || err != nil {
+		p.t.Fatalf("%d %v %s", code, err, body)
+	}
+	return &r
+}
+
+func TestStatusPage(t *testing.T) {
+	up := secureUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(kubetest.ConfigMaps, "n", "b")
+	p := running(t, up, func(o *options) { o.memoryBudget = 1 << 30 })
+	p.ready()
+	p.watching(p.plain, "&labelSelector=app%3Dweb")
+	p.watching(p.tls, "")
+	var r *status.Report
+	eventually(t, "two watches", func() bool {
+		r = p.report()
+		return r.Watches.Total == 2
+	})
+	by := map[string]*status.Watch{}
+	for _, w := range r.Watches.Items {
+		by[w.LabelSelector] = w
+		if w.Resource != "configmaps" || w.Version != "v1" || w.User != "" || w.Peer == "" || w.Encoding != "json" {
+			t.Errorf("%+v", w)
+		}
+	}
+	if len(by) != 2 || by["app=web"] == nil {
+		t.Errorf("%v", by)
+	}
+	if len(r.Resources) != 1 {
+		t.Fatalf("%d resources", len(r.Resources))
+	}
+	if m := r.Resources[0]; m.Resource != "configmaps" || !m.Synced || m.Objects != 2 || m.ObjectBytes == 0 || m.Watches != 2 || m.StateAgeSeconds != 0 || m.ResourceVersion == "0" || m.Since.IsZero() {
+		t.Errorf("%+v", m)
+	}
+	if r.Upstream.Host != up.URL || len(r.Upstream.Away) != 0 || r.Memory.LimitBytes == 0 || r.Version != versionText() || r.UptimeSeconds <= 0 {
+		t.Errorf("%+v %+v %s %g", r.Upstream, r.Memory, r.Version, r.UptimeSeconds)
+	}
+	for query, want := range map[string]string{"": "<title>Spillway status</title>", "?format=fragment": `id="watches-body"`} {
+		if code, body := p.get(p.metrics + "/statusz" + query); code != http.StatusOK || !strings.Contains(body, want) {
+			t.Errorf("%s: %d %s", query, code, body)
+		}
+	}
+	if _, body := p.get(p.metrics + "/"); !strings.Contains(body, "/statusz\n") {
+		t.Errorf("the index lacks it: %s", body)
+	}
+}
+
+// Secrets are watched by their names; those are told to nobody.
+func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	up := kubetest.New(kubetest.Options{TLS: true, Resources: []kubetest.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
+	t.Cleanup(up.Close)
+	up.Create(secrets, "n", "the-password")
+	p := running(t, up, func(o *options) { o.resources = []string{"secrets"} })
+	p.ready()
+	for _, path := range []string{
+		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password", "/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",
+	} {
+		w := kubetest.Watch(t.Context(), p.plain, path)
+		t.Cleanup(w.Close)
+		if code, _, err := w.Head(t.Context()); err != nil || code != http.StatusOK {
+			t.Fatalf("%s: %d %v", path, code, err)
+		}
+	}
+	eventually(t, "the watches", func() bool { return p.report().Watches.Total >= 2 })
+	for _, query := range []string{"", "?format=json"} {
+		if _, body := p.get(p.metrics + "/statusz" + query); strings.Contains(body, "the-password") || !strings.Contains(body, hidden) {
+			t.Errorf("%s tells of %s", query, body)
+		}
+	}
+}
+
+// Web pages reach loopback by names of their own.
+func TestToLocal(t *testing.T) {
+	h := toLocal(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	f := func(host string, want int) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "/statusz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("Host %q: %d, want %d", host, w.Code, want)
+		}
+	}
+	f("localhost", 200)
+	f("LocalHost:9464", 200)
+	f("127.0.0.1:9464", 200)
+	f("127.0.0.1", 200)
+	f("[::1]:9464", 200)
+	f("[::1]", 200)
+	f("", 403)
+	f("evil.example.com", 403)
+	f("evil.example.com:9464", 403)
+	f("localhost.evil.example.com:9464", 403)
+	f("127.0.0.1.evil.example.com", 403)
+	f("10.0.0.1:9464", 403)
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/charmbracelet/x/term"
+	"github.com/spf13/cobra"
+
+	"spillway/internal/status"
+	"spillway/internal/top"
+)
+
+const topHelp = `spillway top shows in a terminal what the status page (/statusz) of a running spillway shows: what is mirrored, who
+watches it, and how far each of them is behind.`
+
+const topExamples = `  spillway top
+  spillway top --once --sort rate
+  spillway top --address https://spillway.example.com:9464 --token-file token --ca-file ca.crt`
+
+// intervalLeast is how often there is something new: a report is good for a second.
+const intervalLeast = time.Second
+
+// topOptions are the flags of the command top.
+type topOptions struct {
+	address, tokenFile, caFile, sort string
+	interval                         time.Duration
+	once                             bool
+}
+
+// newTop returns the command that shows the status of a running proxy.
+func newTop() *cobra.Command {
+	o := &topOptions{}
+	cmd := &cobra.Command{
+		Use:     "top [flags]",
+		Short:   "Show who watches what, and who lags, in a terminal",
+		Long:    topHelp,
+		Example: topExamples,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			return fmt.Errorf("unexpected argument %q: spillway top takes flags only; spillway top --help lists them", args[0])
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringVar(&o.address, "address", "http://"+newOptions().metricsListen, "The `URL` of its --metrics-listen.")
+	fs.StringVar(&o.tokenFile, "token-file", "", "Show who is asking by the bearer token in this `file`, read for each report; over https only, but on loopback.")
+	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
+	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Ask for another report after this `duration`, 1s at least.")
+	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(), "Sort watches by this `column`; with a minus before it, the other way round.")
+	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s", cmd.Long, cmd.UseLine(), cmd.Example, fs.FlagUsagesWrapped(helpColumns))
+	})
+	return cmd
+}
+
+func (o *topOptions) run(cmd *cobra.Command) error {
+	shown, err := o.options()
+	if err != nil {
+		return err
+	}
+	if o.once {
+		return top.Once(cmd.Context(), shown, cmd.OutOrStdout())
+	}
+	if out, ok := cmd.OutOrStdout().(*os.File); !ok || !term.IsTerminal(out.Fd()) {
+		return errors.New("standard output is no terminal: --once prints one report as plain text")
+	}
+	return top.Run(cmd.Context(), shown, cmd.InOrStdin(), cmd.OutOrStdout())
+}
+
+// options checks the flags. An error is one line that names the remedy.
+func (o *topOptions) options() (top.Options, error) {
+	base, err := top.ParseBase(o.address)
+	if err != nil {
+		return top.Options{}, fmt.Errorf("--address=%s: %w", o.address, err)
+	}
+	if o.tokenFile != "" {
+		if _, err := os.ReadFile(o.tokenFile); err != nil {
+			return top.Options{}, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, cause(err))
+		}
+		if base.Scheme == "http" && !onLoopback(base) {
+			return top.Options{}, fmt.Errorf("--address=%s: a token is not sent over plain HTTP to another machine: use https, and --metrics-tls there", o.address)
+		}
+	}
+	if o.interval < intervalLeast {
+		return top.Options{}, fmt.Errorf("--interval=%s: must be at least %s", o.interval, intervalLeast)
+	}
+	order, err := status.ParseOrder(o.sort)
+	if err != nil {
+		return top.Options{}, fmt.Errorf("--sort=%w", err)
+	}
+	transport, err := o.transport(base)
+	if err != nil {
+		return top.Options{}, err
+	}
+	client := &top.Client{Base: base, TokenFile: o.tokenFile, Transport: transport}
+	return top.Options{Client: client, Interval: o.interval, Order: order}, nil
+}
+
+func (o *topOptions) transport(base *url.URL) (http.RoundTripper, error) {
+	secure := &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.caFile != "" {
+		pem, err := os.ReadFile(o.caFile)
+		if err != nil {
+			return nil, fmt.Errorf("--ca-file=%s: cannot be read: %s", o.caFile, cause(err))
+		}
+		secure.RootCAs = x509.NewCertPool()
+		switch {
+		case !secure.RootCAs.AppendCertsFromPEM(pem):
+			return nil, fmt.Errorf("--ca-file=%s: holds no PEM certificate", o.caFile)
+		case base.Scheme != "https":
+			return nil, fmt.Errorf("--ca-file=%s: has a meaning only where --address is https", o.caFile)
+		}
+	}
+	return &http.Transport{TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}, nil
+}
+
+// onLoopback reports that a URL is on this machine.
+func onLoopback(u *url.URL) bool {
+	ip := net.ParseIP(u.Hostname())
+	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
+}

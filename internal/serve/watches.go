@@ -1,0 +1,170 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+)
+
+// Watch is what is known at some moment of a watch that is served from memory. It is for operators, not for metrics: it tells who watches what.
+type Watch struct {
+	ID        uint64 // of no other watch of this process
+	Source    *Source
+	Selected  Selected
+	Encoding  string
+	User      string // "" if nobody asked
+	Agent     string // what the client says that it is, or the beginning of it
+	Client    string // its address
+	Protocol  string
+	Began     time.Time
+	Deadline  time.Time
+	Phase     Phase
+	Bytes     int64         // sent, of events: without heads, TLS and HTTP/2's frames
+	Lag       uint64        // log entries from the first one on that it has yet to be sent
+	Behind    time.Duration // how old that one is
+	Unsent    int           // bytes of what it was last to be sent that its connection has not taken
+	Blocked   time.Duration // since it last took any of them; 0 if it is not waited for
+	LastEvent time.Time     // when that happened which it was told of last; zero if that is longer ago than history reaches
+}
+
+// Selected is what a watch selects, in the words of its request; empty where that is everything.
+type Selected struct{ Namespace, Name, Labels, Fields string }
+
+// Phase is what a watch is about.
+type Phase string
+
+// The phases.
+const (
+	Starting Phase = "starting" // it is sent its state, or waits for it to be proven
+	Live     Phase = "live"
+	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
+)
+
+// figures are what only whoever delivers a stream knows.
+type figures struct {
+	over     bool // there is nothing to know any more
+	live     bool // it is past its initial events
+	bytes    int64
+	standing fanout.Standing
+	unsent   int
+	waited   time.Time // for the client to take something, since then; zero: it is not
+}
+
+// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so that it costs deliveries nothing while nobody wants to know.
+func (s *Server) Watches(ctx context.Context) ([]Watch, error) {
+	s.counts.Lock()
+	defer s.counts.Unlock()
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.mu.streams))
+	outs := make([]sink, 0, len(s.mu.streams))
+	for st := range s.mu.streams {
+		streams, outs = append(streams, st), append(outs, st.out)
+	}
+	s.mu.Unlock()
+	known, err := s.figures(ctx, streams)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	watches := make([]Watch, 0, len(streams))
+	for i, st := range streams {
+		if f := known[i]; !f.over && outs[i] != nil {
+			watches = append(watches, st.watch(outs[i], f, now))
+		}
+	}
+	slices.SortFunc(watches, func(a, b Watch) int { return cmp.Compare(a.ID, b.ID) })
+	return watches, nil
+}
+
+// errClosing says that nobody is left to ask.
+var errClosing = errors.New("the proxy is stopping")
+
+// figures are those of streams, in their order.
+func (s *Server) figures(ctx context.Context, streams []*stream) ([]figures, error) {
+	known := make([]figures, len(streams))
+	questions := map[*writer]*count{}
+	for i, st := range streams {
+		if slot := st.slot.Load(); slot != nil {
+			q := questions[slot.writer]
+			if q == nil {
+				q = &count{done: make(chan struct{})}
+				questions[slot.writer] = q
+			}
+			q.slots, q.into = append(q.slots, slot), append(q.into, &known[i])
+		} else if told := st.told.Load(); told != nil {
+			known[i] = told.now()
+		}
+	}
+	for w, q := range questions {
+		w.ask(q)
+	}
+	for _, q := range questions {
+		select {
+		case <-q.done:
+		case <-ctx.Done():
+			return nil, ctx.Err() // what was asked may be answered yet, and nobody looks
+		case <-s.base.Done():
+			return nil, errClosing
+		}
+	}
+	return known, nil
+}
+
+// watch is what is known of a stream by its figures.
+func (s *stream) watch(out sink, f figures, now time.Time) Watch {
+	w := Watch{
+		ID: s.id, Source: s.plan.Source, Selected: s.selected(), Encoding: streamEncoding(s.plan.Encoding),
+		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: "HTTP/1.1", Began: s.began(), Deadline: s.deadline,
+		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
+	}
+	if _, ok := out.(*netSink); ok {
+		w.Protocol = "HTTP/2"
+	}
+	if !f.waited.IsZero() {
+		w.Blocked = now.Sub(f.waited)
+	}
+	if !f.live {
+		return w
+	}
+	if w.Phase = Live; s.gate.opens() != nil {
+		w.Phase = Held
+	}
+	log := s.plan.Source.Resource().Log()
+	if f.standing.Pending {
+		head := log.Head()
+		w.Lag = head - min(head, f.standing.First)
+		if e, ok := log.At(f.standing.First); ok {
+			w.Behind = now.Sub(e.At)
+		} else if _, since := log.Span(); !since.IsZero() { // the log has moved past it
+			w.Behind = now.Sub(since)
+		}
+	}
+	if f.standing.Told {
+		if e, ok := log.At(f.standing.Last); ok {
+			w.LastEvent = e.At
+		}
+	}
+	return w
+}
+
+// began is when the stream was made.
+func (s *stream) began() time.Time { return s.deadline.Add(-s.plan.Watch.Timeout) }
+
+// selected is what the stream selects.
+func (s *stream) selected() Selected {
+	sel := s.plan.Selector
+	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: sel.LabelQuery(), Fields: sel.FieldQuery()}
+}
+
+// streamEncoding names an encoding with its content-coding.
+func streamEncoding(e object.Encoding) string {
+	if e.Gzip {
+		return encodingName(e) + "+gzip"
+	}
+	return encodingName(e)
+}

@@ -1,0 +1,164 @@
+package serve
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/auth"
+)
+
+// admitted has a world's stream counted, as a request's is.
+func (w *world) admitted(who visitor) func(*stream) {
+	return func(st *stream) {
+		st.client = who.client()
+		if !w.server.admit(st) {
+			w.t.Fatal("not admitted")
+		}
+	}
+}
+
+// known is what is known of a world's watches, by their users.
+func (w *world) known() map[string]Watch {
+	w.t.Helper()
+	synctest.Wait()
+	all, err := w.server.Watches(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	by := map[string]Watch{}
+	for _, one := range all {
+		by[one.User] = one
+	}
+	if len(by) != len(all) {
+		w.t.Fatalf("%d watches of %d users", len(all), len(by))
+	}
+	return by
+}
+
+// somebody is a visitor whom upstream knows by a name.
+func somebody(name, agent string) visitor {
+	return visitor{grant: &grant{result: auth.Result{Identity: &auth.Identity{Name: name}}}, agent: agent}
+}
+
+// What operators are told of each watch is so, whoever delivers it.
+func TestWatches(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		began := time.Now()
+		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1", w.admitted(somebody("swift", "kubectl/v1")))
+		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
+			w.admitted(somebody("picky", strings.Repeat("ü", 1000))))
+		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(visitor{}))
+		swift.gets("ADDED a/x 5", "BOOKMARK 100 end")
+		picky.gets()
+		slow.gets()
+		time.Sleep(time.Minute - time.Second)
+		slow.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		w.set("a/x 103")
+		synctest.Wait()
+		w.set("a/x 104")
+		time.Sleep(7 * time.Second)
+		known := w.known()
+
+		one := known["swift"]
+		swift.mu.Lock()
+		sent := len(swift.text)
+		swift.mu.Unlock()
+		head := strings.Index(string(swift.text), "\r\n\r\n") + 4
+		if one.Bytes != int64(sent-head) || one.Lag != 0 || one.Behind != 0 || one.Blocked != 0 || one.Unsent != 0 || one.Phase != Live {
+			t.Errorf("swift: %d bytes were sent: %+v", sent-head, one)
+		}
+		if one.Agent != "kubectl/v1" || one.Encoding != "json" || one.Protocol != "HTTP/1.1" || one.Source != w.source || one.Selected != (Selected{}) ||
+			!one.Began.Equal(began) || !one.LastEvent.Equal(began.Add(time.Minute-time.Second)) {
+			t.Errorf("swift: %+v", one)
+		}
+		one = known["picky"]
+		if one.Selected != (Selected{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) && one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
+			t.Errorf("picky selects %+v", one.Selected)
+		}
+		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != agentMost || !one.Deadline.Equal(began.Add(600*time.Second)) || !one.LastEvent.IsZero() {
+			t.Errorf("picky: %+v", one)
+		}
+		one = known[""]
+		if waits := max(one.Behind, one.Blocked); one.Lag == 0 || waits != 7*time.Second || one.Phase != Live {
+			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
+		}
+		ids := []uint64{known["swift"].ID, known["picky"].ID, known[""].ID}
+		if slices.Sort(ids); ids[0] == 0 || len(slices.Compact(ids)) != 3 {
+			t.Errorf("ids %v", ids)
+		}
+
+		slow.resume()
+		time.Sleep(time.Second)
+		swift.stream.Hold()
+		w.set("a/x 105")
+		time.Sleep(3 * time.Second)
+		known = w.known()
+		if one := known[""]; one.Lag != 0 || one.Blocked != 0 || one.Behind != 0 {
+			t.Errorf("slow has caught up: %+v", one)
+		}
+		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
+			t.Errorf("swift is held: %+v", one)
+		}
+		swift.stream.Resume()
+	})
+}
+
+// A watch that waits for its state to be proven is starting.
+func TestWatchesThatStart(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		w.oracle.hold()
+		w.oracle.set(200, nil)
+		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", w.admitted(somebody("new", "")))
+		time.Sleep(200 * time.Millisecond)
+		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
+			t.Errorf("%+v", one)
+		}
+		w.oracle.release()
+		time.Sleep(time.Minute)
+		_ = p
+	})
+}
+
+// A writer is asked about a few slots at a time, and answers about all of them.
+func TestWatchesOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		const many = 3*countSize + 1
+		for i := range many {
+			w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(somebody(fmt.Sprint("user-", i), "")))
+		}
+		w.set("a/x 101")
+		known := w.known()
+		if len(known) != many {
+			t.Errorf("%d watches, want %d", len(known), many)
+		}
+		for user, one := range known {
+			if one.Phase != Live || one.Bytes == 0 {
+				t.Fatalf("%s: %+v", user, one)
+			}
+		}
+	})
+}
+
+// Who asks about the watches of a server that is closing is told so, and does not wait.
+func TestWatchesOfNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(somebody("last", "")))
+		p.gets()
+		w.server.stop(endError(EndAborted))
+		synctest.Wait()
+		if all, err := w.server.Watches(t.Context()); err == nil && len(all) > 0 {
+			t.Errorf("%+v", all)
+		}
+	})
+}

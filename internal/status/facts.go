@@ -1,0 +1,102 @@
+package status
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Fact is one of a report's few most important figures.
+type Fact struct {
+	Name, Text string
+	Alert      bool
+}
+
+// Facts are how the proxy stands, at a glance.
+func (r *Report) Facts() []Fact {
+	facts := []Fact{r.upstreamFact(), r.mirrorFact()}
+	facts = append(facts,
+		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
+		Fact{Name: "Evicted", Text: Count(r.Ended[stalled]), Alert: r.evictedLately()},
+		r.memoryFact(),
+		Fact{Name: "Version", Text: Printable(r.Version) + ", up " + Seconds(r.UptimeSeconds)},
+	)
+	return facts
+}
+
+// stalled is the reason of watches that were evicted.
+const stalled = "stalled"
+
+func (r *Report) upstreamFact() Fact {
+	host := Printable(r.Upstream.Host)
+	switch {
+	case r.Upstream.Waiting != "":
+		return Fact{Name: "Upstream", Alert: true, Text: "has not answered yet, " + host + ": " + Printable(r.Upstream.Waiting)}
+	case len(r.Upstream.Away) == 0:
+		return Fact{Name: "Upstream", Text: "answers, " + host}
+	}
+	return Fact{
+		Name: "Upstream", Alert: true,
+		Text: fmt.Sprintf("away, states are %s old at most: %s; %s", Seconds(r.Upstream.StateAgeSeconds), Printable(strings.Join(r.Upstream.Away, ", ")), host),
+	}
+}
+
+func (r *Report) mirrorFact() Fact {
+	synced, objects, bytes := 0, 0, int64(0)
+	for _, m := range r.Resources {
+		objects, bytes = objects+m.Objects, bytes+m.ObjectBytes
+		if m.Synced {
+			synced++
+		}
+	}
+	return Fact{
+		Name: "Mirrored", Alert: synced < len(r.Resources),
+		Text: fmt.Sprintf("%d of %d resources, %s objects, %s", synced, len(r.Resources), Count(objects), Bytes(float64(bytes))),
+	}
+}
+
+func (r *Report) memoryFact() Fact {
+	m := r.Memory
+	if m.LimitBytes == 0 {
+		return Fact{Name: "Memory", Text: "no limit"}
+	}
+	text := Bytes(float64(m.InUseBytes)) + " of " + Bytes(float64(m.LimitBytes))
+	if len(m.Forgone) > 0 {
+		text += ", without " + strings.Join(m.Forgone, ", ")
+	}
+	return Fact{Name: "Memory", Text: text, Alert: len(m.Forgone) > 0}
+}
+
+// evictedLately reports that somebody may want to know who it was.
+func (r *Report) evictedLately() bool {
+	const lately = 5 * time.Minute
+	return len(r.Evictions) > 0 && r.At.Sub(r.Evictions[0].At) < lately
+}
+
+// EndFacts are how many watches have ended, by reason.
+func (r *Report) EndFacts() []Fact {
+	facts := make([]Fact, 0, len(r.Ended))
+	for _, reason := range slices.Sorted(maps.Keys(r.Ended)) {
+		facts = append(facts, Fact{Name: Printable(reason), Text: Count(r.Ended[reason]), Alert: reason == stalled})
+	}
+	return facts
+}
+
+// Shown says which watches are shown.
+func (r *Report) Shown() string {
+	w := r.Watches
+	switch {
+	case w.Total == 0:
+		return "Nobody watches."
+	case len(w.Items) < w.Total:
+		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)), Count(w.Total), w.Sort, Count(w.Total-len(w.Items)))
+	case w.Total == 1:
+		return "One watch."
+	}
+	return fmt.Sprintf("All %s watches, by %s.", Count(w.Total), w.Sort)
+}
+
+// Moment is when the report was made.
+func (r *Report) Moment() string { return r.At.UTC().Format(time.DateTime) + " UTC" }

@@ -1,0 +1,146 @@
+package status
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/json"
+	"html/template"
+	"net/http"
+	"net/url"
+)
+
+// Page serves reports: as a page that needs nothing but itself, also without its script; as the part of it that changes; and as JSON.
+type Page struct {
+	reporter *Reporter
+	path     string
+}
+
+// NewPage makes the page that is served at a path.
+func NewPage(reporter *Reporter, path string) *Page { return &Page{reporter: reporter, path: path} }
+
+// The formats.
+const (
+	formatHTML     = "html"
+	formatJSON     = "json"
+	formatFragment = "fragment" // what the page's script puts in place of what it shows
+)
+
+var (
+	//go:embed page.html
+	pageHTML string
+	//go:embed page.css
+	pageCSS string
+	//go:embed page.js
+	pageJS string
+
+	pages = template.Must(template.New("").Parse(pageHTML))
+
+	// policy lets a browser run and style by what is in the page and by nothing that anybody got into it, and ask nobody but this listener.
+	policy = "default-src 'none'; script-src " + sourceOf(pageJS) + "; style-src " + sourceOf(pageCSS) +
+		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+
+// sourceOf names text in a Content-Security-Policy.
+func sourceOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Content-Security-Policy", policy)
+	values := r.URL.Query()
+	format := values.Get(formatParameter)
+	if format == "" {
+		format = formatHTML
+	}
+	q, err := ParseQuery(values)
+	switch {
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	case format != formatHTML && format != formatJSON && format != formatFragment:
+		http.Error(w, formatParameter+": must be html, json or fragment", http.StatusBadRequest)
+		return
+	}
+	report, err := p.reporter.Report(r.Context())
+	if err != nil {
+		http.Error(w, "no report: "+err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	var out bytes.Buffer
+	contentType, err := p.write(&out, report.Select(q), q, format)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h.Set("Content-Type", contentType)
+	_, _ = w.Write(out.Bytes()) // the client may be gone
+}
+
+func (p *Page) write(out *bytes.Buffer, report *Report, q Query, format string) (contentType string, err error) {
+	if format == formatJSON {
+		return "application/json", json.NewEncoder(out).Encode(report)
+	}
+	name := "page"
+	if format == formatFragment {
+		name = "main"
+	}
+	return "text/html; charset=utf-8", pages.ExecuteTemplate(out, name, p.view(report, q))
+}
+
+// view is what the template looks at.
+type view struct {
+	*Report
+	Query  Query
+	CSS    template.CSS
+	JS     template.JS
+	Tables []section
+	JSON   string // where the same is as JSON
+	Most   int    // watches that may be asked for
+}
+
+// section is a table with its headline. Its columns lead to the page in another order.
+type section struct {
+	ID, Name, Caption, Note string
+	Table
+	Links []string // of the columns; nil: it has one order
+	Empty string
+}
+
+func (p *Page) view(report *Report, q Query) view {
+	asJSON := q.Values()
+	asJSON.Set(formatParameter, formatJSON)
+	watches := section{
+		ID: "watches", Name: "Watches", Note: report.Shown(), Empty: "Nobody watches.",
+		Caption: "Watches that are served from memory, with how far their clients are behind", Table: report.WatchTable(q),
+	}
+	resources := section{
+		ID: "resources", Name: "Resources", Empty: "Nothing is mirrored.",
+		Caption: "Resources that are mirrored, with how current they are", Table: report.ResourceTable(q),
+	}
+	for _, c := range watches.Columns {
+		watches.Links = append(watches.Links, p.link(Query{Watches: c.Next, Resources: q.Resources, Limit: q.Limit}))
+	}
+	for _, c := range resources.Columns {
+		resources.Links = append(resources.Links, p.link(Query{Watches: q.Watches, Resources: c.Next, Limit: q.Limit}))
+	}
+	evictions := section{
+		ID: "evictions", Name: "Evicted last", Empty: "Nobody has been evicted.",
+		Caption: "The last clients whose watches were ended since they stopped reading", Table: report.EvictionTable(),
+	}
+	return view{
+		Report: report, Query: q, CSS: template.CSS(pageCSS), JS: template.JS(pageJS), // #nosec G203 -- our own files
+		Tables: []section{resources, watches, evictions}, JSON: p.path + "?" + asJSON.Encode(), Most: LimitMost,
+	}
+}
+
+func (p *Page) link(q Query) string {
+	return (&url.URL{Path: p.path, RawQuery: q.Values().Encode()}).String()
+}

@@ -1,0 +1,92 @@
+package status
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Gather puts together what is known now, but for rates.
+type Gather func(context.Context) (*Report, error)
+
+// Reporter makes reports of how things stand, and knows from the last one how fast they move. Who comes within a second of another gets the
+// same report, so it costs as much however many look.
+type Reporter struct {
+	// Static after construction.
+	gather Gather
+	now    func() time.Time
+
+	mu     sync.Mutex // held while a report is made: others wait for that one
+	last   *Report
+	sent   map[uint64]int64 // bytes of each watch, at last
+	forget *time.Timer
+}
+
+const (
+	// freshFor is how long a report is good for everybody. It is also the least that rates are measured over.
+	freshFor = time.Second
+	// keptFor is how long after somebody looked the next one is told of rates since then. Nothing is kept longer.
+	keptFor = time.Minute
+	// gatherMost bounds how long a report takes.
+	gatherMost = 10 * time.Second
+)
+
+// NewReporter makes a reporter that has nothing to tell yet. Close it.
+func NewReporter(gather Gather) *Reporter {
+	r := &Reporter{gather: gather, now: time.Now}
+	r.forget = time.AfterFunc(keptFor, r.drop)
+	return r
+}
+
+// Close lets go of everything.
+func (r *Reporter) Close() {
+	r.forget.Stop()
+	r.drop()
+}
+
+func (r *Reporter) drop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.sent = nil, nil
+}
+
+// Report is a report that is at most a second old.
+func (r *Reporter) Report(ctx context.Context) (*Report, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last != nil && r.now().Sub(r.last.At) < freshFor {
+		return r.last, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, gatherMost)
+	defer cancel()
+	report, err := r.gather(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r.rate(report)
+	r.last = report
+	r.forget.Reset(keptFor)
+	return report, nil
+}
+
+// rate finds out how fast the report's watches are sent to.
+func (r *Reporter) rate(report *Report) {
+	sent := make(map[uint64]int64, len(report.Watches.Items))
+	over := 0.0
+	if r.last != nil {
+		over = report.At.Sub(r.last.At).Seconds()
+	}
+	report.Watches.RateSeconds = over
+	for _, w := range report.Watches.Items {
+		sent[w.ID] = w.Bytes
+		before, known := r.sent[w.ID]
+		switch {
+		case known && over > 0:
+			w.BytesPerSecond = float64(w.Bytes-before) / over
+		case w.AgeSeconds > 0:
+			w.BytesPerSecond = float64(w.Bytes) / max(w.AgeSeconds, freshFor.Seconds())
+		}
+		report.Watches.BytesPerSecond += w.BytesPerSecond
+	}
+	r.sent = sent
+}

@@ -1,0 +1,123 @@
+// Package status tells operators how the proxy stands: what it mirrors, who watches it, how far each of them is, and what became of those who
+// could not keep up. It makes a page and JSON of a Report; where a report's figures come from is not its business.
+//
+// Invariant: a report is put together when somebody asks for one, at most once a second however many ask, and nothing is kept for those who
+// do not. What clients say of themselves is nobody's markup and moves nobody's cursor: it is escaped, and what cannot be printed is replaced.
+package status
+
+import "time"
+
+// Report is how the proxy stood at a moment. Immutable.
+type Report struct {
+	At            time.Time `json:"at"`
+	Version       string    `json:"version"`
+	Started       time.Time `json:"started"`
+	UptimeSeconds float64   `json:"uptimeSeconds"`
+
+	Upstream  Upstream          `json:"upstream"`
+	Memory    Memory            `json:"memory"`
+	Resources []*Resource       `json:"resources"`
+	Watches   Watches           `json:"watches"`
+	Ended     map[string]uint64 `json:"ended"`     // watches, by the one reason why
+	Evictions []*Eviction       `json:"evictions"` // the last ones, latest first
+}
+
+// Upstream is how the API server is from here.
+type Upstream struct {
+	Host string `json:"host"`
+	// Waiting is why nothing is served yet: upstream has not answered since the start. "" once it has.
+	Waiting string `json:"waiting,omitempty"`
+	// Away are the resources that cannot be kept current at present.
+	Away []string `json:"away"`
+	// StateAgeSeconds is how long ago the oldest of their states was last known to be upstream's; 0 while there are none.
+	StateAgeSeconds float64 `json:"stateAgeSeconds"`
+}
+
+// Memory is how much of it there is.
+type Memory struct {
+	LimitBytes int64 `json:"limitBytes"` // 0: no limit
+	InUseBytes int64 `json:"inUseBytes"` // as the guard of the limit counts it; 0 where there is none
+	// Forgone is what is given up at present since memory is short.
+	Forgone []string `json:"forgone"`
+}
+
+// Resource is one that is mirrored.
+type Resource struct {
+	Resource        string    `json:"resource"` // with its group: deployments.apps
+	Version         string    `json:"version"`
+	Synced          bool      `json:"synced"` // its first complete state has arrived
+	ResourceVersion string    `json:"resourceVersion"`
+	Objects         int       `json:"objects"`
+	ObjectBytes     int64     `json:"objectBytes"` // of JSON
+	Since           time.Time `json:"since"`       // mirrored since
+	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old the state is, 0 while it is kept current.
+	ContactAgeSeconds float64 `json:"contactAgeSeconds"`
+	StateAgeSeconds   float64 `json:"stateAgeSeconds"`
+	LogEntries        uint64  `json:"logEntries"`
+	LogSpanSeconds    float64 `json:"logSpanSeconds"` // that history reaches back
+	Watches           int     `json:"watches"`
+	Feeds             int     `json:"feeds"`       // distinct selectors and encodings among them
+	DispatchLag       uint64  `json:"dispatchLag"` // entries of history that feeds have yet to be told of
+	Lists             uint64  `json:"lists"`       // complete states that upstream was asked for
+	Failures          uint64  `json:"failures"`    // requests of the mirror that upstream failed
+	Differences       uint64  `json:"differences"` // from upstream's state, found by comparing
+	Error             string  `json:"error,omitempty"`
+}
+
+// Watches are those that are served from memory.
+type Watches struct {
+	Total int `json:"total"`
+	// Sort and Limit are what was asked for: Items are the first Limit of all in that order.
+	Sort  string `json:"sort"`
+	Limit int    `json:"limit"`
+	// BytesPerSecond is what is sent to all of them; RateSeconds is over how long it and theirs were measured. 0: nobody has looked lately, so it
+	// is since each began.
+	BytesPerSecond float64  `json:"bytesPerSecond"`
+	RateSeconds    float64  `json:"rateSeconds"`
+	Items          []*Watch `json:"items"`
+}
+
+// Watch is one client's watch. ID is of no other while the process lives.
+type Watch struct {
+	ID            uint64 `json:"id"`
+	User          string `json:"user"`      // "" where nobody is asked who he is
+	UserAgent     string `json:"userAgent"` // what the client says; the first 256 bytes of it
+	Peer          string `json:"peer"`
+	Protocol      string `json:"protocol"`
+	Encoding      string `json:"encoding"`
+	Resource      string `json:"resource"`
+	Version       string `json:"version"`
+	Namespace     string `json:"namespace,omitempty"`
+	Name          string `json:"name,omitempty"`
+	LabelSelector string `json:"labelSelector,omitempty"`
+	FieldSelector string `json:"fieldSelector,omitempty"`
+	// Phase is starting while it is sent its state, then live, and held while nothing is sent until upstream can be asked whether it still may.
+	Phase           string    `json:"phase"`
+	Began           time.Time `json:"began"`
+	AgeSeconds      float64   `json:"ageSeconds"`
+	DeadlineSeconds float64   `json:"deadlineSeconds"` // until it is over
+	// LagEvents is how many entries of the resource's history came since the first that it has yet to be sent, that one included. LagSeconds is
+	// for how long something has waited for the client: since that entry, or since the client last took a byte of what was sent before.
+	LagEvents      uint64     `json:"lagEvents"`
+	LagSeconds     float64    `json:"lagSeconds"`
+	UnsentBytes    int        `json:"unsentBytes"`    // on their way, that the client's connection does not take
+	BlockedSeconds float64    `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
+	Bytes          int64      `json:"bytes"`          // sent, of events
+	BytesPerSecond float64    `json:"bytesPerSecond"`
+	LastEvent      *time.Time `json:"lastEvent,omitempty"` // when that happened which it was told of last, if history reaches back to it
+}
+
+// Eviction is a watch that was ended since its client stopped reading.
+type Eviction struct {
+	At            time.Time `json:"at"`
+	User          string    `json:"user"`
+	UserAgent     string    `json:"userAgent"`
+	Peer          string    `json:"peer"`
+	Resource      string    `json:"resource"`
+	Namespace     string    `json:"namespace,omitempty"`
+	Name          string    `json:"name,omitempty"`
+	LabelSelector string    `json:"labelSelector,omitempty"`
+	FieldSelector string    `json:"fieldSelector,omitempty"`
+	AgeSeconds    float64   `json:"ageSeconds"`
+	Bytes         int64     `json:"bytes"`
+}

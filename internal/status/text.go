@@ -1,0 +1,72 @@
+package status
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// WriteText writes the report as plain text, one line for each watch.
+func (r *Report) WriteText(w io.Writer, q Query) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n", r.Moment())
+	for _, f := range r.Facts() {
+		fmt.Fprintf(&b, "%-9s %s\n", f.Name, f.Text)
+	}
+	if ends := r.EndFacts(); len(ends) > 0 {
+		b.WriteString("Ended    ")
+		for _, f := range ends {
+			fmt.Fprintf(&b, " %s %s", f.Text, f.Name)
+		}
+		b.WriteString("\n")
+	}
+	b.WriteString("\n")
+	writeTable(&b, r.ResourceTable(q))
+	fmt.Fprintf(&b, "\n%s\n", r.Shown())
+	if len(r.Watches.Items) > 0 {
+		b.WriteString("\n")
+		writeTable(&b, r.WatchTable(q))
+	}
+	if len(r.Evictions) > 0 {
+		b.WriteString("\nEvicted last:\n")
+		writeTable(&b, r.EvictionTable())
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// writeTable writes a table whose columns are as wide as they must be. Text in them has no tabs: it is Printable.
+func writeTable(b *strings.Builder, t Table) {
+	widths := make([]int, len(t.Columns))
+	rows := make([][]string, 0, len(t.Rows)+1)
+	head := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		head[i] = strings.ToUpper(c.Name)
+	}
+	rows = append(rows, head)
+	for _, cells := range t.Rows {
+		row := make([]string, len(cells))
+		for i, c := range cells {
+			row[i] = c.Text
+		}
+		rows = append(rows, row)
+	}
+	for _, row := range rows {
+		for i, text := range row {
+			widths[i] = max(widths[i], utf8.RuneCountInString(text))
+		}
+	}
+	for _, row := range rows {
+		var line strings.Builder
+		for i, text := range row {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(text))
+			if t.Columns[i].Number {
+				line.WriteString(pad + text + "  ")
+			} else {
+				line.WriteString(text + pad + "  ")
+			}
+		}
+		b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+}
