@@ -1,0 +1,142 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"spillway/internal/inject"
+)
+
+// newInject returns `spillway inject`.
+func newInject() *cobra.Command {
+	o := inject.Defaults()
+	o.CheckFlags = checkSidecarFlags
+	cmd := &cobra.Command{
+		Use:   "inject [flags]",
+		Short: "Add spillway to the pods of manifests, as a sidecar",
+		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to whatever makes pods:
+unmodified programs that use in-cluster configuration then talk to it as to the API server. All else stays as it is, byte
+for byte, and spillway uninject takes the sidecar out again.
+
+Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled leaves one out;
+spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port, spillway/cpu-request,
+spillway/memory-request, spillway/memory-limit and spillway/allow-host-network are like the flags of these names.`,
+		Example: `  spillway inject --image registry.example.com/spillway:1 -f deploy.yaml | kubectl apply -f -
+  kubectl get deployment controller -o yaml | spillway inject --image registry.example.com/spillway:1 | kubectl apply -f -`,
+	}
+	file := manifestFlag(cmd)
+	sidecarFlags(cmd.Flags(), &o)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := o.Validate(); err != nil {
+			return err
+		}
+		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.Done, error) { return inject.Manifest(text, o) })
+	}
+	return prepare(cmd)
+}
+
+// newUninject returns `spillway uninject`.
+func newUninject() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "uninject [flags]",
+		Short: "Take out of manifests what spillway inject has added",
+		Long: `spillway uninject reads manifests and writes them without the sidecars that spillway inject has added. What spillway inject
+wrote becomes what it was written from, byte for byte.`,
+		Example: `  spillway uninject -f injected.yaml | kubectl apply -f -`,
+	}
+	file := manifestFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return rewrite(cmd, *file, "uninjected", inject.Remove) }
+	return prepare(cmd)
+}
+
+func manifestFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("filename", "f", "-", "Read the manifests in this `file`, YAML or JSON; - is standard input.")
+}
+
+// rewrite does something to manifests. What became of each object goes to standard error; if anything is wrong, nothing goes to standard output.
+func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.Done, error)) error {
+	text, err := readManifests(cmd, file)
+	if err != nil {
+		return fmt.Errorf("--filename=%s: cannot be read: %s", file, cause(err))
+	}
+	out, done, err := do(string(text))
+	if err != nil {
+		return err
+	}
+	for _, d := range done {
+		if d.Left != "" {
+			did := "left as it is: " + d.Left
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)
+			continue
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)
+	}
+	_, err = io.WriteString(cmd.OutOrStdout(), out)
+	return err
+}
+
+func readManifests(cmd *cobra.Command, file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(cmd.InOrStdin())
+	}
+	return os.ReadFile(file) // #nosec G304 -- the user names it
+}
+
+// sidecarFlags say what sidecars are like.
+func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
+	f.StringVar(&o.Image, "image", o.Image, "The `image` of spillway, where nodes find it. Needed.")
+	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy), "When nodes pull it: `Always`, IfNotPresent or Never. When empty, as Kubernetes chooses.")
+	f.StringVar(&o.Resources, "resources", o.Resources, "What sidecars mirror, a comma-separated `list` as for spillway itself.")
+	f.StringSliceVar(&o.Flags, "flags", o.Flags, "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the annotation they "+
+		"are separated by spaces.")
+	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
+	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they tell the kubelet how they are.")
+	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "How much CPU is set aside for each, a `quantity`. When empty, none.")
+	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "How much memory is set aside for each, a `quantity`. When empty, none.")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit.")
+	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork, "Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+
+		"gets nothing without a token of the pod's service account), and where the ports must be free.")
+}
+
+// checkSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. They may be a stranger's: nothing that they name is
+// opened.
+func checkSidecarFlags(args []string) error {
+	o := newOptions()
+	sidecar := &cobra.Command{Use: "spillway"}
+	flags := sidecar.Flags()
+	flags.Usage = func() {}
+	for _, g := range o.flagGroups() {
+		flags.AddFlagSet(g.flags)
+	}
+	if err := flags.Parse(args); err != nil {
+		return explainFlagError(sidecar, err)
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: give flags, as --name=value", flags.Arg(0))
+	}
+	var err error
+	flags.Visit(func(f *pflag.Flag) {
+		if kind, _ := pflag.UnquoteUsage(f); kind == "file" { // and here, where pods are let in, it would be another one than there
+			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
+		}
+		if f.Name != "resources" && (slices.Contains(inject.OwnFlags, f.Name) || slices.Contains([]string{"config", "help", "version"}, f.Name)) {
+			err = fmt.Errorf("--%s is not for sidecars: injection decides it", f.Name)
+		}
+	})
+	if strings.Count(strings.Join(args, "\n"), "--resources") > 1 {
+		err = errors.New("--resources has a setting of its own")
+	}
+	if err != nil {
+		return err
+	}
+	o.sidecarDir, o.listen, o.listenTLS = "/", "", "127.0.0.1:6443"
+	o.flags = flags
+	return o.validate([]string{"KUBERNETES_SERVICE_HOST=inside"})
+}

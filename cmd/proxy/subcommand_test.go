@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"spillway/internal/inject"
+)
+
+func TestHelpOfCommandsIsReadable(t *testing.T) {
+	for _, cmd := range newCommand(nil, os.Stderr, nil).Commands() {
+		got := start(nil, cmd.Name(), "--help")
+		if got.code != 0 || got.stderr != "" || got.options != nil {
+			t.Fatalf("%s --help: code %d, stderr %q", cmd.Name(), got.code, got.stderr)
+		}
+		checkHelp(t, got.stdout, "help-"+cmd.Name()+".txt", 130)
+	}
+}
+
+// given runs a command with an input.
+func given(t *testing.T, input string, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := newCommand([]string{"PATH=/bin"}, &stderr, nil)
+	cmd.SetArgs(args)
+	cmd.SetIn(strings.NewReader(input))
+	cmd.SetOut(&stdout)
+	cmd.SetErr(&stderr)
+	err := cmd.ExecuteContext(t.Context())
+	if err != nil {
+		return result{1, stdout.String(), stderr.String() + "spillway: " + oneLine(err.Error()) + "\n", nil}
+	}
+	return result{0, stdout.String(), stderr.String(), nil}
+}
+
+const podManifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: app\n    image: app\n"
+
+// What is injected goes to standard output, what was done to standard error, and uninject gives back what there was.
+func TestInject(t *testing.T) {
+	file := writeFile(t, "pod.yaml", podManifest+"--- # nothing\n")
+	for _, args := range [][]string{{"inject", "--image=spillway:1", "-f", file}, {"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--http2=false"}} {
+		got := given(t, podManifest+"--- # nothing\n", args...)
+		if got.code != 0 || got.stderr != "pod/app injected\n" || !strings.Contains(got.stdout, "image: spillway:1") {
+			t.Fatalf("%v: %+v", args, got)
+		}
+		if back := given(t, got.stdout, "uninject"); back.code != 0 || back.stderr != "pod/app uninjected\n" || back.stdout != podManifest+"--- # nothing\n" {
+			t.Errorf("uninject: %+v", back)
+		}
+		if again := given(t, got.stdout, "inject", "--image=other"); again.code != 0 || again.stderr != "pod/app left as it is: it is injected already\n" || again.stdout != got.stdout {
+			t.Errorf("again: %+v", again)
+		}
+	}
+}
+
+// What is wrong is one line on standard error and nothing on standard output.
+func TestCommandsRefuse(t *testing.T) {
+	dir := t.TempDir()
+	taken := writeFile(t, "taken", "")
+	f := func(args, want string) {
+		t.Helper()
+		got := given(t, podManifest, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
+		if want = "spillway: " + strings.ReplaceAll(want, "DIR", dir) + "\n"; got.code != 1 || got.stdout != "" || got.stderr != want {
+			t.Errorf("%s: %d, %q, %q; want %q", args, got.code, got.stdout, got.stderr, want)
+		}
+	}
+	f("inject", "--image=: must be an image that your nodes can pull, such as registry.example.com/spillway:1")
+	f("inject pod.yaml", `unexpected argument "pod.yaml": spillway inject takes flags only; spillway inject --help lists them`)
+	f("inject --filenam=x", "--filenam: no such flag; did you mean --filename?")
+	f("inject --zzz", "--zzz: no such flag; spillway inject --help lists them")
+	f("inject --image=x --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
+	f("inject --image=x --image-pull-policy=Sometimes", "--image-pull-policy=Sometimes: must be Always, IfNotPresent or Never")
+	f("inject --image=x --port=70000", "--port=70000: must be a port, from 1 to 65535")
+	f("inject --image=x --port=http", "--port=http: must be a whole number")
+	f("inject --image=x --health-port=26443", "--health-port=26443: must be a port, from 1 to 65535, and another than the first")
+	f("inject --image=x --cpu-request=-1", "--cpu-request=-1: must be a quantity above 0, such as 100m or 128Mi")
+	f("inject --image=x --resources=", "--resources=: must be a comma-separated list of resources, or *")
+	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+checkResource("Pods!").Error())
+	f("inject --image=x --flags=--log-level=loud", "the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
+	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
+	for _, file := range []string{
+		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig", "audit-policy-file", "audit-log-path",
+	} {
+		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+" is not for sidecars: they have no files but those that injection gives them")
+	}
+	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources has a setting of its own")
+	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
+	f("inject --image=x --flags=--insecure-allow-all", "the sidecar's flags: --sidecar-dir=/: is for tokens of the pod's own service account, which leaves no meaning to --insecure-allow-all")
+	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
+	f("kubeconfig --server=http://example.com", "--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
+	f("kubeconfig --output="+taken, "--output="+taken+": is there already: remove it, or name another")
+	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
+	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
+	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
+	f("webhook --image=x --linger=-1s --tls-cert-file=a --tls-private-key-file=b", "--linger=-1s: must not be negative")
+	f("webhook --image=x --tls-cert-file=DIR/a --tls-private-key-file=DIR/b", "TLS certificate: stat DIR/a: no such file or directory")
+}
+
+// A kubeconfig holds credentials: it is its user's alone.
+func TestKubeconfigFile(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "kubeconfig")
+	if got := given(t, "", "kubeconfig", "--output="+name); got.code != 0 || got.stdout+got.stderr != "" {
+		t.Fatalf("%+v", got)
+	}
+	info, err := os.Stat(name)
+	if err != nil || info.Mode() != 0o600 {
+		t.Errorf("mode %v, %v", info.Mode(), err)
+	}
+	text, err := os.ReadFile(name)
+	if err != nil || given(t, "", "kubeconfig").stdout != string(text) {
+		t.Errorf("%v: %s", err, text)
+	}
+}
+
+// The webhook says how it is, shows a new certificate when there is one, and lets what is under way end when it is told to stop.
+func TestWebhook(t *testing.T) {
+	dir := t.TempDir()
+	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", linger: patience}
+	w.certificate.certFile, w.certificate.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	first := pairFiles(t, w.certificate.certFile, w.certificate.keyFile)
+	core, logs := observer.New(zap.InfoLevel)
+	done := make(chan error, 1)
+	go func() { done <- w.run(t.Context(), zap.New(core)) }()
+	var address string
+	eventually(t, "its address", func() bool {
+		for _, entry := range logs.FilterMessage("serving admission reviews").All() {
+			address = entry.ContextMap()["address"].(string)
+		}
+		return address != ""
+	})
+	shown := func(path string) (int, []byte) {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+		defer transport.CloseIdleConnections()
+		response, err := (&http.Client{Transport: transport, Timeout: patience}).Get("https://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return response.StatusCode, response.TLS.PeerCertificates[0].Raw
+	}
+	for _, path := range []string{"/livez", "/readyz"} {
+		if code, leaf := shown(path); code != http.StatusOK || !bytes.Equal(leaf, first) {
+			t.Errorf("%s: %d", path, code)
+		}
+	}
+	if code, _ := shown("/inject"); code != http.StatusMethodNotAllowed {
+		t.Errorf("GET of reviews: %d", code)
+	}
+	second := pairFiles(t, w.certificate.certFile, w.certificate.keyFile)
+	later(t, time.Minute, w.certificate.certFile, w.certificate.keyFile)
+	eventually(t, "the new certificate", func() bool {
+		_, leaf := shown("/livez")
+		return bytes.Equal(leaf, second)
+	})
+	answered := underWay(t, "https://"+address+"/inject", func() {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+			t.Error(err)
+		}
+		eventually(t, "the end of its listener", func() bool {
+			conn, err := net.Dial("tcp", address)
+			if err == nil {
+				conn.Close()
+			}
+			return err != nil
+		})
+	})
+	if answered != http.StatusBadRequest { // what was sent is no review, and that was said
+		t.Errorf("a review under way: %d", answered)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// underWay is what is answered to a POST whose body ends only after meanwhile has been done, which the server has begun to read before.
+func underWay(t *testing.T, url string, meanwhile func()) int {
+	t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ExpectContinueTimeout: patience} //nolint:gosec // a certificate that was just made up
+	defer transport.CloseIdleConnections()
+	read, write := io.Pipe()
+	trace := &httptrace.ClientTrace{Got100Continue: func() {
+		go func() {
+			_, _ = write.Write([]byte("{"))
+			meanwhile()
+			_, _ = write.Write([]byte("}"))
+			_ = write.Close()
+		}()
+	}}
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), http.MethodPost, url, read)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Expect", "100-continue")
+	response, err := (&http.Client{Transport: transport, Timeout: patience}).Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	return response.StatusCode
+}

@@ -1,0 +1,110 @@
+package admission
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"go.uber.org/zap"
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"spillway/internal/inject"
+)
+
+func handler() http.Handler {
+	o := inject.Defaults()
+	o.Image = "spillway:1"
+	return Handler(o, zap.NewNop())
+}
+
+func post(body string) (int, string) {
+	w := httptest.NewRecorder()
+	handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(body)))
+	text, _ := io.ReadAll(w.Result().Body)
+	return w.Code, string(text)
+}
+
+// review is one of a pod, in JSON, with other fields of the request.
+func review(pod, more string) string {
+	return `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {"uid": "u", "kind": {"version": "v1", "kind": "Pod"}, "operation": "CREATE", ` +
+		more + `"object": ` + pod + `}}`
+}
+
+const pod = `{"metadata": {"generateName": "app-", "example.com/unknown": 1}, "spec": {"unknown": true, "containers": [
+	{"name": "app", "unknown": [], "volumeMounts": [{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount", "unknown": 1}]}]}}`
+
+func response(t *testing.T, body string) *admissionv1.AdmissionResponse {
+	t.Helper()
+	code, text := post(body)
+	var r admissionv1.AdmissionReview
+	if err := json.Unmarshal([]byte(text), &r); err != nil || code != 200 || r.Kind != "AdmissionReview" || r.APIVersion != "admission.k8s.io/v1" || r.Request != nil {
+		t.Fatalf("%d, %v: %s", code, err, text)
+	}
+	if r.Response == nil || r.Response.UID != "u" || !r.Response.Allowed {
+		t.Fatalf("not allowed: %s", text)
+	}
+	return r.Response
+}
+
+// A pod with a token gets a sidecar, and keeps what we do not know of.
+func TestPatch(t *testing.T) {
+	r := response(t, review(pod, ""))
+	if r.PatchType == nil || *r.PatchType != admissionv1.PatchTypeJSONPatch || len(r.Warnings) > 0 {
+		t.Fatalf("%+v", r)
+	}
+	patch, err := jsonpatch.DecodePatch(r.Patch)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := patch.Apply([]byte(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var injected corev1.Pod
+	if err := json.Unmarshal(text, &injected); err != nil {
+		t.Fatal(err)
+	}
+	if len(injected.Spec.InitContainers) != 1 || injected.Spec.Containers[0].VolumeMounts[0].Name != inject.FilesVolume || injected.Annotations[inject.InjectedAnnotation] == "" {
+		t.Errorf("%s", text)
+	}
+	if !strings.Contains(string(text), `"example.com/unknown":`) || strings.Count(string(text), `"unknown"`) != 2 {
+		t.Errorf("what is not known is gone: %s", text)
+	}
+	if again := response(t, review(string(text), "")); again.Patch != nil || len(again.Warnings) > 0 {
+		t.Errorf("once more: %s", again.Patch)
+	}
+}
+
+// What is no new pod, or cannot have a sidecar, is let through as it is; who creates it hears why only if it is anybody's mistake.
+func TestNoPatch(t *testing.T) {
+	f := func(body, warning string) {
+		t.Helper()
+		r := response(t, body)
+		if r.Patch != nil || r.PatchType != nil || strings.Join(r.Warnings, "|") != warning {
+			t.Errorf("%s: %s, %v; want %q", body, r.Patch, r.Warnings, warning)
+		}
+	}
+	f(strings.Replace(review(pod, ""), "CREATE", "UPDATE", 1), "")
+	f(strings.Replace(review(pod, ""), `"Pod"`, `"Service"`, 1), "")
+	f(review(pod, `"subResource": "status", `), "")
+	f(review(`{"spec": {"containers": [{"name": "app"}]}}`, ""), "")
+	f(review(`{"metadata": {"annotations": {"spillway/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`, ""), "")
+	f(review(strings.Replace(pod, `"unknown": true`, `"os": {"name": "windows"}`, 1), ""),
+		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway/inject: disabled")
+	f(review(`{"spec": []}`, ""), "spillway: not injected: the pod cannot be read: cannot unmarshal array into Go struct field Pod.spec of type v1.PodSpec")
+}
+
+// What is no review is refused, and read no further than one may be long.
+func TestNoReview(t *testing.T) {
+	for _, body := range []string{"", "x", "{}", `{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}`,
+		`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, `{"a": "` + strings.Repeat("x", mostBytes) + `"}`} {
+		if code, text := post(body); code != http.StatusBadRequest {
+			t.Errorf("%.80s: %d %s", body, code, text)
+		}
+	}
+}

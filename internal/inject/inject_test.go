@@ -1,0 +1,408 @@
+package inject
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
+
+func options() Options {
+	o := Defaults()
+	o.Image = "registry.example.com/spillway:1"
+	return o
+}
+
+// manifests are those of testdata, by name.
+func manifests(t testing.TB) map[string]string {
+	t.Helper()
+	names, err := filepath.Glob("testdata/*.yaml")
+	if err != nil || len(names) == 0 {
+		t.Fatal(names, err)
+	}
+	all := map[string]string{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all[strings.TrimSuffix(filepath.Base(name), ".yaml")] = string(text)
+	}
+	return all
+}
+
+// kept is the annotation with the original, which is compressed, by every version of Go as it likes.
+var kept = regexp.MustCompile(`(spillway/original"?: "?)[A-Za-z0-9+/=]+`)
+
+// What is injected is what is in testdata, what is not concerned is as it was, and all of it can be had back, byte for byte.
+func TestManifests(t *testing.T) {
+	for name, text := range manifests(t) {
+		t.Run(name, func(t *testing.T) {
+			out, done, err := Manifest(text, options())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, d := range done {
+				if d.Left != "" {
+					t.Errorf("%s is left: %s", d.Object, d.Left)
+				}
+			}
+			golden, got := filepath.Join("testdata", name+".injected"), kept.ReplaceAllString(out, "$1...")
+			if *update {
+				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != string(want) {
+				t.Errorf("differs from %s; if it is meant to, run go test ./internal/inject -update. Got:\n%s", golden, got)
+			}
+			if back, _, err := Remove(out); err != nil || back != text {
+				t.Errorf("%v; it becomes:\n%s", err, back)
+			}
+			again, done, err := Manifest(out, options())
+			if err != nil || again != out {
+				t.Errorf("%v; injected once more it is:\n%s", err, again)
+			}
+			for _, d := range done {
+				if d.Left != "it is injected already" {
+					t.Errorf("%s once more: %q", d.Object, d.Left)
+				}
+			}
+			if same, _, err := Remove(text); err != nil || same != text {
+				t.Errorf("%v; without an injection it becomes:\n%s", err, same)
+			}
+		})
+	}
+}
+
+// Nothing but lines is added to what is written in lines.
+func TestLinesAreAdded(t *testing.T) {
+	all := manifests(t)
+	delete(all, "odd")
+	for name, text := range all {
+		out, _, err := Manifest(text, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest := out
+		for line := range strings.Lines(text) {
+			_, after, found := strings.Cut(rest, line)
+			if !found {
+				t.Errorf("%s: the line %q is gone, or not where it was", name, line)
+				break
+			}
+			rest = after
+		}
+	}
+}
+
+// pod is a manifest of a Pod with more in its metadata and spec.
+func pod(metadata, spec string) string {
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app%s}\nspec: {containers: [{name: app, image: app}]%s}\n", metadata, spec)
+}
+
+// Whatever cannot be injected is refused with one line that says what to do.
+func TestRefused(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		out, done, err := Manifest(text, options())
+		if out != "" || len(done) != 0 || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
+		}
+	}
+	container := func(more string) string {
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {containers: [{name: app, image: app, " + more + "}]}\n"
+	}
+	f(pod("", ", hostNetwork: true"), `pod/app, in the document in line 1: is in the network of its node (hostNetwork)`)
+	f("---\n"+pod("", "")+"---\n"+pod("", ", hostNetwork: true"), `in line 6: is in the network`)
+	f(pod("", ", os: {name: windows}"), "is for Windows")
+	f(pod("", ", nodeSelector: {kubernetes.io/os: windows}"), "is for Windows")
+	f(pod("", ", initContainers: [{name: spillway, image: other}]"), "has a container spillway of its own")
+	f(pod("", ", volumes: [{name: spillway-key, emptyDir: {}}]"), "has a volume spillway-key of its own")
+	f(pod("", ", containers: []"), "has no containers")
+	f(pod("", ", containers: app"), "its pods cannot be read")
+	f(container("env: [{name: KUBERNETES_SERVICE_HOST, value: x}]"), "container app sets KUBERNETES_SERVICE_HOST itself")
+	f(container("env: [{name: KUBERNETES_SERVICE_PORT, value: x}]"), "container app sets KUBERNETES_SERVICE_PORT itself")
+	f(container("volumeMounts: [{name: mine, mountPath: /var/run/secrets/kubernetes.io/serviceaccount/}]"), "container app mounts its volume mine at /var/run/secrets/kubernetes.io/serviceaccount")
+	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which the sidecar would have")
+	f(pod(`, annotations: {spillway/inject: "yes"}`, ""), `annotation spillway/inject: "yes": must be enabled or disabled`)
+	f(pod(`, annotations: {spillway/imgae: x}`, ""), `annotation spillway/imgae: "x": there is no such setting`)
+	f(pod(`, annotations: {spillway/image: a b}`, ""), `annotation spillway/image: "a b": must be an image`)
+	f(pod(`, annotations: {spillway/port: "0"}`, ""), `annotation spillway/port: "0": must be a port`)
+	f(pod(`, annotations: {spillway/port: "26464"}`, ""), `annotation spillway/health-port: "26464": must be a port, from 1 to 65535, and another than the first`)
+	f(pod(`, annotations: {spillway/memory-request: lots}`, ""), `annotation spillway/memory-request: "lots": must be a quantity`)
+	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""), `annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
+	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""), `annotation spillway/allow-host-network: "perhaps": must be true or false`)
+	f("a: [", "the document in line 1: not valid YAML: line 1:")
+	f("a: 1\n---\nb: 1\n- c\n", "the document in line 2: not valid YAML: line")
+	f("a: 1\n...\nb: 2\n", "another document follows without a line ---")
+	f("a: \xff\n", "not valid UTF-8")
+}
+
+// What does not need a sidecar, or must not have one, is left as it is.
+func TestLeft(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		out, done, err := Manifest(text, options())
+		if err != nil || out != text || len(done) != 1 || !strings.Contains(done[0].Left, want) {
+			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
+		}
+	}
+	f(pod(", annotations: {spillway/inject: disabled}", ", hostNetwork: true"), "spillway/inject is disabled")
+	f(pod(", labels: {spillway/inject: disabled}", ""), "spillway/inject is disabled")
+	f(pod("", ", automountServiceAccountToken: false"), "given no token of a service account")
+}
+
+// What is of no kind with pods is nobody's concern, however it is written.
+func TestUntouched(t *testing.T) {
+	for _, text := range []string{
+		"", "\n", "# nothing\n", "---\n", "---\n---\n", "a: 1", "kind: [1, 2]\n", "[1, 2]\n", "text\n", "kind: List\nitems: 3\n", "kind: List\napiVersion: v1\nitems: [1, null]\n",
+		"kind: Deployment\napiVersion: example.com/v1\nspec: {template: {spec: {containers: [{name: a}]}}}\n", // somebody else's
+		"kind: Deployment\napiVersion: apps/v1\nspec: {}\n",
+		"kind: PodList\napiVersion: v1\nitems: []\n",
+	} {
+		out, done, err := Manifest(text, options())
+		if err != nil || out != text || len(done) != 0 {
+			t.Errorf("%q becomes %q, %v, %v", text, out, done, err)
+		}
+	}
+}
+
+// Annotations go before the options.
+func TestAnnotations(t *testing.T) {
+	var checked []string
+	o := options()
+	o.Flags = []string{"--log-level=debug"}
+	o.CheckFlags = func(flags []string) error {
+		checked = flags
+		return nil
+	}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "app"}}}}
+	template.Annotations = map[string]string{
+		ImageAnnotation: "other:2", ResourcesAnnotation: "pods,nodes", FlagsAnnotation: " --history-bytes=8Mi  --http2=false ", PortAnnotation: "1443",
+		HealthPortAnnotation: "1444", CPURequestAnnotation: "", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
+		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
+	}
+	patch, err := Plan(template, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var c corev1.Container
+	for _, operation := range patch {
+		if operation.Path == "/spec/initContainers" {
+			c = operation.Value.([]corev1.Container)[0]
+		}
+	}
+	wantFlags := []string{"--resources=pods,nodes", "--log-level=debug", "--history-bytes=8Mi", "--http2=false"}
+	if c.Image != "other:2" || !reflect.DeepEqual(c.Args[5:], wantFlags) || !reflect.DeepEqual(checked, wantFlags) {
+		t.Errorf("image %s, args %v, checked %v", c.Image, c.Args, checked)
+	}
+	if c.Args[3] != "--listen-tls=127.0.0.1:1443" || c.Args[4] != "--metrics-listen=:1444" || c.StartupProbe.HTTPGet.Port.IntValue() != 1444 || c.LivenessProbe.HTTPGet.Port.IntValue() != 1444 {
+		t.Errorf("ports: %v", c.Args)
+	}
+	if len(c.Resources.Requests) != 1 || c.Resources.Requests.Memory().String() != "32Mi" || c.Resources.Limits.Memory().String() != "64Mi" {
+		t.Errorf("resources: %v", c.Resources)
+	}
+	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value, []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}}) {
+		t.Errorf("variables: %v", last)
+	}
+	o.CheckFlags = func([]string) error { return errors.New("--x: no such flag") }
+	if _, err := Plan(template, o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
+		t.Error(err)
+	}
+}
+
+// A pod that the API server has admitted mounts its token already: the sidecar takes that over, and the others get theirs from it.
+func TestAdmitted(t *testing.T) {
+	o := options()
+	o.Admitted = true
+	token := corev1.VolumeMount{Name: "kube-api-access-abcde", MountPath: accountDir, ReadOnly: true}
+	data := corev1.VolumeMount{Name: "data", MountPath: "/data"}
+	before := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+		InitContainers: []corev1.Container{{Name: "prepare", VolumeMounts: []corev1.VolumeMount{token}}},
+		Containers: []corev1.Container{
+			{Name: "app", VolumeMounts: []corev1.VolumeMount{data, token}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}, {Name: "helper", VolumeMounts: []corev1.VolumeMount{token}},
+		},
+		Volumes: []corev1.Volume{{Name: "data"}, {Name: token.Name}},
+	}}
+	before.Name = "app"
+	patch, err := Plan(&before, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(before)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err = patched(text, patch); err != nil {
+		t.Fatal(err)
+	}
+	var after corev1.PodTemplateSpec
+	if err := json.Unmarshal(text, &after); err != nil {
+		t.Fatal(err)
+	}
+	sidecar := after.Spec.InitContainers[0]
+	if sidecar.Name != Container || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || !reflect.DeepEqual(sidecar.VolumeMounts[2], token) {
+		t.Errorf("sidecar: %v", sidecar)
+	}
+	own := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
+	for _, c := range []corev1.Container{after.Spec.InitContainers[1], after.Spec.Containers[0], after.Spec.Containers[1]} {
+		i := accountMount(&c)
+		if i < 0 || !reflect.DeepEqual(c.VolumeMounts[i], own) || c.Env[0].Name != hostVariable || c.Env[1].Name != portVariable {
+			t.Errorf("%s: %v %v", c.Name, c.VolumeMounts, c.Env)
+		}
+	}
+	if app := after.Spec.Containers[0]; !reflect.DeepEqual(app.VolumeMounts[0], data) || len(app.VolumeMounts) != 2 || len(app.Env) != 3 {
+		t.Errorf("app: %v", app)
+	}
+	if len(after.Spec.Volumes) != 4 || after.Annotations[InjectedAnnotation] != "true" {
+		t.Errorf("volumes %v, annotations %v", after.Spec.Volumes, after.Annotations)
+	}
+	var left *LeftError
+	if _, err := Plan(&after, o); !errors.As(err, &left) {
+		t.Errorf("once more: %v", err)
+	}
+	none := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
+	if _, err := Plan(&none, o); !errors.As(err, &left) {
+		t.Errorf("without a token: %v", err)
+	}
+}
+
+// What was changed since, or came back from the API server, is rid of the sidecar all the same, and of nothing else.
+func TestRemoveFromChanged(t *testing.T) {
+	for name, text := range manifests(t) {
+		out, _, err := Manifest(text, options())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for how, change := range map[string]func(map[string]any) ([]byte, error){
+			"as YAML": func(o map[string]any) ([]byte, error) { return k8syaml.Marshal(o) },
+			"as JSON": func(o map[string]any) ([]byte, error) { return json.MarshalIndent(o, "", "    ") },
+		} {
+			for i, part := range split(out) {
+				was, now := object(t, split(text)[i]), object(t, part)
+				if now == nil {
+					continue
+				}
+				for _, o := range []map[string]any{was, now} {
+					o["added"] = "later"
+				}
+				changed, err := change(now)
+				if err != nil {
+					t.Fatal(err)
+				}
+				back, _, err := Remove(string(changed))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := object(t, back); !reflect.DeepEqual(tidy(got), tidy(was)) {
+					t.Errorf("%s, %s: number %d becomes\n%s", name, how, i, back)
+				}
+			}
+		}
+	}
+}
+
+func object(t *testing.T, text string) (o map[string]any) {
+	t.Helper()
+	if err := k8syaml.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// tidy is a tree without what is empty, which cannot be told from what was empty before.
+func tidy(tree any) any {
+	switch node := tree.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if value = tidy(value); isEmpty(value) {
+				delete(node, key)
+			} else {
+				node[key] = value
+			}
+		}
+	case []any:
+		for i := range node {
+			node[i] = tidy(node[i])
+		}
+	}
+	return tree
+}
+
+// Whatever can be injected can be had back, and is injected once.
+func FuzzRoundTrip(f *testing.F) {
+	for _, text := range manifests(f) {
+		for i, part := range split(text) {
+			f.Add(part, uint64(0))
+			f.Add(part, uint64(i+1))
+			f.Add(part, uint64(i+2)<<32)
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, seed uint64) {
+		if text = edited(text, seed); strings.Contains(text, "spillway") {
+			return // it may be injected by hand, and half
+		}
+		out, done, err := Manifest(text, options())
+		if err != nil {
+			return
+		}
+		if back, _, err := Remove(out); err != nil || back != text {
+			t.Fatalf("%v; %q becomes %q, and that %q", err, text, out, back)
+		}
+		again, twice, err := Manifest(out, options())
+		if err != nil || again != out || len(twice) != len(done) {
+			t.Fatalf("%v; %q becomes %q", err, out, again)
+		}
+	})
+}
+
+// edited is a text of which some lines were changed in ways that YAML may survive. Seed 0 changes nothing.
+func edited(text string, seed uint64) string {
+	random := rand.New(rand.NewPCG(seed, seed))
+	lines := strings.SplitAfter(text, "\n")
+	for range seed % 8 {
+		i := random.IntN(len(lines))
+		indent := lines[i][:len(lines[i])-len(strings.TrimLeft(lines[i], " "))]
+		switch random.IntN(10) {
+		case 0:
+			lines[i] = ""
+		case 1:
+			lines[i] = indent + "# a comment\n" + lines[i]
+		case 2:
+			lines[i] = "# a comment\n" + lines[i]
+		case 3:
+			lines[i] = "\n" + lines[i]
+		case 4:
+			lines[i] = strings.TrimSuffix(lines[i], "\n") + "   # a comment\n"
+		case 5:
+			lines[i] = strings.TrimSuffix(lines[i], "\n") + "\r\n"
+		case 6:
+			lines[i] = strings.Replace(lines[i], "- ", "-   ", 1)
+		case 7:
+			key, _, _ := strings.Cut(lines[i], ":")
+			lines[i] = key + []string{":", ": {}", ": []", ": null", ": ~", ": &a", ": !!map", ": |\n" + indent + "    text", ": {a: b}", ": \"a\n" + indent + "  b\""}[random.IntN(10)] + "\n"
+		case 8:
+			lines[i] += lines[random.IntN(len(lines))]
+		case 9:
+			lines = lines[:i+1]
+		}
+	}
+	return strings.Join(lines, "")
+}

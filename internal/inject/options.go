@@ -1,0 +1,170 @@
+package inject
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is surely a slip.
+const (
+	prefix = "spillway/"
+
+	// OptAnnotation is also the label by which pods and namespaces are chosen for the webhook.
+	OptAnnotation = prefix + "inject"
+	OptIn         = "enabled"
+	OptOut        = "disabled"
+
+	// InjectedAnnotation is set by Plan, and says that all is done.
+	InjectedAnnotation = prefix + "injected"
+	// originalAnnotation is of objects: see original.
+	originalAnnotation = prefix + "original"
+
+	ImageAnnotation         = prefix + "image"
+	ResourcesAnnotation     = prefix + "resources"
+	FlagsAnnotation         = prefix + "flags"
+	PortAnnotation          = prefix + "port"
+	HealthPortAnnotation    = prefix + "health-port"
+	CPURequestAnnotation    = prefix + "cpu-request"
+	MemoryRequestAnnotation = prefix + "memory-request"
+	MemoryLimitAnnotation   = prefix + "memory-limit"
+	HostNetworkAnnotation   = prefix + "allow-host-network"
+)
+
+// Options are what sidecars are like. A pod's annotations go before them.
+type Options struct {
+	Image      string
+	PullPolicy corev1.PullPolicy // as Kubernetes chooses when empty
+	Resources  string            // of --resources
+	Flags      []string          // more for the sidecar, --name=value each
+	CheckFlags func([]string) error
+	Port       int32 // on loopback
+	HealthPort int32 // for the kubelet
+
+	CPURequest, MemoryRequest, MemoryLimit string // none when empty
+
+	AllowHostNetwork bool
+
+	// Admitted says that pods have been through the API server's own admission: they mount the tokens that they are given.
+	Admitted bool
+}
+
+// Defaults are options that suit most pods, but for the image, which only the user knows.
+func Defaults() Options {
+	return Options{Resources: "*", Port: 26443, HealthPort: 26464, CPURequest: "50m", MemoryRequest: "128Mi"}
+}
+
+// Validate finds what no pod could be given.
+func (o *Options) Validate() error {
+	switch {
+	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
+		return wrong("image", o.Image, "must be an image that your nodes can pull, such as registry.example.com/spillway:1")
+	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, o.PullPolicy):
+		return wrong("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
+	case o.Resources == "" || strings.ContainsFunc(o.Resources, isSpace):
+		return wrong("resources", o.Resources, "must be a comma-separated list of resources, or *")
+	case o.Port < 1 || o.Port > 65535:
+		return wrong("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
+	case o.HealthPort < 1 || o.HealthPort > 65535 || o.HealthPort == o.Port:
+		return wrong("health-port", fmt.Sprint(o.HealthPort), "must be a port, from 1 to 65535, and another than the first")
+	}
+	if err := o.validateRequirements(); err != nil {
+		return err
+	}
+	if o.CheckFlags != nil {
+		flags := append([]string{"--resources=" + o.Resources}, o.Flags...)
+		if err := o.CheckFlags(flags); err != nil {
+			return fmt.Errorf("the sidecar's flags: %w", err)
+		}
+	}
+	return nil
+}
+
+func (o *Options) validateRequirements() error {
+	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
+		if q, err := resource.ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
+			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
+		}
+	}
+	r := o.requirements()
+	if limit := r.Limits.Memory(); !limit.IsZero() && limit.Cmp(*r.Requests.Memory()) < 0 {
+		return wrong("memory-limit", o.MemoryLimit, "must not be below what is requested, which is "+o.MemoryRequest)
+	}
+	return nil
+}
+
+func isSpace(r rune) bool { return r <= ' ' }
+
+// wrongError says what is wrong with a setting, which is a flag here and an annotation there.
+type wrongError struct{ setting, value, remedy string }
+
+func (e *wrongError) Error() string { return "--" + e.setting + "=" + e.value + ": " + e.remedy }
+
+func wrong(setting, value, remedy string) error { return &wrongError{setting, value, remedy} }
+
+// of are the options for a pod.
+func (o Options) of(template *corev1.PodTemplateSpec) (Options, error) {
+	o.Flags = slices.Clone(o.Flags)
+	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
+		if !strings.HasPrefix(name, prefix) {
+			continue
+		}
+		if err := o.set(name, template.Annotations[name]); err != nil {
+			return o, fmt.Errorf("annotation %s: %q: %w", name, template.Annotations[name], err)
+		}
+	}
+	err := o.Validate()
+	var w *wrongError
+	if errors.As(err, &w) {
+		err = fmt.Errorf("annotation %s%s: %q: %s", prefix, w.setting, w.value, w.remedy)
+	}
+	return o, err
+}
+
+// set takes one annotation.
+func (o *Options) set(name, value string) error {
+	for of, to := range map[string]*string{
+		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources,
+		CPURequestAnnotation: &o.CPURequest, MemoryRequestAnnotation: &o.MemoryRequest, MemoryLimitAnnotation: &o.MemoryLimit,
+	} {
+		if name == of {
+			*to = value
+			return nil
+		}
+	}
+	var err error
+	switch name {
+	case OptAnnotation:
+		if value != OptIn {
+			return fmt.Errorf("must be %s or %s", OptIn, OptOut)
+		}
+	case FlagsAnnotation:
+		o.Flags = append(o.Flags, strings.Fields(value)...)
+	case PortAnnotation:
+		o.Port, err = port(value)
+	case HealthPortAnnotation:
+		o.HealthPort, err = port(value)
+	case HostNetworkAnnotation:
+		if o.AllowHostNetwork, err = strconv.ParseBool(value); err != nil {
+			err = fmt.Errorf("must be true or false")
+		}
+	case originalAnnotation: // of a pod, whose metadata is the template's
+	default:
+		err = fmt.Errorf("there is no such setting")
+	}
+	return err
+}
+
+func port(text string) (int32, error) {
+	n, err := strconv.ParseUint(text, 10, 16)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("must be a port, from 1 to 65535")
+	}
+	return int32(n), nil
+}

@@ -1,0 +1,159 @@
+package inject
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+
+	"go.yaml.in/yaml/v3"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// original is what a document was before it was written anew. It is kept in an annotation of the object that was injected, and counts for as
+// long as the document says what it did then.
+type original struct {
+	Text string `json:"text"`
+	Of   string `json:"of"` // the hash of the new document, without this
+}
+
+// mostOriginal is what annotations of an object may have together, but for some room.
+const mostOriginal = 240 << 10
+
+// rewritten is the document that says what want says, with its original in the annotations of w.
+func (d *document) rewritten(want []byte, w workload) (string, error) {
+	from, to := d.bounds()
+	of, err := hash(want)
+	if err != nil {
+		return "", err
+	}
+	value, err := pack(original{d.text[from:to], of})
+	if err != nil {
+		return "", err
+	}
+	if len(value) > mostOriginal {
+		return "", fmt.Errorf("is in a document that is too large to be kept in an annotation, and not in YAML's own form (lines of `key: value`): write it so, or one object to a document")
+	}
+	add := Patch{{"add", w.object + "/metadata/annotations/" + escape(originalAnnotation), value}}
+	if object, _ := decode(want); at(object, w.object+"/metadata/annotations") == nil {
+		add = append(Patch{{"add", w.object + "/metadata/annotations", map[string]any{}}}, add...)
+	}
+	if want, err = patched(want, add); err != nil {
+		return "", err
+	}
+	return d.written(want)
+}
+
+// original is what the document was written from, if w keeps that and the document was not changed since.
+func (d *document) original(w workload) (string, bool) {
+	pointer := w.object + "/metadata/annotations/" + escape(originalAnnotation)
+	value, ok := at(d.object, pointer).(string)
+	if !ok {
+		return "", false
+	}
+	kept, err := unpack(value)
+	if err != nil {
+		return "", false
+	}
+	object, err := decode(d.json)
+	if err != nil {
+		return "", false
+	}
+	annotations, _ := at(object, w.object+"/metadata/annotations").(map[string]any)
+	delete(annotations, originalAnnotation)
+	for _, empty := range []bool{false, true} { // there may have been none before
+		if empty && len(annotations) == 0 {
+			meta, _ := at(object, w.object+"/metadata").(map[string]any)
+			delete(meta, "annotations")
+		}
+		text, err := json.Marshal(object)
+		if err != nil {
+			return "", false
+		}
+		if of, err := hash(text); err == nil && of == kept.Of {
+			from, to := d.bounds()
+			return d.text[:from] + kept.Text + d.text[to:], true
+		}
+	}
+	return "", false
+}
+
+var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
+
+// bounds are where in the text the document is, without the markers around it.
+func (d *document) bounds() (from, to int) {
+	t := &page{d.text, d.root, lineStarts(d.text)}
+	from = t.starts[d.root.Line-1]
+	if !t.begins(d.root.Line, d.root.Column) { // behind ---
+		from += len(string([]rune(t.line(d.root.Line))[:d.root.Column-1]))
+	}
+	to = len(d.text)
+	if at := end.FindStringIndex(d.text[from:]); at != nil {
+		to = from + at[0]
+	}
+	return from, to
+}
+
+// written is the text with another document in it, in the same manner: JSON where it was in JSON's.
+func (d *document) written(object []byte) (string, error) {
+	var out []byte
+	var err error
+	if d.root.Style&yaml.FlowStyle != 0 {
+		var indented bytes.Buffer
+		err = json.Indent(&indented, object, "", "  ")
+		out = append(indented.Bytes(), '\n')
+	} else {
+		out, err = k8syaml.JSONToYAML(object)
+	}
+	if err != nil {
+		return "", err
+	}
+	from, to := d.bounds()
+	return d.text[:from] + string(out) + d.text[to:], nil
+}
+
+// hash is of what a document says, however it is written.
+func hash(document []byte) (string, error) {
+	object, err := decode(document)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(object) // keys in order
+	if err != nil {
+		return "", err
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:]), nil
+}
+
+func pack(o original) (string, error) {
+	var packed bytes.Buffer
+	into := gzip.NewWriter(&packed)
+	if err := json.NewEncoder(into).Encode(o); err != nil {
+		return "", err
+	}
+	if err := into.Close(); err != nil {
+		return "", err
+	}
+	return base64.StdEncoding.EncodeToString(packed.Bytes()), nil
+}
+
+// mostText bounds what an annotation may unfold to.
+const mostText = 64 << 20
+
+func unpack(value string) (o original, err error) {
+	packed, err := base64.StdEncoding.DecodeString(value)
+	if err != nil {
+		return o, err
+	}
+	from, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return o, err
+	}
+	return o, json.NewDecoder(io.LimitReader(from, mostText)).Decode(&o)
+}

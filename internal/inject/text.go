@@ -1,0 +1,205 @@
+package inject
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// insertAll does a patch to the text of a document by inserting whole lines. It reports false if that cannot be: where YAML is written in
+// JSON's manner, has null in the place of a list, or something is to be replaced.
+func insertAll(text string, p Patch) (string, bool) {
+	for _, o := range p {
+		next, ok := insert(text, o)
+		if !ok {
+			return "", false
+		}
+		text = next
+	}
+	return text, true
+}
+
+// insert adds one thing in front of one that is there, at its indentation, and in front of the comment above that. So it is found again
+// without knowing what was inserted: it ends where the next thing begins.
+func insert(text string, o Operation) (string, bool) {
+	t, ok := read(text)
+	path := parts(o.Path)
+	if !ok || o.Op != "add" || len(path) == 0 {
+		return "", false
+	}
+	key := path[len(path)-1]
+	parent := t.find(path[:len(path)-1])
+	if !isBlock(parent) {
+		return "", false
+	}
+	var line, column int
+	var value any
+	if parent.Kind == yaml.SequenceNode {
+		line, column, value = parent.Line, parent.Column, []any{o.Value}
+		ok = key == "0" && t.begins(line, column)
+	} else {
+		value = map[string]any{key: o.Value}
+		ok = child(parent, key) == nil
+		if next := t.neighbour(parent); next != nil {
+			line, column = next.Line, next.Column
+		}
+	}
+	if !ok || line == 0 {
+		return "", false
+	}
+	lines, ok := render(value, column-1, t.lineEnd(line))
+	if !ok {
+		return "", false
+	}
+	offset := t.starts[t.aboveComments(line, column)-1]
+	return text[:offset] + lines + text[offset:], true
+}
+
+// render is a value in YAML, indented.
+func render(value any, indent int, lineEnd string) (string, bool) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return "", false
+	}
+	if text, err = k8syaml.JSONToYAML(text); err != nil {
+		return "", false
+	}
+	var out strings.Builder
+	for line := range strings.Lines(string(text)) {
+		out.WriteString(strings.Repeat(" ", indent) + strings.TrimSuffix(line, "\n") + lineEnd)
+	}
+	return out.String(), true
+}
+
+// page is a text with what it says, to be found by line and column.
+type page struct {
+	text   string
+	root   *yaml.Node
+	starts []int // of lines, and the end
+}
+
+func read(text string) (*page, bool) {
+	var root yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &root); err != nil || len(root.Content) == 0 {
+		return nil, false
+	}
+	return &page{text, root.Content[0], lineStarts(text)}, true
+}
+
+// lineStarts are the places where lines begin, and the end of the text. Lines end where YAML's do.
+func lineStarts(text string) []int {
+	starts := []int{0}
+	for i, r := range text {
+		switch {
+		case r == '\n', r == '\r' && !strings.HasPrefix(text[i+1:], "\n"):
+			starts = append(starts, i+1)
+		case r == '\u0085':
+			starts = append(starts, i+2)
+		case r == '\u2028', r == '\u2029':
+			starts = append(starts, i+3)
+		}
+	}
+	if starts[len(starts)-1] != len(text) {
+		starts = append(starts, len(text))
+	}
+	return starts
+}
+
+func (t *page) line(n int) string { return t.text[t.starts[n-1]:t.starts[n]] }
+
+// lines is how many there are.
+func (t *page) lines() int { return len(t.starts) - 1 }
+
+func (t *page) lineEnd(n int) string {
+	if strings.HasSuffix(t.line(n), "\r\n") {
+		return "\r\n"
+	}
+	return "\n"
+}
+
+// begins reports that there is nothing but spaces in front of a column.
+func (t *page) begins(line, column int) bool {
+	text := t.line(line)
+	return len(text) >= column && strings.TrimLeft(text[:column-1], " ") == ""
+}
+
+// aboveComments is the first line of the comment that belongs to what begins at line and column, or that line.
+func (t *page) aboveComments(line, column int) int {
+	for line > 1 {
+		above := t.line(line - 1)
+		if text := strings.TrimLeft(above, " "); !strings.HasPrefix(text, "#") || len(above)-len(text) != column-1 {
+			break
+		}
+		line--
+	}
+	return line
+}
+
+// find is the node at a path of keys and indices; nil if there is none, or if it is written in a manner that cannot be added to.
+func (t *page) find(path []string) *yaml.Node {
+	node := t.root
+	for _, part := range path {
+		if !isBlock(node) {
+			return nil
+		}
+		if node.Kind == yaml.MappingNode {
+			node = child(node, part)
+			continue
+		}
+		i, err := strconv.Atoi(part)
+		if err != nil || i >= len(node.Content) {
+			return nil
+		}
+		node = node.Content[i]
+	}
+	return node
+}
+
+// isBlock reports that a node is a mapping or a list, with a line for each of its parts.
+func isBlock(n *yaml.Node) bool {
+	return n != nil && (n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode) && n.Style&yaml.FlowStyle == 0
+}
+
+// child is the value of a key; nil if there is none.
+func child(mapping *yaml.Node, key string) *yaml.Node {
+	if i := indexOf(mapping, key); i >= 0 {
+		return mapping.Content[i+1]
+	}
+	return nil
+}
+
+func indexOf(mapping *yaml.Node, key string) int {
+	if mapping.Kind != yaml.MappingNode {
+		return -1
+	}
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value == key && mapping.Content[i].Kind == yaml.ScalarNode {
+			return i
+		}
+	}
+	return -1
+}
+
+// first are keys that people read before those that are inserted.
+var first = []string{"apiVersion", "kind", "metadata", "name", "image", "imagePullPolicy", "command", "args", "labels"}
+
+// neighbour is the key of a mapping in front of which another is inserted: one at the beginning of its line, and where there is a choice
+// one that does not tell what the whole is. nil: there is none.
+func (t *page) neighbour(mapping *yaml.Node) *yaml.Node {
+	var last *yaml.Node
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key := mapping.Content[i]
+		if key.Kind != yaml.ScalarNode || !t.begins(key.Line, key.Column) {
+			continue
+		}
+		last = key
+		if !slices.Contains(first, key.Value) {
+			return key
+		}
+	}
+	return last
+}

@@ -1,0 +1,114 @@
+package sidecar
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Directory is a folder whose files change together, in the manner of the kubelet's volumes: each is a link through ..data, which leads to
+// where all of one time are and is replaced by a rename. One goroutine writes; any number of processes read.
+type Directory struct{ path string }
+
+const (
+	dataLink = "..data"
+	newLink  = "..data_tmp"
+
+	// Containers of the pod run as whomever they like, and each must be able to read: as from the kubelet's own volume where it does not know
+	// who they are. Nobody else sees the volume.
+	folderMode fs.FileMode = 0o755
+	fileMode   fs.FileMode = 0o644
+)
+
+// Write replaces all files by these.
+func (d Directory) Write(files map[string][]byte) error {
+	fresh, err := os.MkdirTemp(d.path, "..20")
+	if err != nil {
+		return err
+	}
+	if err := fill(fresh, files); err != nil {
+		return errors.Join(err, os.RemoveAll(fresh))
+	}
+	link := filepath.Join(d.path, newLink)
+	if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(filepath.Base(fresh), link); err != nil {
+		return err
+	}
+	if err := os.Rename(link, filepath.Join(d.path, dataLink)); err != nil {
+		return err
+	}
+	for name := range files {
+		if err := d.show(name); err != nil {
+			return err
+		}
+	}
+	return d.clean(filepath.Base(fresh))
+}
+
+func fill(dir string, files map[string][]byte) error {
+	for name, text := range files {
+		if err := replaceFile(filepath.Join(dir, name), text, fileMode); err != nil {
+			return err
+		}
+	}
+	return os.Chmod(dir, folderMode) // #nosec G302 -- see folderMode
+}
+
+// show has a name lead to the file of that name of the time.
+func (d Directory) show(name string) error {
+	link := filepath.Join(d.path, name)
+	target := filepath.Join(dataLink, name)
+	if now, err := os.Readlink(link); err == nil && now == target {
+		return nil
+	}
+	beside := filepath.Join(d.path, ".."+name)
+	if err := os.Remove(beside); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, beside); err != nil {
+		return err
+	}
+	return os.Rename(beside, link)
+}
+
+// clean removes what is of another time than the present one: of the last write, and of those that did not end.
+func (d Directory) clean(present string) error {
+	entries, err := os.ReadDir(d.path)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "..20") && e.Name() != present {
+			if err := os.RemoveAll(filepath.Join(d.path, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// replaceFile writes a file that is there as a whole, whoever looks when, with a mode that no umask takes from.
+func replaceFile(name string, text []byte, mode fs.FileMode) error {
+	beside, err := os.CreateTemp(filepath.Dir(name), ".new-") // 0600
+	if err != nil {
+		return err
+	}
+	_, err = beside.Write(text)
+	if err == nil {
+		err = beside.Chmod(mode)
+	}
+	if closed := beside.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		err = os.Rename(beside.Name(), name)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(beside.Name()))
+	}
+	return nil
+}

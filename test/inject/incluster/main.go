@@ -1,0 +1,113 @@
+// Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig and nothing else. It watches config maps with an
+// informer, and lists them again and again with a configuration of its own each time. What it sees it prints, a line of JSON each.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+)
+
+// Line is what it prints.
+type Line struct {
+	Added  string `json:"added,omitempty"`  // the name of a config map, from the watch
+	Listed int    `json:"listed,omitempty"` // how many there are, from a list at resourceVersion 0
+	Memory bool   `json:"memory,omitempty"` // that list was not the API server's
+	Token  string `json:"token,omitempty"`  // what it was asked with
+	Host   string `json:"host,omitempty"`   // and where
+	Error  string `json:"error,omitempty"`
+}
+
+var printing sync.Mutex
+
+func say(l Line) {
+	printing.Lock()
+	defer printing.Unlock()
+	_ = json.NewEncoder(os.Stdout).Encode(l)
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx); err != nil {
+		say(Line{Error: err.Error()})
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return err
+	}
+	factory := informers.NewSharedInformerFactory(client, 0)
+	_, err = factory.Core().V1().ConfigMaps().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(o any) { say(Line{Added: o.(*corev1.ConfigMap).Name}) },
+	})
+	if err != nil {
+		return err
+	}
+	factory.Start(ctx.Done())
+	for ctx.Err() == nil {
+		list()
+		time.Sleep(200 * time.Millisecond)
+	}
+	return nil
+}
+
+func list() {
+	line, err := listOnce()
+	if err != nil {
+		line.Error = err.Error()
+	}
+	say(line)
+}
+
+func listOnce() (l Line, err error) {
+	config, err := rest.InClusterConfig()
+	if err != nil {
+		return l, err
+	}
+	l.Token, l.Host = config.BearerToken, config.Host
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return l, err
+	}
+	defer client.CloseIdleConnections()
+	client.Timeout = 10 * time.Second
+	response, err := client.Get(config.Host + "/api/v1/configmaps?resourceVersion=0")
+	if err != nil {
+		return l, err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return l, err
+	}
+	if response.StatusCode != http.StatusOK {
+		return l, fmt.Errorf("%s: %s", response.Status, body)
+	}
+	var maps corev1.ConfigMapList
+	if err := json.Unmarshal(body, &maps); err != nil {
+		return l, err
+	}
+	l.Listed, l.Memory = len(maps.Items), response.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") == ""
+	return l, nil
+}

@@ -1,0 +1,191 @@
+package inject
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/test/controlplane"
+	"spillway/test/process"
+)
+
+// webhook is `spillway webhook`, running.
+type webhook struct {
+	child *process.Child
+	url   string
+	ca    []byte
+}
+
+func (c *cluster) startWebhook(t *testing.T, args ...string) *webhook {
+	t.Helper()
+	dir := t.TempDir()
+	w := &webhook{ca: writePair(t, dir)}
+	log := process.NewLog(t)
+	var err error
+	w.child, err = process.Start(exec.Command(c.spillway, append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1",
+		"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")}, args...)...), nil, log.File)
+	must(t, err)
+	t.Cleanup(func() {
+		w.child.Stop(20 * time.Second)
+		if t.Failed() {
+			log.Show(t)
+		}
+	})
+	process.Awaiting(t, "the webhook's address", func(context.Context) error {
+		for text := range bytes.Lines(log.Text()) {
+			var entry struct{ Msg, Address string }
+			if json.Unmarshal(text, &entry) == nil && entry.Msg == "serving admission reviews" {
+				w.url = "https://" + entry.Address + "/inject"
+				return nil
+			}
+		}
+		return errors.New("none yet")
+	})
+	return w
+}
+
+// writePair makes a certificate for loopback.
+func writePair(t *testing.T, dir string) (certificate []byte) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA: true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	must(t, err)
+	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	must(t, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	return certificate
+}
+
+// register has kube-apiserver ask the webhook about pods with the label.
+func (c *cluster) register(t *testing.T, w *webhook) {
+	t.Helper()
+	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(10)
+	_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: "spillway"},
+		Webhooks: []admissionregistrationv1.MutatingWebhook{{
+			Name:         "pods.spillway.example.com",
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.ca},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+			}},
+			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway/inject": "enabled"}},
+			FailurePolicy:           &ignore,
+			SideEffects:             &none,
+			TimeoutSeconds:          &seconds,
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}, metav1.CreateOptions{})
+	must(t, err)
+}
+
+// warned is a client that keeps the warnings that it is told.
+type warned struct {
+	*kubernetes.Clientset
+	warnings []string
+}
+
+func (w *warned) HandleWarningHeader(_ int, _, text string) { w.warnings = append(w.warnings, text) }
+
+func (c *cluster) warned(t *testing.T) *warned {
+	t.Helper()
+	w := &warned{}
+	config := rest.CopyConfig(c.Config(controlplane.Admin))
+	config.WarningHandler = w
+	var err error
+	w.Clientset, err = kubernetes.NewForConfig(config)
+	must(t, err)
+	return w
+}
+
+// asksWebhook: a pod with the label gets a sidecar when it is created, and its program, unmodified, talks to that; others stay as they are, and
+// none is kept from being created.
+func (c *cluster) asksWebhook(t *testing.T) {
+	ports := freePorts(t)
+	w := c.startWebhook(t, "--port="+ports[0], "--health-port="+ports[1])
+	c.register(t, w)
+	client := c.warned(t)
+	one := int64(1000)
+	create := func(name string, change func(*corev1.Pod)) *corev1.Pod {
+		t.Helper()
+		client.warnings = nil
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"spillway/inject": "enabled"}},
+			Spec: corev1.PodSpec{ServiceAccountName: "kube-state-metrics", Containers: []corev1.Container{{
+				Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{RunAsUser: &one}, Env: []corev1.EnvVar{{Name: "A", Value: "it's here"}},
+			}}},
+		}
+		if change != nil {
+			change(pod)
+		}
+		pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{})
+		must(t, err)
+		return pod
+	}
+	var injected *corev1.Pod
+	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error { // it hears of it by a watch
+		injected = create("injected", nil)
+		if injected.Annotations["spillway/injected"] == "true" {
+			return nil
+		}
+		must(t, client.CoreV1().Pods(namespace).Delete(ctx, injected.Name, *metav1.NewDeleteOptions(0)))
+		return errors.New("not yet")
+	})
+	if len(client.warnings) > 0 {
+		t.Errorf("warnings: %v", client.warnings)
+	}
+	p := c.start(t, injected, ports)
+	p.serves("by-webhook")
+
+	for name, change := range map[string]func(*corev1.Pod){
+		"without-label":   func(p *corev1.Pod) { p.Labels = nil },
+		"opted-out":       func(p *corev1.Pod) { p.Annotations = map[string]string{"spillway/inject": "disabled"} },
+		"without-account": func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(bool) },
+	} {
+		if pod := create(name, change); len(pod.Spec.InitContainers) > 0 || len(client.warnings) > 0 {
+			t.Errorf("%s: %v, %v", name, pod.Spec.InitContainers, client.warnings)
+		}
+	}
+	pod := create("of-the-node", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
+	if len(pod.Spec.InitContainers) > 0 || !slices.ContainsFunc(client.warnings, func(text string) bool {
+		return strings.HasPrefix(text, "spillway: not injected: is in the network of its node (hostNetwork)")
+	}) {
+		t.Errorf("of the node: %v, %v", pod.Spec.InitContainers, client.warnings)
+	}
+
+	w.child.Stop(20 * time.Second)
+	if w.child.Err != nil {
+		t.Errorf("the webhook ended with %v", w.child.Err)
+	}
+	if pod := create("without-webhook", nil); len(pod.Spec.InitContainers) > 0 {
+		t.Error("injected by nobody")
+	}
+}
