@@ -14,8 +14,8 @@ import (
 type alive struct {
 	conn  *Conn
 	timer *time.Timer
-	began time.Time
-	spoke atomic.Int64 // when the last frame came; Unix time in nanoseconds
+	began time.Time    // also read without mu by the reader, which starts later
+	spoke atomic.Int64 // when the last frame came, in nanoseconds from the beginning: a wall clock may be set; 0: none has come
 	idle  time.Time    // since when there is no stream; zero: there are some
 	asked time.Time    // when the client was asked whether it is there; zero: it is
 	word  [8]byte      // what it is to say
@@ -67,7 +67,7 @@ func (a *alive) tell(streams bool) {
 	}
 }
 
-func (a *alive) heard() { a.spoke.Store(time.Now().UnixNano()) }
+func (a *alive) heard() { a.spoke.Store(max(1, int64(time.Since(a.began)))) }
 
 // ponged notes an answer. Called with mu held.
 func (a *alive) ponged(word [8]byte) {
@@ -115,7 +115,7 @@ func (a *alive) due(now time.Time) (time.Time, error) {
 	if c.opts.Quiet <= 0 {
 		return next, nil
 	}
-	quiet := time.Unix(0, spoke).Add(c.opts.Quiet)
+	quiet := a.began.Add(time.Duration(spoke) + c.opts.Quiet)
 	switch {
 	case !a.asked.IsZero():
 		quiet = a.asked.Add(c.opts.Pong)

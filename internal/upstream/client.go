@@ -110,27 +110,44 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	return &info, nil
 }
 
-// Check reports in one line why upstream cannot be used; nil if it answers.
+// Check reports in one line why upstream cannot be used; nil if it answers. What it was is beneath, for Away.
 func (c *Client) Check(ctx context.Context) error {
 	_, err := c.Version(ctx)
 	var op *net.OpError
 	var dns *net.DNSError
+	host := c.base.Host
 	switch {
 	case err == nil:
 		return nil
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("apiserver %s does not accept the proxy's credentials (401): renew them in the kubeconfig", c.base.Host)
+		return explain(err, "apiserver %s does not accept the proxy's credentials (401): renew them in the kubeconfig", host)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer", c.base.Host)
+		return explain(err, "apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer", host)
 	case errors.As(err, new(apierrors.APIStatus)):
-		return fmt.Errorf("apiserver %s does not answer /version: %s", c.base.Host, oneLine(err))
+		return explain(err, "apiserver %s does not answer /version: %s", host, oneLine(err))
 	case errors.As(err, &dns):
-		return fmt.Errorf("apiserver %s is unknown: %s; is the server in the kubeconfig right?", c.base.Host, dns.Err)
+		return explain(err, "apiserver %s is unknown: %s; is the server in the kubeconfig right?", host, dns.Err)
 	case errors.As(err, &op):
-		return fmt.Errorf("apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?", c.base.Host, op.Err)
+		return explain(err, "apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?", host, op.Err)
 	}
-	return fmt.Errorf("apiserver %s: %s", c.base.Host, oneLine(withoutURL(err)))
+	return explain(err, "apiserver %s: %s", host, oneLine(withoutURL(err)))
 }
+
+// explained is an error in other words, which name what to do.
+type explained struct {
+	error
+	text string
+}
+
+func explain(err error, format string, args ...any) error {
+	return explained{err, fmt.Sprintf(format, args...)}
+}
+
+// Error is the words.
+func (e explained) Error() string { return e.text }
+
+// Unwrap is the error that they are for.
+func (e explained) Unwrap() error { return e.error }
 
 // withoutURL leaves out the request that net/http puts before every error.
 func withoutURL(err error) error {

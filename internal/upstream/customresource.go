@@ -126,7 +126,7 @@ func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIR
 func (c *Client) definition(ctx context.Context, gr schema.GroupResource) (*definition, error) {
 	d := new(definition)
 	if err := c.getJSON(ctx, request{verb: "get", path: crds + "/" + gr.String()}, d); err != nil {
-		return nil, unlessHidden(err)
+		return nil, c.unlessHidden(ctx, err)
 	}
 	return d, nil
 }
@@ -143,7 +143,7 @@ func (c *Client) definitions(ctx context.Context) (map[schema.GroupResource]*def
 			Items []*definition `json:"items"`
 		}
 		if err := c.getJSON(ctx, request{verb: "list", path: crds, query: query}, &page); err != nil {
-			return all, unlessHidden(err)
+			return all, c.unlessHidden(ctx, err)
 		}
 		for _, d := range page.Items {
 			all[schema.GroupResource{Group: d.Spec.Group, Resource: d.Spec.Names.Plural}] = d

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"net"
 	"net/http"
 	"time"
 
@@ -34,18 +33,9 @@ const (
 	handshakeTimeout = 5 * time.Second
 )
 
-func newDialer() *net.Dialer {
-	return &net.Dialer{
-		Timeout: dialTimeout,
-		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepaliveIdle, Interval: keepaliveProbe, Count: int((unacknowledged - keepaliveIdle) / keepaliveProbe),
-		},
-		Control: limitUnacknowledged,
-	}
-}
-
 // watchHealth lets a transport that nobody has used yet notice dead connections, which must answer a ping after some silence and within a time.
 func watchHealth(t *http.Transport, after, within time.Duration) {
+	everybody.concern(t)
 	t.TLSHandshakeTimeout = handshakeTimeout
 	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: after, PingTimeout: within}
 }

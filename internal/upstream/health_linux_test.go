@@ -19,7 +19,7 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	raw, err := conn.(*listened).NetConn().(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 )
 
@@ -23,14 +25,14 @@ const identityTimeout = 5 * time.Second
 
 // Identity is whom upstream takes us for, as a SelfSubjectReview tells it, or why that is not known.
 func (c *Client) Identity(ctx context.Context) string {
-	user, err := c.whoAmI(ctx)
+	user, err := c.WhoAmI(ctx)
 	if err != nil {
 		return "unknown (" + oneLine(err) + ")"
 	}
-	if user == "" {
+	if user.Username == "" {
 		return "unknown (upstream did not say)"
 	}
-	return user
+	return user.Username
 }
 
 // serviceAccounts is how the names of service accounts begin.
@@ -38,17 +40,18 @@ const serviceAccounts = "system:serviceaccount:"
 
 // ServiceAccount is the name of the service account that upstream takes us for.
 func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
-	user, err := c.whoAmI(ctx)
+	user, err := c.WhoAmI(ctx)
 	if err != nil {
-		return "", fmt.Errorf("needs to know whom the apiserver takes spillway for: %s", oneLine(err))
+		return "", explain(err, "needs to know whom the apiserver takes spillway for: %s", oneLine(err))
 	}
-	if !strings.HasPrefix(user, serviceAccounts) {
-		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q", user)
+	if !strings.HasPrefix(user.Username, serviceAccounts) {
+		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q", user.Username)
 	}
-	return user, nil
+	return user.Username, nil
 }
 
-func (c *Client) whoAmI(ctx context.Context) (string, error) {
+// WhoAmI is all that upstream knows of us, as a SelfSubjectReview tells it.
+func (c *Client) WhoAmI(ctx context.Context) (user authenticationv1.UserInfo, err error) {
 	ctx, cancel := context.WithTimeout(ctx, identityTimeout)
 	defer cancel()
 	review := authenticationv1.SelfSubjectReview{
@@ -56,25 +59,26 @@ func (c *Client) whoAmI(ctx context.Context) (string, error) {
 	}
 	body, err := json.Marshal(review)
 	if err != nil {
-		return "", err
+		return user, err
 	}
 	target := c.base.JoinPath("/apis/authentication.k8s.io/v1/selfsubjectreviews").String()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
-		return "", err
+		return user, err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept", "application/json")
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return "", err
+		return user, err
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusCreated {
-		return "", fmt.Errorf("upstream answered %s", resp.Status)
+		answer := apierrors.NewGenericServerResponse(resp.StatusCode, "create", schema.GroupResource{}, "", "", 0, true)
+		return user, explain(answer, "upstream answered %s", resp.Status)
 	}
 	if err := json.NewDecoder(io.LimitReader(resp.Body, 1<<20)).Decode(&review); err != nil {
-		return "", err
+		return user, err
 	}
-	return review.Status.UserInfo.Username, nil
+	return review.Status.UserInfo, nil
 }

@@ -128,11 +128,21 @@ func (l *lookout) answered() {
 
 // serves reports whether upstream serves, or at least does not say that it does not: who may ask that is its own matter.
 func (c *Client) serves(ctx context.Context) bool {
+	code, err := c.readiness(ctx)
+	return err == nil && serving(code)
+}
+
+func serving(code int) bool {
+	return code < http.StatusInternalServerError && code != http.StatusTooManyRequests
+}
+
+// readiness is the status with which upstream answers whether it is ready.
+func (c *Client) readiness(ctx context.Context) (int, error) {
 	req := c.newRequest(ctx, request{path: "/readyz", accept: "*/*"})
 	resp, err := c.http.Transport.RoundTrip(req)
 	if err != nil {
-		return false
+		return 0, err
 	}
 	defer resp.Body.Close()
-	return resp.StatusCode < http.StatusInternalServerError && resp.StatusCode != http.StatusTooManyRequests
+	return resp.StatusCode, nil
 }

@@ -71,7 +71,7 @@ func (c *Client) origins(ctx context.Context) (origins, error) {
 		Items []apiService `json:"items"`
 	}
 	if err := c.getJSON(ctx, request{verb: "list", path: apiServices}, &list); err != nil {
-		return nil, unlessHidden(err)
+		return nil, c.unlessHidden(ctx, err)
 	}
 	all := origins{}
 	for _, s := range list.Items {
@@ -84,14 +84,15 @@ func (c *Client) origins(ctx context.Context) (origins, error) {
 func (c *Client) originOf(ctx context.Context, gv schema.GroupVersion) (origin, error) {
 	var s apiService
 	if err := c.getJSON(ctx, request{verb: "get", path: apiServices + "/" + gv.Version + "." + gv.Group}, &s); err != nil {
-		return origin{}, unlessHidden(err)
+		return origin{}, c.unlessHidden(ctx, err)
 	}
 	return s.origin(), nil
 }
 
-// unlessHidden drops the errors that say no more than that there is nothing for us to see.
-func unlessHidden(err error) error {
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+// unlessHidden drops the errors that say no more than that there is nothing for us to see. An apiserver that has only begun forbids what it
+// allows once it has read its rules.
+func (c *Client) unlessHidden(ctx context.Context, err error) error {
+	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.unready(ctx) {
 		return nil
 	}
 	return err

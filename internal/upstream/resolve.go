@@ -18,7 +18,7 @@ import (
 
 // Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes it: plural, singular or short name. The
 // error is one line that names everything wrong: names that upstream does not know, with what may have been meant, and resources that can
-// never be cached (see Refusal).
+// never be cached (see Refusal); or it says that upstream is Away.
 func (c *Client) Resolve(ctx context.Context, args []string) ([]*object.Resource, error) {
 	found, err := c.catalog(ctx)
 	if err != nil {
@@ -36,7 +36,10 @@ func (c *Client) Resolve(ctx context.Context, args []string) ([]*object.Resource
 				resources = append(resources, r)
 			}
 		}
-		if err != nil {
+		switch {
+		case Away(err):
+			return nil, err // which says nothing of the name
+		case err != nil:
 			wrong = append(wrong, oneLine(err))
 		}
 	}

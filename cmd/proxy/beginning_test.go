@@ -1,0 +1,154 @@
+package main
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"spillway/internal/kubetest"
+)
+
+// freeAddress is one where nobody listens.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// waiting is the program, started while upstream is away, once it lives.
+func waiting(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+	t.Helper()
+	up.Down()
+	plain, secure, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
+	p := launched(t, up, func(o *options) {
+		o.listen, o.listenTLS, o.metricsListen = plain, secure, metrics
+		if change != nil {
+			change(o)
+		}
+	})
+	p.plain, p.tls, p.metrics = "http://"+plain, "https://"+secure, "http://"+metrics
+	eventually(t, "it to live", func() bool {
+		p.stillRuns()
+		response, err := http.Get(p.metrics + "/livez")
+		if err != nil {
+			return false
+		}
+		defer response.Body.Close()
+		return response.StatusCode == http.StatusOK
+	})
+	return p
+}
+
+// asked is the answer to a request that is not answered from memory, and when to come back.
+func (p *proxy) asked(method, url string) (code int, retryAfter, body string) {
+	p.t.Helper()
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a certificate that was just made up
+	defer transport.CloseIdleConnections()
+	r, err := http.NewRequestWithContext(p.t.Context(), method, url, strings.NewReader("{}"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var text strings.Builder
+	if err := response.Write(&text); err != nil {
+		p.t.Fatal(err)
+	}
+	return response.StatusCode, response.Header.Get("Retry-After"), text.String()
+}
+
+// Who starts while upstream is away lives, is not ready, tells clients to come back, says so in the log, and serves when upstream comes.
+func TestWaitsForUpstream(t *testing.T) {
+	up := secureUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	p := waiting(t, up, nil)
+	if code, body := p.get(p.metrics + "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "[-]start failed: apiserver ") ||
+		!strings.Contains(body, "connection refused") || strings.Contains(body, "mirrors") {
+		t.Errorf("/readyz: %d %s", code, body)
+	}
+	if code, body := p.get(p.metrics + "/metrics"); code != http.StatusOK {
+		t.Errorf("/metrics: %d %s", code, body)
+	}
+	for _, c := range []struct {
+		method, path string
+		code         int
+		words        string
+	}{
+		{http.MethodGet, "/api/v1/configmaps", 503, "upstream apiserver is unavailable: connection refused"},
+		{http.MethodGet, "/api/v1/configmaps?resourceVersion=0", 503, "unavailable"},
+		{http.MethodGet, "/api/v1/configmaps?watch=1&resourceVersion=7", 429, "storage is (re)initializing"},
+		{http.MethodGet, "/api/v1/watch/pods", 429, "storage is (re)initializing"},
+		{http.MethodGet, "/apis", 503, "unavailable"},
+		{http.MethodGet, "/readyz", 503, "unavailable"},
+		{http.MethodPost, "/api/v1/namespaces/n/configmaps", 503, "unavailable"},
+	} {
+		for _, url := range []string{p.plain, p.tls} {
+			code, after, body := p.asked(c.method, url+c.path)
+			if code != c.code || after == "" || !strings.Contains(body, c.words) || !strings.Contains(body, `"kind":"Status"`) {
+				t.Errorf("%s %s%s: %d, Retry-After %q, %s", c.method, url, c.path, code, after, body)
+			}
+		}
+	}
+	for _, line := range p.logs.FilterMessage("the apiserver is away: waiting for it").All() {
+		fields := line.ContextMap()
+		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") || fields["again"] == nil {
+			t.Errorf("it says %v", fields)
+		}
+	}
+	if n := p.logs.FilterMessageSnippet("serving").Len(); n != 0 {
+		t.Error("it says that it serves")
+	}
+	if err := up.Up(); err != nil {
+		t.Fatal(err)
+	}
+	p.ready()
+	if code, body := p.get(p.tls + "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	if n := p.logs.FilterMessage("the apiserver is there").Len(); n != 1 {
+		t.Errorf("said %d times that upstream is there", n)
+	}
+	p.stop()
+	p.ends()
+}
+
+// Who waits can be told to end.
+func TestEndsWhileWaiting(t *testing.T) {
+	up := secureUpstream(t)
+	p := waiting(t, up, nil)
+	if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	p.ends()
+	if n := p.logs.FilterMessage("stopped").Len(); n != 1 {
+		t.Error("not a word at the end")
+	}
+}
+
+// An upstream that answers has the last word on the configuration, however late.
+func TestRefusedAfterWaiting(t *testing.T) {
+	up := secureUpstream(t)
+	p := waiting(t, up, func(o *options) { o.resources = []string{"nothings"} })
+	if err := up.Up(); err != nil {
+		t.Fatal(err)
+	}
+	err := <-p.done
+	p.done <- nil
+	if err == nil || !strings.Contains(err.Error(), `upstream serves no resource "nothings"`) {
+		t.Errorf("ended with %v", err)
+	}
+	if n := p.logs.FilterMessage("stopped").Len(); n != 0 {
+		t.Error("an end that was not meant is told as one that was")
+	}
+}

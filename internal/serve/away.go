@@ -1,0 +1,32 @@
+package serve
+
+// turnAway answers while upstream has been away since the start, so that nothing is known of what it has; it reports false once it has been
+// there.
+//
+// A watch is told what upstream tells one whose cache it is filling: of all answers, 429 alone has client-go's informers come back for the
+// same watch, as if nobody had answered. After anything else they list anew, and all at once, as soon as they can. Everybody else is told
+// what would come of passing the request on.
+func (s *Server) turnAway(c call, r Request) bool {
+	if s.opts.Away == nil {
+		return false
+	}
+	why := s.opts.Away()
+	if why == nil {
+		return false
+	}
+	status := statusUnavailable("upstream apiserver is unavailable: " + failureKind(why))
+	query := r.query()
+	if t, ok := parseTarget(r.Path); ok && t.watches(query) {
+		status = statusNotReady(comeBack())
+	}
+	writeFailure(c, failureFormOf(r, query.Get("pretty")), status)
+	return true
+}
+
+// failureFormOf is the form of a refusal that only we can word.
+func failureFormOf(r Request, pretty string) failureForm {
+	if form, ok := negotiateFailure(r.Accept, wantsPretty(pretty, r.UserAgent)); ok {
+		return form
+	}
+	return failureForm{indented: true} // as upstream does for want of a form
+}

@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/kubetest"
+)
+
+// listening is an address where something is done to each connection.
+func listening(t *testing.T, serve func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+func answering(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+// What waiting mends is told from what it does not, whichever of the requests of a start meets it.
+func TestAway(t *testing.T) {
+	f := func(name string, c *Client, want bool) {
+		t.Helper()
+		_, resolved := c.Resolve(deadline(t), []string{"configmaps"})
+		_, named := c.ServiceAccount(deadline(t))
+		for what, err := range map[string]error{"Check": c.Check(deadline(t)), "Resolve": resolved, "ServiceAccount": named} {
+			if err == nil || Away(err) != want {
+				t.Errorf("%s: %s: away is %v for %v", name, what, Away(err), err)
+			}
+		}
+	}
+	reset := listening(t, func(c net.Conn) {
+		_ = c.(*net.TCPConn).SetLinger(0)
+		_ = c.Close()
+	})
+	closed := listening(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1<<10))
+		_ = c.Close()
+	})
+	plain := listening(t, func(c net.Conn) {
+		_, _ = c.Read(make([]byte, 1))
+		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
+		_ = c.Close()
+	})
+	for _, c := range []struct {
+		name, url string
+		want      bool
+	}{
+		{"reset", "http://" + reset, true},
+		{"reset in the handshake", "https://" + reset, true},
+		{"closed", "http://" + closed, true},
+		{"closed in the handshake", "https://" + closed, true},
+		{"not TLS", "https://" + plain, false},
+		{"no port", "https://127.0.0.1:99999", false},
+	} {
+		f(c.name, clientFor(t, &rest.Config{Host: c.url}), c.want)
+	}
+	for code, want := range map[int]bool{401: false, 403: false, 404: false, 418: false, 429: true, 500: true, 502: true, 503: true, 504: true} {
+		s, c := apiserver(t, kubetest.Options{TLS: true})
+		s.Handle("/", answering(code))
+		f(http.StatusText(code), c, want)
+	}
+	s, c := apiserver(t, kubetest.Options{TLS: true})
+	f("a certificate of nobody's", clientFor(t, &rest.Config{Host: s.URL}), false)
+	s.Down()
+	f("refused", c, true)
+	if err := s.Up(); err != nil {
+		t.Fatal(err)
+	}
+	s.Hang()
+	hurried, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	if err := c.Check(hurried); !Away(err) {
+		t.Errorf("a timeout is %v", err)
+	}
+	if !Away(&net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}) {
+		t.Error("a name that is none is not away")
+	}
+	if Away(nil) || Away(errors.New("anything")) {
+		t.Error("what is not known counts as away")
+	}
+}
+
+// It is asked again while upstream is away, or says itself that it is not ready; and no longer.
+func TestAwait(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{TLS: true})
+	s.Down()
+	var missed atomic.Int32
+	await := func(ask func(context.Context) error) error {
+		missed.Store(0)
+		return c.Await(deadline(t), ask, func(err error, again time.Duration) {
+			if err == nil || again <= 0 || again > 2*longestPause {
+				t.Errorf("%v, again in %v", err, again)
+			}
+			if missed.Add(1) == 2 {
+				if err := s.Up(); err != nil {
+					t.Error(err)
+				}
+				s.Handle("/readyz", answering(http.StatusOK))
+			}
+		})
+	}
+	if err := await(c.Check); err != nil || missed.Load() < 2 {
+		t.Errorf("%v after %d", err, missed.Load())
+	}
+	no := errors.New("no")
+	refuse := func(context.Context) error { return no }
+	if err := await(refuse); !errors.Is(err, no) || missed.Load() != 0 {
+		t.Errorf("%v after %d", err, missed.Load())
+	}
+	untrusting := clientFor(t, &rest.Config{Host: s.URL})
+	if err := untrusting.Await(deadline(t), untrusting.Check, func(err error, _ time.Duration) { t.Errorf("asked again after %v", err) }); err == nil {
+		t.Error("whom it does not trust will do")
+	}
+	for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} { // it has yet to read its rules
+		s.Handle("/readyz", answering(code))
+		if err := await(refuse); !errors.Is(err, no) || missed.Load() != 2 {
+			t.Errorf("%d: %v after %d", code, err, missed.Load())
+		}
+	}
+	s.Handle("/readyz", answering(http.StatusUnauthorized))
+	if err := await(refuse); !errors.Is(err, no) || missed.Load() != 0 {
+		t.Errorf("%v after %d", err, missed.Load())
+	}
+	s.Down() // and then it may be that it cannot know our credentials yet
+	if err := await(func(ctx context.Context) error {
+		if missed.Load() == 0 {
+			return c.Check(ctx)
+		}
+		return no
+	}); !errors.Is(err, no) || missed.Load() != 2 {
+		t.Errorf("%v after %d", err, missed.Load())
+	}
+	s.Down()
+	ended, cancel := context.WithCancelCause(t.Context())
+	err := c.Await(ended, c.Check, func(error, time.Duration) { cancel(no) })
+	if !errors.Is(err, no) {
+		t.Errorf("%v", err)
+	}
+}
