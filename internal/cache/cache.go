@@ -34,6 +34,7 @@ type Resource struct {
 	bookmark atomic.Pointer[object.Bookmark]
 	changed  ring.Signal
 	retired  atomic.Bool
+	disowned atomic.Bool // see Disown
 	recent   exactSnapshots
 
 	mu struct {
@@ -164,6 +165,31 @@ func (r *Resource) Progress(rv, generation uint64) {
 	r.publish(rv)
 }
 
+// Seen records that upstream has reached rv, as a question found that was put in the given generation. Whoever was told rv by upstream had it of
+// this history then. It matters after history was void: upstream counts on for every resource, so clients of a quiet one are told of
+// resourceVersions that the log has yet to reach, and that an earlier history may have promised as well.
+func (r *Resource) Seen(rv, generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Ready() && generation == r.mu.generation {
+		r.log.see(rv)
+	}
+}
+
+// Disown records that upstream is behind its own word, as a question found that was put in the given generation: it has another history, as a
+// restored etcd does. That it counts up to the same resourceVersions again says nothing then, so the next complete state voids what is held
+// here, whatever its own resourceVersion.
+func (r *Resource) Disown(generation uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.Ready() && generation == r.mu.generation {
+		r.disowned.Store(true)
+	}
+}
+
+// Disowned reports that what is held here is of another history than upstream's.
+func (r *Resource) Disowned() bool { return r.disowned.Load() }
+
 // Replace applies a complete state at rv. The first one starts history; a later one closes the gap in it by a seam (see
 // seam), or, if upstream's own history was rewritten, voids it.
 func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
@@ -177,6 +203,7 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 		return nil
 	}
 	s := r.diff(sorted, rv)
+	s.rewritten = r.disowned.Swap(false) || s.rewritten
 	r.load(sorted)
 	if s.rewritten {
 		r.mu.generation++

@@ -152,6 +152,7 @@ func (f *Freshness) advance(ctx context.Context) error {
 	}
 	defer proof.Close()
 	if rv < through {
+		f.resource.Disown(generation)
 		return fmt.Errorf("upstream is at %d, below %d which it has promised", rv, through)
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -193,6 +194,7 @@ func (f *Freshness) compare(ctx context.Context) error {
 		case s.RV >= rv:
 			return nil // whoever waits has seen it
 		case s.holds(versions):
+			f.resource.Seen(rv, generation)
 			f.grant(s.provenAt(rv))
 			return nil
 		}

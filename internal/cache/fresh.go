@@ -124,7 +124,7 @@ func (f *Freshness) land(ctx context.Context, fl *flight) (*Snapshot, error) {
 	}
 	now := f.resource.Snapshot()
 	switch {
-	case now.generation != fl.state.generation:
+	case now.generation != fl.state.generation || f.resource.Disowned():
 		return nil, fmt.Errorf("%w: history has become void since", ErrNotProven)
 	case now.RV >= fl.state.RV:
 		return now, nil
@@ -174,7 +174,7 @@ func (f *Freshness) fly(fl *flight) {
 
 // ask learns R.
 func (f *Freshness) ask(ctx context.Context) (uint64, error) {
-	through, began := f.resource.Through(), time.Now()
+	generation, through, began := f.resource.Generation(), f.resource.Through(), time.Now()
 	rv, proof, err := f.prober.Begin(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -184,8 +184,10 @@ func (f *Freshness) ask(ctx context.Context) (uint64, error) {
 	}
 	proof.Close()
 	if rv < through {
+		f.resource.Disown(generation)
 		return 0, fmt.Errorf("%w: upstream is at %d, below %d which it has promised", ErrNotProven, rv, through)
 	}
+	f.resource.Seen(rv, generation)
 	f.worth.asked(time.Since(began))
 	return rv, nil
 }

@@ -244,3 +244,22 @@ func TestNoProofBeforeTheFirstList(t *testing.T) {
 		checkProve(t, f, ErrNotProven, proofTimeout)
 	})
 }
+
+// An upstream that was behind its own word has another history: that it counts up to the same resourceVersion again proves nothing, until its
+// state was listed. Whatever resourceVersion that has, nobody goes on from before.
+func TestProofOfRewrittenHistory(t *testing.T) {
+	u := &upstream{begin: at(19)}
+	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
+		generation, position := r.Generation(), r.Snapshot().Next
+		checkProve(t, f, ErrNotProven, 0)
+		u.begin = at(20)
+		checkProve(t, f, ErrNotProven, 0)
+		_ = r.Replace(objects(t, "a=a@11", "b=b@22"), 25)
+		if r.Generation() == generation || position >= r.Log().Head() {
+			t.Errorf("generation %d, head %d: history goes on", r.Generation(), r.Log().Head())
+		}
+		checkFind(t, r.Log(), 20, -25)
+		u.begin = at(25)
+		checkProve(t, f, nil, 0)
+	})
+}

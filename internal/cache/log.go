@@ -17,7 +17,7 @@ import (
 // itself: the deletions of a seam repeat the one before the gap (see Find).
 type Log struct {
 	entries *ring.Ring[Entry]
-	bytes   int64 // of the entries kept; the appender's
+	bytes   atomic.Int64 // of the entries kept; the appender's to change
 	bounds  atomic.Pointer[bounds]
 }
 
@@ -26,6 +26,7 @@ type bounds struct {
 	floor    uint64 // every event above it is in the log
 	through  uint64 // every event up to it is
 	greatest uint64 // promised by an earlier generation: above through, if history was void
+	seen     uint64 // upstream has been found there since, though not everything up to it may be here
 	position uint64 // of the first entry that follows floor
 	void     uint64 // what was promised below it was promised by a history that is none any more
 	voids    uint64 // how often that has happened
@@ -70,6 +71,10 @@ type ExpiredError struct {
 	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what followed it.
 	Void bool
 }
+
+// Ahead reports that Asked is beyond what is known of a history that began anew. Whether it belongs to that one, or to the one that is void, is
+// upstream's to say (see Resource.Seen).
+func (e *ExpiredError) Ahead() bool { return e.Void && e.Asked > e.Oldest }
 
 // Missing reports that all it would take is to be told what happened after Asked and up to Oldest, where history goes on.
 func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
@@ -116,20 +121,23 @@ func (l *Log) Span() (entries uint64, since time.Time) {
 	return head - first, since
 }
 
+// Bytes is what the entries take that are kept, as the limits of history count them.
+func (l *Log) Bytes() int64 { return l.bytes.Load() }
+
 // Find is the position from which a reader that is complete through rv must read on.
 //
 //   - Exactly at the resourceVersion before a gap, that is before the gap's seam: the deletions in it are stamped with that
 //     same resourceVersion, and a reader that had them already can bear them twice, but not miss them for ever.
 //   - Strictly inside a gap the history is unknown: an object may have come and gone. Expired.
 //   - Above everything known, it is the head: such a reader waits (W-106). But after history was void, a resourceVersion
-//     that was promised before, and is ahead now, belongs to a past that no longer exists. Expired.
+//     that was promised before, and that upstream has not been seen to reach again, belongs to a past that no longer exists. Expired.
 func (l *Log) Find(rv uint64) (pos uint64, err error) {
 	for {
 		b := l.bounds.Load()
 		switch {
 		case rv < b.floor:
 			return 0, &ExpiredError{Asked: rv, Oldest: b.floor, Void: rv < b.void}
-		case rv > b.through && b.greatest > b.through:
+		case rv > max(b.through, b.seen) && b.greatest > b.through:
 			return 0, &ExpiredError{Asked: rv, Oldest: b.through, Void: true}
 		}
 		head := l.Head()
@@ -191,7 +199,7 @@ func (l *Log) append(entries []Entry) {
 		return
 	}
 	for i := range entries {
-		l.bytes += entries[i].size()
+		l.bytes.Add(entries[i].size())
 	}
 	b := *l.bounds.Load()
 	b.through = entries[len(entries)-1].Through
@@ -205,7 +213,7 @@ func (l *Log) append(entries []Entry) {
 // reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even at the head: the entry
 // that takes that position can never be read, since the bounds exclude it before it is there.
 func (l *Log) reset(rv, greatest uint64) {
-	l.bytes = 0
+	l.bytes.Store(0)
 	start := l.entries.Head() + 1
 	b := &bounds{floor: rv, through: rv, greatest: greatest, position: start}
 	if before := l.bounds.Load(); before.position > 0 { // there was a history
@@ -214,6 +222,16 @@ func (l *Log) reset(rv, greatest uint64) {
 	l.bounds.Store(b)
 	l.entries.Append(Entry{Event: object.Event{RV: rv}, Through: rv})
 	l.entries.Trim(start)
+}
+
+// see notes that upstream has reached rv in this history. It matters only as long as there are promises of an earlier one above it.
+func (l *Log) see(rv uint64) {
+	b := *l.bounds.Load()
+	if b.greatest <= b.through || rv <= b.seen {
+		return
+	}
+	b.seen = rv
+	l.bounds.Store(&b)
 }
 
 // raise keeps readers from starting before rv. Those who have started go on: entries stay where they are.
@@ -231,12 +249,12 @@ func (l *Log) trim(limits Limits, kept int64, now time.Time) {
 	for pos < head {
 		e, ok := l.entries.At(pos)
 		young := ok && now.Sub(e.At) < limits.HistoryMinAge
-		if !ok || l.bytes <= kept || young && l.bytes <= limits.HistoryBytes {
+		if bytes := l.bytes.Load(); !ok || bytes <= kept || young && bytes <= limits.HistoryBytes {
 			break
 		}
 		for open := true; open && pos < head; pos++ {
 			e, _ := l.entries.At(pos)
-			l.bytes -= e.size()
+			l.bytes.Add(-e.size())
 			open, floor = e.Seam.Open(), e.Through
 		}
 	}

@@ -91,6 +91,33 @@ func TestVoidTwice(t *testing.T) {
 	checkFind(t, r.Log(), 101, int64(r.Log().Head()))
 }
 
+// What upstream has been seen to reach since belongs to the history that is, though the log has yet to hear of it.
+func TestVoidAndSeen(t *testing.T) {
+	r := newPods(unlimited)
+	_ = r.Replace(objects(t, "a=a@11"), 100)
+	before := r.Generation()
+	_ = r.Replace(objects(t, "a=a@11"), 50)
+	checkFind(t, r.Log(), 60, -50)
+	r.Seen(70, before) // a question that was put to the history before
+	checkFind(t, r.Log(), 60, -50)
+	r.Seen(60, r.Generation())
+	checkFind(t, r.Log(), 60, int64(r.Log().Head()))
+	checkFind(t, r.Log(), 61, -50)
+	r.Seen(55, r.Generation()) // an answer that was overtaken
+	checkFind(t, r.Log(), 60, int64(r.Log().Head()))
+	var expired *ExpiredError
+	if _, err := r.Log().Find(61); !errors.As(err, &expired) || !expired.Ahead() {
+		t.Errorf("%v is not ahead", err)
+	}
+	if _, err := r.Log().Find(49); !errors.As(err, &expired) || expired.Ahead() {
+		t.Errorf("%v is ahead", err)
+	}
+	_ = r.Update(pod(t, "a", 65))
+	checkFind(t, r.Log(), 60, int64(r.Log().Head())-1)
+	_ = r.Replace(objects(t, "a=a@11"), 40) // once more
+	checkFind(t, r.Log(), 60, -40)
+}
+
 // What a history that is void has told nobody can go on with; what is merely older than the log, somebody may know.
 func TestMissingAndVoid(t *testing.T) {
 	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})
