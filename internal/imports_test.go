@@ -30,8 +30,16 @@ var mayImport = map[string][]string{
 	"fairness": {},
 	"memory":   {},
 	"h2":       {},
-	"serve":    {"auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
+	"audit":    {"auth"},
+	"serve":    {"audit", "auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
+	"status":   {},
+	"top":      {"status"},
 	"kubetest": {"object"},
+
+	"inject":       {},
+	"admission":    {"inject"},
+	"sidecar":      {},
+	"clientconfig": {},
 }
 
 // keptTo are libraries that only some packages below internal/ may import, and why. They bind internal/ and cmd/; tests and load
@@ -43,8 +51,12 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"serve"},
 		"fasthttp reuses what it hands out; only serve knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "kubetest"},
-		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, and codec on client-go's scheme"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "kubetest"},
+		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
+	{"charm.land/bubbletea", []string{"top"},
+		"what draws on terminals has no part in what serves"},
+	{"k8s.io/apiserver", []string{"audit"},
+		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, and what events look like"},
 }
 
 // forbidden returns why the package in folder (relative to the module, with slashes) must not import what it does, or "".
@@ -165,20 +177,25 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "may import object only")
-	f("internal/serve", "spillway/internal/upstream", "may import auth, fairness, fanout, cache, codec, h2, object, ring only")
+	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, fairness, fanout, cache, codec, h2, object, ring only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")
 	f("internal/newcomer", "net/http", "")
 	f("internal/fanout", "spillwayish/internal/serve", "")
 	f("cmd/proxy", "spillway/internal/upstream", "")
+	f("internal/status", "spillway/internal/serve", "imports no package of ours")
+	f("internal/top", "spillway/internal/status", "")
 
 	f("internal/serve", "github.com/valyala/fasthttp/fasthttputil", "")
 	f("internal/fanout", "github.com/valyala/fasthttp", "only serve may")
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only serve may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
-	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, kubetest may")
-	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, kubetest may")
+	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, kubetest may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest may")
+	f("internal/status", "charm.land/bubbletea/v2", "only top may")
+	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
+	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit may")
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
 	f("test/conformance", "k8s.io/client-go/rest", "")
 	f("bench", "github.com/valyala/fasthttp", "")

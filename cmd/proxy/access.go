@@ -18,10 +18,11 @@ import (
 type access struct {
 	tls, plain *serve.Access
 	rights     *auth.Rights // nil: they are not watched
+	owned      func(context.Context) error
 }
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
-func newAccess(ctx context.Context, client *upstream.Client, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.insecureAllowAll {
 		return &access{}, nil
 	}
@@ -33,16 +34,40 @@ func newAccess(ctx context.Context, client *upstream.Client, own, bare http.Roun
 		return nil, err
 	}
 	all := &access{tls: others, plain: others, rights: rights}
+	if o.plainIdentity != identityPodToken && o.sidecarDir == "" {
+		return all, nil
+	}
+	pod := &serve.Access{}
 	if o.plainIdentity == identityPodToken {
+		all.plain = pod
+	}
+	if o.sidecarDir != "" {
+		all.tls = pod
+	}
+	all.owned = func(ctx context.Context) error {
 		owner, err := client.ServiceAccount(ctx)
-		if err != nil {
-			return nil, o.refuse("plain-identity", o.plainIdentity, err.Error())
+		switch {
+		case err == nil:
+		case o.sidecarDir != "":
+			return o.refuseFor("sidecar-dir", o.sidecarDir, err)
+		default:
+			return o.refuseFor("plain-identity", o.plainIdentity, err)
 		}
 		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
-		all.plain = asking(self, o, metrics)
-		all.plain.Owner = owner
+		*pod = *asking(self, o, metrics)
+		pod.Owner = owner
+		return nil
 	}
 	return all, nil
+}
+
+// begin finds out from upstream whom a listener is for, where that is not said by the configuration. It is called before anybody is
+// answered; after an error it may be called again.
+func (a *access) begin(ctx context.Context) error {
+	if a.owned == nil {
+		return nil
+	}
+	return a.owned(ctx)
 }
 
 // run asks about running watches until ctx ends.

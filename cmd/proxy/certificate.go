@@ -19,19 +19,22 @@ import (
 	"spillway/internal/auth"
 )
 
-// tlsConfig is what listeners with TLS present: the configured pair, or a self-signed one that lives in memory.
-func tlsConfig(o *options, log *zap.Logger) (*tls.Config, error) {
+// tlsConfig is what listeners with TLS present: the sidecar's pair, the configured one, or a self-signed one that lives in memory.
+func tlsConfig(o *options, pod *podFiles, log *zap.Logger) (*tls.Config, error) {
 	// One record size from the first byte on: small first records would split events.
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}
 	if o.http2 {
 		config.NextProtos = []string{"h2", "http/1.1"} // W-1
+	}
+	if pod != nil {
+		config.Certificates = []tls.Certificate{pod.identity.Certificate}
+		return config, nil
 	}
 	if o.tlsCertFile == "" {
 		pair, err := selfSigned(time.Now())
 		if err != nil {
 			return nil, fmt.Errorf("making a self-signed certificate: %w", err)
 		}
-		log.Warn("serving with a self-signed certificate that is made anew at each start: clients cannot verify it; set --tls-cert-file and --tls-private-key-file")
 		config.Certificates = []tls.Certificate{pair}
 		return config, nil
 	}

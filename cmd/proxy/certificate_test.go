@@ -139,7 +139,7 @@ func TestCertificateBehindALink(t *testing.T) {
 
 // Without files a certificate is made up that fits the machine it is made on.
 func TestSelfSignedCertificate(t *testing.T) {
-	config, err := tlsConfig(newOptions(), zap.NewNop())
+	config, err := tlsConfig(newOptions(), nil, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestSelfSignedCertificate(t *testing.T) {
 	for http2, want := range map[bool]string{true: "h2", false: "http/1.1"} { // W-1
 		o := newOptions()
 		o.http2 = http2
-		if config, err = tlsConfig(o, zap.NewNop()); err != nil {
+		if config, err = tlsConfig(o, nil, zap.NewNop()); err != nil {
 			t.Fatal(err)
 		}
 		if got := negotiated(t, config, "http/1.1", "h2"); got != want {

@@ -51,8 +51,10 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 	}
 	cmd.Flags().SortFlags = false
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return explainFlagError(cmd.Flags(), err) })
+	cmd.SetFlagErrorFunc(explainFlagError)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
+	cmd.AddCommand(newTop())
+	cmd.AddCommand(subcommands(stderr)...)
 	return cmd
 }
 
@@ -73,13 +75,20 @@ func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unexpected argument %q: spillway takes flags only; spillway --help lists them", args[0])
+	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them", args[0])
 }
 
-// helpText is --help: what spillway is, then its flags by what they concern, then where else they can be set.
+// helpText is --help: what spillway is, what else it can do, then its flags by what they concern, then where else they can be set.
 func helpText(cmd *cobra.Command, groups []flagGroup) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n", cmd.Long, cmd.UseLine(), examples)
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
+	fmt.Fprintf(&b, "\nCommands (spillway COMMAND --help tells more):\n")
+	for _, sub := range cmd.Commands() {
+		if sub.IsAvailableCommand() {
+			fmt.Fprintf(&b, "  %-12s %s\n", sub.Name(), sub.Short)
+		}
+	}
+	fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n%s:\n%s", g.name, g.flags.FlagUsagesWrapped(helpColumns))
 	}
@@ -87,24 +96,24 @@ func helpText(cmd *cobra.Command, groups []flagGroup) string {
 	return b.String()
 }
 
-// explainFlagError says in our words what pflag found wrong with the command line.
-func explainFlagError(flags *pflag.FlagSet, err error) error {
+// explainFlagError says in our words what pflag found wrong with the command line of cmd.
+func explainFlagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError
 	switch {
 	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
 		name := unknown.GetSpecifiedName()
-		if near := nearest(name, flagNames(flags)); near != "" {
+		if near := nearest(name, flagNames(cmd.Flags())); near != "" {
 			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
 		}
-		return fmt.Errorf("--%s: no such flag; spillway --help lists them", name)
+		return fmt.Errorf("--%s: no such flag; %s --help lists them", name, cmd.CommandPath())
 	case errors.As(err, &invalid):
 		return fmt.Errorf("--%s=%s: %s", invalid.GetFlag().Name, invalid.GetValue(), expected(invalid))
 	case errors.As(err, &missing):
 		return fmt.Errorf("--%s: needs a value", missing.GetSpecifiedName())
 	}
-	return fmt.Errorf("%w; spillway --help lists the flags", err)
+	return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
 }
 
 // expected says what the value of a flag should have looked like. Types of our own say it themselves.
@@ -112,7 +121,7 @@ func expected(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "bool":
 		return "must be true or false"
-	case "int":
+	case "int", "int32":
 		return "must be a whole number"
 	case "float64":
 		return "must be a number"

@@ -16,6 +16,7 @@ type readiness func() (detail string, err error)
 // that drain has not been called; alive means only that probes are answered, since a restart helps no other trouble.
 type health struct {
 	mu       sync.Mutex
+	first    *namedCheck  // until it passes, the others are not called; nil: they always are
 	checks   []namedCheck // as registered
 	draining bool
 }
@@ -32,6 +33,13 @@ func (h *health) require(name string, ready readiness) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, namedCheck{name, ready})
+}
+
+// precede adds the check before which all the others mean nothing.
+func (h *health) precede(name string, ready readiness) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.first = &namedCheck{name, ready}
 }
 
 // drain turns readiness off for good, so that no new clients are sent here.
@@ -51,7 +59,14 @@ func (h *health) snapshot() []namedCheck {
 		}
 		return "", nil
 	}
-	return append([]namedCheck{{"shutdown", shutdown}}, h.checks...)
+	all := []namedCheck{{"shutdown", shutdown}}
+	if h.first != nil {
+		all = append(all, *h.first)
+		if _, err := h.first.ready(); err != nil {
+			return all
+		}
+	}
+	return append(all, h.checks...)
 }
 
 func (h *health) serveLive(w http.ResponseWriter, r *http.Request) {

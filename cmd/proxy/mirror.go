@@ -28,7 +28,8 @@ type mirror struct {
 
 	representation *representation
 	denials        upstream.Denials
-	asked          atomic.Int64 // when somebody last asked for it, in Unix nanoseconds
+	born           time.Time
+	asked          atomic.Int64 // when somebody last asked for it, in nanoseconds from its birth: a wall clock may be set
 
 	replaced          atomic.Uint64 // watches that were silent
 	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
@@ -39,12 +40,11 @@ type mirror struct {
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
 func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource, limits cache.Limits, backfill *fanout.BackfillLimit, release *codec.Release, log *zap.Logger,
 	lost func(*mirror, error)) *mirror {
-	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info)}
+	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info), born: time.Now()}
 	m.hub = fanout.NewHub(m.resource)
 	m.hub.Share(room)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(client, m.resource, log)
-	m.asked.Store(time.Now().UnixNano())
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
 	if backfill != nil {
 		m.backfills = fanout.NewBackfills(m.hub, past{client.NewPast(info)}, backfill)
@@ -87,7 +87,7 @@ func (m *mirror) run(ctx context.Context) {
 // usable is the mirror's source, nil while upstream has given it nothing and cannot be reached, or shows it otherwise than it is known
 // here: then whoever asks had better hear that from upstream.
 func (m *mirror) usable() *serve.Source {
-	m.asked.Store(time.Now().UnixNano())
+	m.asked.Store(int64(time.Since(m.born)))
 	if m.representation.doubtful() || !m.resource.Ready() && m.reflector.Status().Err != nil {
 		return nil
 	}
@@ -107,7 +107,7 @@ func (m *mirror) age() time.Duration {
 }
 
 // used is when somebody last asked for the mirror.
-func (m *mirror) used() time.Time { return time.Unix(0, m.asked.Load()) }
+func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load())) }
 
 // end stops the mirror. Who watches it is told to start again.
 func (m *mirror) end() {

@@ -41,3 +41,19 @@ func TestIdleTimeout(t *testing.T) {
 	m.awaitReady(t, kubetest.Pods)
 	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
 }
+
+// Since when nobody has asked is no matter of the wall clock: one that is set forward by hours makes no resource idle.
+func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*")
+	m.awaitReady(t, kubetest.Pods)
+	began := time.Now()
+	m.Find(kubetest.Pods)
+	used := (*m.running.Load())[kubetest.Pods].used()
+	if used.Before(began) || used.After(time.Now()) {
+		t.Errorf("used at %v, between %v and %v", used, began, time.Now())
+	}
+	if used == used.Round(0) { // which is what a wall clock alone can tell
+		t.Errorf("%v depends on the wall clock", used)
+	}
+}

@@ -72,6 +72,9 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 			}
 			return 0
 		}),
+		metric(gauge, "log_bytes", "Bytes of the past events in memory, as --history-bytes counts them.", func(m *mirror) float64 {
+			return float64(m.resource.Log().Bytes())
+		}),
 		metric(counter, "upstream_lists_total", "Complete states that upstream was asked for.", func(m *mirror) float64 {
 			return float64(m.reflector.Status().Replaces)
 		}),
@@ -110,6 +113,9 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		}),
 		metric(counter, "replayed_frames_total", "Frames made for single watches that caught up from the log.", func(m *mirror) float64 {
 			return float64(m.hub.Stats().Replayed.Load())
+		}),
+		metric(counter, "deliveries_total", "Events made ready to be sent, once for each watch that they are for.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().Replayed.Load())
 		}),
 		metric(counter, "dispatch_waits_total", "Dispatches that something held up for a second or more. Clients cannot, so this stays 0.", func(m *mirror) float64 {
 			return float64(m.hub.Stats().Stalls.Load())

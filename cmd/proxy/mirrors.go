@@ -62,9 +62,8 @@ type mirrors struct {
 // lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD may appear at any time.
 const lookEvery = 5 * time.Second
 
-// newMirrors starts the named mirrors. starting bounds what upstream is asked before; ctx ends the mirrors: wait for that with
-// wait.
-func newMirrors(starting, ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) (*mirrors, error) {
+// newMirrors knows of no resource and starts nothing; begin does. ctx ends the mirrors: wait for that with wait.
+func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) *mirrors {
 	m := &mirrors{
 		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
@@ -79,28 +78,38 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 	if o.backfillWatches > 0 {
 		m.backfill = fanout.NewBackfillLimit(o.backfillWatches)
 	}
+	m.demand = slices.Contains(o.resources, allResources)
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
 	m.mu.epochs = map[schema.GroupResource]string{}
 	m.mu.settling = map[schema.GroupResource]time.Time{}
+	return m
+}
+
+// begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It is called before anybody asks for a
+// resource; after an error nothing has been started, and it may be called again.
+func (m *mirrors) begin(starting context.Context, o *options) error {
 	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
-	m.demand = len(names) < len(o.resources)
-	version, err := client.Version(starting)
+	version, err := m.client.Version(starting)
 	if err != nil {
-		return nil, fmt.Errorf("finding out upstream's version: %w", err)
+		return fmt.Errorf("finding out upstream's version: %w", err)
+	}
+	named, err := m.client.Resolve(starting, names)
+	if err != nil {
+		return o.refuseFor("resources", strings.Join(o.resources, ","), err)
+	}
+	if m.demand {
+		offered, refused, err := m.client.Discover(starting)
+		if err != nil {
+			return fmt.Errorf("finding out what upstream serves: %w", err)
+		}
+		m.mu.Lock()
+		m.mu.offered, m.mu.refused = offered, refused
+		m.mu.Unlock()
 	}
 	m.release.Upstream(version.Minor)
-	named, err := client.Resolve(starting, names)
-	if err != nil {
-		return nil, o.refuse("resources", strings.Join(o.resources, ","), err.Error())
-	}
 	m.named = named
-	if m.demand {
-		if m.mu.offered, m.mu.refused, err = client.Discover(starting); err != nil {
-			return nil, fmt.Errorf("finding out what upstream serves: %w", err)
-		}
-	}
 	for _, info := range named {
 		m.start(info)
 	}
@@ -109,12 +118,12 @@ func newMirrors(starting, ctx context.Context, client *upstream.Client, o *optio
 	if o.consistencyCheckPeriod > 0 {
 		m.active.Go(func() { m.compareStates(o.consistencyCheckPeriod) })
 	}
-	m.active.Go(func() { newEpochs(m, *version).run(ctx) })
+	m.active.Go(func() { newEpochs(m, *version).run(m.ctx) })
 	if o.resourceIdleTimeout > 0 {
 		m.active.Go(func() { m.dropIdle(o.resourceIdleTimeout) })
 	}
 	m.followDefinitions()
-	return m, nil
+	return nil
 }
 
 // Find implements serve.Catalog.

@@ -69,15 +69,13 @@ func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change f
 	ctx, cancel := context.WithCancel(context.Background())
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
-	m, err := newMirrors(starting, ctx, client, o, log)
+	m := newMirrors(ctx, client, o, log)
 	t.Cleanup(func() {
 		cancel()
-		if m != nil {
-			m.wait()
-		}
+		m.wait()
 		client.Close()
 	})
-	return m, err
+	return m, m.begin(starting, o)
 }
 
 func newUpstream(t *testing.T) *kubetest.Server {
@@ -354,8 +352,8 @@ func TestStartIsBounded(t *testing.T) {
 	o := newOptions()
 	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
 		o.resources = resources
-		if _, err := newMirrors(starting, t.Context(), client, o, zap.NewNop()); err == nil {
-			t.Errorf("%v: started", resources)
+		if err := newMirrors(t.Context(), client, o, zap.NewNop()).begin(starting, o); !upstream.Away(err) {
+			t.Errorf("%v: %v", resources, err)
 		}
 	}
 }

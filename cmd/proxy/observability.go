@@ -16,19 +16,21 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/serve"
+	"spillway/internal/status"
 )
 
 // lingerPeriod is how long scrapes and probes under way may take to end.
 const lingerPeriod = 2 * time.Second
 
 // observability serves what operators ask: is it alive, is it ready, what are its numbers. It has a listener of its own so that
-// probes do not queue behind clients. Metrics tell what a cluster holds: on anything but loopback they are for those whom the apiserver allows
-// to get them, over TLS.
+// probes do not queue behind clients. Metrics tell what a cluster holds, and the status page who reads it: on anything but loopback they are for
+// those whom the apiserver allows to get them, over TLS.
 type observability struct {
 	health   *health
 	registry *prometheus.Registry
-	tls      *tls.Config   // nil: plain HTTP
-	access   *serve.Access // finds out about strangers; nil: nobody does
+	tls      *tls.Config      // nil: plain HTTP
+	status   *status.Reporter // nil: there is no status page
+	access   *serve.Access    // finds out about strangers; nil: nobody does
 	debug    bool
 	log      *zap.Logger
 }
@@ -89,16 +91,23 @@ func (o *observability) handler(loopback bool) http.Handler {
 	mux.HandleFunc("GET /livez", o.health.serveLive)
 	mux.HandleFunc("GET /readyz", o.health.serveReady)
 	if loopback {
-		mux.Handle("/", o.numbers())
+		mux.Handle("/", o.numbers(toLocal))
 	} else {
-		mux.Handle("/", strangers{access: o.access, secure: o.tls != nil, next: o.numbers()})
+		mux.Handle("/", strangers{access: o.access, secure: o.tls != nil, next: o.numbers(nil)})
 	}
 	return mux
 }
 
-// numbers answers what is not for everybody.
-func (o *observability) numbers() http.Handler {
+// numbers answers what is not for everybody. What names people is served through guard; nil: all of it is guarded.
+func (o *observability) numbers(guard func(http.Handler) http.Handler) http.Handler {
 	mux := http.NewServeMux()
+	if o.status != nil {
+		var page http.Handler = status.NewPage(o.status, statusPath)
+		if guard != nil {
+			page = guard(page)
+		}
+		mux.Handle("GET "+statusPath, page)
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.log)}))
 	mux.HandleFunc("GET /{$}", o.serveIndex)
 	if o.debug {
@@ -114,6 +123,9 @@ func (o *observability) numbers() http.Handler {
 
 func (o *observability) serveIndex(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprint(w, "/livez\n/readyz?verbose\n/metrics\n")
+	if o.status != nil {
+		fmt.Fprint(w, statusPath+"\n")
+	}
 	if o.debug {
 		fmt.Fprint(w, "/debug/pprof/\n")
 	}

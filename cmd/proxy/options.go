@@ -79,6 +79,9 @@ type options struct {
 	localTokens      string // localTokensNone, localTokensUnbound or localTokensPods
 	insecureAllowAll bool
 
+	sidecarDir    string // where a pod's service account is copied to; not a sidecar when empty
+	sidecarKeyDir string // with sidecarDir
+
 	strictTransport []string // directives of Strict-Transport-Security
 
 	maxConnections        int // of clients; 0: as many as open files allow
@@ -94,6 +97,8 @@ type options struct {
 	debug         bool
 	logLevel      string
 	logFormat     string
+
+	audit auditOptions
 
 	configFile string
 
@@ -144,6 +149,7 @@ func newOptions() *options {
 		metricsListen: "127.0.0.1:9464",
 		logLevel:      "info",
 		logFormat:     "json",
+		audit:         newAuditOptions(),
 		origins:       map[string]origin{},
 	}
 }
@@ -161,10 +167,12 @@ func (o *options) flagGroups() []flagGroup {
 		o.group("Cache", o.cacheFlags),
 		o.group("Plain listener (HTTP, this machine only)", o.plainFlags),
 		o.group("TLS listener", o.tlsFlags),
+		o.group("As a sidecar", o.sidecarFlags),
 		o.group("Who may read what", o.accessFlags),
 		o.group("Limits of clients", o.limitFlags, o.requestLimitFlags),
 		o.group("Streams", o.streamFlags),
 		o.group("Observability", o.observabilityFlags),
+		o.group("Audit log", o.audit.flags),
 		o.group("Configuration", o.configurationFlags),
 	}
 }
@@ -329,10 +337,11 @@ func (o *options) streamFlags(fs *pflag.FlagSet) {
 
 func (o *options) observabilityFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.metricsListen, "metrics-listen", o.metricsListen,
-		"Serve /livez, /readyz and /metrics on this `address`. On anything but loopback, /metrics needs --metrics-tls. When empty, none of them.")
+		"Serve /livez, /readyz, /metrics and the status page, /statusz, on this `address`. On anything but loopback, the last two need --metrics-tls. "+
+			"When empty, none of them.")
 	fs.BoolVar(&o.metricsTLS, "metrics-tls", o.metricsTLS,
-		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics is then for those whom the API server "+
-			"allows to get that path, by bearer token or client certificate.")
+		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics and /statusz are then for those whom the "+
+			"API server allows to get that path, by bearer token or client certificate.")
 	fs.BoolVar(&o.debug, "debug", o.debug,
 		"Serve Go profiles under /debug/pprof on --metrics-listen, to those who get /metrics there, and let debuggers attach and core dumps "+
 			"be written, which hold every credential and object in memory. Otherwise neither is possible.")

@@ -59,9 +59,15 @@ func TestHelpIsReadable(t *testing.T) {
 	if got.code != 0 || got.stderr != "" || got.options != nil {
 		t.Fatalf("--help: code %d, stderr %q, started %v", got.code, got.stderr, got.options != nil)
 	}
-	golden := filepath.Join("testdata", "help.txt")
+	checkHelp(t, got.stdout, "help.txt", 116)
+}
+
+// checkHelp holds a help text to a golden file, and its lines to a width that can be read.
+func checkHelp(t *testing.T, help, golden string, width int) {
+	t.Helper()
+	golden = filepath.Join("testdata", golden)
 	if *update {
-		if err := os.WriteFile(golden, []byte(got.stdout), 0o644); err != nil {
+		if err := os.WriteFile(golden, []byte(help), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,12 +75,12 @@ func TestHelpIsReadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.stdout != string(want) {
-		t.Errorf("--help differs from %s; if it is meant to, run go test ./cmd/proxy -update. Got:\n%s", golden, got.stdout)
+	if help != string(want) {
+		t.Errorf("the help differs from %s; if it is meant to, run go test ./cmd/proxy -update. Got:\n%s", golden, help)
 	}
-	for i, line := range strings.Split(got.stdout, "\n") {
-		if len(line) > 116 {
-			t.Errorf("line %d has %d columns: %s", i+1, len(line), line)
+	for i, line := range strings.Split(help, "\n") {
+		if len(line) > width {
+			t.Errorf("%s: line %d has %d columns: %s", golden, i+1, len(line), line)
 		}
 	}
 }

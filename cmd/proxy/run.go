@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"net"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -12,11 +14,9 @@ import (
 
 	"spillway/internal/memory"
 	"spillway/internal/serve"
+	"spillway/internal/status"
 	"spillway/internal/upstream"
 )
-
-// startTimeout bounds what is asked of upstream before the proxy serves.
-const startTimeout = 15 * time.Second
 
 // run wires the parts and owns their lifetimes: upstream, mirrors, server, listeners. It returns when the process is told to
 // stop, or with the first reason why it cannot go on.
@@ -26,7 +26,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
 	}
-	budget := o.applyBudget()
+	started, budget := time.Now(), o.applyBudget()
 	config, err := upstream.LoadConfig(o.kubeconfig)
 	if err != nil {
 		return err
@@ -41,18 +41,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		return err
 	}
 	defer client.Close()
-	starting, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	if err := client.Check(starting); err != nil {
-		return err
-	}
-
 	life := watchSignals(ctx, o.drainPeriod, log)
 	defer life.finish()
-	mirrors, err := newMirrors(starting, life.stop, client, o, log)
-	if err != nil {
-		return err
-	}
+
+	// What needs no upstream comes first: whether it will do is known at once.
+	mirrors := newMirrors(life.stop, client, o, log)
 	registry := newRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
 	own, err := upstream.Self(config)
@@ -68,22 +61,28 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	access, err := newAccess(starting, client, own, bare, o, registry, log)
+	access, err := newAccess(client, own, bare, o, registry, log)
 	if err != nil {
 		return err
 	}
-	secure, err := secureListeners(o, access, log)
+	pod, err := newPodFiles(o, log)
 	if err != nil {
 		return err
 	}
-	// Only now is it certain that it starts: a start that fails says one thing.
-	for _, w := range o.warnings() {
-		log.Warn(w)
+	secure, err := secureListeners(o, access, pod, log)
+	if err != nil {
+		return err
 	}
+	record, err := newAudit(o, registry, log)
+	if err != nil {
+		return err
+	}
+	defer record.close()
+	beginning := newBeginning()
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
-		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer,
-		Metrics: serve.NewMetrics(registry), Log: log,
+		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason,
+		Audit: record.log, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	var guard *memory.Guard
 	if budget.limit != nil {
@@ -91,6 +90,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	registry.MustRegister(newMemoryMetrics(guard, mirrors))
 	h := &health{}
+	h.precede("start", beginning.ready)
 	h.require("mirrors", mirrors.ready)
 	h.require("upstream", mirrors.upstream)
 	h.require("pass-through", mirrors.passThrough)
@@ -105,24 +105,54 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	serveAll(server, access, secure, listeners, o, fail)
-	fail(func() error { return access.run(life.stop) }) // to the end: no watch goes on unasked
-	if guard != nil {
-		fail(func() error { return guard.Run(life.stop) })
-	}
-	if listeners.metrics != nil {
-		// Health is told until the very end, readiness off.
-		seen := &observability{health: h, registry: registry, access: access.tls, debug: o.debug, log: log}
-		if o.metricsTLS {
-			seen.tls = secure.Clone()
-			seen.tls.NextProtos = nil // net/http's to choose
+	stands := &standing{host: config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard}
+	reporter := status.NewReporter(stands.report)
+	defer reporter.Close()
+	listening := sync.OnceFunc(func() {
+		serveAll(server, access, secure, listeners, record, o, fail)
+		if listeners.metrics != nil {
+			// Health is told until the very end, readiness off.
+			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, debug: o.debug, log: log}
+			if o.metricsTLS {
+				seen.tls = secure.Clone()
+				seen.tls.NextProtos = nil // net/http's to choose
+			}
+			fail(func() error { return seen.run(life.stop, listeners.metrics) })
 		}
-		fail(func() error { return seen.run(life.stop, listeners.metrics) })
+	})
+	begin := func(ctx context.Context) error {
+		if err := client.Check(ctx); err != nil {
+			return err
+		}
+		if err := access.begin(ctx); err != nil {
+			return err
+		}
+		if err := record.begin(ctx, client, o); err != nil {
+			return err
+		}
+		return mirrors.begin(ctx, o)
 	}
-	budget.announce(log)
-	announce(ctx, listeners, access, client, config, o, log)
-
-	<-life.drain.Done()
+	if pod != nil {
+		fail(func() error { pod.projection.Run(life.stop); return nil })
+	}
+	refused := beginning.await(life.drain, client, begin, listening, log)
+	switch {
+	case life.drain.Err() != nil: // it was told to end first
+		refused = nil
+	case refused == nil:
+		// Only now is it certain that it starts: a start that fails says one thing.
+		for _, w := range o.warnings() {
+			log.Warn(w)
+		}
+		listening()
+		fail(func() error { return access.run(life.stop) }) // to the end: no watch goes on unasked
+		if guard != nil {
+			fail(func() error { return guard.Run(life.stop) })
+		}
+		budget.announce(log)
+		announce(ctx, listeners, access, client, config, o, log)
+		<-life.drain.Done()
+	}
 	h.drain()
 	server.Drain(life.stop, o.drainPeriod)
 	closing, cancelClosing := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -132,9 +162,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	life.finish()
 	mirrors.wait()
-	err = group.Wait()
+	if err := group.Wait(); refused != nil || err != nil {
+		return cmp.Or(refused, err)
+	}
 	log.Info("stopped")
-	return err
+	return nil
 }
 
 // listenerSet is what the proxy listens on; nil where it does not.
@@ -167,19 +199,19 @@ func (s *listenerSet) close() {
 }
 
 // secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *options, access *access, log *zap.Logger) (*tls.Config, error) {
+func secureListeners(o *options, access *access, pod *podFiles, log *zap.Logger) (*tls.Config, error) {
 	if o.listenTLS == "" && !o.metricsTLS {
 		return nil, nil
 	}
-	secure, err := tlsConfig(o, log)
-	if err == nil && access.tls != nil {
+	secure, err := tlsConfig(o, pod, log)
+	if err == nil && access.tls != nil && pod == nil { // a pod's clients bring tokens
 		askForCertificates(secure, access.tls.Authenticator)
 	}
 	return secure, err
 }
 
 // serveAll serves on the plain and the TLS listener.
-func serveAll(server *serve.Server, access *access, secure *tls.Config, l *listenerSet, o *options, run func(func() error)) {
+func serveAll(server *serve.Server, access *access, secure *tls.Config, l *listenerSet, record *auditLog, o *options, run func(func() error)) {
 	if l.plain != nil {
 		front := serve.Front{
 			Guard:     serve.NewPlainGuard(o.acceptHosts, o.acceptOrigins, o.plainSelfConnect),
@@ -187,7 +219,7 @@ func serveAll(server *serve.Server, access *access, secure *tls.Config, l *liste
 			AnswerAll: o.insecureAllowAll,
 		}
 		if o.plainIdentity == identitySelf {
-			front.Identity = serve.IdentitySelf
+			front.Identity, front.Self = serve.IdentitySelf, record.self.Load
 		}
 		run(func() error { return server.Serve(l.plain, front) })
 	}
@@ -210,7 +242,11 @@ func announce(ctx context.Context, l *listenerSet, access *access, client *upstr
 		log.Info("serving plain HTTP", fields...)
 	}
 	if l.tls != nil {
-		log.Info("serving HTTPS", zap.Stringer("address", l.tls.Addr()), zap.String("upstream", config.Host))
+		fields := []zap.Field{zap.Stringer("address", l.tls.Addr()), zap.String("upstream", config.Host)}
+		if access.tls != nil && access.tls.Owner != "" {
+			fields = append(fields, zap.String("serves", access.tls.Owner))
+		}
+		log.Info("serving HTTPS", fields...)
 	}
 	if l.metrics != nil {
 		log.Info("serving health and metrics", zap.Stringer("address", l.metrics.Addr()))

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -55,6 +56,25 @@ type proxy struct {
 // running starts the program and waits until it serves.
 func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
 	t.Helper()
+	p := launched(t, up, change)
+	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
+		eventually(t, message, func() bool {
+			found := p.logs.FilterMessage(message).All()
+			if len(found) == 0 {
+				p.stillRuns()
+				return false
+			}
+			*to = "http://" + found[0].ContextMap()["address"].(string)
+			return true
+		})
+	}
+	p.tls = strings.Replace(p.tls, "http:", "https:", 1)
+	return p
+}
+
+// launched starts the program.
+func launched(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+	t.Helper()
 	o := newOptions()
 	o.kubeconfig, o.resources = kubeconfig(t, up), []string{"configmaps"}
 	o.listen, o.listenTLS, o.metricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
@@ -71,18 +91,6 @@ func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
 		stop()
 		<-p.done
 	})
-	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
-		eventually(t, message, func() bool {
-			found := logs.FilterMessage(message).All()
-			if len(found) == 0 {
-				p.stillRuns()
-				return false
-			}
-			*to = "http://" + found[0].ContextMap()["address"].(string)
-			return true
-		})
-	}
-	p.tls = strings.Replace(p.tls, "http:", "https:", 1)
 	return p
 }
 
@@ -252,6 +260,16 @@ func TestRunDrains(t *testing.T) {
 	p.ends()
 }
 
+// untrusting is a configuration that leads to an upstream whose certificate it does not trust.
+func untrusting(t *testing.T, up *kubetest.Server) string {
+	t.Helper()
+	text, err := os.ReadFile(kubeconfig(t, up))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return writeFile(t, "untrusting", regexp.MustCompile(`, certificate-authority-data: [^}]*`).ReplaceAllString(string(text), ""))
+}
+
 // executed runs a command line to its end.
 func executed(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
@@ -271,8 +289,6 @@ func TestRunRefusesToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	gone := kubetest.New(kubetest.Options{TLS: true})
-	gone.Close()
 	refused := kubetest.New(kubetest.Options{TLS: true})
 	t.Cleanup(refused.Close)
 	refused.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
@@ -291,7 +307,7 @@ func TestRunRefusesToStart(t *testing.T) {
 		"no kubeconfig":     {with("/nonexistent"), "--kubeconfig=/nonexistent: cannot be read: no such file or directory"},
 		"no kubernetes":     {good, "name a kubeconfig file"},
 		"a port in use":     {with(kubeconfig(t, up), "--listen="+taken.Addr().String()), "is in use by another process"},
-		"upstream is gone":  {with(kubeconfig(t, gone)), "cannot be reached: "},
+		"not trusted":       {with(untrusting(t, up)), "certificate"},
 		"not our upstream":  {with(kubeconfig(t, refused)), "does not accept the proxy's credentials (401)"},
 		"no such resource":  {with(kubeconfig(t, up), "--resources=nothings"), `upstream serves no resource "nothings"`},
 		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+broken, "--tls-private-key-file="+broken), broken},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"crypto/tls"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -16,6 +18,7 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/kubetest"
+	"spillway/internal/status"
 )
 
 // What operators see is for those whom the apiserver allows it, and for nobody while it cannot be asked (D16).
@@ -24,9 +27,11 @@ func TestStrangers(t *testing.T) {
 	t.Cleanup(up.Close)
 	reviews := up.Reviews()
 	reviews.Know("prometheus", authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"system:monitoring"}})
+	reviews.Know("operator", authenticationv1.UserInfo{Username: "operator"})
 	reviews.Know("alice", authenticationv1.UserInfo{Username: "alice"})
 	reviews.Allow(func(s authorizationv1.SubjectAccessReviewSpec) bool {
-		return s.User == "prometheus" && s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == "/metrics" && s.NonResourceAttributes.Verb == "get"
+		may := map[string]string{"prometheus": "/metrics", "operator": "/statusz"}
+		return s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == may[s.User] && s.NonResourceAttributes.Verb == "get"
 	})
 	base, err := url.Parse(up.URL)
 	if err != nil {
@@ -37,7 +42,11 @@ func TestStrangers(t *testing.T) {
 	access := asking(auth.AuthenticatorOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())}, newOptions(), auth.NewMetrics(nil))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
-	seen := &observability{health: &health{}, registry: registry, tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: access, debug: true, log: zap.NewNop()}
+	reporter := status.NewReporter(func(context.Context) (*status.Report, error) {
+		return &status.Report{At: time.Now(), Version: "v7"}, nil
+	})
+	t.Cleanup(reporter.Close)
+	seen := &observability{health: &health{}, registry: registry, status: reporter, tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: access, debug: true, log: zap.NewNop()}
 	handler := seen.handler(false)
 	ask := func(path, token string) *http.Response {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -56,6 +65,11 @@ func TestStrangers(t *testing.T) {
 		{"/metrics", "alice", 403, `User \"alice\" cannot get path \"/metrics\"`},
 		{"/metrics", "forged", 401, "Unauthorized"},
 		{"/metrics", "", 401, "Unauthorized"},
+		{"/statusz?format=json", "operator", 200, `"version":"v7"`},
+		{"/statusz", "operator", 200, "<title>Spillway status</title>"},
+		{"/statusz", "prometheus", 403, `User \"prometheus\" cannot get path \"/statusz\"`},
+		{"/statusz?format=json", "", 401, "Unauthorized"},
+		{"/metrics", "operator", 403, `cannot get path \"/metrics\"`},
 		{"/debug/pprof/", "prometheus", 403, `cannot get path \"/debug/pprof/\"`},
 		{"/", "", 401, "Unauthorized"},
 		{"/livez", "", 200, "ok"},

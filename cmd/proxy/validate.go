@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"spillway/internal/serve"
+	"spillway/internal/upstream"
 )
 
 // minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoded-bytes=64.
@@ -35,8 +36,10 @@ func (o *options) validate(environ []string) error {
 		o.validateRequestLimits,
 		o.validatePlain,
 		o.validateTLS,
+		o.validateSidecar,
 		o.validateAccess,
 		o.validateListeners,
+		o.validateAudit,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -49,6 +52,14 @@ func (o *options) validate(environ []string) error {
 // refuse names a setting where the user made it, its value and the remedy.
 func (o *options) refuse(flag, value, remedy string) error {
 	return o.originOf(flag).refuse(value, remedy)
+}
+
+// refuseFor is refuse for what upstream says of the value. That it is away says nothing of that.
+func (o *options) refuseFor(flag, value string, err error) error {
+	if upstream.Away(err) {
+		return err
+	}
+	return o.refuse(flag, value, err.Error())
 }
 
 func (o *options) validateKubeconfig(environ []string) error {
@@ -269,6 +280,9 @@ func (o *options) warnings() []string {
 	}
 	if o.socketMode&0o002 != 0 {
 		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group with --listen-mode=0660 is for some of them.")
+	}
+	if (o.listenTLS != "" || o.metricsTLS) && o.tlsCertFile == "" {
+		all = append(all, "serving with a self-signed certificate that is made anew at each start: clients cannot verify it; set --tls-cert-file and --tls-private-key-file")
 	}
 	if len(o.resources) == 0 {
 		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")

@@ -54,7 +54,7 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	}
 	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
 	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock), clock: o.Clock, metrics: o.Metrics}
-	a.tokens.reviews.count = o.Metrics.answers("token")
+	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
 	if o.Rights != nil && o.Rights.keys != nil && len(o.Audiences) > 0 {
 		a.tokens.decideLocally(o.Rights, b.remembered)
 	}

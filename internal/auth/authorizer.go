@@ -22,6 +22,9 @@ const (
 	Unasked Verdict = "unasked"
 )
 
+// verdicts are all of them.
+var verdicts = []Verdict{Allowed, Denied, Unasked}
+
 // Decision is a verdict, and why.
 type Decision struct {
 	Verdict Verdict
@@ -84,9 +87,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		}
 		return said.at.Add(AllowedFor)
 	}
-	a.reviews.count = o.Metrics.answers("access")
+	a.reviews.count = o.Metrics.answers(reviewOfAccess)
 	if o.Rights != nil && o.Rights.opts.RBAC {
-		a.reviews.local = newLocal("access", o.Rights, a.reviews, o.Rights.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
+		a.reviews.local = newLocal(reviewOfAccess, o.Rights, a.reviews, o.Rights.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
 			return verdict(there) != Denied
 		})
 	}

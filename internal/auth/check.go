@@ -69,7 +69,7 @@ func (c *check) plan(next time.Time) {
 		return
 	}
 	if end := c.credential.expires; c.confirmed.Before(end) && end.Before(next) {
-		c.next = end
+		c.next = moment(end, next)
 	}
 }
 
@@ -83,10 +83,14 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 		at = c.next
 	}
 	if end := c.expiry(); !end.IsZero() && end.Before(at) {
-		at = end
+		at = moment(end, at)
 	}
 	return at
 }
+
+// moment is an end that a credential tells, by the wall clock, as the clock has it that near was read from: who waits for it must not wait for hours
+// longer since the wall clock was set back.
+func moment(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
 
 // agenda is a heap of checks by when there is something to be done about them (container/heap). Whoever changes a check has it looked at.
 type agenda []*check

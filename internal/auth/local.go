@@ -40,6 +40,13 @@ const (
 	unsettled = 30 * time.Second
 )
 
+// What upstream says of a local decision, as metrics name it.
+const (
+	checkAgreed  = "agreed"
+	checkDenied  = "denied"
+	checkUnasked = "unasked"
+)
+
 func newLocal[Q, A any](review string, r *Rights, reviews *reviews[Q, A], answer func(digest, Q) (answer[A], bool), agrees func(here, there A) bool) *local[Q, A] {
 	l := &local[Q, A]{review: review, rights: r, answer: answer, agrees: agrees, reviews: reviews}
 	l.doubt(0)
@@ -66,11 +73,11 @@ func (l *local[Q, A]) check(ctx context.Context, key digest, q Q, here answer[A]
 	there := l.reviews.review(ctx, key, q)
 	switch {
 	case there.err != nil:
-		l.count("unasked")
+		l.count(checkUnasked)
 	case l.agrees(here.value, there.value):
-		l.count("agreed")
+		l.count(checkAgreed)
 	default:
-		l.count("denied")
+		l.count(checkDenied)
 		l.doubt(1)
 		l.settle(ctx, key, q, here.at)
 	}

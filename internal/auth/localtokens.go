@@ -46,7 +46,7 @@ const maxLocalToken = 16 << 10
 func (t *tokens) decideLocally(r *Rights, remembered int) {
 	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, verified: newMemory[*accountToken](remembered)}
 	h := t.hasher
-	t.reviews.local = newLocal("token", r, t.reviews, l.answer, func(here, there proof) bool {
+	t.reviews.local = newLocal(reviewOfToken, r, t.reviews, l.answer, func(here, there proof) bool {
 		return there.who != nil && here.who.digest(h) == there.who.digest(h)
 	})
 }
@@ -92,7 +92,7 @@ func (l *localTokens) note(key digest, t *accountToken) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.verified.note(key, answer[*accountToken]{value: t, at: now}, t.expires, now)
+	l.verified.note(key, answer[*accountToken]{value: t, at: now}, moment(t.expires, now), now)
 }
 
 // exists reports that what a token is bound to is there, and since when that is known.

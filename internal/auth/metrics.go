@@ -21,6 +21,12 @@ type Metrics struct {
 	disagreements *prometheus.CounterVec
 }
 
+// The sorts of reviews, as metrics name them.
+const (
+	reviewOfToken  = "token"
+	reviewOfAccess = "access"
+)
+
 // NewMetrics makes the metrics and registers them; r may be nil.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
@@ -52,6 +58,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}),
 	}
 	m.makeRights()
+	m.introduce()
 	for _, o := range Outcomes {
 		m.outcomes.WithLabelValues(string(o))
 	}
@@ -85,6 +92,26 @@ func (m *Metrics) makeRights() {
 	m.disagreements = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_local_decision_disagreements_total", Help: "Times that local decisions were given up for good because upstream denies what they allow.",
 	}, []string{"review"})
+}
+
+// introduce makes the counters whose labels are known, so that what has never happened is 0 and not absent: of a counter that appears with
+// its first count no increase can be told, and so no alert.
+func (m *Metrics) introduce() {
+	for _, v := range verdicts {
+		m.verdicts.WithLabelValues(string(v))
+		for _, k := range []kind{ofCredential, ofPermission} {
+			m.checks.WithLabelValues(string(k), string(v))
+		}
+	}
+	for _, review := range []string{reviewOfToken, reviewOfAccess} {
+		for _, s := range []source{fromLocal, fromMemory, fromFlight, fromReview} {
+			m.sources.WithLabelValues(review, string(s))
+		}
+		for _, result := range []string{checkAgreed, checkDenied, checkUnasked} {
+			m.spotChecks.WithLabelValues(review, result)
+		}
+		m.disagreements.WithLabelValues(review)
+	}
 }
 
 // answers counts the answers to one sort of review.

@@ -72,7 +72,7 @@ func proofUntil(a answer[proof]) time.Time {
 	case end.IsZero() || end.After(a.at.Add(AllowedFor)):
 		return a.at.Add(AllowedFor)
 	case end.After(a.at):
-		return end
+		return moment(end, a.at)
 	}
 	return a.at.Add(DeniedFor)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,7 +25,9 @@ type Access struct {
 
 // visitor is who sends a request, as far as that is known and matters for its answer.
 type visitor struct {
-	flow fairness.Flow // whom the limits count the request for
+	came  time.Time     // when the request did
+	flow  fairness.Flow // whom the limits count the request for
+	agent string        // what the client says that it is
 	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
 	// have everything that is mirrored.
 	admitted bool
@@ -33,8 +36,11 @@ type visitor struct {
 	// be somebody else's there, so it does not; but who it is from may be impersonated. nil: that is not known.
 	stranded bool
 	who      *auth.Identity
+	// self is whom the proxy itself is, if the request acts as it and that is to be put on record.
+	self *auth.Identity
 	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says no, as it would to the request itself.
 	unasked, denied bool
+	reason          string // of those who were denied it, the authorizer's own
 	// busy: too many are being asked about already.
 	busy bool
 }
@@ -52,8 +58,14 @@ type grant struct {
 // upstream has the last word. A status is the answer to who is known and not allowed (W-174).
 func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
-	case front.AnswerAll, front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
+	case front.AnswerAll:
 		return visitor{admitted: true}, nil
+	case front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
+		v := visitor{admitted: true}
+		if front.Self != nil {
+			v.self = front.Self()
+		}
+		return v, nil
 	case front.Access == nil:
 		return visitor{}, nil
 	case front.Access.Owner != "":
@@ -84,12 +96,13 @@ func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, 
 	if !ok {
 		return v, nil
 	}
+	v.who = result.Identity
 	decision := a.Authorizer.Authorize(ctx, result.Identity, what)
 	switch decision.Verdict {
 	case auth.Allowed:
 		v.admitted, v.grant = true, &grant{a.Reauthorizer, result, what, decision}
 	case auth.Denied:
-		v.denied = true
+		v.denied, v.reason = true, decision.Reason
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
 	default:
 		v.unasked, v.busy = true, errors.Is(decision.Err, auth.ErrBusy)
@@ -111,7 +124,7 @@ func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (
 	case result.Outcome != auth.Authenticated:
 		return visitor{}, statusUnauthorized()
 	case result.Identity.Name != a.Owner:
-		return visitor{}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
+		return visitor{who: result.Identity}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
 	case !candidate || len(headers) > 1:
 		return visitor{}, nil
 	}

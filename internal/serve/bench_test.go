@@ -11,25 +11,43 @@ import (
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
+	internal "k8s.io/apiserver/pkg/apis/audit"
+
+	"spillway/internal/audit"
 )
 
 // BenchmarkList is what a LIST from memory costs but for its socket: of a few objects, and of so many that its answer is a large one.
 func BenchmarkList(b *testing.B) {
 	for _, n := range []int{10, 3000} {
 		b.Run(fmt.Sprint("objects=", n), func(b *testing.B) {
-			answer := listAnswerer(b, n)
-			size := answer()
-			b.ReportAllocs()
-			for b.Loop() {
-				answer()
-			}
-			b.SetBytes(int64(size))
+			benchmarkList(b, listAnswerer(b, n, nil))
 		})
 	}
 }
 
-// listAnswerer is what answers a LIST of n pods, and tells how many bytes its body has.
-func listAnswerer(b *testing.B, n int) func() int {
+// BenchmarkListOnRecord is the same with an audit log that writes nowhere, by what is put on record.
+func BenchmarkListOnRecord(b *testing.B) {
+	for _, level := range []internal.Level{internal.LevelNone, internal.LevelMetadata, internal.LevelRequestResponse} {
+		b.Run(fmt.Sprint("level=", level), func(b *testing.B) {
+			log := audit.New(audit.Options{Policy: &audit.Policy{Rules: []internal.PolicyRule{{Level: level}}}, Out: io.Discard, Log: zap.NewNop()})
+			b.Cleanup(func() { _ = log.Close() })
+			benchmarkList(b, listAnswerer(b, 10, log))
+		})
+	}
+}
+
+func benchmarkList(b *testing.B, answer func() int) {
+	b.Helper()
+	size := answer()
+	b.ReportAllocs()
+	for b.Loop() {
+		answer()
+	}
+	b.SetBytes(int64(size))
+}
+
+// listAnswerer is what answers a LIST of n pods, and tells how many bytes its body has. It is on record if there is one.
+func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 	b.Helper()
 	var pods []string
 	for i := range n {
@@ -38,7 +56,7 @@ func listAnswerer(b *testing.B, n int) func() int {
 	source := newSource(b, podResource, newOracle(uint64(n)), uint64(n), pods...)
 	forwarder := NewForwarder(ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
 	server := New(Options{
-		Catalog: fixed{podResource.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Metrics: NewMetrics(nil), Log: zap.NewNop(),
+		Catalog: fixed{podResource.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
 		Limiter: NewLimiter(Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })

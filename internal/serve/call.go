@@ -28,21 +28,37 @@ type call interface {
 	address() netip.Addr
 	// departs tells of the client's departure, for those who wait before they answer.
 	departs(gone func()) (stop func())
-	// watch serves a stream to its end, or sees to it that somebody does.
+	// watch serves a stream that was admitted to its end, or sees to it that somebody does.
 	watch(st *stream)
 	// forward passes the request through, and returns when the answer has begun or later. flow is whom the limits count it for; as is who
 	// it is from, if upstream has to be told; h is told of the answer.
 	forward(flow fairness.Flow, as *auth.Identity, h heard)
 }
 
-// handle answers one request: here if the plan says so and still can, else from upstream.
+// handle answers one request, and sees to it that it is on record if that is wanted.
 func (s *Server) handle(c call, front Front) {
+	if s.opts.Audit == nil {
+		s.respond(c, front, nil)
+		return
+	}
+	r := s.recording(c)
+	defer r.over()
+	s.respond(recorded{c, r}, front, r)
+}
+
+// respond answers one request: here if the plan says so and still can, else from upstream. r is its record.
+func (s *Server) respond(c call, front Front, r *record) {
 	if front.Guard != nil && !front.Guard.Admit(c, c.guarded()) {
 		return
 	}
-	request := c.request()
+	came, request := time.Now(), c.request()
+	if s.turnAway(c, request) {
+		return
+	}
 	candidate, ok := s.planner.consider(request)
 	v, refusal := s.visit(c, request, ok, front)
+	v.came, v.flow, v.agent = came, flowOf(c, v, front), request.UserAgent
+	r.of(v, refusal != nil)
 	if refusal != nil {
 		s.refuseVisitor(c, request, v, refusal)
 		return
@@ -51,7 +67,6 @@ func (s *Server) handle(c call, front Front) {
 		s.sendAway(c)
 		return
 	}
-	v.flow = flowOf(c, v, front)
 	var plan Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored
 		plan = s.planner.plan(candidate)
@@ -63,6 +78,8 @@ func (s *Server) handle(c call, front Front) {
 		s.sendAway(c)
 	case plan.mostRecent():
 		s.passRecent(c, request, plan, v)
+	case plan.List != nil:
+		s.passList(c, v, heard{})
 	default:
 		s.pass(c, v, heard{})
 	}
@@ -70,6 +87,7 @@ func (s *Server) handle(c call, front Front) {
 
 // answer answers here, or reports false if upstream must.
 func (s *Server) answer(c call, plan Plan, v visitor) bool {
+	s.metrics.introduce(plan.Source)
 	r := plan.Source.Resource()
 	if plan.mostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
@@ -90,11 +108,17 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	case plan.Get != nil:
 		return s.get(c, plan)
 	case plan.List != nil:
-		return s.list(c, plan, v.flow)
+		return s.list(c, plan, v)
 	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
 		return false
 	}
-	if st := s.newStream(plan, v.grant); s.letIn(c, st, v.flow) && s.reachBack(c, st) {
+	st := s.newStream(plan, v.grant)
+	st.client = v.client()
+	if s.letIn(c, st, v.flow) && s.reachBack(c, st) {
+		if !s.admit(st) {
+			writeFailure(c, plan.Failure, statusShuttingDown())
+			return true
+		}
 		c.watch(st)
 	}
 	return true

@@ -141,12 +141,8 @@ func (c fastCall) guarded() PlainRequest {
 func (c fastCall) watch(st *stream) {
 	s := c.server
 	st.plan.Encoding.Chunked = true
-	if !s.admit(st) {
-		writeFailure(c, st.plan.Failure, statusShuttingDown())
-		return
-	}
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, answerAuditID(c.requested(auditID)), strictness(c.ctx.Conn()))
+	out.head = watchHead(st, st.record.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {

@@ -247,6 +247,7 @@ func (a *sharedAnswer) write(w responder) {
 		}
 	}
 	w.header(auditID, answerAuditID(w.requested(auditID)))
+	recordOf(w).keepShared(a)
 	w.stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
 }
 

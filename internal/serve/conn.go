@@ -14,8 +14,8 @@ import (
 // errStalled says that a client took nothing, or far too little, for the stall timeout.
 var errStalled = errors.New("the client stopped reading")
 
-// minRate is what a client that makes the proxy keep old state alive must take, in bytes per second averaged over the stall
-// timeout (design D10).
+// minRate is what a client that makes the proxy keep old state alive must take, in bytes per second of the time that it is waited for
+// (design D10).
 const minRate = 64 << 10
 
 // listener makes every connection a paced one, and counts it.
@@ -86,7 +86,7 @@ type pace struct {
 	stall time.Duration
 	// pins says that something old is kept alive for this client: then any byte is not enough, a rate is asked for.
 	pins  bool
-	began time.Time
+	spent time.Duration // in writes, while the client was waited for: what it takes to make the answer is not its doing
 	taken int64
 }
 
@@ -103,7 +103,7 @@ func (c *conn) setPace(stall time.Duration, pins bool) error {
 		c.pace.Store(nil)
 		return c.Conn.SetWriteDeadline(time.Time{})
 	}
-	c.pace.Store(&pace{stall: stall, pins: pins, began: time.Now()})
+	c.pace.Store(&pace{stall: stall, pins: pins})
 	return nil
 }
 
@@ -149,10 +149,12 @@ func (c *conn) Write(b []byte) (int, error) {
 		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/looks, looksAgain))); err != nil {
 			return written, err
 		}
+		began := time.Now()
 		n, waited, err := c.send(b[written:])
 		written += n
 		p.taken += int64(n)
-		p.began, progress = p.began.Add(waited), progress.Add(waited) // that was not the client's doing
+		p.spent += time.Since(began) - waited
+		progress = progress.Add(waited) // that was not the client's doing
 		if n > 0 {
 			progress = time.Now()
 		}
@@ -204,8 +206,7 @@ func (p *pace) tooSlow(h *haste) bool {
 	if !p.pins {
 		return false
 	}
-	elapsed := time.Since(p.began)
-	return elapsed > h.stall(p.stall) && float64(p.taken) < h.rate()*elapsed.Seconds()
+	return p.spent > h.stall(p.stall) && float64(p.taken) < h.rate()*p.spent.Seconds()
 }
 
 // pacer finds the paced connection below whatever wraps it.

@@ -171,7 +171,7 @@ func (k *connections) admitLocked(c *conn, from netip.Addr) (leaving []leaver) {
 	limit(&k.mu.all, k.most)
 	if full {
 		if k.mu.surplus.length >= surplusMost {
-			expel(k.mu.surplus.first, "surplus")
+			expel(k.mu.surplus.first, expelledSurplus)
 		}
 		k.enterLocked(c, surplus)
 		return leaving
@@ -206,12 +206,19 @@ func (y *tally) victim(now time.Duration, most int) (*conn, string) {
 	late := first != nil && now-first.guest.since > arrivalPatience
 	switch {
 	case late, first != nil && y.waiting[arriving].length*floodShare > most:
-		return first, "arriving"
+		return first, expelledArriving
 	case rested != nil:
-		return rested, "idle"
+		return rested, expelledIdle
 	}
-	return first, "arriving"
+	return first, expelledArriving
 }
+
+// What a connection was doing that had to go: the label of a metric.
+const (
+	expelledArriving = "arriving"
+	expelledIdle     = "idle"
+	expelledSurplus  = "surplus"
+)
 
 // enterLocked puts a connection into a phase, at the end of those that are in it.
 func (k *connections) enterLocked(c *conn, p phase) {

@@ -24,10 +24,12 @@ func (g goroutines) deliver(s *stream) {
 // live sends what follows the initial events.
 func (g goroutines) live(s *stream) {
 	s.schedule(time.Now())
+	s.told.Store(&notice{live: true})
 	timer := time.NewTimer(time.Until(s.next()))
 	defer timer.Stop()
 	for {
 		more := s.cursor.Wait()
+		s.tell(true)
 		run, reason, err := s.pull(true)
 		if reason != "" || err != nil {
 			g.finish(s, run, reason, err)

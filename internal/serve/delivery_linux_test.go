@@ -347,6 +347,27 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Server) deliver
 	b.ReportMetric(float64(spent)/1000/float64(rounds*k*clients), "cpu-us/delivery")
 }
 
+// BenchmarkWatches is what it takes to find out how far a thousand watches are.
+func BenchmarkWatches(b *testing.B) {
+	for _, by := range []struct {
+		name string
+		d    func(*Server) deliverer
+	}{{"writers", byWriters}, {"goroutines", byGoroutines}} {
+		b.Run(by.name, func(b *testing.B) {
+			const clients = 1000
+			c := newAudience(b, clients, 2000, false, by.d)
+			c.ready()
+			c.write(1)
+			for b.Loop() {
+				if known, err := c.server.figures(b.Context(), c.streams); err != nil || len(known) != clients {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/clients, "ns/watch")
+		})
+	}
+}
+
 // idle is a deliverer that leaves its streams alone.
 type idle struct{}
 

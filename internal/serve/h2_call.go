@@ -101,10 +101,6 @@ func (c http2Call) guarded() PlainRequest {
 // watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
 func (c http2Call) watch(st *stream) {
 	s := c.server
-	if !s.admit(st) {
-		writeFailure(c, st.plan.Failure, statusShuttingDown())
-		return
-	}
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(c.out.cause(context.Cause(ctx)), errStalled) { // whoever noticed first that the connection was cut
@@ -112,7 +108,7 @@ func (c http2Call) watch(st *stream) {
 		}
 		st.interrupt(EndDeparted)
 	})
-	out := &netSink{netWriter: c.out, head: func() { watchHeaders(st, answerAuditID(c.requested(auditID)), c.header) }, address: c.r.RemoteAddr}
+	out := &netSink{netWriter: c.out, head: func() { watchHeaders(st, st.record.auditID(c.requested(auditID)), c.header) }, address: c.r.RemoteAddr}
 	st.over = func(reason EndReason) {
 		stop()
 		out.over(reason.clean())

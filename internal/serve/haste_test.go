@@ -66,6 +66,26 @@ func TestHasteOfWrites(t *testing.T) {
 	}
 }
 
+// Who takes at once whatever there is goes on, however long it takes to make: that is not the client's doing.
+func TestHasteIsWithClientsOnly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		near, far := pipe(t)
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		h := &haste{}
+		h.hurried.Store(true)
+		paced := &conn{Conn: near, haste: h}
+		if err := paced.setPace(10*time.Minute, true); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 5 {
+			time.Sleep(2 * hastyStall) // so long it takes to be made
+			if _, err := paced.Write(make([]byte, 64<<10)); err != nil {
+				t.Fatalf("piece %d: %v", i, err)
+			}
+		}
+	})
+}
+
 // A watch whose client takes nothing is counted as held outside, and ends when the server gets into haste; one that has everything goes on.
 func TestHasteOfWatches(t *testing.T) {
 	for _, http2 := range []bool{false, true} {

@@ -16,12 +16,12 @@ import (
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
-func (s *Server) list(c call, p Plan, flow fairness.Flow) bool {
+func (s *Server) list(c call, p Plan, v visitor) bool {
 	snapshot, err := s.snapshot(p)
 	if err != nil {
 		return p.Action != FromCacheProven && s.refused(c, p, err)
 	}
-	made, refusal, err := s.composeLimited(c, p, snapshot, flow)
+	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
 	case refusal != nil:
 		s.opts.Limiter.writeLimited(c, p.Failure, refusal)
@@ -32,6 +32,10 @@ func (s *Server) list(c call, p Plan, flow fairness.Flow) bool {
 	case made.body == nil:
 		return false
 	}
+	if r := recordOf(c); r.whole() {
+		r.keep(jsonOf(p, snapshot))
+	}
+	s.listed(v, listedMemory)
 	s.begin(c, p, "list")
 	documentHeaders(c, p, made.compressed)
 	c.stream(http.StatusOK, made.limited(s.haste), int64(made.body.Size()))
@@ -166,6 +170,9 @@ func (s *Server) get(w responder, p Plan) bool {
 	}
 	if p.Encoding.Format == object.JSON && !p.Pretty {
 		document = append(document, '\n')
+	}
+	if r := recordOf(w); r.whole() {
+		r.keep(jsonOfObject(p, o))
 	}
 	s.begin(w, p, "get")
 	writeDocument(w, p, document)

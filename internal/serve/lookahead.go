@@ -31,7 +31,7 @@ func (l *lookahead) read(slots []*slot) {
 	}
 	for _, s := range slots {
 		if !s.over {
-			l.sum += int(s.stream.bytes) + s.port.ahead()
+			l.sum += int(s.stream.bytes.Load()) + s.port.ahead()
 		}
 	}
 	for _, s := range slots {

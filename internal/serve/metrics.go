@@ -8,7 +8,10 @@ type Metrics struct {
 	refused     *prometheus.CounterVec
 	streams     *prometheus.GaugeVec
 	ends        *prometheus.CounterVec
-	bytes       *prometheus.CounterVec
+	sent        *sentBytes
+	waiting     prometheus.GaugeFunc
+	lists       map[string]prometheus.Observer // by who answered
+	haste       *haste                         // of the server; nil: there is none
 	recent      *prometheus.CounterVec
 	shared      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
@@ -39,9 +42,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
 		}, []string{"resource", "reason"}),
-		bytes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_watch_sent_bytes_total", Help: "Bytes sent on watches that have ended.",
-		}, []string{"resource"}),
+		sent: newSentBytes(),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by who answered: memory, upstream at once, or upstream after a wait in vain (late).",
 		}, []string{"resource", "answer"}),
@@ -86,10 +87,64 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.open = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_client_connections", Help: "Connections that clients have.",
 	})
+	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
+		m.expelled.WithLabelValues(phase)
+	}
+	durations := m.makeLists()
+	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "spillway_watch_streams_waiting",
+		Help: "Watches whose client has yet to take what it was sent: its socket is full. They cost the frame that they are in, and are ended after --stall-timeout.",
+	}, m.parked)
 	if r != nil {
-		r.MustRegister(m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.bytes, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
+		r.MustRegister(durations, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
 	}
 	return m
+}
+
+// makeLists makes the metric of how long LISTs take.
+func (m *Metrics) makeLists() prometheus.Collector {
+	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "spillway_list_duration_seconds",
+		Help:    "How long LISTs of mirrored resources took, from their arrival until the answer began, by who answered: memory, upstream, or one request upstream for several (shared).",
+		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
+	}, []string{"source"})
+	m.lists = map[string]prometheus.Observer{}
+	for _, by := range listedBy {
+		m.lists[by] = durations.WithLabelValues(by)
+	}
+	return durations
+}
+
+// follow shows what a server does at the moment of a scrape. Called once, before there is one.
+func (m *Metrics) follow(s *Server) { m.sent.sums, m.haste = s.sent, s.haste }
+
+// parked is how many watches wait for their clients.
+func (m *Metrics) parked() float64 {
+	if m.haste == nil {
+		return 0
+	}
+	return float64(m.haste.parked.Load())
+}
+
+// introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that
+// appears with its first count no rate and no increase can be told, and no alert.
+func (m *Metrics) introduce(s *Source) {
+	if s.introduced.Load() || s.introduced.Swap(true) {
+		return
+	}
+	resource := s.Resource().Info.String()
+	for _, c := range []*prometheus.CounterVec{m.shared, m.notReady, m.unproven, m.stale, m.tooStale, m.backfilled} {
+		c.WithLabelValues(resource)
+	}
+	for _, reason := range EndReasons {
+		m.ends.WithLabelValues(resource, string(reason))
+	}
+	for _, answer := range []string{recentProven, recentPassed, recentLate} {
+		m.recent.WithLabelValues(resource, answer)
+	}
+	for _, reason := range unfilledReasons {
+		m.unfilled.WithLabelValues(resource, string(reason))
+	}
 }
 
 func (m *Metrics) answered(p Plan, verb string) {

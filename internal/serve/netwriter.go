@@ -84,23 +84,21 @@ func (n *netWriter) FlushError() error { return n.timed(n.control.Flush) }
 func (n *netWriter) timed(send func() error) error {
 	if n.seat.taken {
 		n.seat.of.give()
-		defer n.retake()
+		defer n.seat.of.take()
 	}
 	if n.stall > 0 {
 		n.timer.Reset(n.haste().stall(n.stall))
 		defer n.timer.Stop()
 	}
-	if err := send(); err != nil {
+	began := time.Now()
+	err := send()
+	if n.rate != nil {
+		n.rate.spent += time.Since(began)
+	}
+	if err != nil {
 		return n.cause(err)
 	}
 	return nil
-}
-
-func (n *netWriter) retake() {
-	waited := n.seat.of.take()
-	if n.rate != nil {
-		n.rate.began = n.rate.began.Add(waited)
-	}
 }
 
 // cause is why a write failed.
@@ -124,7 +122,7 @@ func (n *netWriter) pace(pins bool) {
 	n.seat.want(pins)
 	n.rate = nil
 	if pins && n.stall > 0 {
-		n.rate = &pace{stall: n.stall, pins: true, began: time.Now()}
+		n.rate = &pace{stall: n.stall, pins: true}
 	}
 }
 

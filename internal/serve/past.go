@@ -52,6 +52,10 @@ func (s *stream) resume() (EndReason, error) {
 	s.started = s.plan.Watch.RV
 	if s.past == nil {
 		c, err := s.plan.Source.Hub.Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		var expired *cache.ExpiredError
+		if errors.As(err, &expired) && expired.Ahead() && s.seenUpstream() {
+			c, err = s.plan.Source.Hub.Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		}
 		s.cursor = c
 		return "", err
 	}
@@ -65,6 +69,15 @@ func (s *stream) resume() (EndReason, error) {
 		s.server.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
 	return "", err
+}
+
+// seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told its resourceVersion there, and not here, would
+// be sent to list again, and again, until this resource hears of something. It reports whether upstream said so.
+func (s *stream) seenUpstream() bool {
+	ctx, cancel := context.WithTimeout(s.ctx, arriveWait)
+	defer cancel()
+	_, err := s.plan.Source.Fresh.Newest(ctx)
+	return err == nil
 }
 
 // backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
@@ -105,6 +118,9 @@ const (
 	unfilledBusy    unfilled = "busy"    // it was not its turn in time: 429, or a clean end
 	unfilledBehind  unfilled = "behind"  // it did not keep up: a clean end
 )
+
+// unfilledReasons are all of them, so that each is a metric from the start.
+var unfilledReasons = []unfilled{unfilledExpired, unfilledBusy, unfilledBehind}
 
 // unfilledFor is empty if the client's watch ended for a reason of its own.
 func unfilledFor(err error) unfilled {

@@ -42,7 +42,7 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, p.size()
 	alone := func(head func()) {
-		s.pass(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
+		s.passList(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
 	}
 	if info.GVR.GroupResource() == secrets {
 		alone(nil)
@@ -50,6 +50,7 @@ func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 	}
 	if s.coalescer.pass(c, laneOf(r, c.requested("Accept-Encoding")), r.UserAgent, alone) {
 		s.metrics.shared.WithLabelValues(info.String()).Inc()
+		s.listed(v, listedShared)
 	}
 }
 

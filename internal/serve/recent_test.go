@@ -166,6 +166,9 @@ func TestStampede(t *testing.T) {
 	if asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
+	if timed := r.metric("spillway_list_duration_seconds", "source="+listedShared); int(timed) != shared || r.metric("spillway_list_duration_seconds") != crowd {
+		t.Errorf("%v LISTs that shared one were timed, of %v", timed, r.metric("spillway_list_duration_seconds"))
+	}
 }
 
 // Secrets are listed for each who asks, however many do at the same time: the proxy asks for none of them in its own name.

@@ -43,6 +43,7 @@ func answerHeaders(w responder, contentType string) {
 // writeStatus answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170). On HEAD
 // the headers stay and the body is dropped, as upstream does.
 func writeStatus(w responder, s *metav1.Status) {
+	recordOf(w).failed(s)
 	answerHeaders(w, "application/json")
 	statusHeaders(s, w.header)
 	w.send(int(s.Code), statusBody(s))
@@ -50,6 +51,7 @@ func writeStatus(w responder, s *metav1.Status) {
 
 // writeFailure is writeStatus in the form that the client understands (W-10).
 func writeFailure(w responder, form failureForm, s *metav1.Status) {
+	recordOf(w).failed(s)
 	body, err := codec.Status(form.format, s)
 	switch {
 	case err != nil: // of a struct of strings and numbers: it does not happen

@@ -12,10 +12,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/audit"
+	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
@@ -69,6 +72,7 @@ type rigOptions struct {
 	age      func() time.Duration // of all states; nil: they are kept current
 	stalest  time.Duration        // that is shown
 	strict   []string             // of strict transport security
+	audit    *audit.Log           // nil: no record is kept
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -171,7 +175,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.limiter.hurry(o.clients)
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
 	})
 	secured := &front{}
@@ -193,7 +197,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
+		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity { return &auth.Identity{Name: "the proxy"} }, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
 		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {
@@ -324,14 +328,22 @@ func over(t *testing.T, w *kubetest.Watcher, want kubetest.EndReason) {
 	}
 }
 
-// metric is the sum of the series that have these labels, given as name=value, whatever others they have.
-func (r *rig) metric(name string, labels ...string) float64 {
+// metric is the sum of the series that have these labels, given as name=value, whatever others they have. Of a histogram it counts.
+func (r *rig) metric(name string, labels ...string) (total float64) {
+	r.t.Helper()
+	for _, m := range r.series(name, labels...) {
+		total += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+	}
+	return total
+}
+
+// series are those that have these labels.
+func (r *rig) series(name string, labels ...string) (all []*dto.Metric) {
 	r.t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	total := 0.0
 	for _, family := range families {
 		for _, m := range family.GetMetric() {
 			var have []string
@@ -340,11 +352,11 @@ func (r *rig) metric(name string, labels ...string) float64 {
 			}
 			missing := func(label string) bool { return !slices.Contains(have, label) }
 			if family.GetName() == name && !slices.ContainsFunc(labels, missing) {
-				total += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+				all = append(all, m)
 			}
 		}
 	}
-	return total
+	return all
 }
 
 // sum is the value of a counter over all its series.

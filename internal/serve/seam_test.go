@@ -103,6 +103,48 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	expect(t, fresh, "ADDED n/a 2")
 }
 
+// After etcd was restored its revision moves on with every write to anything, while a quiet resource hears of nothing. Who has listed anew must
+// not be told again that he is too late: not by a watch from a list that passed through, nor by one that begins with a state.
+func TestRestoredAndQuiet(t *testing.T) { eachWay(t, testRestoredAndQuiet) }
+
+func testRestoredAndQuiet(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	snapshot := r.up.Snapshot()
+	for i := range 100 {
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint("later-", i))
+	}
+	r.mirrored(configMaps)
+	promised := r.catalog[configMaps.GVR].Resource().Through()
+	r.up.RestoreFrom(snapshot)
+	r.mirrors[configMaps.GVR].Relist("restored")
+	eventually(t, "the past to be void", func() bool { return r.catalog[configMaps.GVR].Resource().Through() < promised })
+	r.up.SuppressBookmarks(kubetest.ConfigMaps, true)
+	var open []*kubetest.Watcher
+	for i := range 5 {
+		r.up.Create(kubetest.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
+		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() || r.up.Revision() >= promised {
+			t.Fatalf("through %d, upstream at %d, promised %d: this tests nothing", through, r.up.Revision(), promised)
+		}
+		listed := r.up.Revision() // what a list says that passes through
+		open = append(open, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, listed)))
+		state := r.watch(mapsPath + "?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
+		until(t, state, func(e kubetest.Event) bool { return e.End })
+		open = append(open, state)
+	}
+	past := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, promised))
+	if events := until(t, past, func(e kubetest.Event) bool { return e.Type == "ERROR" }); events[0].Status.Code != 410 {
+		t.Errorf("who comes from the past is told %v", events)
+	}
+	next := fmt.Sprintf("ADDED n/b %d", r.up.Create(kubetest.ConfigMaps, "n", "b"))
+	for i, w := range open {
+		events := until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" || e.String() == next })
+		if last := events[len(events)-1]; last.Type == "ERROR" {
+			t.Errorf("watch %d: %v", i, last)
+		}
+	}
+}
+
 // holder is a real informer behind the proxy.
 type holder struct{ cache.SharedIndexInformer }
 

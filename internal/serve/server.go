@@ -24,6 +24,9 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
+
+	"spillway/internal/audit"
+	"spillway/internal/auth"
 )
 
 // Options configure a Server.
@@ -35,6 +38,9 @@ type Options struct {
 	Own http.RoundTripper
 	// MaxStaleness is how old a state may be that is shown while upstream is away.
 	MaxStaleness time.Duration
+	// Away is why upstream has not been there yet since the start, nil once it has; it is called for every request, and nobody is answered
+	// before. No function: it has been there.
+	Away func() error
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
 	// Limiter is the Forwarder's, too; nil: nothing is limited.
@@ -44,6 +50,9 @@ type Options struct {
 	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many those at one IP address may. 0: as many as
 	// they like.
 	MaxConnections, MaxConnectionsPerPeer int
+
+	// Audit puts on record what is answered here; nil: nothing is.
+	Audit *audit.Log
 
 	Metrics *Metrics
 	Log     *zap.Logger
@@ -61,6 +70,9 @@ type Front struct {
 	Identity Identity
 	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but by what follows and by Identity.
 	Access *Access
+	// Self is whom requests are put on record for that act as the proxy itself, or nil while that is not known; nil: nobody asks. It matters to
+	// nothing else.
+	Self func() *auth.Identity
 	// AnswerAll answers from memory whoever asks.
 	AnswerAll bool
 }
@@ -93,8 +105,12 @@ type Server struct {
 		fronts    []*fasthttp.Server
 		listeners []net.Listener
 		streams   map[*stream]struct{}
+		sent      map[string]int64 // bytes by resource, on streams that have ended
+		admitted  uint64           // streams, ever
 	}
-	active sync.WaitGroup // one per stream
+	active  sync.WaitGroup // one per stream
+	endings endings
+	counts  sync.Mutex // held while streams are counted: one count at a time
 }
 
 // New makes a server without listeners. Close it.
@@ -110,7 +126,8 @@ func New(opts Options) *Server {
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics, s.base.Done())
 	s.http2 = newHTTP2Server(s)
-	s.mu.streams = map[*stream]struct{}{}
+	s.mu.streams, s.mu.sent = map[*stream]struct{}{}, map[string]int64{}
+	opts.Metrics.follow(s)
 	return s
 }
 

@@ -73,7 +73,7 @@ func (s *slot) fill() {
 func (s *slot) send() (gone bool, err error) {
 	piece := s.rest[:min(len(s.rest), turnSize)]
 	n, moved, err := s.port.send(piece)
-	s.stream.bytes += int64(n)
+	s.stream.bytes.Add(int64(n))
 	s.rest = s.rest[n:]
 	switch {
 	case err != nil:

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -32,6 +33,8 @@ type Source struct {
 	Warning func() string
 	// Age is how long ago the state was last known to be upstream's, if upstream is away; 0 while it is kept current; nil: it always is.
 	Age func() time.Duration
+
+	introduced atomic.Bool // its counters are there
 }
 
 // Resource is the state behind the source.

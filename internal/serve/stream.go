@@ -38,6 +38,7 @@ type stream struct {
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
 	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
+	record *watchRecord // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
 	past     *fanout.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
@@ -46,7 +47,12 @@ type stream struct {
 	bookmark time.Time
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
-	bytes    int64
+	bytes    atomic.Int64    // sent; read by whoever looks
+
+	// For those who look on: behind all that a delivery needs.
+	id     uint64 // set when it is admitted; no other stream has it
+	client client
+	told   atomic.Pointer[notice] // what its goroutine tells of it, while it has one
 }
 
 // bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before the deadline, so that a
@@ -100,7 +106,7 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 	s.cursor, s.started = cursor, snapshot.RV
 	s.server.haste.start()
 	defer s.server.haste.started()
-	s.out.pace(true) // the clock starts now: the time that a proof took before is not the client's
+	s.out.pace(true)
 	defer s.out.pace(false)
 	var run []*object.Object
 	buffer := make([]byte, 0, runSize)
@@ -269,7 +275,8 @@ func (s *stream) send(frame []byte, err error) error {
 
 func (s *stream) write(b []byte) error {
 	n, err := s.out.Write(b)
-	s.bytes += int64(n)
+	s.bytes.Add(int64(n))
+	s.tell(false)
 	return err
 }
 

@@ -287,8 +287,10 @@ func TestRestored(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		p.gets("ADDED a/x 5", "ADDED a/y 90", "BOOKMARK 100 end")
 		w.relist(80, "a/x 5")
+		w.oracle.set(94, nil) // what is told of other resources is above that by then
 		p.ends(EndExpired, "ERROR 410 too old resource version: 100 (80)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=95").ends(EndExpired, "ERROR 410 too old resource version: 95 (80)")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=94").gets()
 		w.watch("/api/v1/pods?watch=1&resourceVersion=80").gets()
 	})
 }

@@ -18,6 +18,7 @@ func (s *Server) newStream(p Plan, g *grant) *stream {
 		deadline: time.Now().Add(p.Watch.Timeout),
 	}
 	st.ctx, st.cancel = context.WithCancelCause(s.base)
+	st.told.Store(&notice{})
 	return st
 }
 
@@ -61,6 +62,8 @@ func (s *Server) admit(st *stream) bool {
 		st.letGo(EndDrain)
 		return false
 	}
+	s.mu.admitted++
+	st.id = s.mu.admitted
 	s.mu.streams[st] = struct{}{}
 	s.active.Add(1)
 	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Inc()
@@ -104,10 +107,24 @@ func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	}
 	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
 	s.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
-	s.metrics.bytes.WithLabelValues(st.resource()).Add(float64(st.bytes))
 	st.logEnd(s.log, reason)
+	s.endings.note(st, reason)
+	st.record.over()
+	return s.leave(st)
+}
+
+// dismiss counts out a stream that was admitted and is not served after all.
+func (s *Server) dismiss(st *stream) {
+	st.letGo(EndAborted)
+	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
+	s.leave(st)
+}
+
+// leave reports whether the server is going away.
+func (s *Server) leave(st *stream) (draining bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.mu.sent[st.resource()] += st.bytes.Load()
 	delete(s.mu.streams, st)
 	s.active.Done()
 	return s.mu.draining
@@ -117,7 +134,7 @@ func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 	fields := []zap.Field{
 		zap.String("resource", st.resource()), zap.String("reason", string(reason)),
-		zap.String("client", st.out.client()), zap.Int64("bytes", st.bytes),
+		zap.String("client", st.out.client()), zap.Int64("bytes", st.bytes.Load()),
 	}
 	if reason == EndStalled {
 		log.Warn("evicted a client that stopped reading", fields...)

@@ -130,7 +130,7 @@ func TestStalledClientAmongOthers(t *testing.T) { eachWay(t, testStalledClientAm
 
 func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{goroutines: goroutines, stall: 3 * time.Second, mirrors: []*object.Resource{configMaps}})
+	r := newRig(t, rigOptions{goroutines: goroutines, stall: 10 * time.Second, mirrors: []*object.Resource{configMaps}})
 	const target = mapsPath + "?watch=1&resourceVersion=1"
 	stalled := r.watch(target, kubetest.ReceiveBuffer(4096))
 	stalled.Stall()

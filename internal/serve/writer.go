@@ -39,6 +39,7 @@ type writer struct {
 		sync.Mutex
 		slots  []*slot  // poked since the writer last looked
 		groups []*group // woken since
+		count  *count   // to be answered; nil: nobody asks
 		closed bool
 	}
 }
@@ -67,6 +68,7 @@ func (w *writer) adopt(st *stream) bool {
 	s := &slot{stream: st, writer: w, place: -1, port: port}
 	st.schedule(time.Now())
 	st.slot.Store(s)
+	st.told.Store(nil)
 	return w.slotPoked(s)
 }
 
@@ -136,7 +138,7 @@ func (w *writer) busy(something bool) {
 // news queues the slots that something happened to.
 func (w *writer) news() {
 	w.mu.Lock()
-	slots, groups := w.mu.slots, w.mu.groups
+	slots, groups, count := w.mu.slots, w.mu.groups, w.mu.count
 	w.mu.slots, w.mu.groups = w.spare.slots[:0], w.spare.groups[:0]
 	for _, s := range slots {
 		s.poked = false
@@ -163,6 +165,9 @@ func (w *writer) news() {
 		s.look = true
 		w.agenda.set(s, now.Add(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
+	}
+	if count != nil {
+		w.answer(count)
 	}
 }
 

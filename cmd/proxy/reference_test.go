@@ -1,0 +1,176 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/pflag"
+
+	"spillway/internal/audit"
+	"spillway/internal/auth"
+	"spillway/internal/serve"
+)
+
+// docs/flags.md and docs/metrics.md are what the code says, and nothing else.
+func TestReferences(t *testing.T) {
+	for name, made := range map[string]string{"flags.md": flagReference(), "metrics.md": metricReference(t)} {
+		path := filepath.Join("..", "..", "docs", name)
+		if *update {
+			if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		kept, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(kept) != made {
+			t.Errorf("docs/%s is not what the code says: run go test ./cmd/proxy -update", name)
+		}
+	}
+}
+
+const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not this. -->\n"
+
+// flagReference is docs/flags.md.
+func flagReference() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
+	for _, g := range newOptions().flagGroups() {
+		fmt.Fprintf(&b, "\n## %s\n\n| flag | value | default | what it does |\n|---|---|---|---|\n", g.name)
+		g.flags.VisitAll(func(f *pflag.Flag) {
+			value, usage := pflag.UnquoteUsage(f)
+			if value == "" {
+				value = "true or false"
+			}
+			fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", f.Name, inCell(value), initially(f), inCell(usage))
+		})
+	}
+	return b.String()
+}
+
+// inCode is what of a help text is code.
+var inCode = regexp.MustCompile(`--[a-z-]+|SPILLWAY_\w+|SPILLWAY_\*|\bhistory-bytes\b`)
+
+// initially is the value of a flag that is not given; nothing if that is empty.
+func initially(f *pflag.Flag) string {
+	value := strings.Trim(f.DefValue, "[]")
+	if value == "" {
+		return ""
+	}
+	return "`" + value + "`"
+}
+
+// inCell is a text in a cell of a table.
+func inCell(text string) string {
+	return strings.NewReplacer("|", `\|`, "<", "&lt;", "*", `\*`).Replace(text)
+}
+
+// metricGroups are the metrics by who shows them, in the order in which one looks at them.
+func metricGroups() []metricGroup {
+	groups := []metricGroup{
+		{name: "Mirrors", about: "One series for each resource that is mirrored, in each version that it is mirrored in."},
+		{name: "Watches, lists and connections", about: "What clients get from memory. Each counter of a resource is there once somebody has asked for it."},
+		{name: "Pass-through", about: "What is answered by the API server."},
+		{name: "Limits", about: "Who has to wait, and who is refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
+		{name: "Who may read what", about: "Reviews, and watches that are asked about again. None with `--insecure-allow-all`."},
+		{name: "Audit log", about: "What is put on record. Only with `--audit-policy-file`."},
+		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there is a budget."},
+	}
+	groups[0].collectors = []prometheus.Collector{newMirrorMetrics(nil)}
+	serve.NewMetrics(&groups[1])
+	serve.NewForwardMetrics(&groups[2])
+	serve.NewLimiter(newOptions().limits.serve(), &groups[3])
+	auth.NewMetrics(&groups[4])
+	audit.NewMetrics(&groups[5])
+	groups[6].collectors = []prometheus.Collector{newMemoryMetrics(nil, nil)}
+	return groups
+}
+
+// metricGroup is a heading, and a Registerer that notes what is registered.
+type metricGroup struct {
+	prometheus.Registerer
+	name, about string
+	collectors  []prometheus.Collector
+}
+
+// MustRegister implements prometheus.Registerer.
+func (g *metricGroup) MustRegister(all ...prometheus.Collector) {
+	g.collectors = append(g.collectors, all...)
+}
+
+// metricReference is docs/metrics.md.
+func metricReference(t *testing.T) string {
+	t.Helper()
+	var b strings.Builder
+	fmt.Fprint(&b, madeHere, "# Metrics\n\nServed at `/metrics` on `--metrics-listen`, beside those of the Go runtime (`go_…`) and of the process (`process_…`). ",
+		"No label names a namespace, an object, a user or a selector. `resource` is `plural.group`, without a group for the core one.\n")
+	for _, g := range metricGroups() {
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n", g.name, g.about)
+		said := map[string]bool{}
+		for _, c := range g.collectors {
+			for _, d := range described(t, c) {
+				if line := d.row(); !said[d.name] {
+					said[d.name] = true
+					b.WriteString(line)
+				}
+			}
+		}
+	}
+	return b.String()
+}
+
+// description is what a collector says of a metric.
+type description struct{ name, kind, help, labels string }
+
+func (d description) row() string {
+	labels := ""
+	if d.labels != "" {
+		labels = "`" + strings.ReplaceAll(d.labels, ",", "`, `") + "`"
+	}
+	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", d.name, d.kind, labels, inCell(d.help))
+}
+
+// inDesc finds in a Desc, which can only be printed, its name, help, constant and variable labels.
+var inDesc = regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+
+func described(t *testing.T, c prometheus.Collector) (all []description) {
+	t.Helper()
+	descs := make(chan *prometheus.Desc)
+	go func() {
+		defer close(descs)
+		c.Describe(descs)
+	}()
+	for desc := range descs {
+		found := inDesc.FindStringSubmatch(desc.String())
+		if found == nil {
+			t.Fatalf("cannot read %s", desc)
+		}
+		name, _ := strconv.Unquote(found[1])
+		help, _ := strconv.Unquote(found[2])
+		constant, _, _ := strings.Cut(found[3], "=")
+		d := description{name: name, kind: "gauge", help: help, labels: strings.Trim(constant+","+found[4], ",")}
+		switch _, histogram := c.(*prometheus.HistogramVec); {
+		case histogram || isObserver(c):
+			d.kind = "histogram"
+		case strings.HasSuffix(name, "_total"): // test/monitoring lints a scrape
+			d.kind = "counter"
+		}
+		if d.help == "" {
+			t.Errorf("%s has no help", name)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+func isObserver(c prometheus.Collector) bool {
+	_, ok := c.(prometheus.Observer)
+	return ok
+}

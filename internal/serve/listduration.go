@@ -1,0 +1,35 @@
+package serve
+
+import (
+	"sync"
+	"time"
+)
+
+// Who answered a LIST: the label of a metric.
+const (
+	listedMemory   = "memory"   // from a state that is held here
+	listedUpstream = "upstream" // passed through, at once or in the end
+	listedShared   = "shared"   // by a request upstream that was made for several
+)
+
+// listedBy are all of them, so that each is a metric from the start.
+var listedBy = []string{listedMemory, listedUpstream, listedShared}
+
+// listed notes that the head of the answer to a LIST is there, and who gave it.
+func (s *Server) listed(v visitor, by string) {
+	s.metrics.lists[by].Observe(time.Since(v.came).Seconds())
+}
+
+// passList passes a LIST through that would have been answered here.
+func (s *Server) passList(c call, v visitor, h heard) {
+	begun := sync.OnceFunc(func() { s.listed(v, listedUpstream) })
+	head := h.head
+	h.head = func() {
+		begun()
+		if head != nil {
+			head()
+		}
+	}
+	s.pass(c, v, h)
+	begun() // who passes through directly is not told, but returns
+}

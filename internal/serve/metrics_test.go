@@ -1,0 +1,74 @@
+package serve
+
+import (
+	"testing"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// has reports that a series with these labels is there, whatever its value.
+func (r *rig) has(name string, labels ...string) bool {
+	r.t.Helper()
+	return len(r.series(name, labels...)) > 0
+}
+
+// What has never happened to a resource is 0 and not absent, from the first time that somebody asks for it: an alert on the increase of a
+// counter that appears with its first count would miss that.
+func TestCountersAreThereFromTheStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.mirrored(configMaps)
+	if r.has("spillway_watch_ends_total") {
+		t.Error("of a resource that nobody has asked for")
+	}
+	r.list(mapsPath + "?resourceVersion=0")
+	for _, reason := range EndReasons {
+		if !r.has("spillway_watch_ends_total", "resource=configmaps", "reason="+string(reason)) {
+			t.Errorf("no watch_ends_total by %s", reason)
+		}
+	}
+	for _, name := range []string{"recent_lists", "shared_lists", "not_ready", "unproven_refused", "stale_answers", "too_stale", "backfill_streams", "backfill_refusals"} {
+		if name = "spillway_" + name + "_total"; !r.has(name, "resource=configmaps") || r.sum(name) != 0 {
+			t.Errorf("%s: there: %t, %v", name, r.has(name, "resource=configmaps"), r.sum(name))
+		}
+	}
+}
+
+// What is sent on a watch is seen while it lasts, and not counted twice once it has ended.
+func TestSentBytes(t *testing.T) { eachWay(t, testSentBytes) }
+
+func testSentBytes(t *testing.T, goroutines bool) {
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
+	r.mirrored(configMaps)
+	w := r.watch(mapsPath + "?watch=1&resourceVersion=0")
+	sent := func() float64 { return r.metric("spillway_watch_sent_bytes_total", "resource=configmaps") }
+	for _, name := range []string{"a", "b"} {
+		before := sent()
+		r.up.Create(kubetest.ConfigMaps, "n", name)
+		until(t, w, func(e kubetest.Event) bool { return e.Type == "ADDED" })
+		eventually(t, "more to have been sent on an open watch", func() bool { return sent() > before })
+	}
+	open := sent()
+	w.Close()
+	r.ended(configMaps, EndDeparted, 1)
+	eventually(t, "the watch to be counted out", func() bool { return r.metric("spillway_watch_streams") == 0 })
+	if closed := sent(); closed != open {
+		t.Errorf("%v bytes once it has ended, %v before", closed, open)
+	}
+}
+
+// How long a LIST takes is told by who answered.
+func TestListDurations(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a") // too few to be worth a proof
+	r.mirrored(configMaps)
+	r.list(mapsPath + "?resourceVersion=0")
+	r.recentList("")
+	for by, want := range map[string]float64{listedMemory: 1, listedUpstream: 1, listedShared: 0} {
+		if n := r.metric("spillway_list_duration_seconds", "source="+by); n != want {
+			t.Errorf("%v by %s, want %v", n, by, want)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/audit"
+	"spillway/internal/auth"
+	"spillway/internal/cache"
+	"spillway/internal/codec"
+	"spillway/internal/fairness"
+	"spillway/internal/object"
+)
+
+// recorded is a call whose answer is put on record before it is given. What passes through is upstream's to record: its audit log has it
+// under the client's own name, and so no request is in both.
+type recorded struct {
+	call
+	record *record
+}
+
+// record is what is known of a request until it is answered, in one place for all answers that are made here. The nil pointer is that of a
+// request of which no record is kept.
+//
+// Invariant: whatever answers a request here comes by answers or starts, once, before it is sent.
+type record struct {
+	server   *Server
+	call     call
+	received time.Time
+	id       string
+	visitor  visitor
+	passable bool // upstream can be asked instead: it would say the same, or has the last word
+
+	headers   [][2]string // of the answer, kept until it is certain who gives it
+	status    *metav1.Status
+	object    []byte // the answer, if the policy wants it
+	truncated bool
+	entry     *audit.Entry // nil: the policy wants none, or none was asked for yet
+	begun     bool         // the policy was asked
+	settled   bool         // it is on record, or not ours to record
+}
+
+// recording begins the record of a request.
+func (s *Server) recording(c call) *record {
+	return &record{server: s, call: c, received: time.Now(), id: answerAuditID(c.requested(auditID))}
+}
+
+// recordOf is the record of the request that w answers; nil: none is kept.
+func recordOf(w responder) *record {
+	if c, ok := w.(recorded); ok {
+		return c.record
+	}
+	return nil
+}
+
+// of says whom a request is from, and whether it is refused on account of that.
+func (r *record) of(v visitor, refused bool) {
+	if r != nil {
+		r.visitor, r.passable = v, !refused || v.denied
+	}
+}
+
+// failed says in what words the answer fails.
+func (r *record) failed(s *metav1.Status) {
+	if r == nil {
+		return
+	}
+	if r.status = s; r.whole() {
+		r.object = statusBody(s)
+	}
+}
+
+// whole reports that the answer itself is to be kept.
+func (r *record) whole() bool { return r != nil && r.begin().Whole() }
+
+// keep keeps the answer as JSON; nil: it is too large, or was not made here.
+func (r *record) keep(document []byte) { r.object, r.truncated = document, document == nil }
+
+// begin asks the policy what it wants, once it is known whom the request is from.
+func (r *record) begin() *audit.Entry {
+	if !r.begun {
+		r.begun, r.entry = true, r.server.opts.Audit.Entry(r.request())
+	}
+	return r.entry
+}
+
+// request is what is put on record of the request itself.
+func (r *record) request() audit.Request {
+	asked := r.call.request()
+	q := audit.Request{
+		ID: r.id, Received: r.received, URI: uriOf(asked), Who: r.visitor.who,
+		Header: r.call.headers(audit.ReadsHeader),
+	}
+	if address := r.call.address(); address.IsValid() {
+		q.Remote = address.Unmap().String()
+	}
+	var ok bool
+	if q.What, ok = auth.AttributesOf(asked.Method, asked.Path, asked.RawQuery); !ok {
+		q.What = auth.Attributes{Verb: strings.ToLower(asked.Method), Path: asked.Path}
+	}
+	switch v := r.visitor; {
+	case v.self != nil:
+		q.Who = v.self
+	case v.denied:
+		q.Decision, q.Reason = "forbid", v.reason
+	case v.grant != nil:
+		q.Decision, q.Reason = "allow", v.grant.decision.Reason
+	}
+	return q
+}
+
+// uriOf is the target of a request as upstream's parser writes it.
+func uriOf(r Request) string {
+	target := r.Path
+	if r.RawQuery != "" {
+		target += "?" + r.RawQuery
+	}
+	u, err := url.ParseRequestURI(target)
+	if err != nil {
+		return target
+	}
+	return u.RequestURI()
+}
+
+// answers reports that an answer may be given: its events are on record, or need not be. Otherwise upstream is to give it (passOn).
+func (r *record) answers(code int) bool {
+	r.settled = true
+	entry := r.begin()
+	if entry == nil {
+		return true
+	}
+	put := entry.Answered
+	if code == http.StatusUnauthorized {
+		put = entry.Refused
+	}
+	return put(audit.Response{Code: code, Status: r.status, Object: r.object, Truncated: r.truncated}) == nil || !r.required(code)
+}
+
+// starts is answers for a watch.
+func (r *record) starts() bool {
+	r.settled = true
+	entry := r.begin()
+	return entry == nil || entry.Started() == nil || !r.required(http.StatusOK)
+}
+
+// required reports that an answer must not be given which could not be put on record. Who is only told to come back is told nothing of what
+// is in memory, and would be one too many upstream.
+func (r *record) required(code int) bool {
+	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
+	return r.server.opts.Audit.Required() && r.passable && !later
+}
+
+// passOn has upstream answer, which may last. Nothing is held any more for an answer from here.
+func (r *record) passOn() {
+	r.server.opts.Audit.Passed()
+	r.server.pass(r.call, r.visitor, heard{})
+}
+
+// over puts a request on record that nobody has answered: it ran into a bug, which whoever called us will answer.
+func (r *record) over() {
+	if r.settled {
+		return
+	}
+	if entry := r.begin(); entry != nil {
+		_ = entry.Panicked() // that it failed is counted and logged, and the answer tells nothing
+	}
+}
+
+// requested implements responder: the answer and its record have one id.
+func (c recorded) requested(key string) string {
+	if key == auditID {
+		return c.record.id
+	}
+	return c.call.requested(key)
+}
+
+func (c recorded) header(key, value string) {
+	c.record.headers = append(c.record.headers, [2]string{key, value})
+}
+
+func (c recorded) send(code int, body []byte) {
+	if !c.record.answers(code) {
+		c.record.passOn()
+		return
+	}
+	c.begin()
+	c.call.send(code, body)
+}
+
+func (c recorded) stream(code int, body io.WriterTo, size int64) {
+	if !c.record.answers(code) {
+		_ = closeBody(body) // it gives back what it holds
+		c.record.passOn()
+		return
+	}
+	c.begin()
+	c.call.stream(code, body, size)
+}
+
+func (c recorded) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+	c.record.settled = true // upstream's to record
+	c.call.forward(flow, as, h)
+}
+
+// begin sets the headers that were kept.
+func (c recorded) begin() {
+	for _, h := range c.record.headers {
+		c.call.header(h[0], h[1])
+	}
+}
+
+func (c recorded) watch(st *stream) {
+	if !c.record.starts() {
+		c.record.server.dismiss(st)
+		c.record.passOn()
+		return
+	}
+	st.record = c.record.ended()
+	c.call.watch(st)
+}
+
+// ended is what a watch keeps of its record: how it is called, and what is to be put on record at its end.
+func (r *record) ended() *watchRecord { return &watchRecord{id: r.id, entry: r.entry} }
+
+// watchRecord is the record of a watch that is under way. The nil pointer is that of a watch of which none is kept.
+type watchRecord struct {
+	id    string
+	entry *audit.Entry
+}
+
+// auditID is the id that the head of a watch has.
+func (w *watchRecord) auditID(requested string) string {
+	if w == nil {
+		return answerAuditID(requested)
+	}
+	return w.id
+}
+
+// over puts on record that the watch has ended.
+func (w *watchRecord) over() {
+	if w != nil {
+		w.entry.Ended()
+	}
+}
+
+// jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or cannot be made.
+func jsonOf(p Plan, snapshot *cache.Snapshot) []byte {
+	items, meta := collect(p, snapshot)
+	form := p.Encoding
+	form.Format = object.JSON
+	list, err := codec.NewList(form, p.Source.Resource().Info, items, meta)
+	if err != nil || list.Size() > audit.MaxObject {
+		return nil
+	}
+	var document bytes.Buffer
+	document.Grow(list.Size())
+	if _, err := list.WriteTo(&document); err != nil {
+		return nil
+	}
+	return document.Bytes()
+}
+
+// jsonOfObject is jsonOf for a GET.
+func jsonOfObject(p Plan, o *object.Object) []byte {
+	form := p.Encoding
+	form.Format = object.JSON
+	document, err := codec.Append(nil, form, o, o.RV)
+	if err != nil {
+		return nil
+	}
+	return document
+}
+
+// keepShared is keep for an answer of upstream's that several share.
+func (r *record) keepShared(a *sharedAnswer) {
+	if r == nil {
+		return
+	}
+	readable := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && a.header.Get("Content-Encoding") == ""
+	if status := (metav1.Status{}); readable && a.code >= http.StatusBadRequest && json.Unmarshal(a.body, &status) == nil && status.Kind == "Status" {
+		r.failed(&status)
+		return
+	}
+	if !r.whole() {
+		return
+	}
+	if !readable || len(a.body) > audit.MaxObject {
+		r.keep(nil)
+		return
+	}
+	r.keep(a.body)
+}
