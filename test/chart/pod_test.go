@@ -1,7 +1,6 @@
 package chart
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -58,10 +57,7 @@ func startPod(t *testing.T, cp *controlplane.ControlPlane, program string, all [
 	t.Helper()
 	dir := t.TempDir()
 	there := func(path string) string { return strings.ReplaceAll(path, etc, dir+"/") }
-	container := containerOf(t, all)
-	for _, mount := range container.VolumeMounts {
-		write(t, there(mount.MountPath), filesOf(t, all, mount.Name), there)
-	}
+	container := writeFiles(t, all, there)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
 	args := []string{"--kubeconfig=" + kubeconfig, "--listen-tls=127.0.0.1:0", "--metrics-listen=127.0.0.1:0"}
@@ -80,19 +76,32 @@ func startPod(t *testing.T, cp *controlplane.ControlPlane, program string, all [
 	})
 	p.client = clientOf(t, pick(t, all, "ConfigMap", release+"-ca"))
 	process.Awaiting(t, "the addresses in its log", func(context.Context) error {
-		if p.readAddresses(); p.api == "" || p.metrics == "" {
-			if p.child.Ended() {
-				t.Fatal("it ended")
-			}
+		if p.child.Ended() {
+			t.Fatal("it ended")
+		}
+		a := p.log.Addresses()
+		if a.TLS == "" || a.Metrics == "" {
 			return fmt.Errorf("none yet")
 		}
+		p.api, p.metrics = "https://"+a.TLS, "https://"+a.Metrics
 		return nil
 	})
 	return p
 }
 
+// writeFiles writes what the container mounts to where it is here.
+func writeFiles(t *testing.T, all []*unstructured.Unstructured, there func(string) string) container {
+	t.Helper()
+	c := containerOf(t, all)
+	for _, mount := range c.VolumeMounts {
+		write(t, there(mount.MountPath), filesOf(t, all, mount.Name), there)
+	}
+	return c
+}
+
 // container is what of one matters here.
 type container struct {
+	Image        string
 	Args         []string
 	VolumeMounts []struct{ Name, MountPath string }
 }
@@ -170,21 +179,6 @@ func clientOf(t *testing.T, ca *unstructured.Unstructured) *http.Client {
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: serverName}}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: 10 * time.Second}
-}
-
-func (p *pod) readAddresses() {
-	for line := range bytes.Lines(p.log.Text()) {
-		var entry struct{ Msg, Address string }
-		if json.Unmarshal(line, &entry) != nil || entry.Address == "" {
-			continue
-		}
-		switch entry.Msg {
-		case "serving HTTPS":
-			p.api = "https://" + entry.Address
-		case "serving health and metrics":
-			p.metrics = "https://" + entry.Address
-		}
-	}
 }
 
 // ready is an error while it is not.

@@ -46,7 +46,6 @@ func TestRights(t *testing.T) {
 				p := startPod(t, cp, program, all, tokenOf(t, cp, release))
 				process.Awaiting(t, "it to be ready", p.ready)
 				process.Awaiting(t, "all to be served from memory", func(ctx context.Context) error { return p.broken(ctx, cp) })
-				p.showsWhatAlertsAskFor(t)
 			})
 			role := pick(t, all, "ClusterRole", namespace+":"+release)
 			rules, _, err := unstructured.NestedSlice(role.Object, "rules")
@@ -70,6 +69,29 @@ func TestRights(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// The audit log is on standard output, if it is nowhere else, with what the policy wants of it.
+func TestAudit(t *testing.T) {
+	cp := startControlPlane(t)
+	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",
+		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`)
+	must(t, err)
+	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
+	must(t, err)
+	p := startPod(t, cp, process.BuildProxy(t), objects(t, manifest), tokenOf(t, cp, release))
+	process.Awaiting(t, "it to be ready", p.ready)
+	process.Awaiting(t, "an answer from memory", func(ctx context.Context) error {
+		status, fromMemory, err := p.get(ctx, p.api+mirrored["configmaps"]+"?resourceVersion=0", cp.Config(controlplane.Admin).BearerToken)
+		if err == nil && (status != http.StatusOK || !fromMemory) {
+			err = fmt.Errorf("%d, from memory: %t", status, fromMemory)
+		}
+		return err
+	})
+	text := string(p.log.Text())
+	if !strings.Contains(text, `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"`) || strings.Contains(text, `"stage":"RequestReceived"`) {
+		t.Errorf("no such event: %s", text)
 	}
 }
 

@@ -79,16 +79,31 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- if .Values.clientCA.configMapName -}}
 {{- $_ := set $own "client-ca-file" (printf "/etc/spillway/client-ca/%s" .Values.clientCA.key) -}}
 {{- end -}}
+{{- if .Values.audit.policy -}}
+{{- $_ := set $own "audit-policy-file" "/etc/spillway/config/audit-policy.yaml" -}}
+{{- $_ := set $own "audit-log-path" (ternary "/var/log/spillway/audit.log" "-" (not (empty .Values.audit.volume))) -}}
+{{- $_ := set $own "audit-required" .Values.audit.required -}}
+{{- else if or .Values.audit.required .Values.audit.volume -}}
+{{- fail "audit.required and audit.volume need audit.policy, which says what is put on record" -}}
+{{- end -}}
 {{- range $key := keys .Values.config | sortAlpha -}}
 {{- if hasKey $own $key -}}
-{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (resources, tls, drainSeconds, clientCA)" $key) -}}
+{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (resources, tls, drainSeconds, clientCA, audit)" $key) -}}
 {{- end -}}
 {{- end -}}
-{{- range $key, $value := .Values.config -}}
+{{- $config := .Values.config -}}
+{{- if eq .Values.mode "shed" -}}
+{{- $config = merge (deepCopy .Values.config) .Values.shed.limits -}}
+{{- end -}}
+{{- range $key, $value := $config -}}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) -}}
 {{- $value = int64 $value -}}{{- /* or it would be 1.34217728e+08 */ -}}
 {{- end -}}
 {{- $_ := set $own $key $value -}}
 {{- end -}}
 {{- toYaml $own -}}
+{{- end -}}
+
+{{- define "spillway.auditPolicy" -}}
+{{- toYaml (merge (dict "apiVersion" "audit.k8s.io/v1" "kind" "Policy") .Values.audit.policy) -}}
 {{- end -}}
