@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+
+	"spillway/test/controlplane"
 )
 
 // cast is everybody in a run.
@@ -21,11 +23,13 @@ type cast struct {
 	watchers  []*watcher
 	readers   []*reader
 	informers []*informer
+	strangers []*stranger
 	direct    dynamic.Interface
 
 	playing sync.WaitGroup
 }
 
+// newCast is that of a run: there are strangers where they can be told from others.
 func (w *world) newCast(seed uint64) (*cast, error) {
 	direct, err := dynamic.NewForConfig(w.direct)
 	if err != nil {
@@ -33,26 +37,34 @@ func (w *world) newCast(seed uint64) (*cast, error) {
 	}
 	c := &cast{direct: direct}
 	for _, r := range resources {
-		c.writers = append(c.writers, newWriter(direct, r, seed, w.recorder.era))
+		c.writers = append(c.writers, newWriter(direct, r, seed, w.recorder.era, &w.pen))
 	}
 	ask := w.asks(c.writers)
-	through := &rest.Config{Host: w.endpoint().url, BearerToken: w.endpoint().token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	through := &rest.Config{
+		Host: w.endpoint(readerUser).url, BearerToken: w.endpoint(readerUser).token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	}
+	if guarded(seed) {
+		c.strangers = []*stranger{
+			newStranger(newClient(w.endpoint(strangerUser), false), "a stranger over HTTP/1.1"), newStranger(newClient(w.endpoint(strangerUser), true), "a stranger over HTTP/2"),
+		}
+	}
 	for i, r := range resources {
 		for _, kind := range []struct {
 			name             string
+			user             controlplane.User
 			http2, watchList bool
 			namespace, team  string
 		}{
-			{"list and watch over HTTP/1.1", false, false, "", ""},
-			{"list and watch over HTTP/2", true, false, namespaces[0], ""},
-			{"watch-list over HTTP/2", true, true, "", ""},
-			{"watch-list over HTTP/1.1", false, true, "", teams[0]},
+			{"list and watch over HTTP/1.1", readerUser, false, false, "", ""},
+			{"list and watch over HTTP/2", guestUser, true, false, namespaces[0], ""},
+			{"watch-list over HTTP/2", readerUser, true, true, "", ""},
+			{"watch-list over HTTP/1.1", guestUser, false, true, "", teams[0]},
 		} {
-			client := newClient(w.endpoint(), kind.http2)
+			client := newClient(w.endpoint(kind.user), kind.http2)
 			client.metadata = r == pods
 			c.watchers = append(c.watchers, newWatcher(client, kind.name+" of "+r.Resource, r, kind.namespace, kind.team, kind.watchList, ask))
 		}
-		c.readers = append(c.readers, newReader(newClient(w.endpoint(), i == 0), r, c.writers[i], ask))
+		c.readers = append(c.readers, newReader(newClient(w.endpoint(readerUser), i == 0), r, c.writers[i], ask))
 		informer, err := newInformer(through, r, r == pods)
 		if err != nil {
 			return nil, err
@@ -60,6 +72,16 @@ func (w *world) newCast(seed uint64) (*cast, error) {
 		c.informers = append(c.informers, informer)
 	}
 	return c, nil
+}
+
+// behind succeeds when no watcher holds anything newer than a revision.
+func (c *cast) behind(revision uint64) error {
+	for _, w := range c.watchers {
+		if rv := w.version(); rv > revision {
+			return fmt.Errorf("%s is at %d, and etcd at %d", w.journal.name, rv, revision)
+		}
+	}
+	return nil
 }
 
 // write lets all write until they are stopped.
@@ -101,6 +123,9 @@ func (c *cast) start(ctx context.Context) {
 	for _, i := range c.informers {
 		c.playing.Go(func() { i.run(ctx) })
 	}
+	for _, s := range c.strangers {
+		c.playing.Go(func() { s.run(ctx) })
+	}
 }
 
 // begun succeeds when everybody has a state, and something has happened since.
@@ -118,6 +143,11 @@ func (c *cast) begun(context.Context) error {
 	for _, r := range c.readers {
 		if r.consistent() < 2 {
 			return fmt.Errorf("%s has read nothing", r.all.name)
+		}
+	}
+	for _, s := range c.strangers {
+		if s.asked.Load() == 0 {
+			return fmt.Errorf("%s has asked for nothing", s.journal.name)
 		}
 	}
 	for _, w := range c.writers {
@@ -232,6 +262,10 @@ func (c *cast) judge(truth []*timeline, excused *excuses) (tally, error) {
 	}
 	for _, i := range c.informers {
 		errs = append(errs, i.judge(truth, excused))
+	}
+	for _, s := range c.strangers {
+		errs = append(errs, o.judge(s.journal))
+		o.tally.Denied += int(s.denied.Load())
 	}
 	return *o.tally, errors.Join(errs...)
 }

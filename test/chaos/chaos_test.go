@@ -23,6 +23,8 @@ var (
 	runs  = flag.Int("chaos.runs", 0, "how many runs, each with a seed of its own; 0: 5 with -short, 10 without")
 	first = flag.Uint64("chaos.first", 1, "the seed of the first run")
 	seed  = flag.Uint64("chaos.seed", 0, "the only seed to run: it repeats a run")
+
+	parallel = flag.Int("chaos.parallel", 1, "how many runs there are at a time, each in a world of its own")
 )
 
 func TestMain(m *testing.M) {
@@ -37,29 +39,70 @@ func TestMain(m *testing.M) {
 // Whatever breaks, nobody is told what is not true, and everybody has the truth in the end.
 func TestChaos(t *testing.T) {
 	seeds := chosenSeeds()
-	binary := process.BuildProxy(t)
-	w := newWorld(t)
-	survived, total := map[string]int{}, tally{}
-	for i, seed := range seeds {
-		ok := t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+	began, binary := time.Now(), process.BuildFaultyProxy(t, stage(t)...)
+	s := &survival{todo: make(chan uint64, len(seeds)), faults: map[string]*survived{}}
+	for _, seed := range seeds {
+		s.todo <- seed
+	}
+	close(s.todo)
+	var worlds sync.WaitGroup
+	for i := range min(*parallel, len(seeds)) {
+		worlds.Go(func() {
+			t.Run(fmt.Sprintf("world %d", i+1), func(t *testing.T) { s.live(t, binary) })
+		})
+	}
+	worlds.Wait()
+	t.Logf("%d runs, from seed %d on, in %v: %+v", len(seeds), seeds[0], time.Since(began).Round(time.Second), s.total)
+	for _, name := range slices.Sorted(maps.Keys(s.faults)) {
+		t.Logf("survived %3d times, %3d of them guarded: %s", s.faults[name].times, s.faults[name].guarded, name)
+	}
+}
+
+// survival is what several worlds, each with one run at a time, have got through.
+type survival struct {
+	todo chan uint64 // closed
+
+	// Guarded by mu.
+	mu     sync.Mutex
+	faults map[string]*survived // by name
+	total  tally
+}
+
+// survived counts the runs that had a fault.
+type survived struct{ times, guarded int }
+
+// live makes a world go through runs until there are none left.
+func (s *survival) live(t *testing.T, binary string) {
+	w, whole := newWorld(t), true
+	for seed := range s.todo {
+		if !whole {
+			w = newWorld(t) // whatever it is that is wrong, the next run shall not have it
+		}
+		whole = t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			counts, err := w.run(t, binary, seed)
-			total.add(counts)
+			s.count(seed, counts, err == nil)
 			if err != nil {
 				t.Errorf("%v\nseed %d: %s", err, seed, newSchedule(seed))
 			}
 		})
-		switch {
-		case ok:
-			for _, s := range newSchedule(seed) {
-				survived[s.name]++
-			}
-		case i < len(seeds)-1:
-			w = newWorld(t) // whatever it is that is wrong, the next run shall not have it
-		}
 	}
-	t.Logf("%d runs, from seed %d on: %+v", len(seeds), seeds[0], total)
-	for _, name := range slices.Sorted(maps.Keys(survived)) {
-		t.Logf("survived %3d times: %s", survived[name], name)
+}
+
+func (s *survival) count(seed uint64, counts tally, well bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.total.add(counts)
+	if !well {
+		return
+	}
+	for _, step := range newSchedule(seed) {
+		if s.faults[step.name] == nil {
+			s.faults[step.name] = &survived{}
+		}
+		s.faults[step.name].times++
+		if guarded(seed) {
+			s.faults[step.name].guarded++
+		}
 	}
 }
 
@@ -85,13 +128,14 @@ func chosenSeeds() []uint64 {
 func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	began := time.Now()
 	plan := newSchedule(seed)
-	t.Logf("seed %d: %s", seed, plan)
+	t.Logf("seed %d, guarded: %t: %s", seed, guarded(seed), plan)
 	w.excuses = &excuses{}
-	w.newProxy(t, binary)
+	w.newProxy(t, binary, guarded(seed))
 	c, err := w.newCast(seed)
 	if err != nil {
 		return tally{}, err
 	}
+	w.cast = c
 	ctx, leave := context.WithCancel(t.Context())
 	defer func() {
 		leave()
@@ -113,6 +157,7 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	if err == nil {
 		err = w.calm(ctx, t, c)
 	}
+	calmed := time.Now()
 	leave()
 	c.playing.Wait()
 	err = errors.Join(err, w.proxy.well(), w.proxy.started(w.excuses))
@@ -121,8 +166,8 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 		return tally{}, errors.Join(err, unknown)
 	}
 	counts, wrong := c.judge(truth, w.excuses)
-	t.Logf("seed %d: mended after %.1f s, all settled %.1f s later; %d writes; %+v", seed, mended.Sub(began).Seconds(),
-		settled.Sub(mended).Seconds(), c.writes(), counts)
+	t.Logf("seed %d: mended after %.1f s, all settled %.1f s and calm %.1f s later; %d writes; %+v", seed, mended.Sub(began).Seconds(),
+		settled.Sub(mended).Seconds(), calmed.Sub(settled).Seconds(), c.writes(), counts)
 	for _, step := range plan {
 		if step.name == vanishes {
 			t.Logf("seed %d: the proxy gone without a word was noticed by %s; %s", seed, c.noticed(step.began, "HTTP/1.1"), c.noticed(step.began, "HTTP/2"))
@@ -147,7 +192,7 @@ func (w *world) calm(ctx context.Context, t *testing.T, c *cast) error {
 		if !w.excuses.allow(rewrite, since) {
 			w.excuses.until(since, expire)
 		}
-		w.excuses.until(since, seam, remove, rewrite)
+		w.excuses.until(since, seam, remove, rewrite, deny)
 		return nil
 	}
 	return fmt.Errorf("for %v there was always a mirror that asked for a complete state again", patience)

@@ -16,6 +16,7 @@ const (
 	expire                // clients have to begin anew
 	remove                // a resource is not there
 	rewrite               // what has happened has not happened
+	deny                  // an apiserver that has just begun has not read its rules yet, and denies what they allow
 	effects
 )
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"spillway/test/controlplane"
+	"spillway/test/process"
 )
 
 // fault is something that breaks and is mended again.
@@ -26,49 +27,57 @@ type fault struct {
 
 // What faults touch.
 const (
-	theProxy, theAPIServer, theEtcd, theDefinition = "proxy", "apiserver", "etcd", "definition"
-	clientsLink, upstreamLink, etcdLink            = "link to the proxy", "link to the apiserver", "link to etcd"
+	theProxy, theAPIServer, theEtcd, theDefinition, theClock, theWebhook = "proxy", "apiserver", "etcd", "definition", "clock", "webhook"
+	clientsLink, upstreamLink, etcdLink                                  = "link to the proxy", "link to the apiserver", "link to etcd"
 )
 
 // vanishes is the death of the proxy's machine.
 const vanishes = "proxy vanishes"
 
-// What the effects of upstream's absence are, and of the proxy's.
+// What the effects of upstream's absence are, of an apiserver that is started anew, and of the proxy's absence.
 var (
 	upstreamGone = []effect{cut, refuse, seam, expire}
 	proxyGone    = []effect{cut, refuse, expire}
+	upstreamNew  = append([]effect{deny}, upstreamGone...)
 )
 
-// faults are all there are. A clock that jumps is not among them: nothing but the whole machine's can be set.
+// faults are all there are.
 func faults() []fault {
 	all := []fault{
 		{"proxy killed", []string{theProxy}, proxyGone, killProxy, startProxy},
 		{"proxy frozen", []string{theProxy}, proxyGone, freezeProxy, thawProxy},
+		clockJumps("5 minutes ahead", 5*time.Minute),
+		clockJumps("a day ahead", 24*time.Hour),
+		clockJumps("an hour behind", -time.Hour),
+		clockJumps("a day behind", -24*time.Hour),
 		{vanishes, []string{theProxy, clientsLink}, proxyGone, vanish, reappear},
 		{"logs on a full disk", []string{theProxy}, proxyGone, fillDisk, emptyDisk},
-		{"apiserver killed", []string{theAPIServer}, upstreamGone, killAPIServer, startAPIServer},
-		{"apiserver restarted", []string{theAPIServer}, upstreamGone, stopAPIServer, startAPIServer},
+		{"apiserver killed", []string{theAPIServer}, upstreamNew, killAPIServer, startAPIServer},
+		{"apiserver restarted", []string{theAPIServer}, upstreamNew, stopAPIServer, startAPIServer},
 		frozen(theAPIServer, func(w *world) *controlplane.Process { return w.cp.APIServer() }),
 		{"etcd killed", []string{theEtcd}, upstreamGone, killEtcd, startEtcd},
 		frozen(theEtcd, func(w *world) *controlplane.Process { return w.cp.Etcd() }),
-		{"history forgotten", []string{theAPIServer, theEtcd, upstreamLink}, upstreamGone, forget, remember},
+		{"history forgotten", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew, forget, remember},
 		{"etcd compacted", []string{theEtcd, etcdLink}, upstreamGone, compact, nothing},
 		restored("etcd restored", 0),
 		restored("etcd restored, revisions skipped", 1000),
 		{"definition removed", []string{theDefinition}, []effect{cut, refuse, seam, expire, remove}, undefine, define},
 		{"partition", []string{clientsLink, upstreamLink}, upstreamGone, setLinks(Weather{Held: true}), setLinks(Weather{})},
 		lagging(),
+		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress, setUpstream(Weather{})},
+		{"webhook stalled", []string{theWebhook}, []effect{refuse}, stallWebhook(true), stallWebhook(false)},
+		{"webhook failing", []string{theWebhook}, []effect{refuse}, failWebhook(true), failWebhook(false)},
 		slugs("slow clients", true),
 		slugs("dead clients", false),
 	}
 	for _, l := range []struct {
 		name    string
-		of      func(*world) *Link
+		of      func(*world) weathered
 		effects []effect
 	}{
-		{clientsLink, func(w *world) *Link { return w.clients }, []effect{cut}},
-		{upstreamLink, func(w *world) *Link { return w.upstream }, upstreamGone},
-		{etcdLink, func(w *world) *Link { return w.etcd }, upstreamGone},
+		{clientsLink, func(w *world) weathered { return w.clients }, []effect{cut}},
+		{upstreamLink, func(w *world) weathered { return w.upstream }, upstreamGone},
+		{etcdLink, func(w *world) weathered { return w.etcd }, upstreamGone},
 	} {
 		set := func(weather Weather) func(context.Context, *world) error {
 			return func(_ context.Context, w *world) error {
@@ -84,12 +93,63 @@ func faults() []fault {
 			fault{l.name + " reset", []string{l.name}, l.effects, reset, reset},
 			fault{l.name + " half-open", []string{l.name}, l.effects, set(Weather{Silent: true}), set(Weather{})},
 			fault{l.name + " stalled", []string{l.name}, l.effects, set(Weather{Held: true}), set(Weather{})},
-			fault{l.name + " lossy (2 %)", []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}), set(Weather{})},
+			fault{l.name + lossy(), []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}), set(Weather{})},
 			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(Weather{Latency: 300 * time.Millisecond}), set(Weather{})},
 			fault{l.name + " narrow (100 kB/s)", []string{l.name}, l.effects, set(Weather{Bandwidth: 100_000}), set(Weather{})},
 		)
 	}
 	return all
+}
+
+// weathered is a link, or several.
+type weathered interface {
+	Set(Weather)
+	Reset()
+}
+
+// loseAddress makes nothing arrive any more at the address of the apiserver that everybody tries first. Connections are reset, so that others are
+// asked for at once; the other address is as good as ever.
+func loseAddress(_ context.Context, w *world) error {
+	w.upstream[0].Set(Weather{Held: true, Loss: 1})
+	w.upstream[0].Reset()
+	return nil
+}
+
+func setUpstream(weather Weather) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.upstream.Set(weather)
+		return nil
+	}
+}
+
+// lossy says how packets are lost.
+func lossy() string {
+	if noLoss() != nil {
+		return " lossy (2 %, made up by delays)"
+	}
+	return " lossy (2 % of packets)"
+}
+
+// clockJumps is the proxy's wall clock that is wrong for a while, and then right at once. It excuses nothing.
+func clockJumps(name string, by time.Duration) fault {
+	set := func(ahead time.Duration) func(context.Context, *world) error {
+		return func(_ context.Context, w *world) error { return w.clock.Set(ahead) }
+	}
+	return fault{"clock " + name, []string{theClock}, nil, set(by), set(0)}
+}
+
+func stallWebhook(held bool) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.webhook.link.Set(Weather{Held: held})
+		return nil
+	}
+}
+
+func failWebhook(failing bool) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.webhook.failing.Store(failing)
+		return nil
+	}
 }
 
 func killProxy(_ context.Context, w *world) error {
@@ -190,10 +250,11 @@ func (w *world) compact(ctx context.Context) error {
 }
 
 // restored is etcd put back to how it was some time ago, with its revisions raised by skip afterwards. The apiserver is started anew, as
-// whoever restores an etcd has to.
+// whoever restores an etcd has to. If its revisions are not raised nobody writes before all have noticed: that there is another history can be
+// told for as long alone as it has not counted up to where they were.
 func restored(name string, skip int) fault {
 	var backup string
-	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition}, append([]effect{rewrite}, upstreamGone...),
+	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition}, append([]effect{rewrite}, upstreamNew...),
 		func(_ context.Context, w *world) error {
 			var err error
 			if backup, err = os.MkdirTemp(w.dir, "backup"); err != nil {
@@ -202,6 +263,8 @@ func restored(name string, skip int) fault {
 			backup = filepath.Join(backup, "etcd")
 			return w.cp.BackupEtcd(backup)
 		}, func(ctx context.Context, w *world) error {
+			w.pen.Lock()
+			defer w.pen.Unlock()
 			if _, err := w.recorder.caughtUp(ctx); err != nil {
 				return err
 			}
@@ -219,8 +282,27 @@ func restored(name string, skip int) fault {
 			if err == nil {
 				err = w.cp.StartAPIServer(ctx)
 			}
+			if err == nil && skip == 0 {
+				err = eventually(ctx, w.wentBack)
+			}
 			return errors.Join(err, os.RemoveAll(filepath.Dir(backup)))
 		}}
+}
+
+// wentBack succeeds when neither a mirror nor a client that goes on from where it was holds anything newer than etcd. An informer lists anew if it
+// was refused.
+func (w *world) wentBack(ctx context.Context) error {
+	revision, err := w.cp.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range resources {
+		through, err := process.ReadMetric(ctx, w.proxy.metrics, `spillway_mirror_resource_version{resource="`+r.GroupResource().String()+`"`)
+		if err != nil || through == 0 || int64(through) > revision {
+			return errors.Join(err, fmt.Errorf("the mirror of %s is at %d, and etcd at %d", r.Resource, through, revision))
+		}
+	}
+	return w.cast.behind(uint64(revision))
 }
 
 // lagging is another apiserver behind the same address, that hears nothing of etcd once it is ready: it answers from what it knows, or
@@ -228,7 +310,7 @@ func restored(name string, skip int) fault {
 func lagging() fault {
 	var toEtcd *Link
 	var peer *controlplane.Peer
-	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamGone, func(ctx context.Context, w *world) error {
+	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew, func(ctx context.Context, w *world) error {
 		var err error
 		if toEtcd, err = NewLink(w.cp.EtcdAddress()); err != nil {
 			return err
@@ -271,7 +353,7 @@ func setLinks(weather Weather) func(context.Context, *world) error {
 func slugs(name string, read bool) fault {
 	var crowd *sluggards
 	return fault{name, []string{name}, nil, func(_ context.Context, w *world) (err error) {
-		crowd, err = newSluggards(w.endpoint(), 40, read)
+		crowd, err = newSluggards(w.endpoint(readerUser), 40, read)
 		return err
 	}, func(context.Context, *world) error {
 		crowd.leave()
@@ -296,6 +378,9 @@ func (s schedule) String() string {
 	}
 	return strings.Join(steps, ", ")
 }
+
+// guarded reports that in the run of a seed everybody has to prove who he is.
+func guarded(seed uint64) bool { return rand.New(rand.NewPCG(seed, 11)).IntN(2) == 0 }
 
 // newSchedule is that of a seed: of even ones a single fault, each in its turn; of odd ones a few at random.
 func newSchedule(seed uint64) schedule {

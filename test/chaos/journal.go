@@ -9,7 +9,7 @@ import (
 // note is one thing that a client was told, or that befell it.
 type note struct {
 	at   time.Time
-	kind string // listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused
+	kind string // listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused, shown (to who has no right to it)
 
 	key     string  // of an event
 	version version // of an event; its rv is also that of listed, opened and BOOKMARK

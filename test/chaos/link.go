@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -14,8 +15,8 @@ import (
 //
 // Toxiproxy was looked at and not taken: it closes a connection in good order where a reset was asked for unless the connection is new,
 // drops bytes when a toxic goes while somebody reads slowly, and ends a silent connection where one should stay half-open for ever.
-// Namespaces with netem would need root wherever the tests run. What is needed of loss is what loss looks like above TCP: in order,
-// and late.
+// Namespaces with netem would need root wherever the tests run. The link's own sockets lose packets instead (lose): what either end sends goes
+// over a leg where a part of it is lost for real, and the end's own TCP has to send it again.
 type Link struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -35,15 +36,18 @@ type Weather struct {
 	Silent    bool          // nothing arrives ever on connections that see this, and nobody hears of their ends
 	Latency   time.Duration // everything arrives later, each way
 	Bandwidth int           // bytes per second, connection and direction; 0 is no limit
-	Loss      float64       // which part of the pieces is lost once, and so holds up what is behind it until it is sent again
+	Loss      float64       // which part of the packets is lost that the ends send
 }
 
-// resend is how long TCP waits before it sends again what was lost.
+// resend is how long TCP waits before it sends again what was lost, where loss has to be made up.
 const resend = 200 * time.Millisecond
 
 // NewLink listens on an address of loopback and carries what arrives there to target.
-func NewLink(target string) (*Link, error) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+func NewLink(target string) (*Link, error) { return NewLinkAt("127.0.0.1:0", target) }
+
+// NewLinkAt listens at an address that is given.
+func NewLinkAt(address, target string) (*Link, error) {
+	listener, err := listen(address)
 	if err != nil {
 		return nil, fmt.Errorf("a link to %s cannot listen: %w", target, err)
 	}
@@ -69,6 +73,12 @@ func (l *Link) Set(w Weather) {
 	l.weather = w
 	close(l.changed)
 	l.changed = make(chan struct{})
+	if noLoss() == nil {
+		_ = lose(l.listener.(*net.TCPListener), w.Loss) // those that are accepted are as it is, and a handshake may be lost, too
+		for wire := range l.wires {
+			wire.lose(w.Loss)
+		}
+	}
 	if w.Silent {
 		for wire := range l.wires {
 			wire.silence()
@@ -82,6 +92,30 @@ func (l *Link) Reset() {
 	defer l.mu.Unlock()
 	for wire := range l.wires {
 		wire.reset()
+	}
+}
+
+// Links lead to the same targets from several addresses, and have the same weather but for who sets that of one of them.
+type Links []*Link
+
+// Lead does so for all.
+func (ls Links) Lead(targets ...string) {
+	for _, l := range ls {
+		l.Lead(targets...)
+	}
+}
+
+// Set changes the weather on all.
+func (ls Links) Set(w Weather) {
+	for _, l := range ls {
+		l.Set(w)
+	}
+}
+
+// Reset breaks the connections of all off.
+func (ls Links) Reset() {
+	for _, l := range ls {
+		l.Reset()
 	}
 }
 
@@ -113,9 +147,9 @@ func (l *Link) accept() {
 func (l *Link) carry(client net.Conn) {
 	w := &wire{client: client, over: make(chan struct{}), deaf: make(chan struct{})}
 	l.mu.Lock()
-	target := l.targets[rand.IntN(len(l.targets))]
+	target, loss := l.targets[rand.IntN(len(l.targets))], l.weather.Loss
 	l.mu.Unlock()
-	if server, err := net.Dial("tcp4", target); err == nil {
+	if server, err := dialer(loss).Dial("tcp4", target); err == nil {
 		w.server = server
 	}
 	l.mu.Lock()
@@ -126,6 +160,9 @@ func (l *Link) carry(client net.Conn) {
 	}
 	if l.weather.Silent {
 		w.silence()
+	}
+	if noLoss() == nil {
+		w.lose(l.weather.Loss) // it may have changed meanwhile
 	}
 	l.wires[w] = struct{}{}
 	l.mu.Unlock()
@@ -141,6 +178,23 @@ func (l *Link) carry(client net.Conn) {
 	l.mu.Lock()
 	delete(l.wires, w)
 	l.mu.Unlock()
+}
+
+// dialPatience is longer than it takes to get a lost packet through, and short enough not to hold up a link's end.
+const dialPatience = 10 * time.Second
+
+// dialer makes connections that lose a part of what arrives from their first packet on.
+func dialer(loss float64) *net.Dialer {
+	d := &net.Dialer{Timeout: dialPatience}
+	if loss > 0 && noLoss() == nil {
+		d.Control = func(_, _ string, raw syscall.RawConn) (err error) {
+			if control := raw.Control(func(fd uintptr) { err = filter(int(fd), loss) }); control != nil {
+				return control
+			}
+			return err
+		}
+	}
+	return d
 }
 
 // piece is bytes on their way.
@@ -201,7 +255,7 @@ func (l *Link) delay(w *wire, p piece) bool {
 		if weather.Bandwidth > 0 {
 			due = later(due, start.Add(time.Duration(len(p.bytes))*time.Second/time.Duration(weather.Bandwidth)))
 		}
-		if lost < weather.Loss {
+		if lost < weather.Loss && noLoss() != nil {
 			due = later(due, start.Add(resend))
 		}
 		var arrives <-chan time.Time
@@ -238,6 +292,13 @@ type wire struct {
 	client, server net.Conn
 	over, deaf     chan struct{}
 	once, mute     sync.Once
+}
+
+// lose makes both ends lose a part of what they send. A connection that has ended meanwhile loses all.
+func (w *wire) lose(part float64) {
+	for _, conn := range []net.Conn{w.client, w.server} {
+		_ = lose(conn.(*net.TCPConn), part)
+	}
 }
 
 func (w *wire) silence() { w.mute.Do(func() { close(w.deaf) }) }

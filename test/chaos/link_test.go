@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // ends are both ends of a connection over a link.
@@ -77,15 +79,61 @@ func TestLinkWeather(t *testing.T) {
 	if _, err := io.ReadFull(server, make([]byte, 1)); err != nil {
 		t.Fatalf("what was held does not arrive: %v", err)
 	}
-	for name, w := range map[string]Weather{
-		"far": {Latency: 30 * time.Millisecond}, "narrow": {Bandwidth: 100_000}, "lossy": {Loss: 1},
-	} {
+	for name, w := range map[string]Weather{"far": {Latency: 30 * time.Millisecond}, "narrow": {Bandwidth: 100_000}} {
 		l.Set(w)
 		began := time.Now()
 		carries(t, server, client, bytes.Repeat([]byte("x"), 2000))
 		if took := time.Since(began); took < 20*time.Millisecond {
 			t.Errorf("%s: it takes %v", name, took)
 		}
+	}
+}
+
+// What is lost is sent again by the ends themselves, either way, on old connections and on new ones; all of it arrives.
+func TestLinkLoses(t *testing.T) {
+	if noLoss() != nil {
+		t.Skip(noLoss())
+	}
+	l, client, server := ends(t)
+	much := bytes.Repeat([]byte("spillway"), 10_000)
+	for l.Set(Weather{Loss: 0.1}); resent(t, client) == 0 || resent(t, server) == 0; {
+		carries(t, client, server, much)
+		carries(t, server, client, much)
+	}
+	l.Set(Weather{})
+	carries(t, client, server, bytes.Repeat(much, 100))
+}
+
+// resent is how many packets an end has sent again.
+func resent(t *testing.T, end net.Conn) (n uint32) {
+	t.Helper()
+	raw, err := end.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := raw.Control(func(fd uintptr) {
+		var info *unix.TCPInfo
+		if info, err = unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
+			n = info.Total_retrans
+		}
+	})
+	if err := errors.Join(err, control); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Where nothing can be lost, it comes late.
+func TestLinkMakesLossUp(t *testing.T) {
+	real := noLoss
+	noLoss = func() error { return errors.New("nothing can be lost") }
+	t.Cleanup(func() { noLoss = real }) // once the link is closed
+	l, client, server := ends(t)
+	l.Set(Weather{Loss: 1})
+	began := time.Now()
+	carries(t, server, client, []byte("x"))
+	if took := time.Since(began); took < resend {
+		t.Errorf("it takes %v", took)
 	}
 }
 

@@ -15,7 +15,7 @@ type oracle struct {
 
 // tally counts what clients saw, so that nobody mistakes an empty run for a green one.
 type tally struct {
-	Events, Bookmarks, Lists, Consistent, Streams, Expired, Seams, Breaks, Refusals int
+	Events, Bookmarks, Lists, Consistent, Streams, Expired, Seams, Breaks, Refusals, Denied int
 }
 
 func (t *tally) add(o tally) {
@@ -28,6 +28,7 @@ func (t *tally) add(o tally) {
 	t.Seams += o.Seams
 	t.Breaks += o.Breaks
 	t.Refusals += o.Refusals
+	t.Denied += o.Denied
 }
 
 // verdict is one client before the oracle.
@@ -272,6 +273,8 @@ func (v *verdict) end(n note) string {
 		if !allow(cut, refuse, rewrite) {
 			return "a connection broke: " + n.text
 		}
+	case "shown":
+		return "who may see nothing is shown: " + n.text
 	case "ERROR", "refused":
 		return v.refused(n, allow)
 	}
@@ -287,6 +290,7 @@ func (v *verdict) refused(n note, allow func(...effect) bool) string {
 		}
 		return ""
 	case n.code == 404 && allow(remove):
+	case n.code == 403 && allow(deny):
 	case (n.code == 429 || n.code >= 500) && allow(refuse, cut, remove):
 	default:
 		return fmt.Sprintf("%s: %d %s", n.kind, n.code, n.text)

@@ -101,6 +101,8 @@ func TestOracle(t *testing.T) {
 		{"broken", all, nil, []note{{kind: "broken"}}, "broke"},
 		{"expired", all, []effect{cut, refuse}, []note{{kind: "ERROR", code: 410}}, "begin anew"},
 		{"refused", all, []effect{expire}, []note{{kind: "refused", code: 429}}, "429"},
+		{"shown to a stranger", all, []effect{cut, refuse, seam, expire, remove, rewrite}, []note{{kind: "shown", code: 200}}, "may see nothing"},
+		{"forbidden by who has just begun", all, []effect{deny}, []note{{kind: "refused", code: 403}}, ""},
 		{"forbidden", all, []effect{cut, refuse, seam, expire, remove}, []note{{kind: "refused", code: 403}}, "403"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -14,7 +14,7 @@ const plantedRuns = 10
 // Proxies that are wrong on purpose are caught, each by the check that it is there for.
 func TestPlanted(t *testing.T) {
 	if testing.Short() {
-		t.Skip("four proxies are built and run")
+		t.Skip("six proxies are built and run")
 	}
 	for _, planted := range []struct {
 		name   string
@@ -41,9 +41,17 @@ func TestPlanted(t *testing.T) {
 		{"a stale consistent read", process.Fault{
 			File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
+		{"a watch that ends by the wall clock", process.Fault{
+			File: "internal/serve/watch.go", Old: "time.Now().Add(p.Watch.Timeout)", New: "time.Now().Round(0).Add(p.Watch.Timeout)",
+		}, []string{"the stream ended before its time"}},
+		{"a proxy that believes everybody", process.Fault{
+			File: "internal/auth/authorizer.go",
+			Old:  "	case s.Allowed && !s.Denied:\n",
+			New:  "	case s.Allowed && !s.Denied, !s.Denied:\n",
+		}, []string{"who may see nothing is shown"}},
 	} {
 		t.Run(planted.name, func(t *testing.T) {
-			binary := process.BuildFaultyProxy(t, planted.fault)
+			binary := process.BuildFaultyProxy(t, append(stage(t), planted.fault)...)
 			w := newWorld(t)
 			for seed := uint64(1); seed <= plantedRuns; seed++ {
 				var err error

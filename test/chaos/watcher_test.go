@@ -135,6 +135,13 @@ func (w *watcher) state() map[string]version {
 	return maps.Clone(w.held)
 }
 
+// version is how far the client has been told; 0 if it holds nothing.
+func (w *watcher) version() uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.rv
+}
+
 // holds is what the client has been told, up to rv.
 func (w *watcher) holds(state map[string]version, rv uint64) {
 	w.mu.Lock()

@@ -5,15 +5,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,23 +34,33 @@ import (
 type world struct {
 	cp       *controlplane.ControlPlane
 	recorder *recorder
+	webhook  *webhook
 	etcd     *Link // kube-apiserver → etcd
-	upstream *Link // proxy → kube-apiserver
+	upstream Links // proxy → kube-apiserver, which has two addresses
 	clients  *Link // clients → proxy
 	dir      string
 	direct   *rest.Config
 
+	clock   *process.Clock // the proxy's
 	proxy   *proxy
-	excuses *excuses // of this run; written before anything breaks
+	excuses *excuses     // of this run; written before anything breaks
+	cast    *cast        // likewise
+	pen     sync.RWMutex // the writers'; whoever holds it for itself keeps them from writing
 }
+
+// Who talks to the proxy. What there is to read may be read by the first by RBAC, by the second by the webhook's word, and not by the third.
+const readerUser, guestUser, strangerUser controlplane.User = "reader", "guest", "stranger"
 
 // newWorld starts a control plane. It ends with the test.
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{dir: t.TempDir()}
+	w := &world{dir: t.TempDir(), clock: process.NewClock(t)}
+	var asked []string
+	w.webhook, asked = newWebhook(t, w.dir)
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{
 		Log:           t.Output(),
-		APIServerArgs: []string{"--storage-media-type=application/json"}, // for the recorder to read
+		Users:         map[controlplane.User][]string{readerUser: nil, guestUser: nil, strangerUser: nil},
+		APIServerArgs: append(asked, "--storage-media-type=application/json"), // for the recorder to read
 		EtcdRoute: func(address string) (_ string, err error) {
 			if w.etcd, err = NewLink(address); err != nil {
 				return "", err
@@ -64,7 +78,7 @@ func newWorld(t *testing.T) *world {
 	w.cp = cp
 	w.direct = cp.Config(controlplane.Admin)
 	w.direct.QPS = -1
-	w.upstream = newLinkOf(t, hostOf(cp.URL()))
+	w.upstream = newLinksOf(t, hostOf(cp.URL()))
 	if err := w.furnish(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +99,25 @@ func newLinkOf(t *testing.T, target string) *Link {
 	return l
 }
 
+// newLinksOf are one at each address of process.Localhost, at the same port.
+func newLinksOf(t *testing.T, target string) Links {
+	t.Helper()
+	port, err := controlplane.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all Links
+	for _, address := range process.Localhost {
+		l, err := NewLinkAt(net.JoinHostPort(address, strconv.Itoa(port)), target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(l.Close)
+		all = append(all, l)
+	}
+	return all
+}
+
 // furnish makes what objects need to be.
 func (w *world) furnish(ctx context.Context) error {
 	c, err := kubernetes.NewForConfig(w.direct)
@@ -97,7 +130,22 @@ func (w *world) furnish(ctx context.Context) error {
 			return err
 		}
 	}
-	return w.define(ctx)
+	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: string(readerUser)}, Rules: []rbacv1.PolicyRule{{
+		Verbs: []string{"get", "list", "watch"}, APIGroups: []string{configMaps.Group, widgets.Group},
+		Resources: []string{configMaps.Resource, pods.Resource, widgets.Resource},
+	}}}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: string(readerUser)}},
+	}
+	_, err = c.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
+	if err == nil {
+		_, err = c.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
+	}
+	if err == nil {
+		err = w.define(ctx)
+	}
+	return err
 }
 
 // define makes the definition of widgets, and returns when it is served. One that is there already will do.
@@ -175,9 +223,14 @@ type hopeless struct{ error }
 // patience bounds waits for what must happen. It decides nothing but how long a failing run takes.
 const patience = 2 * time.Minute
 
-// endpoint is where clients reach the proxy.
-func (w *world) endpoint() endpoint {
-	return endpoint{url: "https://" + w.clients.Address(), token: w.direct.BearerToken}
+// stage is what the proxy has to be built with so that its clock can jump, and the apiserver has two addresses.
+func stage(t *testing.T) []process.Fault {
+	return append(process.SettableClock(t), process.OwnHosts(t))
+}
+
+// endpoint is where a client reaches the proxy.
+func (w *world) endpoint(user controlplane.User) endpoint {
+	return endpoint{url: "https://" + w.clients.Address(), token: w.cp.Config(user).BearerToken}
 }
 
 // asks tells what a read that begins now may expect.
@@ -193,11 +246,13 @@ func (w *world) asks(writers []*writer) func() ask {
 	}
 }
 
-// proxy is a Spillway that can be killed and started again at the same addresses. If it cannot start, since upstream does not answer, it
-// is started again, as by a kubelet.
+// proxy is a Spillway that can be killed and started again at the same addresses. If it cannot start, since upstream does not serve what it is
+// to mirror, it is started again, as by a kubelet.
 type proxy struct {
 	binary, metrics string
 	args            []string
+	clock           *process.Clock
+	hosts           []string
 	dir             string
 	supervising     sync.WaitGroup
 
@@ -215,13 +270,17 @@ type life struct {
 	killed bool // guarded by proxy.mu
 }
 
-// newProxy makes the proxy of one run, and the link to it.
-func (w *world) newProxy(t *testing.T, binary string) {
+// newProxy makes the proxy of one run, and the link to it. A guarded one lets in only whom the apiserver knows and allows it.
+func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 	t.Helper()
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	config := rest.CopyConfig(w.direct)
-	config.Host = "https://" + w.upstream.Address()
+	_, port, err := net.SplitHostPort(w.upstream[0].Address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.Host = "https://" + net.JoinHostPort("localhost", port)
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +293,15 @@ func (w *world) newProxy(t *testing.T, binary string) {
 		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	w.clients = newLinkOf(t, addresses[0])
-	p := &proxy{binary: binary, dir: dir, metrics: "http://" + addresses[1], args: []string{
-		"--kubeconfig=" + kubeconfig, "--listen=", "--listen-tls=" + addresses[0], "--metrics-listen=" + addresses[1], "--insecure-allow-all",
+	p := &proxy{binary: binary, dir: dir, clock: w.clock, hosts: process.Hosts(t), metrics: "http://" + addresses[1], args: []string{
+		"--kubeconfig=" + kubeconfig, "--listen=", "--listen-tls=" + addresses[0], "--metrics-listen=" + addresses[1],
 		"--resources=configmaps,pods,widgets." + widgets.Group, "--log-level=debug",
 	}}
+	if guarded {
+		p.args = append(p.args, "--reauth-sweep=15s") // as often as it can be
+	} else {
+		p.args = append(p.args, "--insecure-allow-all")
+	}
 	w.proxy = p
 	t.Cleanup(func() {
 		p.stop()
@@ -274,7 +338,9 @@ func (p *proxy) startLocked(log string) error {
 		return err
 	}
 	p.logs = append(p.logs, out)
-	child, err := process.Start(exec.Command(p.binary, p.args...), nil, out)
+	cmd := exec.Command(p.binary, p.args...)
+	cmd.Env = append(append(cmd.Environ(), p.clock.Variable()), p.hosts...)
+	child, err := process.Start(cmd, nil, out)
 	if err != nil {
 		return err
 	}
@@ -284,14 +350,15 @@ func (p *proxy) startLocked(log string) error {
 	return nil
 }
 
-// supervise starts the proxy again if it has ended before it was alive.
+// supervise starts the proxy again if it has ended before it had begun. One that waits for upstream is alive all the while.
 func (p *proxy) supervise(l *life, log string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	alive := false
-	for !alive && !l.Ended() {
+	begun := false
+	for !begun && !l.Ended() {
 		probing, done := context.WithTimeout(ctx, time.Second)
-		alive = process.ExpectOK(probing, p.metrics+"/livez") == nil
+		err := process.ExpectOK(probing, p.metrics+"/readyz")
+		begun = err == nil || strings.Contains(err.Error(), "[+]start ok")
 		done()
 		pause(ctx, 50*time.Millisecond)
 	}
@@ -300,7 +367,7 @@ func (p *proxy) supervise(l *life, log string) {
 	defer p.mu.Unlock()
 	switch {
 	case l.killed:
-	case alive:
+	case begun:
 		p.dead = fmt.Errorf("the proxy ended by itself: %v", l.Err)
 	default:
 		p.slips = append(p.slips, slip{time.Now(), fmt.Sprintf("the proxy does not start: %v", l.Err)})

@@ -23,6 +23,7 @@ type writer struct {
 	resource schema.GroupVersionResource
 	rand     *rand.Rand
 	era      func() int
+	pen      *sync.RWMutex // held while nobody may write
 	writes   atomic.Int64
 
 	// Guarded by mu.
@@ -31,9 +32,9 @@ type writer struct {
 	next chan struct{} // closed when a write was acknowledged
 }
 
-func newWriter(c dynamic.Interface, r schema.GroupVersionResource, seed uint64, era func() int) *writer {
+func newWriter(c dynamic.Interface, r schema.GroupVersionResource, seed uint64, era func() int, pen *sync.RWMutex) *writer {
 	return &writer{
-		client: c.Resource(r), resource: r, rand: rand.New(rand.NewPCG(seed, uint64(len(r.Resource)))), era: era, next: make(chan struct{}),
+		client: c.Resource(r), resource: r, rand: rand.New(rand.NewPCG(seed, uint64(len(r.Resource)))), era: era, pen: pen, next: make(chan struct{}),
 	}
 }
 
@@ -56,6 +57,8 @@ func (w *writer) run(ctx context.Context) {
 
 // write creates an object, or changes or deletes one that is there.
 func (w *writer) write(ctx context.Context) {
+	w.pen.RLock()
+	defer w.pen.RUnlock()
 	ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 	defer cancel()
 	era := w.era()

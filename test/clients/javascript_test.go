@@ -89,7 +89,7 @@ func installed(t *testing.T) string {
 		if os.Getenv("CI") != "" {
 			t.Fatalf("in CI the JavaScript client must be tested: %v", err)
 		}
-		t.Skipf("the JavaScript client is not tested, since this machine lacks Node.js: %v (hack/node.sh installs it)", err)
+		t.Skipf("the JavaScript client is not tested, since this machine lacks Node.js: %v (make node installs it)", err)
 	}
 	if upToDate() {
 		return node

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"sync"
 )
 
 // ports are the loopback ports of one control plane.
@@ -23,12 +24,19 @@ func choosePorts() (ports, error) {
 	return p, nil
 }
 
-// FreePort returns a loopback port that nobody listens on, for a server that is to come back there. It stays below 32768, where Linux takes the local ports of
-// outgoing connections from: a port from ":0" could be one of those by the time a stopped apiserver wants it back.
+// given are the ports that were returned before: the servers that they are for may be down at the moment.
+var given sync.Map
+
+// FreePort returns a loopback port that nobody listens on, for a server that is to come back there; none is returned twice. It stays below
+// 32768, where Linux takes the local ports of outgoing connections from: a port from ":0" could be one of those by the time a stopped
+// apiserver wants it back.
 func FreePort() (int, error) {
 	const low, high = 10000, 32768
 	for range 100 {
 		port := low + rand.IntN(high-low)
+		if _, taken := given.LoadOrStore(port, true); taken {
+			continue
+		}
 		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", port))
 		if err == nil {
 			return port, l.Close()

@@ -43,6 +43,20 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	w, args := newUpstream(t)
+	w.proxy = process.StartProxy(t, process.BuildProxy(t), args...)
+	for range clients {
+		w.raw = append(w.raw, watchRaw(t, w.proxy, nameIn))
+		w.all = append(w.all, inform(t, w.proxy))
+	}
+	w.all = append(w.all, w.raw...)
+	awaitAll(t, w.all, "before", time.Now())
+	return w
+}
+
+// newUpstream is a world without a proxy and clients, and how a proxy is to be started in it.
+func newUpstream(t *testing.T) (w *world, args []string) {
+	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: map[controlplane.User][]string{self: nil}})
 	if err != nil {
 		t.Fatal(err)
@@ -52,21 +66,14 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, cp: cp, admin: admin}
+	w = &world{t: t, cp: cp, admin: admin}
 	w.allowSelf()
 	w.write("before")
 	file := cp.Kubeconfig(self)
 	if err := controlplane.WriteKubeconfig(file, cp.Config(self)); err != nil {
 		t.Fatal(err)
 	}
-	w.proxy = process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+file, "--resources=configmaps,services,pods,deployments.apps", "--plain-identity=self")
-	for range clients {
-		w.raw = append(w.raw, watchRaw(t, w.proxy, nameIn))
-		w.all = append(w.all, inform(t, w.proxy))
-	}
-	w.all = append(w.all, w.raw...)
-	awaitAll(t, w.all, "before", time.Now())
-	return w
+	return w, []string{"--kubeconfig=" + file, "--resources=configmaps,services,pods,deployments.apps", "--plain-identity=self"}
 }
 
 func (w *world) allowSelf() {

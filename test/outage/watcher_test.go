@@ -100,8 +100,18 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.next.RoundTrip(r)
 }
 
-// inform runs an informer until the test ends.
+// inform runs an informer until the test ends, and returns when it is synced.
 func inform(t *testing.T, proxy *process.Proxy) *seen {
+	t.Helper()
+	s, synced := informing(t, proxy)
+	if !cache.WaitForCacheSync(t.Context().Done(), synced) {
+		t.Fatal("an informer does not sync")
+	}
+	return s
+}
+
+// informing runs an informer until the test ends.
+func informing(t *testing.T, proxy *process.Proxy) (*seen, cache.InformerSynced) {
 	t.Helper()
 	s := newSeen()
 	config := &rest.Config{Host: proxy.Plain, QPS: -1}
@@ -123,10 +133,7 @@ func inform(t *testing.T, proxy *process.Proxy) *seen {
 		close(stop)
 		factory.Shutdown()
 	})
-	if !cache.WaitForCacheSync(t.Context().Done(), informer.HasSynced) {
-		t.Fatal("an informer does not sync")
-	}
-	return s
+	return s, informer.HasSynced
 }
 
 // nameIn finds the name of the object in a line of a watch.

@@ -9,30 +9,34 @@ import (
 	"testing"
 )
 
-// Fault is a piece of a source file, which must stand there once, and what a faulty proxy has in its place.
+// Fault is a piece of a source file, which must stand there once, and what a faulty proxy has in its place. A file of the repository is named
+// from its root on, one of Go's library by its whole path. Where nothing stands in Old, New is a file that is not there otherwise.
 type Fault struct{ File, Old, New string }
 
-// BuildFaultyProxy compiles a proxy with a fault. The file itself stays as it is: what is planted leaves no trace in the product.
-func BuildFaultyProxy(t *testing.T, fault Fault) string {
+// BuildFaultyProxy compiles a proxy with faults. The files themselves stay as they are: what is planted leaves no trace in the product.
+func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
 	t.Helper()
-	source := filepath.Join(Repository(t), fault.File)
-	text, err := os.ReadFile(source)
+	dir, sources := t.TempDir(), map[string]string{}
+	for _, fault := range faults {
+		path := fault.File
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(Repository(t), path)
+		}
+		sources[path] = fault.planted(t, path, sources)
+	}
+	layers := map[string]string{}
+	for path, text := range sources {
+		layers[path] = filepath.Join(dir, strings.ReplaceAll(path, string(filepath.Separator), "_"))
+		if err := os.WriteFile(layers[path], []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	overlay, binary := filepath.Join(dir, "overlay.json"), filepath.Join(dir, "spillway")
+	text, err := json.Marshal(map[string]map[string]string{"Replace": layers})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(string(text), fault.Old); n != 1 {
-		t.Fatalf("%q stands %d times in %s", fault.Old, n, fault.File)
-	}
-	dir := t.TempDir()
-	replaced, overlay, binary := filepath.Join(dir, filepath.Base(fault.File)), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "spillway")
-	if err := os.WriteFile(replaced, []byte(strings.Replace(string(text), fault.Old, fault.New, 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	layers, err := json.Marshal(map[string]map[string]string{"Replace": {source: replaced}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(overlay, layers, 0o600); err != nil {
+	if err := os.WriteFile(overlay, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-overlay="+overlay, "-o", binary, "./cmd/proxy")
@@ -41,4 +45,24 @@ func BuildFaultyProxy(t *testing.T, fault Fault) string {
 		t.Fatalf("building the proxy: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// planted is the text of the file at path with the fault in it, and with those that are there already.
+func (f Fault) planted(t *testing.T, path string, sources map[string]string) string {
+	t.Helper()
+	if f.Old == "" {
+		return f.New
+	}
+	text, ok := sources[path]
+	if !ok {
+		read, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = string(read)
+	}
+	if n := strings.Count(text, f.Old); n != 1 {
+		t.Fatalf("%q stands %d times in %s", f.Old, n, f.File)
+	}
+	return strings.Replace(text, f.Old, f.New, 1)
 }

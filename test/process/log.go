@@ -1,6 +1,8 @@
 package process
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,4 +35,26 @@ func (l *Log) Text() []byte {
 func (l *Log) Show(t *testing.T) {
 	text := l.Text()
 	t.Logf("the end of its log:\n%s", text[max(0, len(text)-4<<10):])
+}
+
+// Addresses are where a proxy serves, as host:port; empty where it does not.
+type Addresses struct{ Plain, TLS, Metrics string }
+
+// Addresses finds out where a proxy serves: it says so in its log.
+func (l *Log) Addresses() (a Addresses) {
+	for line := range bytes.Lines(l.Text()) {
+		var entry struct{ Msg, Address string }
+		if json.Unmarshal(line, &entry) != nil {
+			continue
+		}
+		switch entry.Msg {
+		case "serving plain HTTP":
+			a.Plain = entry.Address
+		case "serving HTTPS":
+			a.TLS = entry.Address
+		case "serving health and metrics":
+			a.Metrics = entry.Address
+		}
+	}
+	return a
 }

@@ -1,9 +1,7 @@
 package process
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +61,15 @@ const Flags = "PROXY_FLAGS"
 // StartProxy starts the binary and returns when it is ready. It ends with the test; its log is shown if the test fails.
 func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 	t.Helper()
+	p := LaunchProxy(t, binary, args...)
+	p.AwaitReady(t)
+	return p
+}
+
+// LaunchProxy is StartProxy for a proxy that may have to wait for its upstream before it is ready, and says where it serves only then. AwaitReady
+// is next.
+func LaunchProxy(t *testing.T, binary string, args ...string) *Proxy {
+	t.Helper()
 	usual := append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, strings.Fields(os.Getenv(Flags))...)
 	args = append(usual, args...)
 	log := NewLog(t)
@@ -76,37 +83,30 @@ func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 			log.Show(t)
 		}
 	})
-	p := &Proxy{child: child, Log: log}
+	return &Proxy{child: child, Log: log}
+}
+
+// AwaitReady returns when the proxy is ready, and knows its addresses then.
+func (p *Proxy) AwaitReady(t *testing.T) {
+	t.Helper()
 	Awaiting(t, "the proxy to be ready", func(ctx context.Context) error {
-		if child.Ended() {
-			log.Show(t)
-			t.Fatal("the proxy ended at once")
+		if p.child.Ended() {
+			p.Log.Show(t)
+			t.Fatalf("the proxy ended: %v", p.child.Err)
 		}
-		p.readAddresses(log.Text())
-		if p.Metrics == "" {
+		a := p.Log.Addresses()
+		if a.Metrics == "" {
 			return fmt.Errorf("no address in its log yet")
+		}
+		p.Metrics = "http://" + a.Metrics
+		if a.Plain != "" {
+			p.Plain = "http://" + a.Plain
+		}
+		if a.TLS != "" {
+			p.TLS = "https://" + a.TLS
 		}
 		return ExpectOK(ctx, p.Metrics+"/readyz")
 	})
-	return p
-}
-
-// readAddresses finds out where a proxy serves: it says so in its log.
-func (p *Proxy) readAddresses(log []byte) {
-	for line := range bytes.Lines(log) {
-		var entry struct{ Msg, Address string }
-		if json.Unmarshal(line, &entry) != nil || entry.Address == "" {
-			continue
-		}
-		switch entry.Msg {
-		case "serving plain HTTP":
-			p.Plain = "http://" + entry.Address
-		case "serving HTTPS":
-			p.TLS = "https://" + entry.Address
-		case "serving health and metrics":
-			p.Metrics = "http://" + entry.Address
-		}
-	}
 }
 
 // MostResident is the most memory that the proxy has had so far, in bytes: VmHWM of proc(5).

@@ -35,7 +35,7 @@ func TestTwoAPIServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := cp.Config(controlplane.Admin)
-	config.Host = newBalancer(t, cp.URL(), peer.URL()).url
+	config.Host = "https://" + process.NewForwarder(t, cp.URL(), peer.URL()).Address
 	kubeconfig := filepath.Join(t.TempDir(), "balancer.kubeconfig")
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)

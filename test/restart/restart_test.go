@@ -108,14 +108,14 @@ func TestProxyKilled(t *testing.T) {
 // Another replica takes over, which none of the informers has seen before.
 func TestReplicaTakesOver(t *testing.T) {
 	s := newScene(t)
-	f := newForwarder(t, s.proxy("").Plain)
-	c := newCrowd(t, &rest.Config{Host: f.url()}, *crowdSize)
+	f := process.NewForwarder(t, s.proxy("").Plain)
+	c := newCrowd(t, &rest.Config{Host: "http://" + f.Address}, *crowdSize)
 	var other *process.Proxy
 	s.disturb(c, "another replica takes over", func() {
-		f.down()
+		f.Down()
 		time.Sleep(away)
 		other = s.proxy("")
-		f.up(other.Plain)
+		f.Up(other.Plain)
 	})
 	s.backfilled(other, *crowdSize/2)
 }
