@@ -33,9 +33,10 @@ type client struct {
 	conn   net.Conn
 	answer *http.Response
 
-	tries, refused, cut int
-	synced              time.Duration // since the herd began
-	bytes               int64
+	tries, refused int
+	cuts           []error       // how it was not served, without being told when to come back
+	synced         time.Duration // since the herd began
+	bytes          int64
 }
 
 // triesMost is how often a client asks at most, a quarter of it after it was cut.
@@ -53,9 +54,9 @@ func (c *client) sync(ctx context.Context, began time.Time) error {
 			return nil
 		case err != nil:
 			c.close()
-			c.cut++
+			c.cuts = append(c.cuts, err)
 			again = time.Second
-			if c.cut > triesMost/4 {
+			if len(c.cuts) > triesMost/4 {
 				return err
 			}
 		}

@@ -5,9 +5,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -31,6 +33,8 @@ var (
 	direct  = flag.Int("direct", 100, "clients that come back to kube-apiserver at once; 0 is none")
 	budget  = flag.Int("budget", 512, "the most that the proxy may use, with the kernel's TCP, in MiB; also the limit of its control group")
 	heap    = flag.String("heap", "", "write a heap profile of the proxy, as it is in the middle of each herd, into files with this prefix")
+	only    = flag.String("only", "", "the herds whose names contain this; all without it")
+	given   = flag.String("memory-budget", "", "the proxy's --memory-budget; its own choice without it")
 	settled = flag.Duration("settle", 3*time.Second, "how long the proxy rests before each herd")
 )
 
@@ -94,10 +98,14 @@ func run(ctx context.Context, scores *rig.Scores) error {
 
 // through measures a herd that comes back to a proxy that has just been started, as after a restart of its own.
 func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
-	if h.n == 0 {
+	if h.n == 0 || !strings.Contains(h.name, *only) {
 		return nil
 	}
-	if err := pair.StartProxy(ctx, "pods"); err != nil {
+	var args []string
+	if *given != "" {
+		args = append(args, "--memory-budget="+*given)
+	}
+	if err := pair.StartProxy(ctx, "pods", args...); err != nil {
 		return err
 	}
 	if err := rig.Sleep(ctx, *settled); err != nil {
@@ -126,7 +134,10 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 	if err != nil {
 		return err
 	}
-	rig.Say("%s: the proxy refused %.0f, ended %.0f watches, gave up %.0f things", h.name, metrics.Sum(refusals), metrics.Sum(ends), metrics.Sum(steps))
+	rig.Say("%s: the proxy refused %.0f, ended watches %v, gave up %.0f things", h.name, metrics.Sum(refusals), metrics.By(ends, "reason"), metrics.Sum(steps))
+	if why := causes(all); why != "" {
+		scores.Note(h.name+": what those who were cut heard", "%s", why)
+	}
 	return nil
 }
 
@@ -218,13 +229,37 @@ func told(all []*client, took time.Duration) string {
 	times := make([]time.Duration, 0, len(all))
 	for _, c := range all {
 		refused += c.refused
-		cut += c.cut
+		cut += len(c.cuts)
 		bytes += c.bytes
 		times = append(times, c.synced)
 	}
 	slices.Sort(times)
 	return fmt.Sprintf("within %s, half of them within %s; %d MB; told %d times to come back, cut %d times",
 		took.Round(100*time.Millisecond), times[len(times)/2].Round(100*time.Millisecond), bytes/1e6, refused, cut)
+}
+
+// causes says how the clients that were cut were, and how many of them each way.
+func causes(all []*client) string {
+	counts := map[string]int{}
+	for _, c := range all {
+		for _, err := range c.cuts {
+			counts[withoutAddresses(err)]++
+		}
+	}
+	var told []string
+	for _, cause := range slices.Sorted(maps.Keys(counts)) {
+		told = append(told, fmt.Sprintf("%d × %s", counts[cause], cause))
+	}
+	return strings.Join(told, "; ")
+}
+
+// withoutAddresses is an error's text, but for which connection it was.
+func withoutAddresses(err error) string {
+	var network *net.OpError
+	if errors.As(err, &network) {
+		return network.Op + ": " + network.Err.Error()
+	}
+	return err.Error()
 }
 
 // profile writes a heap profile.

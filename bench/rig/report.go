@@ -67,16 +67,14 @@ func (r *Report) failed() bool {
 	return checks == 0
 }
 
-// Record writes the rows that passed or failed into a document, between the markers that bear the program's name, and a drawing below.
+// Record writes all rows into a document, between the markers that bear the program's name, and a drawing below.
 func (r *Report) Record(path, title, drawing string) error {
 	var b strings.Builder
 	b.WriteString("|  |  |  |\n| --- | --- | --- |\n")
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, row := range r.rows {
-		if row.verdict != "" {
-			fmt.Fprintf(&b, "| %s | %s | %s |\n", row.what, row.value, row.verdict)
-		}
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.what, row.value, row.verdict)
 	}
 	fmt.Fprintf(&b, "\n%s\n", picture(title, drawing))
 	return record(path, r.title, r.began, b.String())

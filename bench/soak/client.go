@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +17,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"spillway/bench/rig"
 )
@@ -50,9 +53,16 @@ var visits = []visit{
 	{"watch from too old a version", func(v *visitor, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"resourceVersion": {"1"}}, v.while())
 	}},
-	{"watch a table (passes through)", (*visitor).table},
+	{"watch as protobuf, hang up", func(v *visitor, ctx context.Context) error {
+		return v.glance(ctx, "?watch=true&resourceVersion=0", runtime.ContentTypeProtobuf)
+	}},
+	{"watch a table (passes through)", func(v *visitor, ctx context.Context) error {
+		return v.glance(ctx, "?watch=true&resourceVersion=0", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	}},
 	{"list, then watch from there", (*visitor).listAndWatch},
 	{"list page by page", (*visitor).pages},
+	{"list, gzip'd", (*visitor).gzipped},
+	{"list as protobuf", (*visitor).protobuf},
 	{"consistent list (passes through)", func(v *visitor, ctx context.Context) error { return v.read(ctx, url.Values{}) }},
 	{"list, half read", (*visitor).half},
 	{"stall, then hang up", (*visitor).stall},
@@ -95,29 +105,72 @@ func expected(err error) error {
 	return err
 }
 
-// table watches in a form that the proxy does not make itself.
-func (v *visitor) table(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, v.while()+time.Millisecond)
-	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+path+"?watch=true&resourceVersion=0", nil)
+// get asks for the collection. Header fields are name, value, name, value...
+func (v *visitor) get(ctx context.Context, query string, header ...string) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, v.base+path+query, nil)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	request.Header.Set("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
 	response, err := v.client.Do(request)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil
-		}
+		return nil, err
+	}
+	if response.StatusCode != http.StatusOK {
+		response.Body.Close()
+		return nil, fmt.Errorf("%s of %s", response.Status, query)
+	}
+	return response, nil
+}
+
+// glance watches in another form for a while. What comes is not read closely.
+func (v *visitor) glance(ctx context.Context, query, accept string) error {
+	ctx, cancel := context.WithTimeout(ctx, v.while()+time.Millisecond)
+	defer cancel()
+	response, err := v.get(ctx, query, "Accept", accept)
+	if err == nil {
+		defer response.Body.Close()
+		_, err = io.Copy(io.Discard, response.Body)
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// gzipped lists as a client does that takes gzip.
+func (v *visitor) gzipped(ctx context.Context) error {
+	response, err := v.get(ctx, "?resourceVersion=0", "Accept", "application/json", "Accept-Encoding", "gzip")
+	if err != nil {
 		return err
 	}
 	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("table: %s", response.Status)
+	body := io.Reader(response.Body)
+	if response.Header.Get("Content-Encoding") == "gzip" {
+		if body, err = gzip.NewReader(body); err != nil {
+			return err
+		}
 	}
-	_, err = io.Copy(io.Discard, response.Body)
-	if ctx.Err() != nil {
-		return nil
+	var list metav1.PartialObjectMetadataList
+	if err := json.NewDecoder(body).Decode(&list); err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, body) // the checksum is at the end
+	return err
+}
+
+// protobuf lists in that encoding.
+func (v *visitor) protobuf(ctx context.Context) error {
+	response, err := v.get(ctx, "?resourceVersion=0", "Accept", runtime.ContentTypeProtobuf)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err == nil && !bytes.HasPrefix(body, []byte("k8s\x00")) {
+		err = fmt.Errorf("not protobuf: %.20q", body)
 	}
 	return err
 }

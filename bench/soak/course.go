@@ -2,84 +2,133 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
+	"encoding/csv"
+	"errors"
+	"os"
+	"slices"
+	"strconv"
 	"time"
 
 	"spillway/bench/rig"
 	"spillway/bench/rig/plot"
 )
 
-const (
-	lookEvery = 5 * time.Second
-	mayGrow   = 0.05 // of what it is on average: how much a level may rise, as the line through all its points does
-)
-
-// course is how the levels of the proxy went while clients came and went: against minutes, as they are, without collecting garbage.
-type course struct {
-	began time.Time
-	rss   plot.Curve // MiB
-	level plot.Curve // goroutines
-	files plot.Curve // file descriptors
+// look is how it stood with the proxy at one moment.
+type look struct {
+	at         time.Time
+	rss        float64 // MiB
+	heap       float64 // MiB, after a collection; 0: not in a lull
+	goroutines float64
+	fds        float64
+	streams    float64
+	p50, p99   float64 // ms: of what was written since the look before; 0 of nothing
 }
 
-// look adds a point to each.
-func (c *course) look(ctx context.Context, proxy *rig.Proxy) error {
-	const goroutines, fds = "go_goroutines", "process_open_fds"
-	if c.began.IsZero() {
-		c.began = time.Now()
+// course is how the levels of the proxy went while clients came and went and upstream was away now and then.
+type course struct {
+	began time.Time
+	looks []look // owned by watch
+	rests []look // owned by rest: in lulls
+}
+
+const (
+	looks     = 720             // in a run
+	leastWait = 2 * time.Second // between two of them
+)
+
+// watch looks until ctx ends.
+func (c *course) watch(ctx context.Context, proxy *rig.Proxy) error {
+	tick := time.NewTicker(max(*duration/looks, leastWait))
+	defer tick.Stop()
+	var said time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		one, err := lookAt(ctx, proxy)
+		if ctx.Err() != nil {
+			return nil // it is over
+		}
+		if err != nil {
+			return err
+		}
+		if c.looks = append(c.looks, one); time.Since(said) > 10*time.Second {
+			said = one.at
+			rig.Say("%.0f goroutines, %.0f file descriptors, %.0f watches, RSS %.1f MiB", one.goroutines, one.fds, one.streams, one.rss)
+		}
 	}
-	m, err := proxy.Metrics().Read(ctx, goroutines, fds)
+}
+
+// rest looks in a lull, after a collection of garbage.
+func (c *course) rest(ctx context.Context, proxy *rig.Proxy) error {
+	memory, err := proxy.Memory(ctx)
 	if err != nil {
 		return err
 	}
-	usage, err := proxy.Usage()
+	one, err := lookAt(ctx, proxy)
 	if err != nil {
 		return err
 	}
-	minutes := time.Since(c.began).Minutes()
-	add := func(curve *plot.Curve, y float64) { curve.Points = append(curve.Points, plot.Point{X: minutes, Y: y}) }
-	add(&c.rss, float64(usage.RSS)/(1<<20))
-	add(&c.level, m.Sum(goroutines))
-	add(&c.files, m.Sum(fds))
-	rig.Say("%.0f goroutines, %.0f file descriptors, RSS %.1f MiB", m.Sum(goroutines), m.Sum(fds), float64(usage.RSS)/(1<<20))
+	one.heap = float64(memory.Heap) / mebibyte
+	c.rests = append(c.rests, one)
+	rig.Say("at rest: %s", describe(&memory))
 	return nil
 }
 
-// judgeCourse says how the levels went. They must stay what they are while watches stay: without these they are what the visits of the
-// moment make them.
-func (s *show) judgeCourse(c *course) {
-	s.judgeLevel("RSS", " MiB", c.rss)
-	s.judgeLevel("goroutines", "", c.level)
-	s.judgeLevel("file descriptors", "", c.files)
+const mebibyte = 1 << 20
+
+// lookAt looks at the proxy as it is.
+func lookAt(ctx context.Context, proxy *rig.Proxy) (look, error) {
+	const goroutines, fds = "go_goroutines", "process_open_fds"
+	usage, err := proxy.Usage()
+	if err != nil {
+		return look{}, err
+	}
+	m, err := proxy.Metrics().Read(ctx, goroutines, fds, streamsMetric)
+	return look{at: time.Now(), rss: float64(usage.RSS) / mebibyte, goroutines: m.Sum(goroutines), fds: m.Sum(fds), streams: m.Sum(streamsMetric)}, err
 }
 
-func (s *show) judgeLevel(what, unit string, whole plot.Curve) {
-	later := plot.Curve{Points: whole.Points[len(whole.Points)/3:]} // until then heap and history are filled
-	if len(later.Points) < 2 {
-		return
+// addLags fills in how late events were.
+func (c *course) addLags(all []delivery) {
+	for i := range c.looks {
+		var these []delivery
+		these, all = before(all, c.looks[i].at)
+		c.looks[i].p50, c.looks[i].p99 = milliseconds(percentile(these, 50)), milliseconds(percentile(these, 99))
 	}
-	first, last := later.Points[0], later.Points[len(later.Points)-1]
-	minutes := last.X - first.X
-	mean, slope := later.Mean(), later.Slope()
-	const format = "%+.2f%s per minute, %+.1f %% of the mean of %.0f within %.1f minutes"
-	args := []any{slope, unit, 100 * slope * minutes / mean, mean, minutes}
-	if *steadyWatches == 0 {
-		s.report.Note("slope of "+what, format, args...)
-		return
-	}
-	s.report.Check(slope*minutes <= mayGrow*mean, what+": flat", format, args...)
 }
 
-// record writes into the document, and draws.
-func (s *show) record(c *course) error {
-	const file = "soak.svg"
-	title := fmt.Sprintf("RSS, %d watches that stay and %d clients that come and go", *steadyWatches, *crowd)
-	rss := c.rss
-	rss.Name = "Spillway"
-	drawing := plot.Plot{Title: title, X: "minutes", Y: "RSS, MiB", Curves: []plot.Curve{rss}}
-	if err := drawing.Write(filepath.Join(filepath.Dir(*results), file)); err != nil {
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// curve is one of the levels against minutes, where it is above 0, of the looks that count.
+func (c *course) curve(name string, looks []look, level func(look) float64, counts func(look) bool) plot.Curve {
+	curve := plot.Curve{Name: name}
+	for _, one := range looks {
+		if y := level(one); y > 0 && counts(one) {
+			curve.Points = append(curve.Points, plot.Point{X: one.at.Sub(c.began).Minutes(), Y: y})
+		}
+	}
+	return curve
+}
+
+// write writes all looks into a file, one a line.
+func (c *course) write(path string, outages *outages) (err error) {
+	file, err := os.Create(path)
+	if err != nil {
 		return err
 	}
-	return s.report.Record(*results, title, file)
+	defer func() { err = errors.Join(err, file.Close()) }()
+	out := csv.NewWriter(file)
+	lines := [][]string{{"seconds", "rss_mib", "heap_mib", "goroutines", "fds", "watches", "lag_p50_ms", "lag_p99_ms", "upstream_away"}}
+	all := slices.Concat(c.looks, c.rests)
+	slices.SortFunc(all, func(a, b look) int { return a.at.Compare(b.at) })
+	for _, one := range all {
+		line := []string{}
+		for _, v := range []float64{one.at.Sub(c.began).Seconds(), one.rss, one.heap, one.goroutines, one.fds, one.streams, one.p50, one.p99} {
+			line = append(line, strconv.FormatFloat(v, 'f', -1, 64))
+		}
+		lines = append(lines, append(line, strconv.FormatBool(outages.excuse(one.at, one.at))))
+	}
+	return out.WriteAll(lines)
 }

@@ -1,5 +1,7 @@
-// Command soak lets clients come and go in every way there is, for as long as asked, and shows that they leave nothing behind:
-// goroutines, file descriptors and memory come back to where they were.
+// Command soak lets clients come and go in every way there is, for as long as asked, under others that stay, while objects are written all
+// the time and kube-apiserver is killed, started again and frozen now and then. It shows that nothing grows, that those who stay are told each
+// event once and in order, and that those who have gone leave nothing behind: goroutines, file descriptors and memory come back to where
+// they were.
 package main
 
 import (
@@ -7,13 +9,10 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
+	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -25,14 +24,14 @@ var (
 	duration = flag.Duration("duration", time.Minute, "how long clients come and go")
 	crowd    = flag.Int("crowd", 100, "clients at a time")
 
-	steadyWatches = flag.Int("steady", 0, "watches that stay meanwhile, over TLS; what the proxy needs must then stay the same, too")
-	results       = flag.String("results", "", "write the checks into this file too, in place of those between its markers, and draw beside it how RSS went")
+	steadyWatches = flag.Int("steady", 500, "watches over TLS that stay meanwhile as a load, besides those that are held against the writes")
+	results       = flag.String("results", "", "write the table into this file too, in place of that between its markers, and draw beside it how the levels went")
+	series        = flag.String("series", "", "write all levels into this file, as CSV")
 )
 
 const (
-	warmUp  = 10 * time.Second // of coming and going before the base level is taken
-	settle  = 3 * time.Minute  // for what ends by a timer, such as idle connections upstream
-	objects = 60
+	warmUp = 10 * time.Second // of coming and going before the base level is taken
+	settle = 3 * time.Minute  // for what ends by a timer, such as idle connections upstream
 )
 
 func main() { rig.Main("soak", run) }
@@ -54,154 +53,101 @@ func run(ctx context.Context, r *rig.Report) error {
 		return err
 	}
 	defer p.Kill()
-	s := &show{proxy: p, report: r, token: cp.Config(controlplane.Admin).BearerToken}
+	s := &show{cp: cp, proxy: p, report: r, token: cp.Config(controlplane.Admin).BearerToken, outages: newOutages(*duration)}
+	s.writer = &writer{
+		maps: client.CoreV1().ConfigMaps(metav1.NamespaceDefault), ledger: &ledger{}, outages: s.outages, random: rand.New(rand.NewPCG(3, 3)),
+	}
 	writing, stopWriting := context.WithCancel(ctx)
 	var writer sync.WaitGroup
 	defer writer.Wait()
 	defer stopWriting()
-	writer.Go(func() { r.CheckError(write(writing, client), "writes", "one every %s, all the time", writeEvery) })
+	writer.Go(func() { s.writer.run(writing) })
 	return s.play(ctx)
 }
 
 // show is one run.
 type show struct {
-	proxy  *rig.Proxy
-	report *rig.Report
-	token  string // of those who come over TLS
-
-	visits   [16]atomic.Int64 // by index in visits
-	failures atomic.Int64
+	cp       *controlplane.ControlPlane
+	proxy    *rig.Proxy
+	report   *rig.Report
+	token    string // of those who come over TLS
+	outages  *outages
+	writer   *writer
+	visitors visitors
+	lulls    lulls
 }
 
 func (s *show) play(ctx context.Context) error {
-	if err := s.churn(ctx, warmUp, nil); err != nil {
-		return err
-	}
+	warm, stop := context.WithTimeout(ctx, warmUp)
+	s.churn(ctx, warm)
+	stop()
 	base, err := s.calm(ctx, nil)
 	if err != nil {
 		return err
 	}
 	rig.Say("base level: %s", describe(base))
-	s.report.Note("base level", "%s", describe(base))
-	staying, err := s.openSteady(ctx)
+	way, err := s.soak(ctx)
 	if err != nil {
-		return err
-	}
-	var way course
-	if err := s.churn(ctx, *duration, &way); err != nil {
-		return err
-	}
-	if err := s.closeSteady(staying); err != nil {
 		return err
 	}
 	end, err := s.calm(ctx, base)
 	if err != nil {
 		return err
 	}
-	s.report.Note("at the end", "%s", describe(end))
-	for i, v := range visits {
-		s.report.Note("visits", "%d × %s", s.visits[i].Load(), v.name)
-	}
-	s.report.Check(s.failures.Load() == 0, "visits that failed", "%d", s.failures.Load())
+	s.judgeSlopes(way)
 	s.judge(base, end)
-	s.judgeCourse(&way)
-	if err := s.checkCounters(ctx); err != nil || *results == "" {
+	s.checkVisits()
+	if err := s.checkCounters(ctx); err != nil {
 		return err
 	}
-	return s.record(&way)
+	return s.record(way)
 }
 
-// churn lets clients come and go for a while, and returns when all have gone. Until they stop coming it writes down, if asked, how the
-// proxy's levels go.
-func (s *show) churn(ctx context.Context, while time.Duration, way *course) error {
-	coming, stop := context.WithTimeout(ctx, while)
+// soak is the time itself: all of it at once, and a look every few seconds.
+func (s *show) soak(ctx context.Context) (*course, error) {
+	staying, err := s.openSteady(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer staying.close()
+	witnesses, err := s.openWitnesses(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer witnesses.close()
+	way := &course{began: time.Now()}
+	coming, stop := context.WithTimeout(ctx, *duration)
 	defer stop()
-	var clients sync.WaitGroup
-	for i := range *crowd {
-		clients.Go(func() { s.client(ctx, coming, i) })
+	group, coming := errgroup.WithContext(coming)
+	group.Go(func() error { return s.outages.play(coming, s.cp, planFor(*duration)) })
+	group.Go(func() error { return way.watch(coming, s.proxy) })
+	group.Go(func() error {
+		return s.lulls.play(coming, func(ctx context.Context) error { return way.rest(ctx, s.proxy) })
+	})
+	group.Go(func() error { s.churn(ctx, coming); return ctx.Err() })
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
-	done := make(chan struct{})
-	go func() {
-		clients.Wait()
-		close(done)
-	}()
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-done:
-			return ctx.Err()
-		case <-tick.C:
-			if way == nil || coming.Err() != nil {
-				continue
-			}
-			if err := way.look(ctx, s.proxy); err != nil {
-				return err
-			}
-		}
-	}
+	s.finish(ctx, witnesses, way)
+	return way, s.checkSteady(staying)
 }
 
-// client pays visits until coming ends; the last one ends in its own time.
-func (s *show) client(ctx, coming context.Context, i int) {
-	v := &visitor{base: s.proxy.URL, client: rig.NewHTTPClient(), random: rand.New(rand.NewPCG(2, uint64(i))), stay: 4 * time.Second}
-	if i%4 == 0 {
-		v.base, v.client = s.proxy.TLSURL, rig.NewTLSClient(s.token)
-	}
-	defer v.client.CloseIdleConnections()
-	for coming.Err() == nil {
-		n := v.random.IntN(len(visits))
-		visiting, cancel := context.WithTimeout(ctx, patience)
-		err := visits[n].pay(v, visiting)
-		late := visiting.Err() != nil
-		cancel()
-		s.visits[n].Add(1)
-		if ctx.Err() == nil && (err != nil || late) {
-			if s.failures.Add(1) <= 5 {
-				rig.Say("%s: %v (took longer than %s: %v)", visits[n].name, err, patience, late)
-			}
-		}
-		if v.random.IntN(4) == 0 {
-			v.client.CloseIdleConnections()
+// record writes what was found into the document, and draws it, and writes down all looks, where this is asked for.
+func (s *show) record(way *course) error {
+	if *series != "" {
+		if err := way.write(*series, s.outages); err != nil {
+			return err
 		}
 	}
-}
-
-const writeEvery = 30 * time.Millisecond
-
-// write changes objects until ctx ends.
-func write(ctx context.Context, client kubernetes.Interface) error {
-	maps := client.CoreV1().ConfigMaps("default")
-	random := rand.New(rand.NewPCG(3, 3))
-	for turn := 0; ctx.Err() == nil; turn++ {
-		n := turn % objects
-		o := &corev1.ConfigMap{
-			ObjectMeta: metav1.ObjectMeta{
-				Name: "soak-" + strconv.Itoa(n), Labels: map[string]string{"n": strconv.Itoa(random.IntN(10))},
-				Annotations: map[string]string{"at": rig.StampPrefix + strconv.FormatInt(time.Now().UnixNano(), 10)},
-			},
-			Data: map[string]string{"turn": strconv.Itoa(turn), "padding": strings.Repeat("x", 4<<10)},
-		}
-		var err error
-		switch {
-		case turn < objects:
-			_, err = maps.Create(ctx, o, metav1.CreateOptions{})
-		case random.IntN(10) == 0:
-			if err = maps.Delete(ctx, o.Name, metav1.DeleteOptions{}); err == nil {
-				_, err = maps.Create(ctx, o, metav1.CreateOptions{})
-			}
-		default:
-			_, err = maps.Update(ctx, o, metav1.UpdateOptions{})
-		}
-		if err != nil && ctx.Err() == nil {
-			return fmt.Errorf("write: %w", err)
-		}
-		select {
-		case <-time.After(writeEvery):
-		case <-ctx.Done():
-		}
+	if *results == "" {
+		return nil
 	}
-	return nil
+	title := fmt.Sprintf("%d watches that stay, %d clients that come and go", *steadyWatches+witnessCount(), *crowd)
+	file, err := s.draw(way, title)
+	if err != nil {
+		return err
+	}
+	return s.report.Record(*results, title, file)
 }
 
 func describe(m *rig.Memory) string {

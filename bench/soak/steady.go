@@ -28,7 +28,7 @@ func (s *show) openSteady(ctx context.Context) (*steady, error) {
 	if err != nil {
 		return nil, err
 	}
-	forever := strconv.Itoa(int((*duration + settle).Seconds()))
+	forever := strconv.Itoa(int(lifetime().Seconds()))
 	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%s&resourceVersion=%d", rig.ConfigMaps, forever, newest)
 	watches, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *steadyWatches), NoDelays: true})
 	if err != nil {
@@ -38,19 +38,28 @@ func (s *show) openSteady(ctx context.Context) (*steady, error) {
 	return &steady{watches: watches, opened: time.Now(), cpu: usage.CPU}, err
 }
 
-// closeSteady checks that none was lost, and ends them.
-func (s *show) closeSteady(w *steady) error {
+// lifetime of a watch that stays is longer than it is needed.
+func lifetime() time.Duration { return *duration + time.Hour }
+
+// close ends them.
+func (w *steady) close() {
+	if w != nil {
+		w.watches.Close()
+	}
+}
+
+// checkSteady checks that none was lost.
+func (s *show) checkSteady(w *steady) error {
 	if w == nil {
 		return nil
 	}
-	defer w.watches.Close()
 	usage, err := s.proxy.Usage()
 	if err != nil {
 		return err
 	}
 	lost, how := w.watches.Lost()
 	took := time.Since(w.opened).Seconds()
-	s.report.Check(lost == 0 && w.watches.Seen() > 0, "watches that stay", "%d of %d were lost; %.0f deliveries per second, %.2f cores used by the proxy",
+	s.report.Check(lost == 0 && w.watches.Seen() > 0, "watches that stay as a load", "%d of %d were lost; %.0f deliveries per second, %.2f cores used by the proxy",
 		lost, *steadyWatches, float64(w.watches.Seen())/took, (usage.CPU-w.cpu).Seconds()/took)
 	if lost > 0 {
 		s.report.Note("the first that was lost", "%v", how)

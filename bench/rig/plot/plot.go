@@ -37,8 +37,7 @@ var colours = []string{"#c0392b", "#2471a3", "#1e8449", "#7d3c98"}
 func (p Plot) SVG() string {
 	x, y := p.scales()
 	var d drawing
-	fmt.Fprintf(&d, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
-	fmt.Fprintf(&d, `<rect width="%d" height="%d" fill="%s"/>`+"\n", width, height, background)
+	d.begin(height)
 	d.text(left, top-18, "start", ink, ` font-size="15"`, p.Title)
 	for _, v := range x.ticks() {
 		d.line(x.at(v), top, x.at(v), top+plotHeight)
@@ -87,6 +86,16 @@ func (p Plot) drawable(points []Point) []Point {
 
 // drawing is one as it is written.
 type drawing struct{ strings.Builder }
+
+// begin begins a drawing so high.
+func (d *drawing) begin(high int) {
+	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, high)
+	d.box(0, 0, width, float64(high), background)
+}
+
+func (d *drawing) box(x, y, wide, high float64, colour string) {
+	fmt.Fprintf(d, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", x, y, wide, high, colour)
+}
 
 func (d *drawing) text(x, y float64, anchor, fill, more, words string) {
 	fmt.Fprintf(d, `<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s"%s>%s</text>`+"\n", x, y, anchor, fill, more, words)

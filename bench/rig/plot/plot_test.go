@@ -52,16 +52,70 @@ func TestDrawingIsXMLWithEachPoint(t *testing.T) {
 		if got := strings.Count(text, "<circle"); got != points {
 			t.Errorf("%d points were drawn, want %d", got, points)
 		}
-		for d := xml.NewDecoder(strings.NewReader(text)); ; {
-			if _, err := d.Token(); errors.Is(err, io.EOF) {
-				break
-			} else if err != nil {
-				t.Fatalf("%v in:\n%s", err, text)
-			}
-		}
+		mustBeXML(t, text)
 	}
 	f(true, 3) // what is 0 has no logarithm
 	f(false, 4)
+}
+
+func mustBeXML(t *testing.T, text string) {
+	t.Helper()
+	for d := xml.NewDecoder(strings.NewReader(text)); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			return
+		} else if err != nil {
+			t.Fatalf("%v in:\n%s", err, text)
+		}
+	}
+}
+
+// All panels have the spans, the short ones too, and what lies beyond them is not drawn twice in the legend.
+func TestStackMarksAllPanels(t *testing.T) {
+	line := []Curve{{"a", []Point{{0, 1}, {60, 10000}}}}
+	text := Stack{
+		Title: "title", X: "x", Panels: []Panel{{Y: "linear", Curves: line}, {Y: "powers", Log: true, Curves: line}},
+		Spans: []Span{{"killed", 10, 10.001}, {"frozen", 20, 30}, {"killed", 40, 40.1}},
+	}.SVG()
+	mustBeXML(t, text)
+	killed, frozen := spanColours[1], spanColours[0] // in the order of their names
+	if a, b := strings.Count(text, killed), strings.Count(text, frozen); a != 2*2+1 || b != 2+1 {
+		t.Errorf("drawn %d and %d times in:\n%s", a, b, text)
+	}
+	if !strings.Contains(text, `width="1.5"`) {
+		t.Errorf("a short span cannot be seen in:\n%s", text)
+	}
+}
+
+func TestPanelHasFewTicks(t *testing.T) {
+	for _, s := range []scale{newScale([]float64{10}, 0, 1), newScale([]float64{29.9}, 0, 1), newLogScale([]float64{0.3, 20000}, 0, 1)} {
+		if got := (Panel{}).ticks(s); len(got) < 3 || len(got) > 6 {
+			t.Errorf("ticks %v of %v", got, s.ticks())
+		}
+	}
+}
+
+func TestTrend(t *testing.T) {
+	straight := Curve{"a", []Point{{1, 3}, {2, 6}, {3, 9}}}
+	if slope, deviation := straight.Trend(); math.Abs(slope-3) > 1e-9 || deviation > 1e-6 {
+		t.Errorf("a straight line has the trend %g ± %g", slope, deviation)
+	}
+	if _, deviation := (Curve{"b", []Point{{1, 3}, {2, 5}}}).Trend(); !math.IsInf(deviation, 1) {
+		t.Errorf("two points have the trend ± %g", deviation)
+	}
+	// The textbook's: y - 2x = ±1 in turn, nothing to be told from one to the next.
+	var turns, waves Curve
+	for i := range 100 {
+		x := float64(i)
+		turns.Points = append(turns.Points, Point{x, 2*x + float64(i%2*2-1)})
+		waves.Points = append(waves.Points, Point{x, 2*x + float64(i/10%2*2-1)})
+	}
+	slope, deviation := turns.Trend()
+	if want := math.Sqrt(100. / 98 / (100 * 9999 / 12)); math.Abs(slope-2) > 0.01 || math.Abs(deviation-want) > want/100 {
+		t.Errorf("the trend is %g ± %g, want 2 ± %g", slope, deviation, want)
+	}
+	if _, wide := waves.Trend(); wide < 2*deviation {
+		t.Errorf("what wanders in waves has the trend ± %g, what does not ± %g", wide, deviation)
+	}
 }
 
 func TestGrowth(t *testing.T) {

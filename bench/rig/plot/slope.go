@@ -20,6 +20,31 @@ func (c Curve) Slope() float64 {
 	return (n*sxy - sx*sy) / (n*sxx - sx*sx)
 }
 
+// Trend is the slope, and the standard error of it. Levels wander: what lies above the line is followed by more that does, so that many looks
+// tell less than as many independent ones would. They count for fewer, by how much each resembles the one before it.
+func (c Curve) Trend() (slope, deviation float64) {
+	slope = c.Slope()
+	n := float64(len(c.Points))
+	var x, y float64
+	for _, p := range c.Points {
+		x, y = x+p.X/n, y+p.Y/n
+	}
+	var squares, products, spread, before float64
+	for _, p := range c.Points {
+		rest := p.Y - y - slope*(p.X-x)
+		squares, products, spread = squares+rest*rest, products+rest*before, spread+(p.X-x)*(p.X-x)
+		before = rest
+	}
+	if n <= 2 {
+		return slope, math.Inf(1)
+	}
+	if squares == 0 {
+		return slope, 0
+	}
+	alike := min(max(0, products/squares), 0.99)
+	return slope, math.Sqrt(squares / (n - 2) / spread * (1 + alike) / (1 - alike))
+}
+
 // Mean is that of y.
 func (c Curve) Mean() float64 {
 	sum := 0.0
