@@ -74,8 +74,9 @@ restart-full: controlplane ## The same under 500 informers
 
 chaos: RUNS ?= 300
 chaos: SEED ?= 1
-chaos: controlplane ## Break everything around the proxy, and the proxy, in RUNS (300) runs with seeds from SEED (1) on, and list what was survived
-	cd test && go test -v -count=1 -timeout=0 ./chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED)
+chaos: PARALLEL ?= 2
+chaos: controlplane ## Break everything around the proxy, and the proxy, in RUNS (300) runs with seeds from SEED (1) on, PARALLEL (2) at a time, and list what was survived
+	cd test && go test -v -count=1 -timeout=0 ./chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED) -chaos.parallel=$(PARALLEL)
 
 permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
 	cd test && go test -v -count=1 ./permissions
@@ -103,14 +104,21 @@ include test/controlplane/controlplane.mk
 
 ##@ Keep house
 
-.PHONY: help tools clean
+.PHONY: help tools browser node clean
+
+browser: ## Install Debian's Chromium and tmux, where they are missing: tests of the status page look at it in both, and are skipped elsewhere
+	@./hack/debian.sh "chromium tmux" chromium fonts-liberation tmux
+
+node: ## Install Debian's Node.js and npm, where they are missing: the test of the JavaScript client is skipped elsewhere
+	@./hack/debian.sh "node npm" nodejs npm
 
 tools: bin/tools/.installed
 
-bin/tools/.installed: hack/tools/go.mod hack/tools/go.sum hack/tools/helm/go.mod hack/tools/helm/go.sum
+bin/tools/.installed: $(wildcard hack/tools/go.* hack/tools/*/go.*)
 	@mkdir -p bin/tools
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
+	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd tool # it finds no targets, so needs no clouds' clients
 	@touch $@
 
 clean: ## Remove everything that was built here: bin/
