@@ -20,29 +20,45 @@ var (
 	rate       = flag.Float64("rate", 2, "events per second of each of the four resources; a Service is watched by all, the others by one namespace each")
 	settling   = flag.Duration("settle", 45*time.Second, "how long watches are open before anything is measured: until all that was asked for their start is forgotten")
 	window     = flag.Duration("window", time.Minute, "how long each side is measured")
-	settings   = settingsFlag{""}
+	settings   = settingsFlag{{name: "defaults: ", limit: rig.NoLimit}, {flags: rightsKnownHere, limit: rig.AtMost(0.05, 0.02)}}
 )
 
-// limit is of what the reviews may cost the kube-apiserver, as a part of what the same watches cost it.
-var limit = rig.AtMost(0.05, 0.02)
+// rightsKnownHere is what docs/sizing.md says to set where clients are thousands: rights are watched and decide here, so that a sweep may be slow,
+// and tokens are verified by keys. It is what the limit is for, of what reviews may cost kube-apiserver as a part of what the same watches cost it.
+// By the defaults each credential and each permission is asked about within 25 seconds, which no kube-apiserver answers for that little: what that
+// comes to is told, not judged.
+const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=unbound --api-audiences=https://kubernetes.default.svc --reauth-sweep=1m"
 
-// settingsFlag are the flags of the proxies that are measured, one after the other. The first has none.
-type settingsFlag []string
+// setting is one way to run Spillway.
+type setting struct {
+	name  string // before its figures in the table
+	flags string
+	limit rig.Limit
+}
 
-// String implements flag.Value.
-func (s *settingsFlag) String() string { return fmt.Sprintf("%q", []string(*s)[min(1, len(*s)):]) }
+// settingsFlag are the settings that are measured, one after the other. The first are the defaults.
+type settingsFlag []setting
+
+// String implements flag.Value: what has been added.
+func (s *settingsFlag) String() string {
+	var added []string
+	for _, one := range (*s)[min(2, len(*s)):] {
+		added = append(added, one.flags)
+	}
+	return strings.Join(added, ", ")
+}
 
 // Set implements flag.Value.
 func (s *settingsFlag) Set(flags string) error {
 	if flags == "" {
 		return errors.New("no flags")
 	}
-	*s = append(*s, flags)
+	*s = append(*s, setting{name: fmt.Sprintf("setting %d: ", len(*s)-1), flags: flags, limit: rig.NoLimit})
 	return nil
 }
 
 func main() {
-	flag.Var(&settings, "proxy-flags", "measure a proxy with these flags, separated by spaces, beside the one without; may be repeated")
+	flag.Var(&settings, "proxy-flags", "measure a proxy with these flags, separated by spaces, too; may be repeated")
 	rig.Measure("identities", run)
 }
 
@@ -64,10 +80,10 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		return err
 	}
 	var by []through
-	for _, flags := range settings {
-		t, err := m.through(ctx, flags)
+	for _, one := range settings {
+		t, err := m.through(ctx, one)
 		if err != nil {
-			return fmt.Errorf("through Spillway %s: %w", flags, err)
+			return fmt.Errorf("through Spillway %s: %w", one.flags, err)
 		}
 		by = append(by, t)
 	}
@@ -75,11 +91,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	if err != nil {
 		return fmt.Errorf("at kube-apiserver: %w", err)
 	}
-	for i, t := range by {
-		if i > 0 {
-			t.name = fmt.Sprintf("setting %d: ", i)
-			scores.Note(fmt.Sprintf("setting %d", i), "`%s`", t.flags)
-		}
+	for _, t := range by {
+		scores.Note(t.name+"flags", "`%s`", t.flags)
 		t.report(scores, idle, by[0].mirrors, direct)
 	}
 	return nil
@@ -87,16 +100,15 @@ func run(ctx context.Context, scores *rig.Scores) error {
 
 // through is what one setting of Spillway costs.
 type through struct {
-	flags   string
-	name    string // in the table
-	mirrors usage  // without clients
+	setting
+	mirrors usage // without clients
 	crowd   usage
 }
 
 // through measures Spillway with one setting.
-func (m *measurement) through(ctx context.Context, flags string) (through, error) {
-	t := through{flags: flags}
-	err := m.pair.StartProxyAs(ctx, m.kubeconfig, crowd.Resources, strings.Fields(flags)...)
+func (m *measurement) through(ctx context.Context, one setting) (through, error) {
+	t := through{setting: one}
+	err := m.pair.StartProxyAs(ctx, m.kubeconfig, crowd.Resources, strings.Fields(one.flags)...)
 	if err == nil {
 		defer m.pair.StopProxy()
 		err = m.pair.Settle(ctx)
@@ -133,7 +145,7 @@ func (t *through) report(scores *rig.Scores, idle, mirrors, direct usage) {
 	reviews := t.crowd.upstream - mirrors.upstream
 	all := t.crowd.upstream - idle.upstream
 	one := func(f float64) []float64 { return []float64{f} }
-	scores.Ratio(fmt.Sprintf("%sCPU of kube-apiserver: reviews, against %d watches", t.name, *identities*crowd.Watches), rig.Busy, one(reviews), one(watches), limit)
+	scores.Ratio(fmt.Sprintf("%sCPU of kube-apiserver: reviews, against %d watches", t.name, *identities*crowd.Watches), rig.Busy, one(reviews), one(watches), t.limit)
 	scores.Ratio(t.name+"CPU of kube-apiserver: all, the mirrors' watches included", rig.Busy, one(all), one(watches), rig.NoLimit)
 	scores.Figure(t.name+"TokenReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Tokens), one(direct.reviews.Tokens), rig.NoLimit)
 	scores.Figure(t.name+"SubjectAccessReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Access), one(direct.reviews.Access), rig.NoLimit)
@@ -148,7 +160,7 @@ func (t *through) report(scores *rig.Scores, idle, mirrors, direct usage) {
 	if t.crowd.trouble != "" {
 		scores.Miss(t.name+"not all arrived", "Spillway: %s", t.crowd.trouble)
 	}
-	if direct.trouble != "" && t.name == "" {
+	if direct.trouble != "" && t.limit != rig.NoLimit {
 		scores.Miss("not all arrived", "kube-apiserver: %s", direct.trouble)
 	}
 }
