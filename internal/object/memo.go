@@ -9,7 +9,8 @@ import (
 // looked are dropped, in turn (the CLOCK algorithm): keeping them in order of use would take a lock for every use.
 //
 // It holds forms weakly, so that it never keeps an object alive, or what was made of one that is gone. What it counts is therefore at
-// least what there is: it learns that a form is gone when it next needs room.
+// least what there is: that a form is gone it finds out as others come, two slots for each. So slots are never many more than twice as many as
+// forms that are there, however many have been, and nothing has to be called for each that goes, as with a cleanup of the runtime's.
 type Memo struct {
 	limit int64 // static
 
@@ -20,7 +21,8 @@ type Memo struct {
 		forgone func(FormKind) bool // kinds that are not kept; nil: none
 		slots   []memoSlot
 		free    []int // slots without a form
-		hand    int   // the next slot to look at
+		hand    int   // the next slot to look at for room
+		swept   int   // the next slot to look at for a form that is gone
 	}
 }
 
@@ -82,6 +84,7 @@ func (m *Memo) keep(f *Form) {
 		f.drop()
 		return
 	}
+	m.sweep()
 	m.makeRoom(size)
 	m.mu.held += size
 	m.put(memoSlot{weak.Make(f), size})
@@ -117,6 +120,17 @@ func (m *Memo) look(merciless bool) {
 		f.drop()
 	}
 	m.clear(i)
+}
+
+// sweep clears the next two slots if their forms are gone. Callers hold mu.
+func (m *Memo) sweep() {
+	for range min(2, len(m.mu.slots)) {
+		i := m.mu.swept
+		m.mu.swept = (i + 1) % len(m.mu.slots)
+		if s := m.mu.slots[i]; s.size != 0 && s.form.Value() == nil {
+			m.clear(i)
+		}
+	}
 }
 
 // clear empties a slot. Callers hold mu.

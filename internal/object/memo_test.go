@@ -141,6 +141,26 @@ func TestMemoHoldsWeakly(t *testing.T) {
 	alive.expect("as if they were alone", 9)
 }
 
+// Where there is room for all of them, forms that are gone are forgotten too, as others come.
+func TestMemoForgetsWhatIsGone(t *testing.T) {
+	const alive, generations = 50, 20
+	m := NewMemo(1 << 30)
+	for range generations {
+		f := newFormed(t, alive, m)
+		for i := range f.objects {
+			f.get(i, 0)
+		}
+		f.objects = nil
+		runtime.GC()
+	}
+	if n := len(m.mu.slots); n > 3*alive {
+		t.Errorf("%d slots; at most %d forms were there at a time", n, alive)
+	}
+	if most := int64(3 * alive * (1024 + formCost)); m.Held() > most {
+		t.Errorf("%d bytes are counted; at most %d forms of 1000 were there at a time", m.Held(), alive)
+	}
+}
+
 // An error is kept with the object; a maker that panics leaves one.
 func TestFormErrors(t *testing.T) {
 	f := newFormed(t, 1, NewMemo(1<<20))
