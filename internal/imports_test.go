@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"serve":    {"audit", "auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
 	"status":   {},
 	"top":      {"status"},
+	"check":    {"status"},
 	"kubetest": {"object"},
 
 	"inject":       {},

@@ -11,6 +11,7 @@ import (
 // subcommands are what spillway does besides being a proxy: each is of a file of its own.
 func subcommands(stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
+		newCheck(),
 		newInject(),
 		newKubeconfig(),
 		newUninject(),

@@ -1,13 +1,8 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
-	"net/url"
 	"os"
 	"time"
 
@@ -100,34 +95,10 @@ func (o *topOptions) options() (top.Options, error) {
 	if err != nil {
 		return top.Options{}, fmt.Errorf("--sort=%w", err)
 	}
-	transport, err := o.transport(base)
+	transport, err := transportTo(base, "address", o.caFile)
 	if err != nil {
 		return top.Options{}, err
 	}
 	client := &top.Client{Base: base, TokenFile: o.tokenFile, Transport: transport}
 	return top.Options{Client: client, Interval: o.interval, Order: order}, nil
-}
-
-func (o *topOptions) transport(base *url.URL) (http.RoundTripper, error) {
-	secure := &tls.Config{MinVersion: tls.VersionTLS12}
-	if o.caFile != "" {
-		pem, err := os.ReadFile(o.caFile)
-		if err != nil {
-			return nil, fmt.Errorf("--ca-file=%s: cannot be read: %s", o.caFile, cause(err))
-		}
-		secure.RootCAs = x509.NewCertPool()
-		switch {
-		case !secure.RootCAs.AppendCertsFromPEM(pem):
-			return nil, fmt.Errorf("--ca-file=%s: holds no PEM certificate", o.caFile)
-		case base.Scheme != "https":
-			return nil, fmt.Errorf("--ca-file=%s: has a meaning only where --address is https", o.caFile)
-		}
-	}
-	return &http.Transport{TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}, nil
-}
-
-// onLoopback reports that a URL is on this machine.
-func onLoopback(u *url.URL) bool {
-	ip := net.ParseIP(u.Hostname())
-	return u.Hostname() == "localhost" || ip != nil && ip.IsLoopback()
 }

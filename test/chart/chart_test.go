@@ -107,10 +107,14 @@ func TestRestrictedPods(t *testing.T) {
 		manifest, err := h.template(t.Context(), values...)
 		must(t, err)
 		for _, o := range objects(t, manifest) {
-			if o.GetKind() != "Deployment" && o.GetKind() != "DaemonSet" {
+			pod := o
+			switch o.GetKind() {
+			case "Deployment", "DaemonSet":
+				pod = podOf(t, o)
+			case "Pod":
+			default:
 				continue
 			}
-			pod := podOf(t, o)
 			pod.SetName("a")
 			text, err := pod.MarshalJSON()
 			must(t, err)

@@ -40,7 +40,11 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 		}
 	}
 	configuration := pick(t, all, "MutatingWebhookConfiguration", namespace+"."+release)
-	reach(t, configuration, startWebhook(t, all), decoded(t, pick(t, all, "Secret", release+"-tls"))["tls.crt"])
+	url := startWebhook(t, all)
+	if out, err := helmTest(t, all, url, ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
+		t.Errorf("helm test: %v, %s", err, out)
+	}
+	reach(t, configuration, url, decoded(t, pick(t, all, "Secret", release+"-tls"))["tls.crt"])
 	text, err := configuration.MarshalJSON()
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), string(text), "create", "-f=-")

@@ -22,6 +22,12 @@ app.kubernetes.io/name: {{ include "spillway.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
+{{- /* That of the pod of `helm test`. It lacks the name, so that the pod is never among those of a Service. */ -}}
+{{- define "spillway.testSelector" -}}
+app.kubernetes.io/component: test
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
 {{- define "spillway.labels" -}}
 {{ include "spillway.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"spillway/internal/check"
+	"spillway/internal/top"
+)
+
+// checkOptions are the flags of the command check.
+type checkOptions struct {
+	server, caFile, tokenFile, resource string
+}
+
+// newCheck returns `spillway check`.
+func newCheck() *cobra.Command {
+	o := &checkOptions{}
+	cmd := &cobra.Command{
+		Use:   "check [flags]",
+		Short: "Ask a running spillway whether it serves",
+		Long: `spillway check asks a running spillway as a client would, prints a line for each answer, and ends with code 1 if one of them is
+not as it should be: /livez and /readyz, which pass through to the API server; with a token, /version, and who that is; with
+a resource, for a list of it, which must come from memory. The list is of what is called spillway-check, which is most likely
+nothing. A spillway webhook answers the first two by itself.
+
+It is what the chart's test runs: helm test.`,
+		Example: `  spillway check --server https://spillway.spillway-system.svc --ca-file ca.crt --token-file token --resource pods
+  spillway check --server https://spillway-webhook.spillway-system.svc --ca-file ca.crt`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := o.client()
+			if err != nil {
+				return err
+			}
+			return client.Run(cmd.Context(), o.resource, cmd.OutOrStdout())
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.server, "server", "", "The `URL` at which clients reach it. Needed.")
+	f.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
+	f.StringVar(&o.tokenFile, "token-file", "", "Ask as who the bearer token in this `file` says; over https only, but on loopback.")
+	f.StringVar(&o.resource, "resource", "", "List this `resource`, as resource[.version][.group], which must be mirrored and allowed to who asks.")
+	return prepare(cmd)
+}
+
+// client checks the flags. An error is one line that names the remedy.
+func (o *checkOptions) client() (*check.Client, error) {
+	base, err := top.ParseBase(o.server)
+	if err != nil {
+		return nil, fmt.Errorf("--server=%s: %w", o.server, err)
+	}
+	c := &check.Client{Base: base}
+	if o.tokenFile != "" {
+		token, err := os.ReadFile(o.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, cause(err))
+		}
+		if c.Token = strings.TrimSpace(string(token)); c.Token == "" {
+			return nil, fmt.Errorf("--token-file=%s: is empty: name a file with a bearer token", o.tokenFile)
+		}
+		if base.Scheme == "http" && !onLoopback(base) {
+			return nil, fmt.Errorf("--server=%s: a token is not sent over plain HTTP to another machine: use https", o.server)
+		}
+	}
+	if o.resource != "" {
+		if o.resource == allResources {
+			return nil, errors.New("--resource=*: name one, such as pods")
+		}
+		if err := checkResource(o.resource); err != nil {
+			return nil, fmt.Errorf("--resource=%s: %w", o.resource, err)
+		}
+	}
+	c.Transport, err = transportTo(base, "server", o.caFile)
+	return c, err
+}

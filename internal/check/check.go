@@ -1,0 +1,216 @@
+// Package check asks a Spillway what one asks of it after an installation: is it reached, believed and passed through, does it know who asks, and
+// does it serve from memory. It asks as any client would, and is told nothing that another would not be told.
+//
+// The invariant: each question is answered with one line, also after another has failed, and what failed comes with a remedy.
+package check
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/status"
+)
+
+// Client is who asks.
+type Client struct {
+	Base      *url.URL
+	Token     string            // ""; nobody in particular
+	Transport http.RoundTripper // which must not follow anybody elsewhere
+}
+
+const (
+	// answerMost is how long an answer may take to come, and bodyMost how large it may be.
+	answerMost = 10 * time.Second
+	bodyMost   = 16 << 20
+)
+
+// question is one thing to be asked, and what is to be told of a good answer.
+type question struct {
+	name string
+	ask  func(context.Context) (told string, err error)
+}
+
+// Run asks all: of anybody how it is; of one with a token who he is and which version that is; and if resource is one, for a list of that from memory.
+// It writes a line for each to out. The error names the first that failed.
+func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error {
+	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
+	if c.Token != "" {
+		questions = append(questions, question{"/version", c.version}, question{"who asks", c.whoami})
+	}
+	if resource != "" {
+		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) { return c.list(ctx, resource) }})
+	}
+	failed, first := 0, error(nil)
+	for _, q := range questions {
+		told, err := q.ask(ctx)
+		if err == nil {
+			fmt.Fprintf(out, "ok      %s: %s\n", q.name, status.Printable(told))
+			continue
+		}
+		err = fmt.Errorf("%s: %s", q.name, status.Printable(err.Error()))
+		fmt.Fprintf(out, "FAILED  %v\n", err)
+		if failed++; first == nil {
+			first = err
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%s: %d of %d checks failed, first %w", c.Base, failed, len(questions), first)
+	}
+	return nil
+}
+
+func (c *Client) probe(path string) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		_, err := c.do(ctx, http.MethodGet, path, "", nil)
+		return "200", err
+	}
+}
+
+func (c *Client) version(ctx context.Context) (string, error) {
+	var v struct{ GitVersion string }
+	if _, err := c.do(ctx, http.MethodGet, "/version", "", &v); err != nil {
+		return "", err
+	}
+	if v.GitVersion == "" {
+		return "", errors.New("the answer names no version: is --server a spillway?")
+	}
+	return v.GitVersion, nil
+}
+
+func (c *Client) whoami(ctx context.Context) (string, error) {
+	const review = `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
+	var r struct {
+		Status struct{ UserInfo struct{ Username string } }
+	}
+	if _, err := c.do(ctx, http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", review, &r); err != nil {
+		return "", err
+	}
+	if r.Status.UserInfo.Username == "" {
+		return "", errors.New("the answer names nobody: is --server a spillway?")
+	}
+	return r.Status.UserInfo.Username, nil
+}
+
+// selected is what a list is restricted to: most likely nothing, so that it costs as little in a large cluster as in a small one.
+const selected = "?resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check"
+
+// flowControl is on what the API server itself answered, and on nothing that was made from memory.
+const flowControl = "X-Kubernetes-Pf-Flowschema-Uid"
+
+// list asks for a state of any age, which takes no more than memory.
+func (c *Client) list(ctx context.Context, resource string) (string, error) {
+	path, err := c.pathOf(ctx, resource)
+	if err != nil {
+		return "", err
+	}
+	var l struct {
+		Metadata struct{ ResourceVersion string }
+	}
+	header, err := c.do(ctx, http.MethodGet, path+selected, "", &l)
+	switch {
+	case err != nil:
+		return "", err
+	case l.Metadata.ResourceVersion == "":
+		return "", errors.New("the answer is no list: is --server a spillway?")
+	case header.Get(flowControl) != "":
+		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, and let it get, list and watch them; its log says what it may not", resource)
+	}
+	return "from memory, at resourceVersion " + l.Metadata.ResourceVersion, nil
+}
+
+// bareVersion is what a version of an API looks like, other than a group.
+var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+
+// pathOf is where a resource[.version][.group] is listed: in the version that the API server prefers, where none is named.
+func (c *Client) pathOf(ctx context.Context, resource string) (string, error) {
+	versioned, plain := schema.ParseResourceArg(resource)
+	if versioned == nil || !bareVersion.MatchString(versioned.Version) {
+		versioned = &schema.GroupVersionResource{Group: plain.Group, Resource: plain.Resource}
+	}
+	if versioned.Group == "" {
+		return "/api/v1/" + versioned.Resource, nil
+	}
+	if versioned.Version == "" {
+		var g struct{ PreferredVersion struct{ Version string } }
+		if _, err := c.do(ctx, http.MethodGet, "/apis/"+versioned.Group, "", &g); err != nil {
+			return "", err
+		}
+		versioned.Version = g.PreferredVersion.Version
+	}
+	return "/apis/" + versioned.Group + "/" + versioned.Version + "/" + versioned.Resource, nil
+}
+
+// do asks, and reads the answer into into, if that is not nil. What is not a success is an error.
+func (c *Client) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerMost)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base.String(), "/")+path, strings.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Accept", "application/json")
+	r.Header.Set("Content-Type", "application/json")
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	response, err := c.Transport.RoundTrip(r)
+	if err != nil {
+		return nil, unreached(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, bodyMost))
+	switch {
+	case err != nil:
+		return nil, err
+	case response.StatusCode/100 != 2:
+		return nil, refused(response.StatusCode, text)
+	case into == nil:
+		return response.Header, nil
+	}
+	if err := json.Unmarshal(text, into); err != nil {
+		return nil, fmt.Errorf("the answer is not what a Kubernetes API gives (%w): is --server a spillway?", err)
+	}
+	return response.Header, nil
+}
+
+// unreached says why there was no answer.
+func unreached(err error) error {
+	var unverified *tls.CertificateVerificationError
+	if errors.As(err, &unverified) {
+		return fmt.Errorf("its certificate is not believed: %w: give in --ca-file what signed it, and in --server a name that it is for", unverified.Err)
+	}
+	return fmt.Errorf("no answer: %w: see that its pods are ready, and that no network policy keeps this one out", err)
+}
+
+// refused says what an answer says: a Status as the API server has them, or text.
+func refused(code int, body []byte) error {
+	var said struct{ Message string }
+	if json.Unmarshal(body, &said) != nil || said.Message == "" {
+		said.Message = strings.TrimSpace(string(body))
+	}
+	const most = 300
+	said.Message = strings.ReplaceAll(said.Message[:min(most, len(said.Message))], "\n", " ")
+	remedy := "its log says more"
+	switch code {
+	case http.StatusUnauthorized:
+		remedy = "give in --token-file a token of this cluster that is good still, for the audience of its API server"
+	case http.StatusForbidden:
+		remedy = "let whose token that is do this, or take another's"
+	case http.StatusNotFound:
+		remedy = "see that the API server has this"
+	case http.StatusTooManyRequests:
+		remedy = "it is starting or has too much to do: try again"
+	}
+	return fmt.Errorf("%d %s: %s", code, said.Message, remedy)
+}

@@ -1,0 +1,102 @@
+package check
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// answers is a server that answers paths with texts, as the API server does if they are not from memory, and the rest with 404.
+type answers map[string]string
+
+func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	text, ok := a[r.Method+" "+r.URL.Path]
+	var code int
+	switch {
+	case !ok:
+		code, text = http.StatusNotFound, `{"message":"there is\nno such thing"}`
+	case strings.HasPrefix(text, "!"):
+		_, _ = fmt.Sscanf(text, "!%d", &code)
+		text = strings.TrimLeft(text, "!0123456789 ")
+	default:
+		code = http.StatusOK
+	}
+	if text, ok = strings.CutPrefix(text, "upstream "); ok {
+		w.Header().Set("X-Kubernetes-Pf-Flowschema-Uid", "1")
+	}
+	if r.URL.Path == "/apis/apps/v1/deployments" && r.URL.RawQuery != "resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check" {
+		code = http.StatusBadRequest
+	}
+	w.WriteHeader(code)
+	fmt.Fprint(w, text)
+}
+
+// run returns what is printed, and the error.
+func run(t *testing.T, a http.Handler, token, resource string) (string, error) {
+	t.Helper()
+	server := httptest.NewServer(a)
+	defer server.Close()
+	base, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
+	err = (&Client{Base: base, Token: token, Transport: transport}).Run(t.Context(), resource, &out)
+	if err != nil {
+		err = fmt.Errorf("%s", strings.TrimPrefix(err.Error(), server.URL+": "))
+	}
+	return out.String(), err
+}
+
+func good() answers {
+	return answers{
+		"GET /livez": "ok", "GET /readyz": "ok", "GET /version": `{"gitVersion":"v1.37.0"}`,
+		"POST /apis/authentication.k8s.io/v1/selfsubjectreviews": `{"status":{"userInfo":{"username":"me\u001b"}}}`,
+		"GET /apis/apps":                      `upstream {"preferredVersion":{"version":"v1"}}`,
+		"GET /apis/apps/v1/deployments":       `{"metadata":{"resourceVersion":"7"}}`,
+		"GET /api/v1/pods":                    `{"metadata":{"resourceVersion":"8"}}`,
+		"GET /apis/example.com/v1beta1/gears": `{"metadata":{"resourceVersion":"9"}}`,
+	}
+}
+
+func TestGood(t *testing.T) {
+	if out, err := run(t, good(), "", ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
+		t.Errorf("%v: %s", err, out)
+	}
+	for resource, version := range map[string]string{"deployments.apps": "7", "deployments.v1.apps": "7", "pods": "8", "pods.v1.": "8", "gears.v1beta1.example.com": "9"} {
+		out, err := run(t, good(), "a", resource)
+		want := "ok      LIST " + resource + ": from memory, at resourceVersion " + version + "\n"
+		if err != nil || !strings.HasSuffix(out, want) || !strings.Contains(out, "ok      /version: v1.37.0\nok      who asks: me") || strings.Contains(out, "\x1b") {
+			t.Errorf("%s: %v: %q", resource, err, out)
+		}
+	}
+}
+
+// What is wrong is one line with a remedy, and does not keep the rest from being asked.
+func TestBad(t *testing.T) {
+	f := func(path, answer, want string) {
+		t.Helper()
+		a := good()
+		a[path] = answer
+		out, err := run(t, a, "a", "deployments.apps")
+		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed, first "+want) || strings.Count(out, "ok ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
+			strings.Count(out, "\n") != 5 {
+			t.Errorf("%v: %s", err, out)
+		}
+	}
+	f("GET /livez", "!500 broken", "/livez: 500 broken: its log says more")
+	f("GET /readyz", "!429 later", "/readyz: 429 later: it is starting or has too much to do: try again")
+	f("GET /version", "hello", "/version: the answer is not what a Kubernetes API gives (")
+	f("GET /version", "{}", "/version: the answer names no version: is --server a spillway?")
+	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "who asks: the answer names nobody")
+	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", `!401 {"message":"Unauthorized"}`, "who asks: 401 Unauthorized: give in --token-file a token of this cluster")
+	f("GET /apis/apps", `!404 {"message":"there is\nno such thing"}`, "LIST deployments.apps: 404 there is no such thing: see that the API server has this")
+	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`, "LIST deployments.apps: 403 no: let whose token that is do this")
+	f("GET /apis/apps/v1/deployments", "{}", "LIST deployments.apps: the answer is no list")
+	f("GET /apis/apps/v1/deployments", `upstream {"metadata":{"resourceVersion":"7"}}`, "LIST deployments.apps: not from memory but from the API server: have --resources")
+}
