@@ -60,7 +60,7 @@ func startPod(t *testing.T, cp *controlplane.ControlPlane, program string, all [
 	container := writeFiles(t, all, there)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
-	args := []string{"--kubeconfig=" + kubeconfig, "--listen-tls=127.0.0.1:0", "--metrics-listen=127.0.0.1:0"}
+	args := []string{"--kubeconfig=" + kubeconfig, "--listen-tls=127.0.0.1:0", "--metrics-listen=0.0.0.0:0"} // off loopback, as in a pod
 	for _, arg := range container.Args {
 		args = append(args, there(arg))
 	}
