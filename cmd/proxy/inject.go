@@ -27,7 +27,8 @@ for byte, and spillway uninject takes the sidecar out again.
 
 Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled leaves one out;
 spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port, spillway/cpu-request,
-spillway/memory-request, spillway/memory-limit and spillway/allow-host-network are like the flags of these names.`,
+spillway/cpu-limit, spillway/memory-request, spillway/memory-limit and spillway/allow-host-network are like the flags of these
+names.`,
 		Example: `  spillway inject --image registry.example.com/spillway:1 -f deploy.yaml | kubectl apply -f -
   kubectl get deployment controller -o yaml | spillway inject --image registry.example.com/spillway:1 | kubectl apply -f -`,
 	}
@@ -99,6 +100,8 @@ func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
 	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they tell the kubelet how they are.")
 	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "How much CPU is set aside for each, a `quantity`. When empty, none.")
+	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit, "How much CPU each may use, a `quantity`, for namespaces whose ResourceQuota wants that to be said. When empty, there is "+
+		"no limit, since one holds up events whenever it is reached.")
 	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "How much memory is set aside for each, a `quantity`. When empty, none.")
 	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit.")
 	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork, "Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+

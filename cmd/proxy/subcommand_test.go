@@ -86,6 +86,8 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --port=http", "--port=http: must be a whole number")
 	f("inject --image=x --health-port=26443", "--health-port=26443: must be a port, from 1 to 65535, and another than the first")
 	f("inject --image=x --cpu-request=-1", "--cpu-request=-1: must be a quantity above 0, such as 100m or 128Mi")
+	f("inject --image=x --cpu-limit=some", "--cpu-limit=some: must be a quantity above 0, such as 100m or 128Mi")
+	f("inject --image=x --cpu-limit=49m", "--cpu-limit=49m: must not be below what is requested, which is 50m")
 	f("inject --image=x --resources=", "--resources=: must be a comma-separated list of resources, or *")
 	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+checkResource("Pods!").Error())
 	f("inject --image=x --flags=--log-level=loud", "the sidecar's flags: --log-level=loud: must be debug, info, warn or error")

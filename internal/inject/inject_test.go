@@ -147,6 +147,8 @@ func TestRefused(t *testing.T) {
 	f(pod(`, annotations: {spillway/port: "0"}`, ""), `annotation spillway/port: "0": must be a port`)
 	f(pod(`, annotations: {spillway/port: "26464"}`, ""), `annotation spillway/health-port: "26464": must be a port, from 1 to 65535, and another than the first`)
 	f(pod(`, annotations: {spillway/memory-request: lots}`, ""), `annotation spillway/memory-request: "lots": must be a quantity`)
+	f(pod(`, annotations: {spillway/cpu-limit: "0"}`, ""), `annotation spillway/cpu-limit: "0": must be a quantity above 0`)
+	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""), `annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
 	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""), `annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
 	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""), `annotation spillway/allow-host-network: "perhaps": must be true or false`)
 	f("a: [", "the document in line 1: not valid YAML: line 1:")
@@ -196,7 +198,7 @@ func TestAnnotations(t *testing.T) {
 	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "app"}}}}
 	template.Annotations = map[string]string{
 		ImageAnnotation: "other:2", ResourcesAnnotation: "pods,nodes", FlagsAnnotation: " --history-bytes=8Mi  --http2=false ", PortAnnotation: "1443",
-		HealthPortAnnotation: "1444", CPURequestAnnotation: "", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
+		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
 		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
 	patch, err := Plan(template, o)
@@ -216,7 +218,8 @@ func TestAnnotations(t *testing.T) {
 	if c.Args[3] != "--listen-tls=127.0.0.1:1443" || c.Args[4] != "--metrics-listen=:1444" || c.StartupProbe.HTTPGet.Port.IntValue() != 1444 || c.LivenessProbe.HTTPGet.Port.IntValue() != 1444 {
 		t.Errorf("ports: %v", c.Args)
 	}
-	if len(c.Resources.Requests) != 1 || c.Resources.Requests.Memory().String() != "32Mi" || c.Resources.Limits.Memory().String() != "64Mi" {
+	if len(c.Resources.Requests) != 1 || c.Resources.Requests.Memory().String() != "32Mi" || len(c.Resources.Limits) != 2 || c.Resources.Limits.Memory().String() != "64Mi" ||
+		c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("resources: %v", c.Resources)
 	}
 	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value, []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}}) {

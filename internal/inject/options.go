@@ -32,6 +32,7 @@ const (
 	PortAnnotation          = prefix + "port"
 	HealthPortAnnotation    = prefix + "health-port"
 	CPURequestAnnotation    = prefix + "cpu-request"
+	CPULimitAnnotation      = prefix + "cpu-limit"
 	MemoryRequestAnnotation = prefix + "memory-request"
 	MemoryLimitAnnotation   = prefix + "memory-limit"
 	HostNetworkAnnotation   = prefix + "allow-host-network"
@@ -47,7 +48,9 @@ type Options struct {
 	Port       int32 // on loopback
 	HealthPort int32 // for the kubelet
 
-	CPURequest, MemoryRequest, MemoryLimit string // none when empty
+	// None when empty, as the limit of CPU is by default: whoever has used his up is stopped until the tenth of a second is over, and so is every event that
+	// he was about to send. It is for namespaces whose ResourceQuota asks every container for one.
+	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool
 
@@ -87,12 +90,15 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) validateRequirements() error {
-	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
+	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit}, {"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
 		if q, err := resource.ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
 			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
 		}
 	}
 	r := o.requirements()
+	if limit := r.Limits.Cpu(); !limit.IsZero() && limit.Cmp(*r.Requests.Cpu()) < 0 {
+		return wrong("cpu-limit", o.CPULimit, "must not be below what is requested, which is "+o.CPURequest)
+	}
 	if limit := r.Limits.Memory(); !limit.IsZero() && limit.Cmp(*r.Requests.Memory()) < 0 {
 		return wrong("memory-limit", o.MemoryLimit, "must not be below what is requested, which is "+o.MemoryRequest)
 	}
@@ -131,7 +137,7 @@ func (o Options) of(template *corev1.PodTemplateSpec) (Options, error) {
 func (o *Options) set(name, value string) error {
 	for of, to := range map[string]*string{
 		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources,
-		CPURequestAnnotation: &o.CPURequest, MemoryRequestAnnotation: &o.MemoryRequest, MemoryLimitAnnotation: &o.MemoryLimit,
+		CPURequestAnnotation: &o.CPURequest, CPULimitAnnotation: &o.CPULimit, MemoryRequestAnnotation: &o.MemoryRequest, MemoryLimitAnnotation: &o.MemoryLimit,
 	} {
 		if name == of {
 			*to = value

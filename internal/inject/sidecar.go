@@ -77,6 +77,7 @@ func (o Options) requirements() (r corev1.ResourceRequirements) {
 	}
 	set(&r.Requests, corev1.ResourceCPU, o.CPURequest)
 	set(&r.Requests, corev1.ResourceMemory, o.MemoryRequest)
+	set(&r.Limits, corev1.ResourceCPU, o.CPULimit)
 	set(&r.Limits, corev1.ResourceMemory, o.MemoryLimit)
 	return r
 }

@@ -31,7 +31,7 @@ func TestShapes(t *testing.T) {
 // has no rights, and needs none.
 func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
-	manifest, err := newHelm(t).template(t.Context(), "--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi", "--set-string=image.tag=7")
+	manifest, err := newHelm(t).template(t.Context(), "--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi,sidecar.cpuLimit=2", "--set-string=image.tag=7")
 	must(t, err)
 	all := objects(t, manifest)
 	for _, o := range all {

@@ -90,6 +90,7 @@ func TestInjected(t *testing.T) {
 	c := newCluster(t)
 	t.Run("manifests", c.takesManifests)
 	t.Run("an unmodified program", c.runsUnmodifiedProgram)
+	t.Run("quota", c.fitsQuota)
 	t.Run("webhook", c.asksWebhook)
 	t.Run("kubeconfig", c.takesKubeconfig)
 }

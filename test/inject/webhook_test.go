@@ -84,7 +84,7 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	return certificate
 }
 
-// register has kube-apiserver ask the webhook about pods with the label.
+// register has kube-apiserver ask the webhook about pods with the label, until the test ends.
 func (c *cluster) register(t *testing.T, w *webhook) {
 	t.Helper()
 	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(10)
@@ -105,6 +105,9 @@ func (c *cluster) register(t *testing.T, w *webhook) {
 		}},
 	}, metav1.CreateOptions{})
 	must(t, err)
+	t.Cleanup(func() {
+		must(t, c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "spillway", metav1.DeleteOptions{}))
+	})
 }
 
 // warned is a client that keeps the warnings that it is told.
