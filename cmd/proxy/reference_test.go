@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -41,18 +42,36 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. Those of its [commands](#flags-of-commands) are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
 	for _, g := range newOptions().flagGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n| flag | value | default | what it does |\n|---|---|---|---|\n", g.name)
-		g.flags.VisitAll(func(f *pflag.Flag) {
-			value, usage := pflag.UnquoteUsage(f)
-			if value == "" {
-				value = "true or false"
-			}
-			fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", f.Name, inCell(value), initially(f), inCell(usage))
-		})
+		fmt.Fprintf(&b, "\n## %s\n\n", g.name)
+		flagTable(&b, g.flags)
+	}
+	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says the same.\n")
+	for _, cmd := range newCommand(nil, io.Discard, nil).Commands() {
+		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n\n", cmd.Name(), cmd.Short)
+		flagTable(&b, cmd.Flags())
 	}
 	return b.String()
+}
+
+// flagTable lists flags, but for --help, which all have.
+func flagTable(b *strings.Builder, flags *pflag.FlagSet) {
+	fmt.Fprint(b, "| flag | value | default | what it does |\n|---|---|---|---|\n")
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		value, usage := pflag.UnquoteUsage(f)
+		if value == "" {
+			value = "true or false"
+		}
+		name := "`--" + f.Name + "`"
+		if f.Shorthand != "" {
+			name += ", `-" + f.Shorthand + "`"
+		}
+		fmt.Fprintf(b, "| %s | %s | %s | %s |\n", name, inCell(value), initially(f), inCell(usage))
+	})
 }
 
 // inCode is what of a help text is code.
