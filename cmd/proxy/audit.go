@@ -42,8 +42,8 @@ func (a *auditOptions) flags(fs *pflag.FlagSet) {
 		"Keep at most this `number` of rotated audit logs. 0 keeps any number.")
 	fs.BoolVar(&a.to.Compress, "audit-log-compress", a.to.Compress, "Compress rotated audit logs with gzip.")
 	fs.BoolVar(&a.required, "audit-required", a.required,
-		"Answer nothing from memory whose audit events could not be written: it is passed through, so that the API server puts it on its record. "+
-			"Otherwise it is answered all the same, and counted.")
+		"Answer nothing from memory whose audit events could not be written within a second: it is passed through, so that the API server puts it on its record. "+
+			"Otherwise it is answered all the same. What blocks is then given its events later, 16 MiB at most, and more than that is lost and counted.")
 }
 
 // validateAudit refuses a log without a policy, a policy without a log, and policies that kube-apiserver would refuse.
@@ -100,7 +100,7 @@ func newAudit(o *options, registry prometheus.Registerer, log *zap.Logger) (*aud
 	})}, nil
 }
 
-// close writes what is left.
+// close writes what is left, if that can be done in time.
 func (a *auditLog) close() {
 	if a.log == nil {
 		return

@@ -125,7 +125,7 @@ func (e *Entry) Started() error {
 // Ended puts on record that what was started has ended. It does not wait for that.
 func (e *Entry) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
-		e.log.later.add(e)
+		_, _ = e.log.queue.add(&batch{ended: e, events: 1, at: time.Now()}) // that it failed is counted and logged; there is nobody to tell
 	}
 }
 
@@ -169,17 +169,26 @@ func (e *Entry) emit(stages ...internal.Stage) error {
 		if slices.Contains(e.omit, stage) {
 			continue
 		}
-		line, err := json.Marshal(e.at(stage, time.Now()))
-		if err != nil { // the answer is no JSON, and everything else is strings and numbers
+		line, err := e.line(stage, time.Now())
+		if err != nil {
 			e.log.metrics.failures.Inc()
 			return err
 		}
-		lines, events = append(append(lines, line...), '\n'), events+1
+		lines, events = append(lines, line...), events+1
 	}
 	if events == 0 {
 		return nil
 	}
-	return e.log.write(lines, events)
+	return e.log.queue.write(lines, events)
+}
+
+// line is the event of a stage.
+func (e *Entry) line(stage internal.Stage, at time.Time) ([]byte, error) {
+	line, err := json.Marshal(e.at(stage, at))
+	if err != nil { // the answer is no JSON, and everything else is strings and numbers
+		return nil, err
+	}
+	return append(line, '\n'), nil
 }
 
 // at is the event of a stage. That a request came is all that was known of it then.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"gopkg.in/natefinch/lumberjack.v2"
@@ -44,9 +45,16 @@ func Open(o FileOptions) (io.Writer, error) {
 	return f, first.Close()
 }
 
+// openFile opens a file, or a pipe that somebody reads: it does not wait until somebody does.
 func openFile(path string) (io.WriteCloser, error) {
-	return os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600) // #nosec G304 -- the operator names it
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600) // #nosec G304 -- the operator names it
+	if errors.Is(err, syscall.ENXIO) {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: errUnread}
+	}
+	return f, err
 }
+
+var errUnread = errors.New("nobody reads this pipe; start who does first")
 
 // writerOnly is not closed: others write there, too.
 type writerOnly struct{ io.Writer }

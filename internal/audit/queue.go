@@ -1,0 +1,288 @@
+package audit
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+const (
+	// queueEvents is how many events wait at most to be written: the ends of all watches of a large proxy that ends them at once. Each of those
+	// has been in memory for as long as its watch.
+	queueEvents = 1 << 17
+	// queueBytes is how many bytes the lines of others may have that wait.
+	queueBytes = 16 << 20
+	// gatherBytes is from how much on no more is gathered for one write.
+	gatherBytes = 64 << 10
+	// patience is how long an answer waits for its events to be written. What blocks for longer counts as what fails.
+	patience = time.Second
+	// closePatience is how long the end of the process waits for what is left.
+	closePatience = 5 * time.Second
+	// tellEvery is how often it is logged at most that events are lost.
+	tellEvery = 10 * time.Second
+)
+
+var (
+	errBlocked = fmt.Errorf("it has taken nothing for %v", patience)
+	errFull    = errors.New("it takes events more slowly than they come, and too many wait")
+	errClosed  = errors.New("it is closed")
+)
+
+// queue is what waits to be written, and the one goroutine that writes it, since a write may last for ever: a pipe that nobody reads, a network
+// file system whose server is gone.
+//
+// An answer waits for its events as long as writes come to an end. Once something has waited for longer than the patience, nobody waits any more:
+// where a record is required, events are refused at once, so that upstream is asked; otherwise they wait here without their answers, and are
+// refused when there are too many.
+//
+// kube-apiserver's buffered backend is not used: it drops what does not fit without telling whose it was, and its Shutdown waits for ever.
+type queue struct {
+	// Static after construction.
+	required bool
+	metrics  *Metrics
+	log      *zap.Logger
+	done     chan struct{} // closed when nothing is written any more
+
+	// The goroutine's.
+	out  io.Writer
+	torn bool  // the last line has no end
+	err  error // of closing out; for others once done is closed
+
+	mu struct {
+		sync.Mutex
+		some          *sync.Cond // there is something to write, or it is closed
+		waiting       []*batch
+		writing       []*batch
+		events, bytes int // that wait
+		closed        bool
+
+		told   bool           // that it fails, and not yet that it does no more
+		untold int            // events that were lost since it was told
+		tells  rate.Sometimes // paces that
+	}
+}
+
+// batch is events of one entry, of which either all are on record or none is known to be.
+type batch struct {
+	lines   []byte
+	events  int
+	ended   *Entry // whose last event this is, of which no line is made yet; nil: there are lines
+	at      time.Time
+	tried   chan struct{} // closed when it has been written, or was not; nil: nobody waits
+	err     error         // then
+	forgone bool          // it counts as lost, whatever comes of it
+}
+
+func newQueue(o Options) *queue {
+	q := &queue{required: o.Required, metrics: o.Metrics, log: o.Log, done: make(chan struct{}), out: o.Out}
+	q.mu.some = sync.NewCond(&q.mu)
+	q.mu.tells = rate.Sometimes{Interval: tellEvery}
+	go q.run()
+	return q
+}
+
+// write puts lines on record. Without an error they are, or, unless that is required, are going to be when it is possible again.
+func (q *queue) write(lines []byte, events int) error {
+	b := &batch{lines: lines, events: events, at: time.Now(), tried: make(chan struct{})}
+	late, err := q.add(b)
+	if late || err != nil {
+		return err
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-b.tried:
+		return b.err
+	case <-timer.C:
+		return q.leave(b)
+	}
+}
+
+// add queues a batch, or counts it as lost and says why. late reports that there is no point in waiting for it.
+func (q *queue) add(b *batch) (late bool, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	late = q.lateLocked(b.at)
+	switch {
+	case q.mu.closed:
+		err = errClosed
+	case late && q.required && b.ended == nil:
+		err = errBlocked
+	case q.mu.events+b.events > queueEvents || q.mu.bytes+len(b.lines) > queueBytes && len(q.mu.waiting) > 0:
+		err = errFull
+	default:
+		q.mu.waiting = append(q.mu.waiting, b)
+		q.mu.events, q.mu.bytes = q.mu.events+b.events, q.mu.bytes+len(b.lines)
+		q.mu.some.Signal()
+		return late, nil
+	}
+	q.lostLocked(err, b.events)
+	return late, err
+}
+
+// lateLocked reports that something has waited for too long by now.
+func (q *queue) lateLocked(now time.Time) bool {
+	for _, all := range [][]*batch{q.mu.writing, q.mu.waiting} {
+		if len(all) > 0 {
+			return now.Sub(all[0].at) >= patience
+		}
+	}
+	return false
+}
+
+// leave is for who has waited for a batch long enough. Where a record is required it is taken back, or if it is being written counts as lost all
+// the same: what comes of that is not known yet.
+func (q *queue) leave(b *batch) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	select {
+	case <-b.tried:
+		return b.err
+	default:
+	}
+	if !q.required {
+		q.lostLocked(errBlocked, 0)
+		return nil
+	}
+	b.forgone = true
+	if i := slices.Index(q.mu.waiting, b); i >= 0 {
+		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
+		q.forgetLocked(b)
+	}
+	q.lostLocked(errBlocked, b.events)
+	return errBlocked
+}
+
+func (q *queue) forgetLocked(b *batch) {
+	q.mu.events, q.mu.bytes = q.mu.events-b.events, q.mu.bytes-len(b.lines)
+}
+
+// lostLocked counts events that are lost, and logs now and then that events cannot be written.
+func (q *queue) lostLocked(err error, events int) {
+	q.metrics.failures.Add(float64(events))
+	q.mu.untold += events
+	q.mu.tells.Do(func() {
+		q.log.Error("the audit log cannot be written", zap.Error(err), zap.Int("lost", q.mu.untold), zap.Bool("passingThrough", q.required))
+		q.mu.told, q.mu.untold = true, 0
+	})
+}
+
+func (q *queue) run() {
+	defer close(q.done)
+	for group := q.take(); group != nil; group = q.take() {
+		var lines []byte
+		ends := make([]int, len(group)) // of each batch, in lines
+		for i, b := range group {
+			if b.ended != nil {
+				b.lines, b.err = b.ended.line(stageComplete, b.at)
+			}
+			lines = append(lines, b.lines...)
+			ends[i] = len(lines)
+		}
+		n, err := q.put(lines)
+		q.settle(group, ends, n, err)
+	}
+	if out, ok := q.out.(io.Closer); ok {
+		q.err = out.Close()
+	}
+}
+
+// take waits for what is to be written next; nil: there is nothing left, and comes no more.
+func (q *queue) take() (group []*batch) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.mu.waiting) == 0 && !q.mu.closed {
+		q.mu.some.Wait()
+	}
+	size := 0
+	for i, b := range q.mu.waiting {
+		if i > 0 && size+len(b.lines) > gatherBytes || i == gatherBytes>>10 { // an end has about a KiB
+			break
+		}
+		size += len(b.lines)
+		group = append(group, b)
+		q.forgetLocked(b)
+	}
+	clear(q.mu.waiting[:len(group)])
+	q.mu.waiting = q.mu.waiting[len(group):]
+	q.mu.writing = group
+	return group
+}
+
+// put writes lines, and returns how much of them.
+func (q *queue) put(lines []byte) (int, error) {
+	extra := 0
+	if q.torn {
+		lines, extra = append([]byte{'\n'}, lines...), 1
+	}
+	n, err := q.out.Write(lines)
+	if err == nil && n < len(lines) {
+		err = io.ErrShortWrite
+	}
+	q.torn = n > 0 && lines[n-1] != '\n' || n == 0 && q.torn
+	return n - extra, err
+}
+
+// settle says of each batch of a group what came of it: the first n bytes have been written.
+func (q *queue) settle(group []*batch, ends []int, n int, err error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.mu.writing = nil
+	for i, b := range group {
+		if ends[i] > n {
+			b.err = cmp.Or(b.err, err)
+		}
+		switch {
+		case b.forgone:
+		case b.err != nil:
+			q.lostLocked(b.err, b.events)
+		default:
+			q.metrics.events.Add(float64(b.events))
+		}
+		if b.tried != nil {
+			close(b.tried)
+		}
+	}
+	if err == nil && q.mu.told {
+		q.log.Info("the audit log is written again", zap.Int("lost", q.mu.untold))
+		q.mu.told, q.mu.untold = false, 0
+	}
+}
+
+// close waits for what is left, as long as that may take, and closes where it went. What then has not been written is lost.
+func (q *queue) close() error {
+	q.mu.Lock()
+	q.mu.closed = true
+	q.mu.some.Signal()
+	q.mu.Unlock()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case <-q.done:
+		return q.err
+	case <-timer.C:
+	}
+	lost := q.abandon()
+	return fmt.Errorf("it still could not be written after %v: %d events are lost", closePatience, lost)
+}
+
+// abandon gives up whatever is not on record, and counts it.
+func (q *queue) abandon() (lost int) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, b := range slices.Concat(q.mu.writing, q.mu.waiting) {
+		if !b.forgone {
+			b.forgone, lost = true, lost+b.events
+		}
+	}
+	q.mu.waiting, q.mu.events, q.mu.bytes = nil, 0, 0
+	q.metrics.failures.Add(float64(lost))
+	return lost
+}

@@ -1,0 +1,169 @@
+package audit
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// blocked is paper that nobody can write on until it is let go.
+type blocked struct {
+	paper
+	gate chan struct{}
+}
+
+func (b *blocked) Write(p []byte) (int, error) {
+	<-b.gate
+	return b.paper.Write(p)
+}
+
+func newBlocked() *blocked { return &blocked{paper: paper{left: -1}, gate: make(chan struct{})} }
+
+// A write that lasts for ever holds up answers for a second, and only those that came before it was noticed: where a record is required they are
+// then not given from here, otherwise they are, and their events wait. When it takes something again, so does the log.
+func TestBlocked(t *testing.T) {
+	for _, required := range []bool{false, true} {
+		t.Run(fmt.Sprintf("required=%v", required), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				out, registry := newBlocked(), prometheus.NewRegistry()
+				core, logs := observer.New(zap.InfoLevel)
+				l := New(Options{Policy: levels, Out: out, Required: required, Log: zap.New(core), Metrics: NewMetrics(registry)})
+				ask := func(want time.Duration) {
+					t.Helper()
+					began := time.Now()
+					if err := l.Entry(request("end")).Answered(ok); (err != nil) != required {
+						t.Errorf("got %v", err)
+					}
+					if took := time.Since(began); took != want {
+						t.Errorf("it took %v, want %v", took, want)
+					}
+				}
+				ask(time.Second)
+				for range 20 {
+					ask(0)
+				}
+				l.Entry(request("end")).Ended()
+				if n := logs.FilterMessage("the audit log cannot be written").Len(); n != 1 {
+					t.Errorf("%d lines of the log: %v", n, logs.All())
+				}
+				close(out.gate)
+				synctest.Wait()
+				if err := l.Entry(request("end")).Answered(ok); err != nil {
+					t.Error(err)
+				}
+				want := map[string]float64{"events": 23, "failures": 0, "passed_through": 0}
+				if required {
+					want["events"], want["failures"] = 2, 21
+				}
+				if got := counted(t, registry); !maps.Equal(got, want) {
+					t.Errorf("counted %v, want %v", got, want)
+				}
+				if n := logs.FilterMessage("the audit log is written again").Len(); n != 1 {
+					t.Errorf("%v", logs.All())
+				}
+				if err := l.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// Where a record is required, what waits behind a write that blocks is taken back: it is upstream's to record.
+func TestTakenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, registry := newBlocked(), prometheus.NewRegistry()
+		l := New(Options{Policy: levels, Out: out, Required: true, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
+		for range 3 {
+			go func() {
+				if l.Entry(request("end")).Answered(ok) == nil {
+					t.Error("it is on record")
+				}
+			}()
+			synctest.Wait() // the first is being written, the others wait
+		}
+		time.Sleep(2 * time.Second)
+		close(out.gate)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		if n := len(out.events(t)); n != 1 {
+			t.Errorf("%d events were written", n)
+		}
+		if got, want := counted(t, registry), (map[string]float64{"events": 0, "failures": 3, "passed_through": 0}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+	})
+}
+
+// What waits is bounded; what is too much is lost, counted, and told of now and then.
+func TestFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, registry := newBlocked(), prometheus.NewRegistry()
+		core, logs := observer.New(zapcore.ErrorLevel)
+		l := New(Options{Policy: levels, Out: out, Log: zap.New(core), Metrics: NewMetrics(registry)})
+		large := Response{Code: http.StatusOK, Object: []byte(`"` + strings.Repeat("a", 1<<20) + `"`)}
+		refused := 0
+		for range 20 {
+			if l.Entry(request("delete", "whole")).Answered(large) != nil {
+				refused++
+			}
+		}
+		if refused < 3 || refused > 5 {
+			t.Errorf("%d of 20 MiB were refused, want those beyond 16 MiB", refused)
+		}
+		time.Sleep(time.Minute)
+		if l.Entry(request("delete", "whole")).Answered(large) == nil {
+			t.Error("there is room")
+		}
+		lost := counted(t, registry)["failures"]
+		if lost != float64(2*(refused+1)) {
+			t.Errorf("%v failures, want %d", lost, 2*(refused+1))
+		}
+		told := int64(0)
+		for _, line := range logs.All() {
+			told += line.ContextMap()["lost"].(int64)
+		}
+		if logs.Len() != 2 || told != int64(lost) {
+			t.Errorf("%d lines say that %d are lost", logs.Len(), told)
+		}
+		close(out.gate)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The end waits for a bounded time, and says how many events are lost by that.
+func TestCloseWhileBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, registry := newBlocked(), prometheus.NewRegistry()
+		l := New(Options{Policy: levels, Out: out, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
+		for range 3 {
+			if err := l.Entry(request("get")).Answered(ok); err != nil {
+				t.Error(err)
+			}
+		}
+		l.Entry(request("end")).Ended()
+		began := time.Now()
+		if err := l.Close(); err == nil || !strings.Contains(err.Error(), "7 events are lost") {
+			t.Errorf("got %v", err)
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if n := counted(t, registry)["failures"]; n != 7 {
+			t.Errorf("%v failures", n)
+		}
+		close(out.gate)
+	})
+}
