@@ -31,6 +31,7 @@ type observability struct {
 	tls      *tls.Config      // nil: plain HTTP
 	status   *status.Reporter // nil: there is no status page
 	access   *serve.Access    // finds out about strangers; nil: nobody does
+	away     func() error     // why it cannot yet, nil once it can; no function: it can
 	debug    bool
 	log      *zap.Logger
 }
@@ -93,7 +94,7 @@ func (o *observability) handler(loopback bool) http.Handler {
 	if loopback {
 		mux.Handle("/", o.numbers(toLocal))
 	} else {
-		mux.Handle("/", strangers{access: o.access, secure: o.tls != nil, next: o.numbers(nil)})
+		mux.Handle("/", strangers{access: o.access, away: o.away, secure: o.tls != nil, next: o.numbers(nil)})
 	}
 	return mux
 }

@@ -112,7 +112,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		serveAll(server, access, secure, listeners, record, o, fail)
 		if listeners.metrics != nil {
 			// Health is told until the very end, readiness off.
-			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, debug: o.debug, log: log}
+			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, debug: o.debug, log: log}
 			if o.metricsTLS {
 				seen.tls = secure.Clone()
 				seen.tls.NextProtos = nil // net/http's to choose

@@ -14,6 +14,7 @@ import (
 // D16), such as system:monitoring /metrics. Any doubt is a refusal.
 type strangers struct {
 	access *serve.Access // nil: nobody can be asked about
+	away   func() error  // why nobody can be asked about yet, nil once that can be; no function: it can be. Access is not read before
 	secure bool          // over TLS; credentials are not taken otherwise
 	next   http.Handler
 }
@@ -23,6 +24,10 @@ func (s strangers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.secure || s.access == nil {
 		http.Error(w, "forbidden: this listener is not on loopback and does not ask who is asking, so only /livez and /readyz are served here; "+
 			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, for the rest", http.StatusForbidden)
+		return
+	}
+	if s.away != nil && s.away() != nil {
+		unaskable(w)
 		return
 	}
 	request := auth.Request{Header: r.Header}

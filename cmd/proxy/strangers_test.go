@@ -18,6 +18,7 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/kubetest"
+	"spillway/internal/serve"
 	"spillway/internal/status"
 )
 
@@ -92,5 +93,19 @@ func TestStrangers(t *testing.T) {
 	handler = seen.handler(false)
 	if got := ask("/metrics", "prometheus"); got.StatusCode != http.StatusForbidden {
 		t.Errorf("without TLS: %d", got.StatusCode)
+	}
+}
+
+// While upstream has been away since the start, nobody knows yet whom a sidecar's listener is for: that is a refusal like any other doubt.
+func TestStrangersAtTheBeginning(t *testing.T) {
+	begun := newBeginning()
+	seen := &observability{health: &health{}, registry: prometheus.NewRegistry(), tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: &serve.Access{}, away: begun.reason, log: zap.NewNop()}
+	for path, want := range map[string]int{"/metrics": http.StatusServiceUnavailable, "/statusz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		r.Header.Set("Authorization", "Bearer somebody")
+		seen.handler(false).ServeHTTP(w, r)
+		if w.Code != want || want != http.StatusOK && !strings.Contains(w.Body.String(), "the apiserver could not be asked whether this is allowed") {
+			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
+		}
 	}
 }
