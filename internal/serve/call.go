@@ -119,6 +119,7 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 			writeFailure(c, plan.Failure, statusShuttingDown())
 			return true
 		}
+		defer s.dismiss(st) // if it runs into a bug before somebody takes it
 		c.watch(st)
 	}
 	return true

@@ -143,6 +143,7 @@ func (c fastCall) watch(st *stream) {
 	st.plan.Encoding.Chunked = true
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
 	out.head = watchHead(st, st.record.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
+	st.taken = true
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {

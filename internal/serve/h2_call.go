@@ -115,6 +115,7 @@ func (c http2Call) watch(st *stream) {
 		s.ended(st, reason)
 	}
 	s.attach(st, out)
+	st.taken = true
 	s.delivered(st)
 }
 

@@ -10,6 +10,9 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"spillway/internal/audit"
+	"spillway/internal/kubetest"
 )
 
 // revealing is a transport with a bug that shows what it was working on.
@@ -87,5 +90,22 @@ func TestPanicField(t *testing.T) {
 			}()
 			c.how()
 		}()
+	}
+}
+
+// A watch that runs into a bug after it was counted in, and before anybody delivers it, is counted out: nothing waits for it.
+func TestPanicBeforeDelivery(t *testing.T) {
+	r := newRig(t, rigOptions{audit: new(audit.Log)}) // which has no policy to ask
+	for base, opts := range front1and2(t, r) {
+		got, err := kubetest.List(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
+		if err != nil || got.Status != http.StatusInternalServerError {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	}
+	r.server.mu.Lock()
+	streams := len(r.server.mu.streams)
+	r.server.mu.Unlock()
+	if counted, watches := r.metric("spillway_watch_streams"), r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
+		t.Fatalf("%d streams, %v counted, %v within the limits", streams, counted, watches)
 	}
 }

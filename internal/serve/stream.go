@@ -31,6 +31,7 @@ type stream struct {
 	ctx      context.Context // ends with cause EndReason: departure, drain, stop
 	cancel   context.CancelCauseFunc
 	deadline time.Time
+	taken    bool            // whoever delivers it counts it out; until then it is its request that does
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
 	lasting  fairness.Pass   // of the number of watches
 	starting fairness.Pass   // of the bytes of initial states, until it is past its own

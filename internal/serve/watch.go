@@ -113,8 +113,12 @@ func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	return s.leave(st)
 }
 
-// dismiss counts out a stream that was admitted and is not served after all.
+// dismiss counts out a stream that was admitted and is not served after all: that nobody has taken.
 func (s *Server) dismiss(st *stream) {
+	if st.taken {
+		return
+	}
+	st.taken = true
 	st.letGo(EndAborted)
 	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
 	s.leave(st)
