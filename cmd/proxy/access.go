@@ -54,7 +54,7 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, o *options,
 			return o.refuseFor("plain-identity", o.plainIdentity, err)
 		}
 		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
-		*pod = *asking(self, o, metrics)
+		*pod = *asking(self, o, metrics, log)
 		pod.Owner = owner
 		return nil
 	}
@@ -117,18 +117,18 @@ func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, o *options, metrics 
 		}
 		who.FrontProxy = o.frontProxy.of(authority)
 	}
-	return asking(who, o, metrics), nil
+	return asking(who, o, metrics, log), nil
 }
 
 // asking asks all three questions by one reviewer, as far as rights do not answer them.
-func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics) *serve.Access {
+func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics, log *zap.Logger) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
 	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Rights: who.Rights, Metrics: metrics})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,
 		Reauthorizer: auth.NewReauthorizer(auth.ReauthorizerOptions{
-			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.reauthSweep, Metrics: metrics,
+			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.reauthSweep, Metrics: metrics, Log: log,
 		}),
 	}
 }

@@ -40,7 +40,7 @@ func TestStrangers(t *testing.T) {
 	}
 	own := &http.Transport{}
 	t.Cleanup(own.CloseIdleConnections)
-	access := asking(auth.AuthenticatorOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())}, newOptions(), auth.NewMetrics(nil))
+	access := asking(auth.AuthenticatorOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())}, newOptions(), auth.NewMetrics(nil), zap.NewNop())
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
 	reporter := status.NewReporter(func(context.Context) (*status.Report, error) {

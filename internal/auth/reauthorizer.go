@@ -2,10 +2,14 @@ package auth
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 )
 
@@ -49,6 +53,7 @@ type ReauthorizerOptions struct {
 	Clock     clock.Clock    // nil: the real one
 	Random    func() float64 // in [0, 1), spreads the checks; nil: math/rand's
 	Metrics   *Metrics       // nil: nothing is registered
+	Log       *zap.Logger    // nil: nothing is logged
 }
 
 // MinSweep is the shortest sweep: what is remembered for requests must not be too old already for a watch to begin by.
@@ -113,6 +118,9 @@ func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
 	}
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
 	}
 	r := &Reauthorizer{opts: o, clock: o.Clock, metrics: o.Metrics, wake: make(chan struct{}, 1)}
 	r.mu.rota = newRota(rotaOptions{
@@ -206,10 +214,14 @@ func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
 	return true
 }
 
-// ask carries out a check.
+// ask carries out a check. One that runs into a bug has not been asked.
 func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 	f := finding{verdict: Unasked, at: r.clock.Now()}
 	defer func() {
+		if p := recover(); p != nil {
+			f = finding{verdict: Unasked, at: f.at}
+			r.panicked(c, p)
+		}
 		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
 		r.mu.Lock()
 		if f.verdict == Allowed {
@@ -235,6 +247,16 @@ func (r *Reauthorizer) ask(ctx context.Context, c *check) {
 			f.end = EndExpired
 		}
 	}
+}
+
+// panicked logs a bug: of what panicked only what cannot hold a credential.
+func (r *Reauthorizer) panicked(c *check, p any) {
+	what := fmt.Sprintf("%T", p)
+	if e, ok := p.(runtime.Error); ok {
+		what = e.Error()
+	}
+	r.opts.Log.Error("BUG: a check of a watch panicked; please report this", zap.String("check", string(c.kind)), zap.String("panic", what),
+		zap.ByteString("stack", debug.Stack()))
 }
 
 // recall is when upstream last agreed, if that was for a request and is remembered.

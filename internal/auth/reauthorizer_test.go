@@ -16,11 +16,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/utils/clock"
@@ -563,3 +565,45 @@ type endsOnly chan End
 func (endsOnly) Hold()       {}
 func (endsOnly) Resume()     {}
 func (e endsOnly) End(w End) { e <- w }
+
+// buggy is a transport that panics while it is told to.
+type buggy struct {
+	next http.RoundTripper
+	on   atomic.Bool
+}
+
+func (b *buggy) RoundTrip(r *http.Request) (*http.Response, error) {
+	if b.on.Load() {
+		panic("secret")
+	}
+	return b.next.RoundTrip(r)
+}
+
+// A check that runs into a bug counts as one that could not be asked: the stream is held, and goes on when it is.
+func TestCheckPanics(t *testing.T) {
+	bug := &buggy{}
+	core, logs := observer.New(zap.DebugLevel)
+	onPatrol(t, func(ao *AuthenticatorOptions, ro *ReauthorizerOptions) {
+		ao.Reviewer = NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, bug, zap.NewNop())
+		ro.Log = zap.New(core)
+	}, func(p *patrol) {
+		bug.next = p.cluster
+		l, permit := p.watch(p.know("alice"), "pods")
+		time.Sleep(time.Minute)
+		p.check(l, true, "")
+		bug.on.Store(true)
+		time.Sleep(time.Minute)
+		p.check(l, false, "")
+		bug.on.Store(false)
+		time.Sleep(time.Minute)
+		p.check(l, true, "")
+		permit.Release()
+	})
+	lines := logs.FilterMessage("BUG: a check of a watch panicked; please report this").All()
+	if len(lines) == 0 {
+		t.Fatalf("the log says nothing of it: %v", logs.All())
+	}
+	if fields := lines[0].ContextMap(); fields["panic"] != "string" || fields["check"] != "credential" || !strings.Contains(fmt.Sprint(fields["stack"]), "RoundTrip") {
+		t.Errorf("it says %v", fields)
+	}
+}
