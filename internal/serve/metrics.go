@@ -9,6 +9,7 @@ type Metrics struct {
 	streams     *prometheus.GaugeVec
 	ends        *prometheus.CounterVec
 	sent        *sentBytes
+	lags        *lags
 	waiting     prometheus.GaugeFunc
 	lists       map[string]prometheus.Observer // by who answered
 	haste       *haste                         // of the server; nil: there is none
@@ -90,13 +91,14 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
 		m.expelled.WithLabelValues(phase)
 	}
+	m.lags = newLags()
 	durations := m.makeLists()
 	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "spillway_watch_streams_waiting",
 		Help: "Watches whose client has yet to take what it was sent: its socket is full. They cost the frame that they are in, and are ended after --stall-timeout.",
 	}, m.parked)
 	if r != nil {
-		r.MustRegister(durations, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
+		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
 	}
 	return m
 }
@@ -116,7 +118,7 @@ func (m *Metrics) makeLists() prometheus.Collector {
 }
 
 // follow shows what a server does at the moment of a scrape. Called once, before there is one.
-func (m *Metrics) follow(s *Server) { m.sent.sums, m.haste = s.sent, s.haste }
+func (m *Metrics) follow(s *Server) { m.sent.sums, m.lags.groups, m.haste = s.sent, s.lags, s.haste }
 
 // parked is how many watches wait for their clients.
 func (m *Metrics) parked() float64 {

@@ -138,11 +138,7 @@ func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 	if f.standing.Pending {
 		head := log.Head()
 		w.Lag = head - min(head, f.standing.First)
-		if e, ok := log.At(f.standing.First); ok {
-			w.Behind = now.Sub(e.At)
-		} else if _, since := log.Span(); !since.IsZero() { // the log has moved past it
-			w.Behind = now.Sub(since)
-		}
+		w.Behind = s.oldest(f.standing.First, now)
 	}
 	if f.standing.Told {
 		if e, ok := log.At(f.standing.Last); ok {

@@ -2,13 +2,18 @@ package serve
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+
 	"spillway/internal/auth"
+	"spillway/internal/object"
 )
 
 // admitted has a world's stream counted, as a request's is.
@@ -90,6 +95,10 @@ func TestWatches(t *testing.T) {
 		if waits := max(one.Behind, one.Blocked); one.Lag == 0 || waits != 7*time.Second || one.Phase != Live {
 			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
 		}
+		want := map[lagGroup]lag{{w.source, "all"}: {2, 7 * time.Second}, {w.source, "name"}: {1, 0}}
+		if got := w.server.lags(); !maps.Equal(got, want) {
+			t.Errorf("lags %v, want %v", got, want)
+		}
 		ids := []uint64{known["swift"].ID, known["picky"].ID, known[""].ID}
 		if slices.Sort(ids); ids[0] == 0 || len(slices.Compact(ids)) != 3 {
 			t.Errorf("ids %v", ids)
@@ -103,6 +112,10 @@ func TestWatches(t *testing.T) {
 		known = w.known()
 		if one := known[""]; one.Lag != 0 || one.Blocked != 0 || one.Behind != 0 {
 			t.Errorf("slow has caught up: %+v", one)
+		}
+		want[lagGroup{w.source, "all"}] = lag{2, 3 * time.Second}
+		if got := w.server.lags(); !maps.Equal(got, want) {
+			t.Errorf("lags %v, want %v", got, want)
 		}
 		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
 			t.Errorf("swift is held: %+v", one)
@@ -161,4 +174,31 @@ func TestWatchesOfNobody(t *testing.T) {
 			t.Errorf("%+v", all)
 		}
 	})
+}
+
+// Watches are grouped by the narrowest thing that they select by, of which there are a few, and not by selector.
+func TestSelects(t *testing.T) {
+	for _, c := range []struct{ namespace, name, labels, fields, want string }{
+		{"", "", "", "", "all"},
+		{"", "", "app!=x", "", "all"},
+		{"o", "", "app!=x", "", "namespace"},
+		{"o", "", "", "spec.nodeName=n", "field"},
+		{"o", "", "app=x", "spec.nodeName=n", "field"},
+		{"o", "", "app in (x,y)", "", "label"},
+		{"o", "", "app=x", "metadata.name=k", "name"},
+		{"o", "k", "", "", "name"},
+		{"", "", "", "metadata.namespace=o", "namespace"},
+	} {
+		byLabel, err := labels.Parse(c.labels)
+		if err != nil {
+			t.Fatal(err)
+		}
+		byField, err := fields.ParseSelector(c.fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := selects(object.NewSelector(c.namespace, c.name, byLabel, byField)); got != c.want {
+			t.Errorf("%+v: %s", c, got)
+		}
+	}
 }

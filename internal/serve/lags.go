@@ -1,0 +1,135 @@
+package serve
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/object"
+)
+
+// lags shows how many watches there are and how far they are behind, by resource and by what they select, at the moment of a scrape. Who delivers
+// them is asked, as for the status page, so that a delivery counts nothing.
+type lags struct {
+	streams, behind *prometheus.Desc
+	groups          func() map[lagGroup]lag // nil: nobody is watching
+}
+
+// lagGroup is watches of which there are a few sorts, however many selectors.
+type lagGroup struct {
+	source  *Source
+	selects string
+}
+
+type lag struct {
+	streams int
+	behind  time.Duration
+}
+
+// lagWait is how long a scrape waits for those who deliver.
+const lagWait = 2 * time.Second
+
+func newLags() *lags {
+	labels := []string{"resource", "selects"}
+	return &lags{
+		streams: prometheus.NewDesc("spillway_watch_group_streams",
+			"Watches that are being served from memory, by the narrowest thing that they select by: name, field, label, namespace, or all.", labels, nil),
+		behind: prometheus.NewDesc("spillway_watch_lag_seconds",
+			"How old, in seconds, the oldest event is that a watch has yet to be sent or its client to take, of the watch that is farthest behind. Labels as of spillway_watch_group_streams.", labels, nil),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (l *lags) Describe(out chan<- *prometheus.Desc) { out <- l.streams; out <- l.behind }
+
+// Collect implements prometheus.Collector.
+func (l *lags) Collect(out chan<- prometheus.Metric) {
+	if l.groups == nil {
+		return
+	}
+	for g, lag := range l.groups() {
+		resource := g.source.Resource().Info.String()
+		out <- prometheus.MustNewConstMetric(l.streams, prometheus.GaugeValue, float64(lag.streams), resource, g.selects)
+		out <- prometheus.MustNewConstMetric(l.behind, prometheus.GaugeValue, lag.behind.Seconds(), resource, g.selects)
+	}
+}
+
+// lags is how far watches are behind; nothing if those who deliver them do not say in time.
+func (s *Server) lags() map[lagGroup]lag {
+	ctx, cancel := context.WithTimeout(s.base, lagWait)
+	defer cancel()
+	s.counts.Lock()
+	defer s.counts.Unlock()
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.mu.streams))
+	for st := range s.mu.streams {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	known, err := s.figures(ctx, streams)
+	if err != nil {
+		return nil
+	}
+	now, groups := time.Now(), map[lagGroup]lag{}
+	for i, st := range streams {
+		if known[i].over {
+			continue
+		}
+		at := lagGroup{st.plan.Source, selects(st.plan.Selector)}
+		one := groups[at]
+		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(known[i], now))}
+	}
+	return groups
+}
+
+// behind is the lag of a stream, that of its client counted in.
+func (s *stream) behind(f figures, now time.Time) (behind time.Duration) {
+	if f.live && f.standing.Pending {
+		behind = s.oldest(f.standing.First, now)
+	}
+	if !f.waited.IsZero() {
+		behind = max(behind, now.Sub(f.waited))
+	}
+	return behind
+}
+
+// oldest is how old the event at a log position is.
+func (s *stream) oldest(position uint64, now time.Time) time.Duration {
+	log := s.plan.Source.Resource().Log()
+	if e, ok := log.At(position); ok {
+		return now.Sub(e.At)
+	}
+	if _, since := log.Span(); !since.IsZero() { // the log has moved past it
+		return now.Sub(since)
+	}
+	return 0
+}
+
+// selects is the narrowest thing that a selector names a value of.
+func selects(sel object.Selector) string {
+	name, field, label, namespace := sel.Name != "", false, false, sel.Namespace != ""
+	for _, term := range sel.Terms() {
+		switch {
+		case term.Label:
+			label = true
+		case term.Name == object.FieldName:
+			name = true
+		case term.Name == object.FieldNamespace:
+			namespace = true
+		default:
+			field = true
+		}
+	}
+	switch {
+	case name:
+		return "name"
+	case field:
+		return "field"
+	case label:
+		return "label"
+	case namespace:
+		return "namespace"
+	}
+	return "all"
+}
