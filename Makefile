@@ -6,15 +6,18 @@ SHELL := bash
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 IMAGE   ?= spillway:$(VERSION)
+# Where `make build` puts the program.
+BINARY  ?= bin/spillway
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 20s
 
 ##@ Try it
 
-.PHONY: build demo image
+.PHONY: build demo image image-all reproducible sbom
 
-build: ## Build the proxy: bin/spillway
-	CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.version=$(VERSION)" -o bin/spillway ./cmd/proxy
+# The same flags as in the Dockerfile: the same sources give the same program.
+build: ## Build the proxy: bin/spillway (BINARY=)
+	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)" -o $(BINARY) ./cmd/proxy
 
 # Only a KUBECONFIG given as `make demo KUBECONFIG=…` counts: an exported one must not send the demo to a real cluster.
 ifeq ($(origin KUBECONFIG),command line)
@@ -23,8 +26,18 @@ endif
 demo: ## Run Spillway before a control plane of its own, or before your cluster: make demo KUBECONFIG=file
 	@VERSION=$(VERSION) exec ./hack/demo.sh
 
-image: ## Build the container image (IMAGE=name:tag)
-	docker build --build-arg VERSION=$(VERSION) --tag $(IMAGE) .
+image: ## Build the container image (IMAGE=name:tag) with docker, podman or buildah
+	@IMAGE=$(IMAGE) VERSION=$(VERSION) ./hack/image.sh
+
+image-all: PLATFORMS ?= linux/amd64,linux/arm64
+image-all: ## Build it for PLATFORMS (linux/amd64,linux/arm64): bin/spillway.oci.tar
+	@IMAGE=$(IMAGE) VERSION=$(VERSION) ./hack/image.sh $(PLATFORMS)
+
+reproducible: ## Build the proxy twice in different folders, each time from nothing, and compare the digests
+	@VERSION=$(VERSION) ./hack/reproducible.sh
+
+sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spillway.cdx.json
+	cd hack/sbom && go run . -version $(VERSION) $(abspath $(BINARY)) >$(CURDIR)/bin/spillway.cdx.json
 
 ##@ Test it
 
@@ -104,13 +117,16 @@ include test/controlplane/controlplane.mk
 
 ##@ Keep house
 
-.PHONY: help tools browser node clean
+.PHONY: help tools browser node containers clean
 
 browser: ## Install Debian's Chromium and tmux, where they are missing: tests of the status page look at it in both, and are skipped elsewhere
 	@./hack/debian.sh "chromium tmux" chromium fonts-liberation tmux
 
 node: ## Install Debian's Node.js and npm, where they are missing: the test of the JavaScript client is skipped elsewhere
 	@./hack/debian.sh "node npm" nodejs npm
+
+containers: ## Install Debian's buildah, runc and BusyBox, where they are missing: the test of the container image is skipped elsewhere
+	@./hack/debian.sh "buildah runc busybox" buildah runc busybox-static
 
 tools: bin/tools/.installed
 
