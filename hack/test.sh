@@ -54,7 +54,7 @@ else
 		.) run . "${race[@]}" ./... ;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
-			run test -short -count=1 -p=3 $(others)
+			run test -short -count=1 -p=3 -timeout=30m $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
 		esac

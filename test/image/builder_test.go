@@ -39,6 +39,9 @@ func newBuilder(t *testing.T) *builder {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may start containers without an engine")
 	}
+	if out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
+		t.Skipf("no namespaces may be made here: %v: %s", err, out)
+	}
 	dir := t.TempDir()
 	b := &builder{t: t, root: process.Repository(t)}
 	store, conf := filepath.Join(dir, "store"), filepath.Join(dir, "storage.conf")
