@@ -31,7 +31,8 @@ var mayImport = map[string][]string{
 	"memory":   {},
 	"h2":       {},
 	"audit":    {"auth"},
-	"serve":    {"audit", "auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring"},
+	"tracing":  {"auth"},
+	"serve":    {"audit", "auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring", "tracing"},
 	"status":   {},
 	"top":      {"status"},
 	"check":    {"status"},
@@ -56,8 +57,10 @@ var keptTo = []struct {
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
 	{"charm.land/bubbletea", []string{"top"},
 		"what draws on terminals has no part in what serves"},
-	{"k8s.io/apiserver", []string{"audit"},
-		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, and what events look like"},
+	{"k8s.io/apiserver", []string{"audit", "tracing"},
+		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what events look like, and how tracing is configured"},
+	{"go.opentelemetry.io", []string{"tracing"},
+		"there is one place that knows what may be told of a request"},
 }
 
 // forbidden returns why the package in folder (relative to the module, with slashes) must not import what it does, or "".
@@ -178,7 +181,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "may import object only")
-	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, fairness, fanout, cache, codec, h2, object, ring only")
+	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, fairness, fanout, cache, codec, h2, object, ring, tracing only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")
@@ -196,7 +199,9 @@ func TestForbidden(t *testing.T) {
 	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest may")
 	f("internal/status", "charm.land/bubbletea/v2", "only top may")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
-	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit may")
+	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")
+	f("internal/tracing", "go.opentelemetry.io/otel/trace", "")
+	f("internal/serve", "go.opentelemetry.io/otel/trace", "only tracing may")
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
 	f("test/conformance", "k8s.io/client-go/rest", "")
 	f("bench", "github.com/valyala/fasthttp", "")

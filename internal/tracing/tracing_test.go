@@ -1,0 +1,179 @@
+package tracing
+
+import (
+	"context"
+	"encoding/hex"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/internal/auth"
+	"spillway/internal/tracing/collector"
+)
+
+const (
+	namedTrace  = "0af7651916cd43dd8448eb211c80319c"
+	namedSpan   = "b7ad6b7169203331"
+	sampledHere = "00-" + namedTrace + "-" + namedSpan + "-01"
+	ignoredHere = "00-" + namedTrace + "-" + namedSpan + "-00"
+)
+
+// begin makes a Tracer that samples so many requests in a million.
+func begin(t *testing.T, endpoint string, rate int32) *Tracer {
+	t.Helper()
+	tracer, err := New(&Config{Endpoint: &endpoint, SamplingRatePerMillion: &rate}, "replica-0", func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tracer
+}
+
+// flush closes a Tracer that has somewhere to send to.
+func flush(t *testing.T, tracer *Tracer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := tracer.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Whose word on a trace is taken is asked before what he says.
+func TestParents(t *testing.T) {
+	for _, c := range []struct {
+		name, parent     string
+		trusted          bool
+		rate             int32
+		sampled, belongs bool
+	}{
+		{"nobody names one", "", false, 0, false, false},
+		{"nobody names one, all are sampled", "", false, 1e6, true, false},
+		{"sampled, of somebody trusted", sampledHere, true, 0, true, true},
+		{"sampled, of a stranger", sampledHere, false, 0, false, false},
+		{"sampled, of a stranger, all are sampled", sampledHere, false, 1e6, true, false},
+		{"not sampled, of somebody trusted, all are sampled", ignoredHere, true, 1e6, false, false},
+		{"malformed", "00-xyz-01", true, 0, false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			to := collector.New(t)
+			tracer := begin(t, to.Address, c.rate)
+			header := http.Header{traceState: {"vendor=1"}}
+			if c.parent != "" {
+				header.Set(traceParent, c.parent)
+			}
+			span := tracer.Start(time.Now(), header, c.trusted)
+			if (span != nil) != c.sampled {
+				t.Fatalf("sampled: %t", span != nil)
+			}
+			span.Propagate(header)
+			span.End(Answer{Code: 200})
+			flush(t, tracer)
+			spans := to.Spans()
+			if !c.sampled {
+				if len(spans) > 0 || header.Get(traceParent) != c.parent || header.Get(traceState) == "" {
+					t.Errorf("%v, %v", spans, header)
+				}
+				return
+			}
+			if len(spans) != 1 {
+				t.Fatalf("%d spans", len(spans))
+			}
+			got := spans[0]
+			id := hex.EncodeToString(got.TraceId)
+			if belongs := id == namedTrace && hex.EncodeToString(got.ParentSpanId) == namedSpan; belongs != c.belongs {
+				t.Errorf("belongs to what was named: %t: %v", belongs, got)
+			}
+			if linked := len(got.Links) == 1 && hex.EncodeToString(got.Links[0].TraceId) == namedTrace; linked != (c.parent != "" && !c.belongs) {
+				t.Errorf("refers to what was named: %t: %v", linked, got)
+			}
+			if want := "00-" + id + "-" + hex.EncodeToString(got.SpanId) + "-01"; header.Get(traceParent) != want || span.TraceID() != id {
+				t.Errorf("upstream is told %v, want %s", header, want)
+			}
+			if kept := header.Get(traceState) != ""; kept != c.belongs {
+				t.Errorf("the state of the trace is passed on: %t", kept)
+			}
+			if from := to.Sources(); from["service.name"] != "spillway" || from["service.instance.id"] != "replica-0" {
+				t.Errorf("from %v", from)
+			}
+		})
+	}
+}
+
+// What a client makes up neither keeps spans from being sent nor makes them large.
+func TestSpanOfAnOddRequest(t *testing.T) {
+	to := collector.New(t)
+	tracer := begin(t, to.Address, 1e6)
+	span := tracer.Start(time.Now(), nil, false)
+	span.Asks("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive", Namespace: strings.Repeat("n", 10_000)})
+	span.End(Answer{Code: 503, Source: "memory", Bytes: -1, AuditID: "\xc3\x28"})
+	flush(t, tracer)
+	if len(to.Spans()) != 1 {
+		t.Fatalf("%d spans", len(to.Spans()))
+	}
+	got := to.Spans()[0]
+	if got.Name != "G\uFFFDT /api/v1/namespaces/{:namespace}/pods\uFFFD/{:name}" || len(collector.Attributes(got)["namespace"]) != valueMost {
+		t.Errorf("%s: %v", got.Name, got)
+	}
+	if strings.Contains(got.String(), "secretive") || got.GetStatus().GetCode() == 0 || collector.Number(got, "http.response.body.size") != -1 {
+		t.Errorf("%v", got)
+	}
+}
+
+// A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of them than there is room for, nor the end.
+func TestCollectorThatDoesNotAnswer(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	away := listener.Addr().String()
+	listener.Close()
+	for name, endpoint := range map[string]string{"away": away, "hangs": collector.Hanging(t).Address} {
+		t.Run(name, func(t *testing.T) {
+			tracer := begin(t, endpoint, 1e6)
+			began := time.Now()
+			for range 10_000 {
+				tracer.Start(time.Now(), nil, false).End(Answer{Code: 200})
+			}
+			if took := time.Since(began); took > exportTimeout/2 {
+				t.Errorf("the spans took %v", took)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			began = time.Now()
+			if err := tracer.Close(ctx); err == nil {
+				t.Error("all of it was sent")
+			}
+			if took := time.Since(began); took > exportTimeout/2 {
+				t.Errorf("the end took %v", took)
+			}
+		})
+	}
+}
+
+func TestParseConfig(t *testing.T) {
+	const kind = "kind: TracingConfiguration\n"
+	for text, want := range map[string]string{
+		"": "does not say", kind: "does not say", "a: [": "line 1",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: []\n":         "EncryptionConfiguration",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "samplingRatePerMilion: 1\n":                 `unknown field "samplingRatePerMilion"`,
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "samplingRatePerMillion: 1000001\n":          "less than or equal to one million",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: https://collector\n":              "unsupported scheme: https",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: ''\n":                             "names no collector",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind:                                                "",
+		"apiVersion: apiserver.config.k8s.io/v1beta1\n" + kind + "endpoint: c:1\n":                       "",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: c:1\nsamplingRatePerMillion: 9\n": "",
+	} {
+		got, err := ParseConfig([]byte(text))
+		if want == "" {
+			if err != nil || strings.Contains(text, "endpoint") != (got.Endpoint != nil) || strings.Contains(text, "Million:") != (got.SamplingRatePerMillion != nil) {
+				t.Errorf("%q: %+v, %v", text, got, err)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
