@@ -51,7 +51,7 @@ func (c *Count) add(proof bool) {
 const maxRequests = 10_000
 
 var keptHeaders = []string{"Accept", "Accept-Encoding", "Audit-Id", "Authorization", "Connection", "Content-Type", "Forwarded", "Origin",
-	"Upgrade", "User-Agent", "Via"}
+	"Traceparent", "Tracestate", "Upgrade", "User-Agent", "Via"}
 
 func keepHeader(name string) bool {
 	return slices.Contains(keptHeaders, name) || strings.HasPrefix(name, "Impersonate-") || strings.HasPrefix(name, "X-")

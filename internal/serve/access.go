@@ -28,6 +28,7 @@ type visitor struct {
 	came  time.Time     // when the request did
 	flow  fairness.Flow // whom the limits count the request for
 	agent string        // what the client says that it is
+	trace *trace        // of the request
 	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
 	// have everything that is mirrored.
 	admitted bool

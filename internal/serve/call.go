@@ -35,19 +35,24 @@ type call interface {
 	forward(flow fairness.Flow, as *auth.Identity, h heard)
 }
 
-// handle answers one request, and sees to it that it is on record if that is wanted.
+// handle answers one request, and sees to it that it is on record and traced if that is wanted.
 func (s *Server) handle(c call, front Front) {
+	t := s.tracing()
+	if t != nil {
+		defer t.over()
+		c = traced{c, t}
+	}
 	if s.opts.Audit == nil {
-		s.respond(c, front, nil)
+		s.respond(c, front, nil, t)
 		return
 	}
 	r := s.recording(c)
 	defer r.over()
-	s.respond(recorded{c, r}, front, r)
+	s.respond(recorded{c, r}, front, r, t)
 }
 
-// respond answers one request: here if the plan says so and still can, else from upstream. r is its record.
-func (s *Server) respond(c call, front Front, r *record) {
+// respond answers one request: here if the plan says so and still can, else from upstream. r is its record, t its trace.
+func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	if front.Guard != nil && !front.Guard.Admit(c, c.guarded()) {
 		return
 	}
@@ -57,8 +62,9 @@ func (s *Server) respond(c call, front Front, r *record) {
 	}
 	candidate, ok := s.planner.consider(request)
 	v, refusal := s.visit(c, request, ok, front)
-	v.came, v.flow, v.agent = came, flowOf(c, v, front), request.UserAgent
+	v.came, v.flow, v.agent, v.trace = came, flowOf(c, v, front), request.UserAgent, t
 	r.of(v, refusal != nil)
+	t.of(c, v.who)
 	if refusal != nil {
 		s.refuseVisitor(c, request, v, refusal)
 		return

@@ -248,6 +248,7 @@ func (a *sharedAnswer) write(w responder) {
 	}
 	w.header(auditID, answerAuditID(w.requested(auditID)))
 	recordOf(w).keepShared(a)
+	traceOf(w).shared()
 	w.stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
 }
 

@@ -98,7 +98,7 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 // no longer the server's). h is told of the answer.
 func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
 	f.starts.Do(f.start)
-	w := fastResponder{ctx: ctx}
+	w := h.trace.noting(fastResponder{ctx: ctx})
 	in, err := readInbound(ctx)
 	if err != nil {
 		writeMalformed(w, err.Error())
@@ -112,7 +112,8 @@ func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
 	if x == nil {
 		return
 	}
-	x.conn, x.heard = conn, h
+	x.conn = conn
+	x.hear(h)
 	if in.direct(x.class) {
 		f.direct(ctx, x)
 		return

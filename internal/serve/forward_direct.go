@@ -46,6 +46,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 		return
 	}
 	x.code = resp.StatusCode
+	x.heard.trace.answeredUpstream(x.code)
 	responseHeader(resp.Header)
 	copyResponseHeader(ctx, resp)
 	if bodiless(x.in.method, resp) {

@@ -161,6 +161,14 @@ type heard struct {
 	head func()
 	// took is told once how long upstream took for a whole short answer, if one came.
 	took func(time.Duration)
+	// trace is of the request; nil: it is not traced.
+	trace *trace
+}
+
+// hear has h told of the answer, and upstream what trace it belongs to.
+func (x *exchange) hear(h heard) {
+	x.heard = h
+	h.trace.propagate(x.header)
 }
 
 // begun tells whoever wants to know it that the head of the answer is there.
@@ -188,6 +196,7 @@ func (x *exchange) end() {
 		if x.code == 0 {
 			x.code = codeClientGone
 		}
+		x.heard.trace.answeredUpstream(x.code)
 		f := x.f
 		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
 		f.metrics.answered(x.class, x.code)

@@ -3,6 +3,8 @@ package serve
 import (
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Who answered a LIST: the label of a metric.
@@ -15,9 +17,14 @@ const (
 // listedBy are all of them, so that each is a metric from the start.
 var listedBy = []string{listedMemory, listedUpstream, listedShared}
 
-// listed notes that the head of the answer to a LIST is there, and who gave it.
+// listed notes that the head of the answer to a LIST is there, and who gave it. One that is traced stands for others that took as long.
 func (s *Server) listed(v visitor, by string) {
-	s.metrics.lists[by].Observe(time.Since(v.came).Seconds())
+	took := time.Since(v.came).Seconds()
+	if id := v.trace.id(); id != "" {
+		s.metrics.lists[by].(prometheus.ExemplarObserver).ObserveWithExemplar(took, prometheus.Labels{"trace_id": id})
+		return
+	}
+	s.metrics.lists[by].Observe(took)
 }
 
 // passList passes a LIST through that would have been answered here.

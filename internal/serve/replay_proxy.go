@@ -79,6 +79,9 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := x.transport.RoundTrip(req)
 	x.begun()
+	if err == nil {
+		x.heard.trace.answeredUpstream(resp.StatusCode)
+	}
 	if err == nil && x.heard.took != nil {
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
 	}

@@ -23,6 +23,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/tracing"
 	"spillway/internal/upstream"
 )
 
@@ -73,6 +74,7 @@ type rigOptions struct {
 	stalest  time.Duration        // that is shown
 	strict   []string             // of strict transport security
 	audit    *audit.Log           // nil: no record is kept
+	tracer   *tracing.Tracer      // nil: nothing is traced
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.
@@ -175,7 +177,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.limiter.hurry(o.clients)
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
 	})
 	secured := &front{}

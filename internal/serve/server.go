@@ -27,6 +27,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/tracing"
 )
 
 // Options configure a Server.
@@ -53,6 +54,8 @@ type Options struct {
 
 	// Audit puts on record what is answered here; nil: nothing is.
 	Audit *audit.Log
+	// Tracer makes spans of requests; nil: nobody does.
+	Tracer *tracing.Tracer
 
 	Metrics *Metrics
 	Log     *zap.Logger

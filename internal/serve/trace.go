@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"spillway/internal/auth"
+	"spillway/internal/fairness"
+	"spillway/internal/tracing"
+)
+
+// Who gave an answer, as its span says.
+const (
+	tracedMemory   = "memory"
+	tracedRefused  = "refused"  // an error that was worded here
+	tracedShared   = "shared"   // by a request upstream that was made for several
+	tracedUpstream = "upstream" // passed through
+)
+
+// traced is a call of whose answer a span tells.
+type traced struct {
+	call
+	trace *trace
+}
+
+// trace is the span of a request until its answer begins: what a client does not take is not the request's time, and a watch may last for hours. The
+// nil pointer is that of a request that is not traced.
+//
+// Invariant: it belongs to whoever answers the request, one goroutine after the other.
+type trace struct {
+	tracer  *tracing.Tracer
+	came    time.Time
+	span    *tracing.Span // nil: not sampled, or not begun
+	begun   bool
+	passed  bool // upstream answers
+	source  string
+	auditID string
+}
+
+// tracing begins to trace a request, if any are.
+func (s *Server) tracing() *trace {
+	if s.opts.Tracer == nil {
+		return nil
+	}
+	return &trace{tracer: s.opts.Tracer, came: time.Now()}
+}
+
+// traceOf is the trace of the request that w answers; nil: it is not traced.
+func traceOf(w responder) *trace {
+	switch c := w.(type) {
+	case traced:
+		return c.trace
+	case recorded:
+		return traceOf(c.call)
+	}
+	return nil
+}
+
+// of says whom the request is from, as far as that is known. From here on the span has an id.
+func (t *trace) of(c call, who *auth.Identity) {
+	if t == nil || t.begun {
+		return
+	}
+	t.begun = true
+	var parent http.Header
+	if c.requested("Traceparent") != "" {
+		parent = c.headers(tracing.ReadsHeader)
+	}
+	if t.span = t.tracer.Start(t.came, parent, trustedParent(who)); t.span == nil {
+		return
+	}
+	asked := c.request()
+	what, ok := auth.AttributesOf(asked.Method, asked.Path, asked.RawQuery)
+	if !ok {
+		what = auth.Attributes{Verb: strings.ToLower(asked.Method)}
+	}
+	t.span.Asks(asked.Method, what)
+}
+
+// trustedParent reports that the trace that somebody names is believed: of those of whom kube-apiserver believes it.
+func trustedParent(who *auth.Identity) bool {
+	return who != nil && (slices.Contains(who.Groups, "system:masters") || slices.Contains(who.Groups, "system:monitoring"))
+}
+
+// id is that of the trace, "" if the request is not sampled.
+func (t *trace) id() string {
+	if t == nil {
+		return ""
+	}
+	return t.span.TraceID()
+}
+
+// shared says that the answer is one of upstream's that several get.
+func (t *trace) shared() {
+	if t != nil {
+		t.source = tracedShared
+	}
+}
+
+// propagate tells upstream in the headers of a request which span it belongs to; who is not sampled has said himself what he wants.
+func (t *trace) propagate(header http.Header) {
+	if t != nil {
+		t.span.Propagate(header)
+	}
+}
+
+// answered ends the span of what is answered here.
+func (t *trace) answered(code int, bytes int64) {
+	source := t.source
+	switch {
+	case source != "":
+	case code >= http.StatusBadRequest:
+		source = tracedRefused
+	default:
+		source = tracedMemory
+	}
+	t.span.End(tracing.Answer{Code: code, Source: source, Bytes: bytes, AuditID: t.auditID})
+}
+
+// answeredUpstream ends the span of what upstream answers.
+func (t *trace) answeredUpstream(code int) {
+	if t != nil {
+		t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
+	}
+}
+
+// over ends the span of a request that nobody has answered: it ran into a bug, which whoever called us will answer.
+func (t *trace) over() {
+	if !t.passed {
+		t.answered(http.StatusInternalServerError, -1)
+	}
+}
+
+// noting is w, whose answer ends the span.
+func (t *trace) noting(w responder) responder {
+	if t == nil {
+		return w
+	}
+	return noted{w, t}
+}
+
+// noted is a responder whose answer ends a span.
+type noted struct {
+	responder
+	trace *trace
+}
+
+func (n noted) send(code int, body []byte) {
+	n.trace.answered(code, int64(len(body)))
+	n.responder.send(code, body)
+}
+
+func (n noted) stream(code int, body io.WriterTo, size int64) {
+	n.trace.answered(code, size)
+	n.responder.stream(code, body, size)
+}
+
+func (c traced) header(key, value string) {
+	if key == auditID {
+		c.trace.auditID = value
+	}
+	c.call.header(key, value)
+}
+
+func (c traced) send(code int, body []byte) {
+	c.trace.of(c, nil)
+	noted{c.call, c.trace}.send(code, body)
+}
+
+func (c traced) stream(code int, body io.WriterTo, size int64) {
+	c.trace.of(c, nil)
+	noted{c.call, c.trace}.stream(code, body, size)
+}
+
+func (c traced) watch(st *stream) {
+	if st.record != nil {
+		c.trace.auditID = st.record.id
+	}
+	c.trace.answered(http.StatusOK, -1)
+	c.call.watch(st)
+}
+
+func (c traced) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+	c.trace.passed, h.trace = true, c.trace
+	c.call.forward(flow, as, h)
+}

@@ -1,0 +1,235 @@
+package serve
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	internal "k8s.io/apiserver/pkg/apis/audit"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/tracing"
+	"spillway/internal/tracing/collector"
+)
+
+const watchInN = inN + "?watch=1&resourceVersion=0"
+
+// spanned is a rig that traces so many requests in a million, and what ends the tracing and returns the spans. Olga's word on traces is believed.
+func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() []*otlp.Span) {
+	t.Helper()
+	to := collector.New(t)
+	tracer, err := tracing.New(&tracing.Config{Endpoint: &to.Address, SamplingRatePerMillion: &rate}, "", func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := func() []*otlp.Span {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		_ = tracer.Close(ctx) // what was not sent is missed
+		return to.Spans()
+	}
+	t.Cleanup(func() { end() })
+	o.access, o.tracer = true, tracer
+	r, _ := audited(t, internal.LevelMetadata, false, o)
+	r.reviews.Know("olga", authenticationv1.UserInfo{Username: "olga", Groups: []string{"system:monitoring"}})
+	r.reviews.Allow(func(s authorizationv1.SubjectAccessReviewSpec) bool { return s.User == "olga" || aliceInN(s) })
+	return r, end
+}
+
+// within is the header that puts a request into the nth trace of a client.
+func within(n int) kubetest.ClientOption {
+	return kubetest.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
+}
+
+// A request of somebody whose word is believed has a span in the trace that he names, whoever answers it, and upstream is told of that. Nothing of what is secret is in it.
+func TestTraces(t *testing.T) {
+	t.Parallel()
+	r, end := spanned(t, 0, rigOptions{})
+	type want struct {
+		name, verb, source string
+		code               int64
+		id                 string
+		body               int
+	}
+	wanted := map[string]want{}
+	n := 0
+	for base, opts := range front1and2(t, r) {
+		ask := func(target string, w want, more ...kubetest.ClientOption) {
+			t.Helper()
+			n++
+			got, err := kubetest.List(deadline(t), base, target, append(append(more, opts...), bearing("olga"), within(n))...)
+			if err != nil || int64(got.Status) != w.code {
+				t.Fatalf("%s: %+v, %v", target, got, err)
+			}
+			if w.id = got.Header.Get(auditID); w.source != tracedUpstream {
+				w.body = len(got.Body)
+			}
+			wanted[fmt.Sprintf("%032x", n)] = w
+		}
+		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedMemory, code: 200})
+		ask(inN+"/a?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedMemory, code: 200})
+		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedRefused, code: 404})
+		table := kubetest.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedUpstream, code: 406}, table) // which kubetest has none of
+		n++
+		id := openWatch(t, base, watchInN, append(opts, bearing("olga"), within(n))...)
+		wanted[fmt.Sprintf("%032x", n)] = want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "watch", source: tracedMemory, code: 200, id: id}
+	}
+	spans := end() // while the watches last
+	if len(spans) != len(wanted) {
+		t.Errorf("%d spans, want %d", len(spans), len(wanted))
+	}
+	for _, s := range spans {
+		w, told := wanted[hex.EncodeToString(s.TraceId)], collector.Attributes(s)
+		if s.Name != w.name || told["verb"] != w.verb || told["source"] != w.source || told["resource"] != "configmaps" || told["namespace"] != "n" ||
+			collector.Number(s, "http.response.status_code") != w.code || hex.EncodeToString(s.ParentSpanId) != hex.EncodeToString(s.TraceId[8:]) {
+			t.Errorf("want %+v, got %v", w, s)
+		}
+		if w.source != tracedUpstream && (w.id == "" || told["audit-id"] != w.id) {
+			t.Errorf("want %+v, got %v", w, s)
+		}
+		if body := collector.Number(s, "http.response.body.size"); w.body > 0 && body != int64(w.body) || w.body == 0 && body != -1 {
+			t.Errorf("a body of %d bytes, want %d: %s", body, w.body, s.Name)
+		}
+		if text := s.String(); strings.Contains(text, "olga") || strings.Contains(text, "resourceVersion") {
+			t.Errorf("it tells too much: %s", text)
+		}
+		if w.source == tracedUpstream && !r.sent(s) {
+			t.Errorf("upstream was not told of %v", s)
+		}
+	}
+}
+
+// openWatch opens a watch for the rest of the test, and returns the Audit-Id of its head.
+func openWatch(t *testing.T, base, target string, opts ...kubetest.ClientOption) string {
+	t.Helper()
+	w := kubetest.Watch(deadline(t), base, target, opts...)
+	t.Cleanup(w.Close)
+	code, header, err := w.Head(deadline(t))
+	if err != nil || code != http.StatusOK {
+		t.Fatalf("watch %s: %d %v", target, code, err)
+	}
+	return header.Get(auditID)
+}
+
+// sent reports that upstream was told of a span.
+func (r *rig) sent(s *otlp.Span) bool {
+	want := "00-" + hex.EncodeToString(s.TraceId) + "-" + hex.EncodeToString(s.SpanId) + "-01"
+	for _, q := range r.up.Requests() {
+		if q.Header.Get("Traceparent") == want {
+			return true
+		}
+	}
+	return false
+}
+
+// What passes through on either way is traced until upstream's answer begins, also if that lasts, or there is none.
+func TestTracesOfWhatPassesThrough(t *testing.T) {
+	t.Parallel()
+	r, end := spanned(t, 1e6, rigOptions{})
+	want := 0
+	for base, opts := range front1and2(t, r) {
+		for _, target := range []string{"/api/v1/namespaces/n/nothing", "/version"} {
+			if _, err := kubetest.List(deadline(t), base, target, append(opts, within(1))...); err != nil {
+				t.Fatal(err)
+			}
+			want++
+		}
+		openWatch(t, base, "/api/v1/namespaces/n/pods?watch=1", append(opts, within(1))...) // not mirrored
+		want++
+	}
+	spans := end()
+	if len(spans) != want {
+		t.Errorf("%d spans, want %d", len(spans), want)
+	}
+	for _, s := range spans {
+		if collector.Attributes(s)["source"] != tracedUpstream || collector.Number(s, "http.response.status_code") < 200 || !r.sent(s) {
+			t.Errorf("%v", s)
+		}
+		if len(s.ParentSpanId) > 0 || len(s.Links) != 1 {
+			t.Errorf("a stranger's span: %v", s)
+		}
+	}
+}
+
+// Of whom nobody believes that he is traced is not, and what he says passes through as it is.
+func TestNotSampled(t *testing.T) {
+	t.Parallel()
+	r, end := spanned(t, 0, rigOptions{})
+	for base, opts := range front1and2(t, r) {
+		for _, target := range []string{inN + "?resourceVersion=0", inN + "/a"} {
+			got, err := kubetest.List(deadline(t), base, target, append(opts, bearing("alice"), within(7))...)
+			if err != nil || got.Status != 200 {
+				t.Fatalf("%+v, %v", got, err)
+			}
+		}
+	}
+	if spans := end(); len(spans) > 0 {
+		t.Errorf("%v", spans)
+	}
+	kept := 0
+	for _, q := range r.up.Requests() {
+		if q.Header.Get("Traceparent") == fmt.Sprintf("00-%032x-%016x-01", 7, 7) {
+			kept++
+		}
+	}
+	if kept != 2 {
+		t.Errorf("upstream was told %d times what the client said, want 2", kept)
+	}
+}
+
+// How long LISTs took has the trace of one that took so long, if it is sampled, whoever answered it.
+func TestExemplars(t *testing.T) {
+	t.Parallel()
+	for rate, want := range map[int32]bool{0: false, 1e6: true} {
+		r, end := spanned(t, rate, rigOptions{})
+		r.list(inN+"?resourceVersion=0", bearing("alice"))
+		r.list(inN+"?resourceVersion=0", bearing("alice"), kubetest.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+		traces := map[string]bool{}
+		for _, s := range end() {
+			traces[hex.EncodeToString(s.TraceId)] = true
+		}
+		found := 0
+		for _, series := range r.series("spillway_list_duration_seconds") {
+			for _, bucket := range series.GetHistogram().GetBucket() {
+				if e := bucket.GetExemplar(); e != nil {
+					if found++; e.GetLabel()[0].GetName() != "trace_id" || !traces[e.GetLabel()[0].GetValue()] {
+						t.Errorf("%v is none of %v", e, traces)
+					}
+				}
+			}
+		}
+		if (found > 0) != want {
+			t.Errorf("%d exemplars of LISTs of which %d in a million are sampled", found, rate)
+		}
+	}
+}
+
+// A collector that hangs holds up no answer, and neither does the end of the server wait for it.
+func TestCollectorThatHangs(t *testing.T) {
+	t.Parallel()
+	all, to := int32(1e6), collector.Hanging(t)
+	tracer, err := tracing.New(&tracing.Config{Endpoint: &to.Address, SamplingRatePerMillion: &all}, "", func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, _ := audited(t, internal.LevelNone, false, rigOptions{tracer: tracer})
+	for range 100 {
+		if got := r.list(inN + "/a?resourceVersion=0"); got.Status != 200 {
+			t.Fatal(got.Status)
+		}
+	}
+	r.close()
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	if err := tracer.Close(ctx); err == nil {
+		t.Error("all of it was sent")
+	}
+}
