@@ -32,8 +32,10 @@ type observability struct {
 	status   *status.Reporter // nil: there is no status page
 	access   *serve.Access    // finds out about strangers; nil: nobody does
 	away     func() error     // why it cannot yet, nil once it can; no function: it can
-	debug    bool
-	log      *zap.Logger
+	// exemplars are told to who asks for OpenMetrics. Without any, all get one format, in which buckets have one name.
+	exemplars bool
+	debug     bool
+	log       *zap.Logger
 }
 
 // newRegistry returns a registry that knows the process and the Go runtime.
@@ -109,7 +111,7 @@ func (o *observability) numbers(guard func(http.Handler) http.Handler) http.Hand
 		}
 		mux.Handle("GET "+statusPath, page)
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.log)}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.log), EnableOpenMetrics: o.exemplars}))
 	mux.HandleFunc("GET /{$}", o.serveIndex)
 	if o.debug {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

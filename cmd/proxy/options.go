@@ -98,7 +98,8 @@ type options struct {
 	logLevel      string
 	logFormat     string
 
-	audit auditOptions
+	audit   auditOptions
+	tracing tracingOptions
 
 	configFile string
 
@@ -171,7 +172,7 @@ func (o *options) flagGroups() []flagGroup {
 		o.group("Who may read what", o.accessFlags),
 		o.group("Limits of clients", o.limitFlags, o.requestLimitFlags),
 		o.group("Streams", o.streamFlags),
-		o.group("Observability", o.observabilityFlags),
+		o.group("Observability", o.observabilityFlags, o.tracing.flags),
 		o.group("Audit log", o.audit.flags),
 		o.group("Configuration", o.configurationFlags),
 	}

@@ -78,11 +78,16 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		return err
 	}
 	defer record.close()
+	traces, err := newTracing(o, log)
+	if err != nil {
+		return err
+	}
+	defer traces.close()
 	beginning := newBeginning()
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
 		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason,
-		Audit: record.log, Metrics: serve.NewMetrics(registry), Log: log,
+		Audit: record.log, Tracer: traces.tracer, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	var guard *memory.Guard
 	if budget.limit != nil {
@@ -112,7 +117,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		serveAll(server, access, secure, listeners, record, o, fail)
 		if listeners.metrics != nil {
 			// Health is told until the very end, readiness off.
-			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, debug: o.debug, log: log}
+			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, exemplars: traces.tracer != nil, debug: o.debug, log: log}
 			if o.metricsTLS {
 				seen.tls = secure.Clone()
 				seen.tls.NextProtos = nil // net/http's to choose

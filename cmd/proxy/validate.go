@@ -40,6 +40,7 @@ func (o *options) validate(environ []string) error {
 		o.validateAccess,
 		o.validateListeners,
 		o.validateAudit,
+		o.validateTracing,
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {

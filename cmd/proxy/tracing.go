@@ -1,0 +1,81 @@
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+
+	"spillway/internal/tracing"
+)
+
+// lastSpansPeriod is how long the end of the process waits for the collector to take the last spans.
+const lastSpansPeriod = 2 * time.Second
+
+// tracingOptions are the flags of tracing.
+type tracingOptions struct {
+	file   string          // empty: nothing is traced
+	config *tracing.Config // what file says, made by validate
+}
+
+func (t *tracingOptions) flags(fs *pflag.FlagSet) {
+	fs.StringVar(&t.file, "tracing-config-file", t.file,
+		"Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration), which may be that of the API server: a span for each that "+
+			"is sampled, sent to an OpenTelemetry collector over OTLP/gRPC. /metrics then has exemplars for who asks for OpenMetrics. When empty, nothing is traced.")
+}
+
+// validateTracing refuses configurations that kube-apiserver would refuse.
+func (o *options) validateTracing() error {
+	t := &o.tracing
+	if t.file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(t.file)
+	if err != nil {
+		return o.refuse("tracing-config-file", t.file, "cannot be read: "+cause(err))
+	}
+	if t.config, err = tracing.ParseConfig(text); err != nil {
+		return o.refuse("tracing-config-file", t.file, "is no tracing configuration: "+err.Error())
+	}
+	return nil
+}
+
+// traces is what sends spans; without any, its tracer is nil.
+type traces struct {
+	tracer *tracing.Tracer
+	log    *zap.Logger
+}
+
+// newTracing makes what sends spans, if there are to be any. That it cannot is logged now and then.
+func newTracing(o *options, log *zap.Logger) (*traces, error) {
+	if o.tracing.config == nil {
+		return &traces{}, nil
+	}
+	instance, err := os.Hostname()
+	if err != nil {
+		log.Warn("spans do not tell which replica they are of", zap.Error(err))
+	}
+	now := rate.Sometimes{First: 1, Interval: time.Minute}
+	tracer, err := tracing.New(o.tracing.config, instance, func(err error) {
+		now.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
+	})
+	if err != nil {
+		return nil, o.refuse("tracing-config-file", o.tracing.file, err.Error())
+	}
+	return &traces{tracer: tracer, log: log}, nil
+}
+
+// close sends what is left, for no longer than lastSpansPeriod.
+func (t *traces) close() {
+	if t.tracer == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lastSpansPeriod)
+	defer cancel()
+	if err := t.tracer.Close(ctx); err != nil {
+		t.log.Warn("the last spans could not be sent", zap.Error(err))
+	}
+}
