@@ -72,10 +72,10 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// The audit log is on standard output, if it is nowhere else, with what the policy wants of it.
+// The audit log is on standard output, if it is nowhere else, with what the policy wants of it; and spans are for a collector that is away.
 func TestAudit(t *testing.T) {
 	cp := startControlPlane(t)
-	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",
+	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",
 		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`)
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")

@@ -92,9 +92,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 {{- else if or .Values.audit.required .Values.audit.volume -}}
 {{- fail "audit.required and audit.volume need audit.policy, which says what is put on record" -}}
 {{- end -}}
+{{- if .Values.tracing.endpoint -}}
+{{- $_ := set $own "tracing-config-file" "/etc/spillway/config/tracing.yaml" -}}
+{{- end -}}
 {{- range $key := keys .Values.config | sortAlpha -}}
 {{- if hasKey $own $key -}}
-{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (resources, tls, drainSeconds, clientCA, audit)" $key) -}}
+{{- fail (printf "config.%s: the chart sets this itself; use its own values instead (resources, tls, drainSeconds, clientCA, audit, tracing)" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- $config := .Values.config -}}
@@ -112,4 +115,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | quote }}
 
 {{- define "spillway.auditPolicy" -}}
 {{- toYaml (merge (dict "apiVersion" "audit.k8s.io/v1" "kind" "Policy") .Values.audit.policy) -}}
+{{- end -}}
+
+{{- define "spillway.tracing" -}}
+apiVersion: apiserver.config.k8s.io/v1
+kind: TracingConfiguration
+endpoint: {{ .Values.tracing.endpoint }}
+samplingRatePerMillion: {{ int64 .Values.tracing.samplingRatePerMillion }}
 {{- end -}}
