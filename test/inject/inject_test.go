@@ -21,8 +21,11 @@ import (
 	"spillway/test/process"
 )
 
-// namespace is where the pods of these tests are.
-const namespace = "kube-system"
+// namespace is where the pods of these tests are, and account whose they are.
+const (
+	namespace = "kube-system"
+	account   = "kube-dns-autoscaler"
+)
 
 // cluster is a control plane that admits pods as they are everywhere, with a service account that may read config maps.
 type cluster struct {
@@ -43,7 +46,6 @@ func newCluster(t *testing.T) *cluster {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	const account = "kube-state-metrics"
 	_, err = client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
@@ -74,7 +76,7 @@ func (c *cluster) run(t *testing.T, input string, args ...string) string {
 	return string(out)
 }
 
-// manifests are those of controllers, as they are published.
+// manifests are such as controllers have.
 func manifests(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -89,6 +91,7 @@ func manifests(t *testing.T) map[string]string {
 func TestInjected(t *testing.T) {
 	c := newCluster(t)
 	t.Run("manifests", c.takesManifests)
+	t.Run("Kubernetes' own manifests", c.takesKubernetesOwn)
 	t.Run("an unmodified program", c.runsUnmodifiedProgram)
 	t.Run("quota", c.fitsQuota)
 	t.Run("webhook", c.asksWebhook)
@@ -148,12 +151,12 @@ func (c *cluster) takesManifests(t *testing.T) {
 // after its token was rotated twice, and after the sidecar was killed.
 func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 	ports := freePorts(t)
-	text := strings.Replace(manifests(t)["kube-state-metrics"], "    metadata:\n      labels:", fmt.Sprintf(
+	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"], "    metadata:\n      labels:", fmt.Sprintf(
 		"    metadata:\n      annotations:\n        spillway/port: %q\n        spillway/health-port: %q\n      labels:", ports[0], ports[1]), 1)
 	injected := c.run(t, text, "inject", "--image=spillway:1")
 	_, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict", "-f=-")
 	must(t, err)
-	deployment, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "kube-state-metrics", metav1.GetOptions{})
+	deployment, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), account, metav1.GetOptions{})
 	must(t, err)
 	p := c.start(t, c.create(t, podOf(deployment)), ports)
 	p.serves("first")

@@ -107,7 +107,7 @@ func (k *kubelet) run(c corev1.Container, program string) (*process.Child, *proc
 	}
 	as := "setpriv --pdeathsig=KILL"
 	if os.Getuid() == 0 { // in a user namespace there is nobody else
-		as += fmt.Sprintf(" --reuid=%[1]d --regid=%[1]d --clear-groups --no-new-privs --inh-caps=-all", *c.SecurityContext.RunAsUser)
+		as += fmt.Sprintf(" --reuid=%[1]d --regid=%[1]d --clear-groups --no-new-privs --inh-caps=-all", k.user(c))
 	}
 	say(`exec env -i "${variables[@]}" %s /run/image/program "$@"`, as)
 	args := append(unshare(), "bash", "-ec", "variables=("+quoted(k.environment(c))+")\n"+script.String(), c.Name)
@@ -122,6 +122,17 @@ func (k *kubelet) run(c corev1.Container, program string) (*process.Child, *proc
 		}
 	})
 	return child, log
+}
+
+// user is who a container runs as: the image's own user, if its pod does not say, which is nobody here.
+func (k *kubelet) user(c corev1.Container) int64 {
+	if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
+		return *s.RunAsUser
+	}
+	if s := k.pod.Spec.SecurityContext; s != nil && s.RunAsUser != nil {
+		return *s.RunAsUser
+	}
+	return 65534
 }
 
 func quoted(all []string) string {

@@ -142,7 +142,7 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		client.warnings = nil
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"spillway/inject": "enabled"}},
-			Spec: corev1.PodSpec{ServiceAccountName: "kube-state-metrics", Containers: []corev1.Container{{
+			Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{
 				Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{RunAsUser: &one}, Env: []corev1.EnvVar{{Name: "A", Value: "it's here"}},
 			}}},
 		}
