@@ -16,11 +16,9 @@ type lags struct {
 	groups          func() map[lagGroup]lag // nil: nobody is watching
 }
 
-// lagGroup is watches of which there are a few sorts, however many selectors.
-type lagGroup struct {
-	source  *Source
-	selects string
-}
+// lagGroup is watches of which there are a few sorts, however many selectors, by its labels: of one resource there may be several Sources, in other
+// versions or on their way out, and a registry that is shown one set of labels twice shows nothing at all.
+type lagGroup struct{ resource, selects string }
 
 type lag struct {
 	streams int
@@ -49,18 +47,17 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 		return
 	}
 	for g, lag := range l.groups() {
-		resource := g.source.Resource().Info.String()
-		out <- prometheus.MustNewConstMetric(l.streams, prometheus.GaugeValue, float64(lag.streams), resource, g.selects)
-		out <- prometheus.MustNewConstMetric(l.behind, prometheus.GaugeValue, lag.behind.Seconds(), resource, g.selects)
+		out <- prometheus.MustNewConstMetric(l.streams, prometheus.GaugeValue, float64(lag.streams), g.resource, g.selects)
+		out <- prometheus.MustNewConstMetric(l.behind, prometheus.GaugeValue, lag.behind.Seconds(), g.resource, g.selects)
 	}
 }
 
 // lags is how far watches are behind; nothing if those who deliver them do not say in time.
 func (s *Server) lags() map[lagGroup]lag {
-	ctx, cancel := context.WithTimeout(s.base, lagWait)
-	defer cancel()
 	s.counts.Lock()
 	defer s.counts.Unlock()
+	ctx, cancel := context.WithTimeout(s.base, lagWait)
+	defer cancel()
 	s.mu.Lock()
 	streams := make([]*stream, 0, len(s.mu.streams))
 	for st := range s.mu.streams {
@@ -71,12 +68,20 @@ func (s *Server) lags() map[lagGroup]lag {
 	if err != nil {
 		return nil
 	}
-	now, groups := time.Now(), map[lagGroup]lag{}
+	return grouped(streams, known, time.Now())
+}
+
+func grouped(streams []*stream, known []figures, now time.Time) map[lagGroup]lag {
+	groups, names := map[lagGroup]lag{}, map[*Source]string{}
 	for i, st := range streams {
 		if known[i].over {
 			continue
 		}
-		at := lagGroup{st.plan.Source, selects(st.plan.Selector)}
+		source := st.plan.Source
+		if names[source] == "" {
+			names[source] = source.Resource().Info.String()
+		}
+		at := lagGroup{names[source], selects(st.plan.Selector)}
 		one := groups[at]
 		groups[at] = lag{streams: one.streams + 1, behind: max(one.behind, st.behind(known[i], now))}
 	}

@@ -95,7 +95,7 @@ func TestWatches(t *testing.T) {
 		if waits := max(one.Behind, one.Blocked); one.Lag == 0 || waits != 7*time.Second || one.Phase != Live {
 			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
 		}
-		want := map[lagGroup]lag{{w.source, "all"}: {2, 7 * time.Second}, {w.source, "name"}: {1, 0}}
+		want := map[lagGroup]lag{{"pods", "all"}: {2, 7 * time.Second}, {"pods", "name"}: {1, 0}}
 		if got := w.server.lags(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
@@ -113,7 +113,7 @@ func TestWatches(t *testing.T) {
 		if one := known[""]; one.Lag != 0 || one.Blocked != 0 || one.Behind != 0 {
 			t.Errorf("slow has caught up: %+v", one)
 		}
-		want[lagGroup{w.source, "all"}] = lag{2, 3 * time.Second}
+		want[lagGroup{"pods", "all"}] = lag{2, 3 * time.Second}
 		if got := w.server.lags(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
@@ -122,6 +122,18 @@ func TestWatches(t *testing.T) {
 		}
 		swift.stream.Resume()
 	})
+}
+
+// A resource that is mirrored twice, in other versions, is one in metrics: a registry does not take the same labels twice.
+func TestLagsOfTwoSources(t *testing.T) {
+	var streams []*stream
+	for range 2 {
+		streams = append(streams, &stream{plan: Plan{Source: newSource(t, podResource, newOracle(100), 100)}})
+	}
+	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
+	if got := grouped(streams, make([]figures, 2), time.Now()); !maps.Equal(got, want) {
+		t.Errorf("lags %v, want %v", got, want)
+	}
 }
 
 // A watch that waits for its state to be proven is starting.
