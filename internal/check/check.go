@@ -27,6 +27,8 @@ type Client struct {
 	Base      *url.URL
 	Token     string            // ""; nobody in particular
 	Transport http.RoundTripper // which must not follow anybody elsewhere
+
+	marks bool // the API server marks what it answers itself
 }
 
 const (
@@ -41,12 +43,15 @@ type question struct {
 	ask  func(context.Context) (told string, err error)
 }
 
-// Run asks all: of anybody how it is; of one with a token who he is and which version that is; and if resource is one, for a list of that from memory.
+// Run asks all: how it is; which version it is in front of; of one with a token who he is; and if resource is one, for a list of that from memory.
 // It writes a line for each to out. The error names the first that failed.
 func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error {
 	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
+	if c.Token != "" || resource != "" {
+		questions = append(questions, question{"/version", c.version})
+	}
 	if c.Token != "" {
-		questions = append(questions, question{"/version", c.version}, question{"who asks", c.whoami})
+		questions = append(questions, question{"who asks", c.whoami})
 	}
 	if resource != "" {
 		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) { return c.list(ctx, resource) }})
@@ -79,9 +84,11 @@ func (c *Client) probe(path string) func(context.Context) (string, error) {
 
 func (c *Client) version(ctx context.Context) (string, error) {
 	var v struct{ GitVersion string }
-	if _, err := c.do(ctx, http.MethodGet, "/version", "", &v); err != nil {
+	header, err := c.do(ctx, http.MethodGet, "/version", "", &v)
+	if err != nil {
 		return "", err
 	}
+	c.marks = header.Get(flowControl) != ""
 	if v.GitVersion == "" {
 		return "", errors.New("the answer names no version: is --server a spillway?")
 	}
@@ -105,7 +112,7 @@ func (c *Client) whoami(ctx context.Context) (string, error) {
 // selected is what a list is restricted to: most likely nothing, so that it costs as little in a large cluster as in a small one.
 const selected = "?resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check"
 
-// flowControl is on what the API server itself answered, and on nothing that was made from memory.
+// flowControl is on what the API server itself answered, if it has priority and fairness, and on nothing that was made from memory.
 const flowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 
 // list asks for a state of any age, which takes no more than memory.
@@ -125,6 +132,9 @@ func (c *Client) list(ctx context.Context, resource string) (string, error) {
 		return "", errors.New("the answer is no list: is --server a spillway?")
 	case header.Get(flowControl) != "":
 		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, and let it get, list and watch them; its log says what it may not", resource)
+	}
+	if !c.marks {
+		return "at resourceVersion " + l.Metadata.ResourceVersion + "; whether from memory cannot be told, since the API server marks none of its own answers (it is without priority and fairness)", nil
 	}
 	return "from memory, at resourceVersion " + l.Metadata.ResourceVersion, nil
 }

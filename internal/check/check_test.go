@@ -55,7 +55,7 @@ func run(t *testing.T, a http.Handler, token, resource string) (string, error) {
 
 func good() answers {
 	return answers{
-		"GET /livez": "ok", "GET /readyz": "ok", "GET /version": `{"gitVersion":"v1.37.0"}`,
+		"GET /livez": "ok", "GET /readyz": "ok", "GET /version": `upstream {"gitVersion":"v1.37.0"}`,
 		"POST /apis/authentication.k8s.io/v1/selfsubjectreviews": `{"status":{"userInfo":{"username":"me\u001b"}}}`,
 		"GET /apis/apps":                      `upstream {"preferredVersion":{"version":"v1"}}`,
 		"GET /apis/apps/v1/deployments":       `{"metadata":{"resourceVersion":"7"}}`,
@@ -74,6 +74,15 @@ func TestGood(t *testing.T) {
 		if err != nil || !strings.HasSuffix(out, want) || !strings.Contains(out, "ok      /version: v1.37.0\nok      who asks: me") || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: %v: %q", resource, err, out)
 		}
+	}
+}
+
+// Where the API server marks nothing, nobody can tell whose answer that is.
+func TestUnmarked(t *testing.T) {
+	unmarked := good()
+	unmarked["GET /version"] = `{"gitVersion":"v1.37.0"}`
+	if out, err := run(t, unmarked, "", "pods"); err != nil || !strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory cannot be told") {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
