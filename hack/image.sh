@@ -66,7 +66,7 @@ docker:*)
 	"$tool" build "${flags[@]}" --timestamp "$epoch" --tag "$IMAGE" .
 	;;
 *)
-	"$tool" manifest rm "$IMAGE" >/dev/null 2>&1 || : # what was built before would stay in it
+	{ "$tool" manifest rm "$IMAGE" || "$tool" rmi "$IMAGE"; } >/dev/null 2>&1 || : # what was built before would stay in it, or be in its way
 	"$tool" build "${flags[@]}" --timestamp "$epoch" --platform "$platforms" --manifest "$IMAGE" .
 	rm -f "$archive"
 	"$tool" manifest push --all "$IMAGE" "oci-archive:$archive"

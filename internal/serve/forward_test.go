@@ -7,12 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"strings"
 	"testing"
 	"time"
+
+	"spillway/internal/kubetest"
 )
 
 // answers is an upstream with one path per kind of answer.
@@ -241,26 +242,9 @@ func (f *front) awaitIdle(t *testing.T) {
 	}
 }
 
-// deafAddress is one that refuses connections for as long as the test runs. It is the near end of a connection: the port of a listener that was
-// closed could be given to another server by then.
-func deafAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = l.Close() })
-	conn, err := net.Dial("tcp4", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	return conn.LocalAddr().String()
-}
-
 func TestForwardUpstreamFailures(t *testing.T) {
 	breaks := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
-	deaf := deafAddress(t)
+	deaf := kubetest.RefusingAddress(t)
 	refused := func(o *ForwarderOptions) { o.Base.Host = deaf }
 	every(t, func(t *testing.T, o frontOptions) {
 		for _, tc := range []struct {

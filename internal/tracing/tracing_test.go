@@ -3,13 +3,13 @@ package tracing
 import (
 	"context"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
 	"spillway/internal/auth"
+	"spillway/internal/kubetest"
 	"spillway/internal/tracing/collector"
 )
 
@@ -123,13 +123,7 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 
 // A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of them than there is room for, nor the end.
 func TestCollectorThatDoesNotAnswer(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	away := listener.Addr().String()
-	listener.Close()
-	for name, endpoint := range map[string]string{"away": away, "hangs": collector.Hanging(t).Address} {
+	for name, endpoint := range map[string]string{"away": kubetest.RefusingAddress(t), "hangs": collector.Hanging(t).Address} {
 		t.Run(name, func(t *testing.T) {
 			tracer := begin(t, endpoint, 1e6)
 			began := time.Now()
