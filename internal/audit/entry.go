@@ -163,23 +163,20 @@ func (e *Entry) respond(r Response) {
 
 // emit writes the events of some stages, those that the policy wants, all at once: either all of them are on record, or none is known to be.
 func (e *Entry) emit(stages ...internal.Stage) error {
-	var lines []byte
-	events := 0
-	for _, stage := range stages {
-		if slices.Contains(e.omit, stage) {
-			continue
-		}
-		line, err := e.line(stage, time.Now())
-		if err != nil {
-			e.log.metrics.failures.Inc()
-			return err
-		}
-		lines, events = append(lines, line...), events+1
-	}
-	if events == 0 {
+	stages = slices.DeleteFunc(stages, func(stage internal.Stage) bool { return slices.Contains(e.omit, stage) })
+	if len(stages) == 0 {
 		return nil
 	}
-	return e.log.queue.write(lines, events)
+	var lines []byte
+	for _, stage := range stages {
+		line, err := e.line(stage, time.Now())
+		if err != nil {
+			e.log.metrics.failures.Add(float64(len(stages)))
+			return err
+		}
+		lines = append(lines, line...)
+	}
+	return e.log.queue.write(lines, len(stages))
 }
 
 // line is the event of a stage.

@@ -167,3 +167,15 @@ func TestCloseWhileBlocked(t *testing.T) {
 		close(out.gate)
 	})
 }
+
+// An answer that is no JSON loses all its events.
+func TestNoJSON(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	l, _ := newLog(t, Options{Metrics: NewMetrics(registry)})
+	if l.Entry(request("watch", "whole")).Answered(Response{Code: http.StatusOK, Object: []byte("{")}) == nil {
+		t.Error("it is on record")
+	}
+	if n := counted(t, registry)["failures"]; n != 3 {
+		t.Errorf("%v failures, want 3", n)
+	}
+}
