@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -244,31 +245,34 @@ func TestManagedFields(t *testing.T) {
 
 // A write that fails is told to whoever waits for it, counted, and logged once; what is written after it is in lines of its own.
 func TestFailures(t *testing.T) {
-	core, logs := observer.New(zap.InfoLevel)
-	registry := prometheus.NewRegistry()
-	l, p := newLog(t, Options{Log: zap.New(core), Metrics: NewMetrics(registry)})
-	p.room(10)
-	for range 3 {
-		if err := l.Entry(request("get")).Answered(ok); !errors.Is(err, errUsedUp) {
-			t.Fatalf("got %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		registry := prometheus.NewRegistry()
+		l, p := newLog(t, Options{Log: zap.New(core), Metrics: NewMetrics(registry)})
+		p.room(10)
+		for range 3 {
+			if err := l.Entry(request("get")).Answered(ok); !errors.Is(err, errUsedUp) {
+				t.Fatalf("got %v", err)
+			}
 		}
-	}
-	p.room(-1)
-	for range 2 {
-		if err := l.Entry(request("end")).Answered(ok); err != nil {
-			t.Fatal(err)
+		p.room(-1)
+		for range 2 {
+			if err := l.Entry(request("end")).Answered(ok); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	lines := strings.Split(strings.TrimSuffix(p.text.String(), "\n"), "\n")
-	if len(lines) != 3 || len(lines[0]) != 10 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
-		t.Errorf("%q", lines)
-	}
-	if got, want := counted(t, registry), (map[string]float64{"events": 2, "failures": 6, "passed_through": 0}); !maps.Equal(got, want) {
-		t.Errorf("counted %v, want %v", got, want)
-	}
-	if n := logs.FilterMessage("the audit log cannot be written").Len(); n != 1 || logs.Len() != 2 {
-		t.Errorf("%v", logs.All())
-	}
+		lines := strings.Split(strings.TrimSuffix(p.text.String(), "\n"), "\n")
+		if len(lines) != 3 || len(lines[0]) != 10 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
+			t.Errorf("%q", lines)
+		}
+		if got, want := counted(t, registry), (map[string]float64{"events": 2, "failures": 6, "passed_through": 0}); !maps.Equal(got, want) {
+			t.Errorf("counted %v, want %v", got, want)
+		}
+		synctest.Wait()
+		if n := logs.FilterMessage("the audit log cannot be written").Len(); n != 1 || logs.Len() != 2 {
+			t.Errorf("%v", logs.All())
+		}
+	})
 }
 
 // Ends of watches are written without anybody waiting for it, and all of them by the time the log is closed.

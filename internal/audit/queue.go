@@ -8,9 +8,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"go.uber.org/zap"
-	"golang.org/x/time/rate"
 )
 
 const (
@@ -25,8 +22,6 @@ const (
 	patience = time.Second
 	// closePatience is how long the end of the process waits for what is left.
 	closePatience = 5 * time.Second
-	// tellEvery is how often it is logged at most that events are lost.
-	tellEvery = 10 * time.Second
 )
 
 var (
@@ -47,7 +42,7 @@ type queue struct {
 	// Static after construction.
 	required bool
 	metrics  *Metrics
-	log      *zap.Logger
+	teller   *teller
 	done     chan struct{} // closed when nothing is written any more
 
 	// The goroutine's.
@@ -62,10 +57,6 @@ type queue struct {
 		writing       []*batch
 		events, bytes int // that wait
 		closed        bool
-
-		told   bool           // that it fails, and not yet that it does no more
-		untold int            // events that were lost since it was told
-		tells  rate.Sometimes // paces that
 	}
 }
 
@@ -81,9 +72,8 @@ type batch struct {
 }
 
 func newQueue(o Options) *queue {
-	q := &queue{required: o.Required, metrics: o.Metrics, log: o.Log, done: make(chan struct{}), out: o.Out}
+	q := &queue{required: o.Required, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
 	q.mu.some = sync.NewCond(&q.mu)
-	q.mu.tells = rate.Sometimes{Interval: tellEvery}
 	go q.run()
 	return q
 }
@@ -123,7 +113,7 @@ func (q *queue) add(b *batch) (late bool, err error) {
 		q.mu.some.Signal()
 		return late, nil
 	}
-	q.lostLocked(err, b.events)
+	q.lost(err, b.events)
 	return late, err
 }
 
@@ -148,7 +138,7 @@ func (q *queue) leave(b *batch) error {
 	default:
 	}
 	if !q.required {
-		q.lostLocked(errBlocked, 0)
+		q.lost(errBlocked, 0)
 		return nil
 	}
 	b.forgone = true
@@ -156,7 +146,7 @@ func (q *queue) leave(b *batch) error {
 		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
 		q.forgetLocked(b)
 	}
-	q.lostLocked(errBlocked, b.events)
+	q.lost(errBlocked, b.events)
 	return errBlocked
 }
 
@@ -164,14 +154,10 @@ func (q *queue) forgetLocked(b *batch) {
 	q.mu.events, q.mu.bytes = q.mu.events-b.events, q.mu.bytes-len(b.lines)
 }
 
-// lostLocked counts events that are lost, and logs now and then that events cannot be written.
-func (q *queue) lostLocked(err error, events int) {
+// lost counts events that are lost, and has it told that events cannot be written.
+func (q *queue) lost(err error, events int) {
 	q.metrics.failures.Add(float64(events))
-	q.mu.untold += events
-	q.mu.tells.Do(func() {
-		q.log.Error("the audit log cannot be written", zap.Error(err), zap.Int("lost", q.mu.untold), zap.Bool("passingThrough", q.required))
-		q.mu.told, q.mu.untold = true, 0
-	})
+	q.teller.lost(err, events)
 }
 
 func (q *queue) run() {
@@ -242,7 +228,7 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 		switch {
 		case b.forgone:
 		case b.err != nil:
-			q.lostLocked(b.err, b.events)
+			q.lost(b.err, b.events)
 		default:
 			q.metrics.events.Add(float64(b.events))
 		}
@@ -250,9 +236,8 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 			close(b.tried)
 		}
 	}
-	if err == nil && q.mu.told {
-		q.log.Info("the audit log is written again", zap.Int("lost", q.mu.untold))
-		q.mu.told, q.mu.untold = false, 0
+	if err == nil {
+		q.teller.written()
 	}
 }
 
@@ -262,6 +247,7 @@ func (q *queue) close() error {
 	q.mu.closed = true
 	q.mu.some.Signal()
 	q.mu.Unlock()
+	defer q.teller.close()
 	timer := time.NewTimer(closePatience)
 	defer timer.Stop()
 	select {

@@ -52,6 +52,7 @@ func TestBlocked(t *testing.T) {
 					ask(0)
 				}
 				l.Entry(request("end")).Ended()
+				synctest.Wait()
 				if n := logs.FilterMessage("the audit log cannot be written").Len(); n != 1 {
 					t.Errorf("%d lines of the log: %v", n, logs.All())
 				}
@@ -67,6 +68,7 @@ func TestBlocked(t *testing.T) {
 				if got := counted(t, registry); !maps.Equal(got, want) {
 					t.Errorf("counted %v, want %v", got, want)
 				}
+				synctest.Wait()
 				if n := logs.FilterMessage("the audit log is written again").Len(); n != 1 {
 					t.Errorf("%v", logs.All())
 				}
@@ -129,6 +131,7 @@ func TestFull(t *testing.T) {
 		if lost != float64(2*(refused+1)) {
 			t.Errorf("%v failures, want %d", lost, 2*(refused+1))
 		}
+		synctest.Wait()
 		told := int64(0)
 		for _, line := range logs.All() {
 			told += line.ContextMap()["lost"].(int64)
@@ -165,6 +168,74 @@ func TestCloseWhileBlocked(t *testing.T) {
 			t.Errorf("%v failures", n)
 		}
 		close(out.gate)
+	})
+}
+
+// clog is a log, of the process itself, that blocks until it is let go.
+type clog struct{ gate chan struct{} }
+
+func (c clog) Write(p []byte) (int, error) {
+	<-c.gate
+	return len(p), nil
+}
+func (clog) Sync() error { return nil }
+
+// Nobody waits for the process's own log, not even the end.
+func TestOwnLogBlocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, own := newBlocked(), clog{make(chan struct{})}
+		log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), own, zap.InfoLevel))
+		l := New(Options{Policy: levels, Out: out, Required: true, Log: log})
+		began := time.Now()
+		for range 3 {
+			if l.Entry(request("end")).Answered(ok) == nil {
+				t.Error("it is on record")
+			}
+			l.Entry(request("end")).Ended()
+		}
+		if took := time.Since(began); took != patience {
+			t.Errorf("answers took %v", took)
+		}
+		began = time.Now()
+		if l.Close() == nil {
+			t.Error("everything was written")
+		}
+		if took := time.Since(began); took > closePatience+patience {
+			t.Errorf("the end took %v", took)
+		}
+		close(own.gate)
+		close(out.gate)
+	})
+}
+
+// What was lost since it was last told is told at the end.
+func TestRestIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.ErrorLevel)
+		p := &paper{left: -1}
+		l := New(Options{Policy: levels, Out: p, Log: zap.New(core)})
+		for range 2 {
+			p.room(0)
+			if l.Entry(request("get")).Answered(ok) == nil {
+				t.Error("it is on record")
+			}
+			synctest.Wait()
+			p.room(-1)
+			if err := l.Entry(request("get")).Answered(ok); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		told := int64(0)
+		for _, line := range logs.All() {
+			told += line.ContextMap()["lost"].(int64)
+		}
+		if told != 4 {
+			t.Errorf("%d of 4 lost events were told", told)
+		}
 	})
 }
 

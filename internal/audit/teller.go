@@ -1,0 +1,115 @@
+package audit
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/time/rate"
+)
+
+// tellEvery is how often it is logged at most that events are lost.
+const tellEvery = 10 * time.Second
+
+// teller logs that events are lost, now and then, and that no more are.
+//
+// Invariant: nobody who loses an event waits for the process's own log. That may block as the audit log does, and at the same time: stdout and
+// stderr often have one reader. So a goroutine tells what has come together since it last could.
+type teller struct {
+	// Static after construction.
+	log      *zap.Logger
+	required bool
+	news     chan struct{} // one slot: there is something to tell
+	done     chan struct{} // closed when nothing is told any more
+
+	mu struct {
+		sync.Mutex
+		pace    rate.Sometimes
+		err     error // the last one
+		untold  int   // events that were lost since it was told
+		due     bool  // it fails, which is to be told
+		failing bool  // that has been told, and not yet that it does no more
+		again   bool  // which is to be told
+		closed  bool
+	}
+}
+
+func newTeller(o Options) *teller {
+	t := &teller{log: o.Log, required: o.Required, news: make(chan struct{}, 1), done: make(chan struct{})}
+	t.mu.pace = rate.Sometimes{Interval: tellEvery}
+	go t.run()
+	return t
+}
+
+// lost notes that events were lost, or none yet but an answer's patience.
+func (t *teller) lost(err error, events int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.mu.err, t.mu.untold = err, t.mu.untold+events
+	t.mu.pace.Do(func() {
+		t.mu.due, t.mu.again = true, false
+		t.wake()
+	})
+}
+
+// written notes that something was written.
+func (t *teller) written() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.due || t.mu.failing {
+		t.mu.again = true
+		t.wake()
+	}
+}
+
+func (t *teller) wake() {
+	select {
+	case t.news <- struct{}{}:
+	default:
+	}
+}
+
+func (t *teller) run() {
+	defer close(t.done)
+	for closed := false; !closed; {
+		<-t.news
+		var lines []func()
+		lines, closed = t.take()
+		for _, line := range lines {
+			line()
+		}
+	}
+}
+
+// take is what is to be logged now, at the end whatever has not been, and whether this is the end.
+func (t *teller) take() (lines []func(), closed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.mu.due || t.mu.closed && t.mu.untold > 0 && !t.mu.again {
+		err, lost := zap.Error(t.mu.err), zap.Int("lost", t.mu.untold)
+		lines = append(lines, func() {
+			t.log.Error("the audit log cannot be written", err, lost, zap.Bool("passingThrough", t.required))
+		})
+		t.mu.due, t.mu.failing, t.mu.untold = false, true, 0
+	}
+	if t.mu.again {
+		lost := zap.Int("lost", t.mu.untold)
+		lines = append(lines, func() { t.log.Info("the audit log is written again", lost) })
+		t.mu.again, t.mu.failing, t.mu.untold = false, false, 0
+	}
+	return lines, t.mu.closed
+}
+
+// close has the rest told, and waits for that no longer than a moment.
+func (t *teller) close() {
+	t.mu.Lock()
+	t.mu.closed = true
+	t.wake()
+	t.mu.Unlock()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-t.done:
+	case <-timer.C:
+	}
+}
