@@ -125,8 +125,13 @@ func (e *Entry) Started() error {
 // Ended puts on record that what was started has ended. It does not wait for that.
 func (e *Entry) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
-		_, _ = e.log.queue.add(&batch{ended: e, events: 1, at: time.Now()}) // that it failed is counted and logged; there is nobody to tell
+		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()}) // that it failed is counted and logged; there is nobody to tell
 	}
+}
+
+// size is about how many bytes an entry without an answer holds. What the client may make long counts as it is.
+func (e *Entry) size() int {
+	return 256 + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
 }
 
 // Panicked puts on record that a request ran into a bug. What was found there is for nobody to read.

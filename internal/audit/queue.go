@@ -11,11 +11,13 @@ import (
 )
 
 const (
-	// queueEvents is how many events wait at most to be written: the ends of all watches of a large proxy that ends them at once. Each of those
-	// has been in memory for as long as its watch.
+	// queueEvents is how many events of answers wait at most to be written, and how many ends: those of all watches of a large proxy that ends
+	// them at once. Each of those has been in memory for as long as its watch.
 	queueEvents = 1 << 17
-	// queueBytes is how many bytes the lines of others may have that wait.
-	queueBytes = 16 << 20
+	// answerBytes is how many bytes the lines of answers may have that wait.
+	answerBytes = 16 << 20
+	// endBytes is how many bytes ends may hold that wait: it is the lower bound only if their clients ask for them at length.
+	endBytes = 64 << 20
 	// gatherBytes is from how much on no more is gathered for one write.
 	gatherBytes = 64 << 10
 	// patience is how long an answer waits for its events to be written. What blocks for longer counts as what fails.
@@ -37,6 +39,9 @@ var (
 // where a record is required, events are refused at once, so that upstream is asked; otherwise they wait here without their answers, and are
 // refused when there are too many.
 //
+// Nobody waits for the end of a watch. Ends wait apart and are written when no answer waits, so that however many come at once, they neither hold
+// up an answer nor look like a log that blocks. What comes first of a watch is still written first.
+//
 // kube-apiserver's buffered backend is not used: it drops what does not fit without telling whose it was, and its Shutdown waits for ever.
 type queue struct {
 	// Static after construction.
@@ -53,9 +58,9 @@ type queue struct {
 	mu struct {
 		sync.Mutex
 		some          *sync.Cond // there is something to write, or it is closed
-		waiting       []*batch
+		answers, ends backlog
 		writing       []*batch
-		events, bytes int // that wait
+		began         time.Time // of writing
 		closed        bool
 	}
 }
@@ -63,6 +68,7 @@ type queue struct {
 // batch is events of one entry, of which either all are on record or none is known to be.
 type batch struct {
 	lines   []byte
+	size    int // bytes that it holds: of the lines, or of whose end it is
 	events  int
 	ended   *Entry // whose last event this is, of which no line is made yet; nil: there are lines
 	at      time.Time
@@ -74,13 +80,14 @@ type batch struct {
 func newQueue(o Options) *queue {
 	q := &queue{required: o.Required, metrics: o.Metrics, teller: newTeller(o), done: make(chan struct{}), out: o.Out}
 	q.mu.some = sync.NewCond(&q.mu)
+	q.mu.answers.most, q.mu.ends.most = answerBytes, endBytes
 	go q.run()
 	return q
 }
 
 // write puts lines on record. Without an error they are, or, unless that is required, are going to be when it is possible again.
 func (q *queue) write(lines []byte, events int) error {
-	b := &batch{lines: lines, events: events, at: time.Now(), tried: make(chan struct{})}
+	b := &batch{lines: lines, size: len(lines), events: events, at: time.Now(), tried: make(chan struct{})}
 	late, err := q.add(b)
 	if late || err != nil {
 		return err
@@ -100,16 +107,19 @@ func (q *queue) add(b *batch) (late bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	late = q.lateLocked(b.at)
+	list := &q.mu.answers
+	if b.ended != nil {
+		list = &q.mu.ends
+	}
 	switch {
 	case q.mu.closed:
 		err = errClosed
 	case late && q.required && b.ended == nil:
 		err = errBlocked
-	case q.mu.events+b.events > queueEvents || q.mu.bytes+len(b.lines) > queueBytes && len(q.mu.waiting) > 0:
+	case list.full(b):
 		err = errFull
 	default:
-		q.mu.waiting = append(q.mu.waiting, b)
-		q.mu.events, q.mu.bytes = q.mu.events+b.events, q.mu.bytes+len(b.lines)
+		list.add(b)
 		q.mu.some.Signal()
 		return late, nil
 	}
@@ -117,14 +127,13 @@ func (q *queue) add(b *batch) (late bool, err error) {
 	return late, err
 }
 
-// lateLocked reports that something has waited for too long by now.
+// lateLocked reports that a write lasts, or an answer has waited, for too long by now.
 func (q *queue) lateLocked(now time.Time) bool {
-	for _, all := range [][]*batch{q.mu.writing, q.mu.waiting} {
-		if len(all) > 0 {
-			return now.Sub(all[0].at) >= patience
-		}
+	if len(q.mu.writing) > 0 && now.Sub(q.mu.began) >= patience {
+		return true
 	}
-	return false
+	answers := q.mu.answers.batches
+	return len(answers) > 0 && now.Sub(answers[0].at) >= patience
 }
 
 // leave is for who has waited for a batch long enough. Where a record is required it is taken back, or if it is being written counts as lost all
@@ -142,16 +151,9 @@ func (q *queue) leave(b *batch) error {
 		return nil
 	}
 	b.forgone = true
-	if i := slices.Index(q.mu.waiting, b); i >= 0 {
-		q.mu.waiting = slices.Delete(q.mu.waiting, i, i+1)
-		q.forgetLocked(b)
-	}
+	q.mu.answers.remove(b)
 	q.lost(errBlocked, b.events)
 	return errBlocked
-}
-
-func (q *queue) forgetLocked(b *batch) {
-	q.mu.events, q.mu.bytes = q.mu.events-b.events, q.mu.bytes-len(b.lines)
 }
 
 // lost counts events that are lost, and has it told that events cannot be written.
@@ -181,24 +183,27 @@ func (q *queue) run() {
 }
 
 // take waits for what is to be written next; nil: there is nothing left, and comes no more.
-func (q *queue) take() (group []*batch) {
+func (q *queue) take() []*batch {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.mu.waiting) == 0 && !q.mu.closed {
+	for len(q.mu.answers.batches)+len(q.mu.ends.batches) == 0 && !q.mu.closed {
 		q.mu.some.Wait()
 	}
+	q.mu.writing, q.mu.began = q.groupLocked(), time.Now()
+	return q.mu.writing
+}
+
+// groupLocked takes out what is written at once: answers, and if no more of those wait, ends.
+func (q *queue) groupLocked() (group []*batch) {
 	size := 0
-	for i, b := range q.mu.waiting {
-		if i > 0 && size+len(b.lines) > gatherBytes || i == gatherBytes>>10 { // an end has about a KiB
-			break
+	for _, list := range []*backlog{&q.mu.answers, &q.mu.ends} {
+		for len(list.batches) > 0 {
+			if size += list.batches[0].size; size > gatherBytes && len(group) > 0 {
+				return group
+			}
+			group = append(group, list.pop())
 		}
-		size += len(b.lines)
-		group = append(group, b)
-		q.forgetLocked(b)
 	}
-	clear(q.mu.waiting[:len(group)])
-	q.mu.waiting = q.mu.waiting[len(group):]
-	q.mu.writing = group
 	return group
 }
 
@@ -263,12 +268,12 @@ func (q *queue) close() error {
 func (q *queue) abandon() (lost int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, b := range slices.Concat(q.mu.writing, q.mu.waiting) {
+	for _, b := range slices.Concat(q.mu.writing, q.mu.answers.batches, q.mu.ends.batches) {
 		if !b.forgone {
 			b.forgone, lost = true, lost+b.events
 		}
 	}
-	q.mu.waiting, q.mu.events, q.mu.bytes = nil, 0, 0
+	q.mu.answers, q.mu.ends = backlog{}, backlog{}
 	q.metrics.failures.Add(float64(lost))
 	return lost
 }

@@ -208,6 +208,70 @@ func TestOwnLogBlocked(t *testing.T) {
 	})
 }
 
+// Ends wait for a bounded size too, by what clients made of them, and take no room from answers.
+func TestFullOfEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out, registry := newBlocked(), prometheus.NewRegistry()
+		l := New(Options{Policy: levels, Out: out, Log: zap.NewNop(), Metrics: NewMetrics(registry)})
+		if err := l.Entry(request("end")).Answered(ok); err != nil {
+			t.Fatal(err)
+		}
+		long := request("end")
+		long.URI = strings.Repeat("a", 1<<20)
+		for range 100 {
+			l.Entry(long).Ended()
+		}
+		if lost := counted(t, registry)["failures"]; lost < 36 || lost > 38 {
+			t.Errorf("of 100 ends of a MiB %v are lost, want those beyond 64 MiB", lost)
+		}
+		if err := l.Entry(request("end")).Answered(ok); err != nil {
+			t.Error(err)
+		}
+		close(out.gate)
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// slow is paper on which each write takes its time.
+type slow struct{ paper }
+
+func (s *slow) Write(p []byte) (int, error) {
+	time.Sleep(patience / 4)
+	return s.paper.Write(p)
+}
+
+// Many ends at once are no log that blocks: what is answered meanwhile is written before them, and after the beginning of its own watch.
+func TestManyEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		out := &slow{paper{left: -1}}
+		l := New(Options{Policy: levels, Out: out, Required: true, Log: zap.NewNop()})
+		for range 2000 {
+			l.Entry(request("end")).Ended()
+		}
+		time.Sleep(patience + time.Millisecond)
+		if n := len(out.events(t)); n == 2000 {
+			t.Fatal("nothing waits")
+		}
+		watch := request("watch", "whole")
+		watch.ID = "late"
+		e := l.Entry(watch)
+		if err := e.Started(); err != nil {
+			t.Error(err)
+		}
+		e.Ended()
+		time.Sleep(time.Minute)
+		all := out.events(t)
+		if len(all) != 2003 || all[2002].AuditID != "late" || all[2002].Stage != "ResponseComplete" {
+			t.Errorf("%d events, the last %+v", len(all), all[len(all)-1])
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What was lost since it was last told is told at the end.
 func TestRestIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
