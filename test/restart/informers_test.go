@@ -147,26 +147,42 @@ func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	return median, last
 }
 
-// check waits until everybody holds what upstream has, at the versions that it has, and nothing else.
+// check waits until everybody holds what upstream has, at the versions that it has, and nothing else. Upstream is asked each time: a write that its
+// sender had given up may yet be done.
 func (c *crowd) check(direct kubernetes.Interface) {
 	c.t.Helper()
 	for _, v := range views {
-		options := metav1.ListOptions{}
-		v.apply(&options)
-		list, err := direct.CoreV1().ConfigMaps(v.namespace).List(c.t.Context(), options)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		truth := map[string]string{}
-		for _, o := range list.Items {
-			truth[o.Namespace+"/"+o.Name] = o.ResourceVersion
-		}
-		for _, one := range c.all {
-			if one.view == v {
-				process.Awaiting(c.t, fmt.Sprintf("%v to hold what upstream has", v), func(context.Context) error { return one.holds(truth) })
+		process.Awaiting(c.t, fmt.Sprintf("%v to hold what upstream has", v), func(ctx context.Context) error {
+			truth, err := v.truth(ctx, direct)
+			if err != nil {
+				return err
 			}
-		}
+			for _, one := range c.all {
+				if one.view != v {
+					continue
+				}
+				if err := one.holds(truth); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
 	}
+}
+
+// truth is what upstream shows of a view: the versions of objects by their names.
+func (v view) truth(ctx context.Context, direct kubernetes.Interface) (map[string]string, error) {
+	options := metav1.ListOptions{}
+	v.apply(&options)
+	list, err := direct.CoreV1().ConfigMaps(v.namespace).List(ctx, options)
+	if err != nil {
+		return nil, err
+	}
+	truth := map[string]string{}
+	for _, o := range list.Items {
+		truth[o.Namespace+"/"+o.Name] = o.ResourceVersion
+	}
+	return truth, nil
 }
 
 func (i informer) holds(truth map[string]string) error {
