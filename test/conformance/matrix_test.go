@@ -255,10 +255,10 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 	asking.Wait()
 }
 
-// patient is how often a watch is asked for at most in which the apiserver runs out of time.
+// patient is how often a watch is asked for at most in which one of the two runs out of time.
 const patient = 5
 
-// try asks both ways and tells what came of it. A combination that fails once is not asked again, unless the apiserver ran out of time.
+// try asks both ways and tells what came of it. A combination that fails once is not asked again, unless one of the two ran out of time.
 func (s *suite) try(t *testing.T, c scenario) exchange.Case {
 	r := c.request
 	r.Target = s.fill(r.Target)

@@ -22,8 +22,8 @@ type Comparison struct {
 	tally           *Tally
 	Problems        []string
 	FromMemory      bool
-	OtherFormat     bool // the proxied answer is in JSON where the direct one is not
-	directLess      bool // the direct answer is a stream that the proxied one begins with
+	OtherFormat     bool    // the proxied answer is in JSON where the direct one is not
+	less            *Answer // the one that is a stream with which the other begins
 }
 
 // FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from memory (W-3).

@@ -83,10 +83,11 @@ func (c *Comparison) events(direct, proxied []Event) {
 	for i := range max(len(direct), len(proxied)) {
 		switch {
 		case i >= len(direct):
-			c.directLess = true
+			c.less = c.Direct
 			c.differ(fmt.Sprintf("event %d", i), "(none)", Clip(proxied[i].Line))
 			return
 		case i >= len(proxied):
+			c.less = c.Proxied
 			c.differ(fmt.Sprintf("event %d", i), Clip(direct[i].Line), "(none)")
 			return
 		}
@@ -97,14 +98,14 @@ func (c *Comparison) events(direct, proxied []Event) {
 	}
 }
 
-// shortest is what a watch lasts at most to be one that a busy apiserver may not find the time for, in seconds.
+// shortest is what a watch lasts at most to be one that a busy server may not find the time for, in seconds.
 const shortest = 2
 
-// OutOfTime reports that the apiserver told the same as the proxy, but not all of it when the time of a short watch was up. That is a
-// difference like any other, unless the next answers are equal.
+// OutOfTime reports that one of the two told the same as the other, but not all of it when the time of a short watch was up: the apiserver, or the proxy,
+// which may have to ask it first. That is a difference like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	seconds, err := strconv.Atoi(c.query().Get("timeoutSeconds"))
-	return c.directLess && len(c.Problems) == 1 && err == nil && 0 < seconds && seconds <= shortest && c.Direct.Took >= time.Duration(seconds)*time.Second
+	return c.less != nil && len(c.Problems) == 1 && err == nil && 0 < seconds && seconds <= shortest && c.less.Took >= time.Duration(seconds)*time.Second
 }
 
 // Oldest finds what a 410 says one may start from (W-107).

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An apiserver that did not find the time may be asked again. One that had it, or says something else, is different.
+// Who did not find the time may be asked again. Who had it, or says something else, is different.
 func TestOutOfTime(t *testing.T) {
 	const (
 		one   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"5"}}}` + "\n"
@@ -23,8 +23,9 @@ func TestOutOfTime(t *testing.T) {
 	}{
 		{"the apiserver told less", short, one, one + two, time.Second, true},
 		{"the apiserver told nothing", short, "", one, time.Second, true},
-		{"the proxy told less", short, one + two, one, time.Second, false},
-		{"the proxy told nothing", short, one, "", time.Second, false},
+		{"the proxy told less", short, one + two, one, time.Second, true},
+		{"the proxy told nothing", short, one, "", time.Second, true},
+		{"the proxy told less before the time was up", short, one + two, one, 900 * time.Millisecond, false},
 		{"equal", short, one, one, time.Second, false},
 		{"something else", short, one + two, one + other, time.Second, false},
 		{"something else, and more of it", short, one, other + two, time.Second, false},
