@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -91,7 +92,7 @@ func testContainer(t *testing.T, root string, s settings) {
 			t.Errorf("its %s is %q, want %q", name, got, want)
 		}
 	}
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/root/file", pid), nil, 0o600); err == nil || !strings.Contains(err.Error(), syscall.EROFS.Error()) {
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "root", "file"), nil, 0o600); err == nil || !strings.Contains(err.Error(), syscall.EROFS.Error()) {
 		t.Errorf("writing below its root: %v", err)
 	}
 
