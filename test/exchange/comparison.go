@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net/http"
@@ -171,14 +172,26 @@ var (
 	versionJSON = regexp.MustCompile(`"resourceVersion": ?"(\d+)"`)
 	versionYAML = regexp.MustCompile(`resourceVersion: "(\d+)"`)
 	tokenJSON   = regexp.MustCompile(`"continue": ?"([A-Za-z0-9_-]+)"`)
-	headOfList  = regexp.MustCompile(`^\{\s*"kind": ?"(\w+List|Table)"`)
-	someList    = regexp.MustCompile(`"?kind"?: ?"?(\w+List|Table)\b`)
+	kindFirst   = regexp.MustCompile(`^\{\s*"kind":`)
+	itemsYAML   = regexp.MustCompile(`(?m)^(items|rows):`)
 )
+
+// isList reports that a document is a list or a table, whatever its kind is called: that of a custom resource's lists need not end in List.
+func isList(b []byte) bool {
+	if len(b) == 0 || b[0] != '{' {
+		return itemsYAML.Match(b)
+	}
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(b, &fields) != nil {
+		return false
+	}
+	return fields["items"] != nil || fields["rows"] != nil
+}
 
 // blankListVersion blanks a list's own resourceVersion and the same in its continue token, and checks that it is not below
 // what was asked for.
 func (c *Comparison) blankListVersion(who string, b []byte) []byte {
-	if !someList.Match(b) {
+	if !isList(b) {
 		return b
 	}
 	var version string
@@ -190,7 +203,7 @@ func (c *Comparison) blankListVersion(who string, b []byte) []byte {
 		}
 	}
 	switch {
-	case headOfList.Match(b):
+	case kindFirst.Match(b):
 		b = blank(b, versionJSON.FindSubmatchIndex(b), check)
 	case len(b) > 0 && b[0] == '{':
 		b = blank(b, last(versionJSON.FindAllSubmatchIndex(b, -1)), check)
