@@ -227,31 +227,43 @@ func byWriters(s *Server) deliverer {
 
 func byGoroutines(*Server) deliverer { return goroutines{} }
 
-// An event costs no allocation per client, however it is sent.
+// An event costs no allocation per client, however it is sent. The runtime and what earlier tests have left behind allocate, too, at times:
+// what a delivery does is in every try.
 func TestDeliveryBySlotsAllocatesNothing(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprintf("TLS=%v", secure), func(t *testing.T) {
-			const clients, rounds = 200, 50
-			c := newAudience(t, clients, 2000, secure, byWriters)
 			allowed := 0.01
 			if secure && raceDetector {
 				allowed = 1 // a sync.Pool, which crypto/tls has its buffers from, then forgets things on purpose
 			}
-			taken := c.ready()
-			per := testing.AllocsPerRun(rounds, func() {
-				c.write(1)
-				taken += c.round(1)
-				c.settled(taken)
-			})
-			// Writing an event and dispatching it allocate, once for all clients.
-			once := testing.AllocsPerRun(rounds, func() {
-				c.write(1)
-			})
-			if extra := (per - once) / clients; extra > allowed {
+			extra := allocationsPerDelivery(t, secure)
+			for try := 1; try < 5 && extra > allowed; try++ {
+				t.Logf("%v allocations per delivery", extra)
+				extra = min(extra, allocationsPerDelivery(t, secure))
+			}
+			if extra > allowed {
 				t.Errorf("%v allocations per delivery", extra)
 			}
 		})
 	}
+}
+
+// allocationsPerDelivery is what is allocated for each of many clients, beyond what the writing of an event and its dispatch allocate
+// once for all of them.
+func allocationsPerDelivery(t *testing.T, secure bool) float64 {
+	t.Helper()
+	const clients, rounds = 200, 50
+	c := newAudience(t, clients, 2000, secure, byWriters)
+	taken := c.ready()
+	per := testing.AllocsPerRun(rounds, func() {
+		c.write(1)
+		taken += c.round(1)
+		c.settled(taken)
+	})
+	once := testing.AllocsPerRun(rounds, func() {
+		c.write(1)
+	})
+	return (per - once) / clients
 }
 
 // A watch that nothing happens to has no goroutine and little memory: this is what tens of thousands of them cost.
