@@ -43,7 +43,7 @@ func (a *auditOptions) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&a.to.Compress, "audit-log-compress", a.to.Compress, "Compress rotated audit logs with gzip.")
 	fs.BoolVar(&a.required, "audit-required", a.required,
 		"Answer nothing from memory whose audit events could not be written within a second: it is passed through, so that the API server puts it on its record. "+
-			"Otherwise it is answered all the same. What blocks is then given its events later, 16 MiB at most, and more than that is lost and counted.")
+			"Otherwise it is answered all the same. What blocks is then given its events later, at most 16 MiB and, of watches that have ended, 64 MiB; more than that is lost and counted.")
 }
 
 // validateAudit refuses a log without a policy, a policy without a log, and policies that kube-apiserver would refuse.

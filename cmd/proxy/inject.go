@@ -93,7 +93,7 @@ func readManifests(cmd *cobra.Command, file string) ([]byte, error) {
 // sidecarFlags say what sidecars are like.
 func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.StringVar(&o.Image, "image", o.Image, "The `image` of spillway, where nodes find it. Needed.")
-	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy), "When nodes pull it: `Always`, IfNotPresent or Never. When empty, as Kubernetes chooses.")
+	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy), "Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.")
 	f.StringVar(&o.Resources, "resources", o.Resources, "What sidecars mirror, a comma-separated `list` as for spillway itself.")
 	f.StringSliceVar(&o.Flags, "flags", o.Flags, "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the annotation they "+
 		"are separated by spaces.")
