@@ -223,7 +223,7 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 	fs.Var(&o.memoryBudget, "memory-budget",
 		"Stay within this many `bytes` of memory, those of the kernel for connections included. 0 is what the container has, if that is limited. The "+
 			"garbage collector is told (unless GOMEMLIMIT is set), other limits are lowered unless they are set, and when memory is short, what can be done "+
-			"without is given up step by step: encodings, what was compressed, history beyond 75s, resources that are yet to be mirrored, answers "+
+			"without is given up step by step: encodings, what was compressed, history beyond 75s, frames that few watches share, resources that are yet to be mirrored, answers "+
 			"side by side, and in the end clients that do not take what they asked for.")
 	fs.BoolVar(&o.stripManagedFields, "strip-managed-fields", o.stripManagedFields,
 		"Mirror objects without metadata.managedFields, which saves memory, but is not quite what the API server would answer. What is "+

@@ -38,26 +38,16 @@ func newTop() *cobra.Command {
 		Short:   "Show who watches what, and who lags, in a terminal",
 		Long:    topHelp,
 		Example: topExamples,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return nil
-			}
-			return fmt.Errorf("unexpected argument %q: spillway top takes flags only; spillway top --help lists them", args[0])
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	fs.StringVar(&o.address, "address", "http://"+newOptions().metricsListen, "The `URL` of its --metrics-listen.")
 	fs.StringVar(&o.tokenFile, "token-file", "", "Show who is asking by the bearer token in this `file`, read for each report; over https only, but on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Ask for another report after this `duration`, 1s at least.")
 	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(), "Sort watches by this `column`; with a minus before it, the other way round.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
-		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s", cmd.Long, cmd.UseLine(), cmd.Example, fs.FlagUsagesWrapped(helpColumns))
-	})
-	return cmd
+	return prepare(cmd)
 }
 
 func (o *topOptions) run(cmd *cobra.Command) error {
