@@ -45,7 +45,7 @@ type Violation struct {
 	Text  string
 }
 
-// Check names one invariant (design §5), or one of the seam's (design D5).
+// Check names one invariant (ARCHITECTURE.md, Invariants), or one of the seam's (design D5).
 type Check string
 
 // The checks. What each means is said where it is made.
