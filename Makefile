@@ -43,7 +43,7 @@ sbom: build ## Write down what bin/spillway is built from, as CycloneDX: bin/spi
 
 .PHONY: test test-long lint fuzz fuzz-diff conformance conformance-full simulation simulation-full readyourwrites readyourwrites-full chaos restart restart-full permissions revocation show-frozen controllers bench-go show
 
-test: tools controlplane ## Run all tests: the proxy's own, then those against a real control plane
+test: tools controlplane ## Run the tests: the proxy's own, then those against a real control plane
 	@./hack/test.sh
 
 test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long

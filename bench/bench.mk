@@ -5,7 +5,7 @@ MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
 .PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak test-bench bench bench-full $(MEASURES:%=bench-%)
 
-bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about 45 minutes)
+bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
