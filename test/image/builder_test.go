@@ -48,6 +48,7 @@ func newBuilder(t *testing.T) *builder {
 	must(t, os.WriteFile(conf, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", store, filepath.Join(dir, "run")), 0o600))
 	b.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+conf, "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot", "TMPDIR="+dir)
 
+	b.run("go", "-C", b.root, "mod", "download") // which the build does, too, without a network: of modules for other systems no build here has asked
 	busybox, err := exec.LookPath("busybox")
 	must(t, err)
 	for name, context := range map[string]string{"golang": filepath.Dir(busybox), "base": "testdata"} {
