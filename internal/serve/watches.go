@@ -29,7 +29,7 @@ type Watch struct {
 	Behind    time.Duration // how old that one is
 	Unsent    int           // bytes of what it was last to be sent that its connection has not taken
 	Blocked   time.Duration // since it last took any of them; 0 if it is not waited for
-	LastEvent time.Time     // when that happened which it was told of last; zero if that is longer ago than history reaches
+	LastEvent time.Time     // when that happened which it was told of last; zero if history does not reach back to it, or it was read from the log
 }
 
 // Selected is what a watch selects, in the words of its request; empty where that is everything.

@@ -104,7 +104,7 @@ type Watch struct {
 	BlockedSeconds float64    `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
 	Bytes          int64      `json:"bytes"`          // sent, of events
 	BytesPerSecond float64    `json:"bytesPerSecond"`
-	LastEvent      *time.Time `json:"lastEvent,omitempty"` // when that happened which it was told of last, if history reaches back to it
+	LastEvent      *time.Time `json:"lastEvent,omitempty"` // when that happened which it was told of last, if history reaches back to it and a feed told it
 }
 
 // Eviction is a watch that was ended since its client stopped reading.
