@@ -101,15 +101,15 @@ func TestStatus(t *testing.T) {
 		}
 		return nil
 	})
-	// Whoever was there before there was a feed was told by the log, and of that nobody keeps account: it is the next event that is known.
-	w.awaitReport("the last event of each", "limit=1000", func(r *status.Report) error {
+	// What a watch reads from the log itself, as some do that were there before their feed, is not accounted for: of the others the last event is known.
+	w.awaitReport("somebody's last event", "limit=1000", func(r *status.Report) error {
 		for _, one := range r.Watches.Items {
-			if one.LabelSelector != "app=none" && one.LastEvent == nil {
-				w.write("a", "web", 1000)
-				return fmt.Errorf("one is %+v", one)
+			if one.LastEvent != nil {
+				return nil
 			}
 		}
-		return nil
+		w.write("a", "web", 1000)
+		return fmt.Errorf("nobody was told anything by a feed: %+v", r.Watches.Items[0])
 	})
 	report := w.awaitReport("rates", "limit=3&sort=-user", func(*status.Report) error { return nil })
 	if len(report.Watches.Items) != 3 || report.Watches.Total != 200 || report.Watches.Items[0].User != "bob" || report.Watches.Sort != "-user" {
