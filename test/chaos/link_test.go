@@ -35,6 +35,7 @@ func ends(t *testing.T) (l *Link, client, server net.Conn) {
 		client.Close()
 		server.Close()
 	})
+	carries(t, client, server, []byte("x")) // or the link might not know of them yet, and they of no weather
 	return l, client, server
 }
 
