@@ -83,6 +83,9 @@ func (c *Cursor) Through() uint64 { return c.through }
 // bookmark.
 func (c *Cursor) InSeam() bool { return c.seam }
 
+// Follows reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing left to return.
+func (c *Cursor) Follows() bool { return c.live }
+
 // Ahead reports that the log has not reached the client yet.
 func (c *Cursor) Ahead() bool { return c.future }
 
@@ -122,8 +125,8 @@ func (c *Cursor) Next() ([]byte, error) {
 				c.hub.stats.FeedLapped.Add(1)
 			}
 		}
-		run, more, err := c.replay()
-		if err != nil || len(run) > 0 || !more {
+		run, moved, err := c.replay()
+		if err != nil || len(run) > 0 || !moved {
 			return run, err
 		}
 	}
@@ -157,17 +160,17 @@ func (c *Cursor) follow() ([]byte, bool) {
 	return run, true
 }
 
-// replay reads the log. more says that it is worth calling Next again although there were no frames. What ends the cursor is
-// told after the frames before it.
-func (c *Cursor) replay() (run []byte, more bool, err error) {
-	head := c.hub.resource.Log().Head()
+// replay reads the log. moved says that it passed something although there were no frames: then the feed may reach back to it. What ends
+// the cursor is told after the frames before it.
+func (c *Cursor) replay() (run []byte, moved bool, err error) {
+	before := c.position
 	c.scratch = c.scratch[:0]
-	err = c.fill(head)
+	err = c.fill(c.hub.resource.Log().Head())
 	if len(c.scratch) > 0 {
 		return c.scratch, true, nil
 	}
 	c.scratch = nil // a client that waits keeps nothing
-	return nil, err == nil && c.position < head, err
+	return nil, err == nil && c.position != before, err
 }
 
 // fill takes log entries until there is a run of frames, or none are left below head.

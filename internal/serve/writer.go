@@ -11,9 +11,9 @@ import (
 // writer owns a shard of slots and is the only one that sends to their connections. It never waits for a client: a socket takes what it
 // has room for, and the slot of one that is full is parked until there is more, or until its client has stalled.
 //
-// A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, or when it had
-// more than one turn's worth; turns are taken in that order. What piles up while a slot waits for its turn is one send. An idle slot
-// costs nothing, not even a look.
+// A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, when it had more
+// than one turn's worth, or when it has read the log and may go back to its feed; turns are taken in that order. What piles up while a
+// slot waits for its turn is one send. An idle slot costs nothing, not even a look.
 type writer struct {
 	// Static after construction.
 	server *Server
@@ -245,7 +245,7 @@ func (w *writer) turn(s *slot) {
 	case !gone:
 	case s.reason != "" && len(s.rest) == 0:
 		w.end(s, s.reason)
-	case len(s.rest) > 0 || s.look || s.stream.cursor.Lag() > 0:
+	case len(s.rest) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows():
 		w.enqueue(s)
 	}
 }

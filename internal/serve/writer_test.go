@@ -45,6 +45,33 @@ func TestPanicInATurn(t *testing.T) {
 	})
 }
 
+// A slot that has read the log goes on with its feed once it has everything, and not only when something is due: until then each event
+// would be made for it alone.
+func TestBackFromTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"])
+		early := w.watch("/api/v1/pods?watch=1&resourceVersion=103") // waits for the log
+		picky := w.watch("/api/v1/namespaces/o/pods?watch=1&resourceVersion=103")
+		synctest.Wait()
+		w.set("a/x 104")
+		early.gets("ADDED a/x 104")
+		w.set("a/x 105") // by now the hub knows the feeds
+		early.gets("MODIFIED a/x 105")
+		picky.gets()
+		for _, p := range []*peer{early, picky} {
+			if !p.stream.cursor.Follows() {
+				t.Errorf("%q still waits for the log", p.stream.plan.Selector.Namespace)
+			}
+		}
+		replayed := w.source.Hub.Stats().Replayed.Load()
+		w.set("a/x 106")
+		early.gets("MODIFIED a/x 106")
+		if n := w.source.Hub.Stats().Replayed.Load(); replayed == 0 || n != replayed {
+			t.Errorf("%d events were made for it alone, and then %d", replayed, n)
+		}
+	})
+}
+
 // A stream that is past its initial events when the server is told to stop is ended, whether a writer has it already or not.
 func TestStopAmongAdoptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
