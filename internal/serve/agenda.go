@@ -1,15 +1,12 @@
 package serve
 
-import (
-	"container/heap"
-	"time"
-)
+import "container/heap"
 
 // agenda is the slots of a writer, all of them, by when something is due there. It stands for a timer each.
 type agenda []*slot
 
 // set says when a slot is due; a new one is added.
-func (a *agenda) set(s *slot, at time.Time) {
+func (a *agenda) set(s *slot, at moment) {
 	s.due = at
 	if s.place < 0 {
 		heap.Push(a, s)
@@ -26,9 +23,9 @@ func (a *agenda) remove(s *slot) {
 }
 
 // next is when the first slot is due, or false if there are none.
-func (a agenda) next() (time.Time, bool) {
+func (a agenda) next() (moment, bool) {
 	if len(a) == 0 {
-		return time.Time{}, false
+		return 0, false
 	}
 	return a[0].due, true
 }
@@ -37,7 +34,7 @@ func (a agenda) next() (time.Time, bool) {
 func (a agenda) Len() int { return len(a) }
 
 // Less implements heap.Interface.
-func (a agenda) Less(i, j int) bool { return a[i].due.Before(a[j].due) }
+func (a agenda) Less(i, j int) bool { return a[i].due < a[j].due }
 
 // Swap implements heap.Interface.
 func (a agenda) Swap(i, j int) {

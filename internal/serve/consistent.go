@@ -22,7 +22,7 @@ const (
 // initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
 // before the proof.
 func (s *stream) consistent() (EndReason, error) {
-	ctx, cancel := context.WithTimeout(s.ctx, proofWait)
+	ctx, cancel := context.WithTimeout(s.context(), proofWait)
 	defer cancel()
 	proofs := make(chan proof, 1)
 	go func() {
@@ -61,8 +61,8 @@ type proof struct {
 
 // inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
 func (s *stream) inVain(reason EndReason) EndReason {
-	if s.ctx.Err() != nil {
-		return endCause(s.ctx)
+	if ending := s.ending(); ending != "" {
+		return ending
 	}
 	return reason
 }
@@ -73,6 +73,7 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 		return "", err
 	}
 	s.cursor.Hold()
+	ended := s.context().Done()
 	var complete uint64 // what the client must be complete through; 0 before the proof
 	for {
 		more := s.cursor.Wait()
@@ -100,8 +101,8 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 				return "", s.adopt(proven.state)
 			}
 			complete = proven.state.RV
-		case <-s.ctx.Done():
-			return endCause(s.ctx), nil
+		case <-ended:
+			return s.ending(), nil
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (s *slot) figures() figures {
 	}
 	f := figures{live: true, bytes: s.stream.bytes.Load(), standing: s.stream.cursor.Standing(), unsent: len(s.rest) + len(s.port.held)}
 	if s.parked {
-		f.waited = s.progress
+		f.waited = s.progress.time()
 	}
 	return f
 }

@@ -23,10 +23,11 @@ func (g goroutines) deliver(s *stream) {
 
 // live sends what follows the initial events.
 func (g goroutines) live(s *stream) {
-	s.schedule(time.Now())
+	s.schedule(now())
 	s.told.Store(&notice{live: true})
-	timer := time.NewTimer(time.Until(s.next()))
+	timer := time.NewTimer(s.next().left())
 	defer timer.Stop()
+	ended := s.context().Done()
 	for {
 		more := s.cursor.Wait()
 		s.tell(true)
@@ -45,11 +46,11 @@ func (g goroutines) live(s *stream) {
 		if s.shut != nil {
 			more = s.shut
 		}
-		timer.Reset(time.Until(s.next()))
+		timer.Reset(s.next().left())
 		select {
 		case <-more:
 		case <-timer.C:
-		case <-s.ctx.Done():
+		case <-ended:
 		}
 	}
 }

@@ -384,6 +384,6 @@ func BenchmarkWatches(b *testing.B) {
 type idle struct{}
 
 func (idle) deliver(s *stream) {
-	<-s.ctx.Done()
+	<-s.context().Done()
 	s.over(EndAborted)
 }

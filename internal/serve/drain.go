@@ -24,7 +24,7 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 		tick := time.NewTicker(max(period*9/10/time.Duration(len(streams)), time.Nanosecond))
 		defer tick.Stop()
 		for _, st := range streams {
-			if st.ctx.Err() != nil {
+			if st.ending() != "" {
 				continue
 			}
 			st.interrupt(EndDrain)

@@ -96,17 +96,15 @@ func (s *stream) pass() error {
 
 // revoked is why the client may not be sent anything any more; empty if it may.
 func (s *stream) revoked() EndReason {
-	if s.ctx.Err() != nil {
-		if reason := endCause(s.ctx); reason.revoked() {
-			return reason
-		}
+	if reason := s.ending(); reason.revoked() {
+		return reason
 	}
 	return ""
 }
 
 // awaitOpen waits in front of a gate.
 func (s *stream) awaitOpen(opens <-chan struct{}) error {
-	ctx, cancel := context.WithDeadlineCause(s.ctx, s.deadline, endError(EndTimeout))
+	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	select {
 	case <-opens:

@@ -74,7 +74,7 @@ func (s *stream) resume() (EndReason, error) {
 // seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told its resourceVersion there, and not here, would
 // be sent to list again, and again, until this resource hears of something. It reports whether upstream said so.
 func (s *stream) seenUpstream() bool {
-	ctx, cancel := context.WithTimeout(s.ctx, arriveWait)
+	ctx, cancel := context.WithTimeout(s.context(), arriveWait)
 	defer cancel()
 	_, err := s.plan.Source.Fresh.Newest(ctx)
 	return err == nil
@@ -83,7 +83,7 @@ func (s *stream) seenUpstream() bool {
 // backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
 // is merely silent, as one from the future is.
 func (s *stream) backfill(past *fanout.Backfill) error {
-	ctx, cancel := context.WithDeadlineCause(s.ctx, s.deadline, endError(EndTimeout))
+	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	for {
 		run, cursor, err := past.Next(ctx, s.plan.Encoding)

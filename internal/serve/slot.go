@@ -1,7 +1,5 @@
 package serve
 
-import "time"
-
 // slot is a stream without a goroutine: its connection, what it could not send yet, and its places in its writer's order of things.
 type slot struct {
 	// Static after construction.
@@ -13,11 +11,11 @@ type slot struct {
 	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
 	reason   EndReason // settled: rest is the last that the client is told
 	over     bool
-	look     bool      // something is due, or was asked for
-	parked   bool      // the socket is full
-	progress time.Time // while parked: when the client last took a byte
-	queued   bool      // waits for its turn
-	due      time.Time
+	look     bool   // something is due, or was asked for
+	parked   bool   // the socket is full
+	progress moment // while parked: when the client last took a byte
+	queued   bool   // waits for its turn
+	due      moment
 	place    int // in the agenda; -1: nowhere
 	group    *group
 	index    int // in the group
@@ -32,7 +30,7 @@ func (s *slot) poke() { s.writer.slotPoked(s) }
 // severed is the reason of a slot that has to end without another word: its client is gone, or may not have what it has not taken yet.
 // Empty: it ends as watches end.
 func (s *slot) severed() EndReason {
-	switch reason := endCause(s.stream.ctx); {
+	switch reason := s.stream.ending(); {
 	case !reason.clean():
 		return reason
 	case reason.revoked() && s.port.full(s.rest):
@@ -45,8 +43,8 @@ func (s *slot) severed() EndReason {
 // keep keeps what is on its way to the client while the gate is shut. That is no fault of the client's, and ends with the watch at the
 // latest.
 func (s *slot) keep() {
-	s.progress, s.look = time.Now(), false
-	if !s.progress.Before(s.stream.deadline) {
+	s.progress, s.look = now(), false
+	if s.progress >= s.stream.deadline {
 		s.stream.out.cut()
 		s.writer.end(s, EndUnconfirmed)
 		return
@@ -64,7 +62,7 @@ func (s *slot) fill() {
 	}
 	s.rest = run
 	if s.look {
-		s.look = s.stream.ctx.Err() != nil || !s.stream.next().After(time.Now())
+		s.look = s.stream.ending() != "" || s.stream.next() <= now()
 		s.writer.agenda.set(s, s.stream.next())
 	}
 }
@@ -90,9 +88,9 @@ func (s *slot) send() (gone bool, err error) {
 
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	now, stall := time.Now(), s.writer.server.haste.stall(s.writer.stall)
+	at, stall := now(), s.writer.server.haste.stall(s.writer.stall)
 	if moved || !s.parked {
-		s.progress = now
+		s.progress = at
 	}
 	if !s.parked {
 		s.parked = true
@@ -102,11 +100,11 @@ func (s *slot) park(moved bool) error {
 	if stall <= 0 {
 		return nil
 	}
-	if now.Sub(s.progress) >= stall {
+	if at.since(s.progress) >= stall {
 		return errStalled
 	}
 	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
-	s.writer.agenda.set(s, minTime(s.progress.Add(stall), now.Add(stall/looks)))
+	s.writer.agenda.set(s, min(s.progress.after(stall), at.after(stall/looks)))
 	return nil
 }
 
@@ -116,11 +114,4 @@ func (s *slot) unpark() {
 		s.parked = false
 		s.writer.server.haste.unpark()
 	}
-}
-
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -27,15 +26,13 @@ type stream struct {
 	server   *Server
 	out      sink // set under Server.mu, once, before it is delivered
 	plan     Plan
-	grant    *grant          // nil: its listener's clients may have everything
-	ctx      context.Context // ends with cause EndReason: departure, drain, stop
-	cancel   context.CancelCauseFunc
-	deadline time.Time
-	taken    bool            // whoever delivers it counts it out; until then it is its request that does
+	grant    *grant // nil: its listener's clients may have everything
+	deadline moment
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
 	lasting  fairness.Pass   // of the number of watches
 	starting fairness.Pass   // of the bytes of initial states, until it is past its own
 
+	end    ending
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
 	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
@@ -45,9 +42,10 @@ type stream struct {
 	past     *fanout.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
-	bookmark time.Time
+	bookmark moment
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
+	taken    bool            // whoever delivers it counts it out; until then it is its request that does. Beside the other for its size
 	bytes    atomic.Int64    // sent; read by whoever looks
 
 	// For those who look on: behind all that a delivery needs.
@@ -88,7 +86,7 @@ func (s *stream) initial() (EndReason, error) {
 		return s.consistent()
 	case StateAtLeast:
 		var err error
-		if state, err = s.plan.Source.arriveInWatch(s.ctx, w.RV); err != nil {
+		if state, err = s.plan.Source.arriveInWatch(s.context(), w.RV); err != nil {
 			return s.notArrived(err)
 		}
 	}
@@ -217,20 +215,19 @@ func (s *stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
 		return nil, "", nil
 	}
-	now := time.Now()
-	if s.ctx.Err() != nil {
-		reason := endCause(s.ctx)
+	if reason := s.ending(); reason != "" {
 		if reason != EndDrain || s.shut != nil {
 			return nil, reason, nil
 		}
 		mark, err := s.mark(s.cursor.Through())
 		return mark, reason, err
 	}
-	if !now.Before(s.deadline) {
+	present := now()
+	if present >= s.deadline {
 		return nil, EndTimeout, nil
 	}
-	if caughtUp && !now.Before(s.bookmark) {
-		s.schedule(now)
+	if caughtUp && present >= s.bookmark {
+		s.schedule(present)
 		mark, err := s.mark(s.cursor.Through())
 		return mark, "", err
 	}
@@ -246,22 +243,18 @@ func (s *stream) mark(rv uint64) ([]byte, error) {
 }
 
 // schedule sets when the next bookmark is due.
-func (s *stream) schedule(now time.Time) {
-	last := s.deadline.Add(-bookmarkLead)
-	s.bookmark = now.Add(bookmarkPeriod)
-	if s.bookmark.After(last) {
-		s.bookmark = last
-	}
-	if !s.bookmark.After(now) {
-		s.bookmark = s.deadline.Add(time.Hour)
+func (s *stream) schedule(present moment) {
+	s.bookmark = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
+	if s.bookmark <= present {
+		s.bookmark = s.deadline.after(time.Hour)
 	}
 }
 
 // next is when something is due. Who takes no bookmarks is looked at as often all the same, since that keeps his cursor near the head: he
 // could not go on from where he was told of something last, if his feed let go of him an hour later.
-func (s *stream) next() time.Time {
-	if s.shut == nil && s.bookmark.Before(s.deadline) {
-		return s.bookmark
+func (s *stream) next() moment {
+	if s.shut == nil {
+		return min(s.bookmark, s.deadline)
 	}
 	return s.deadline
 }
@@ -292,10 +285,8 @@ func (s *stream) failed(err error) EndReason {
 	case reason != EndAborted:
 		return reason
 	}
-	if s.ctx.Err() != nil {
-		if reason := endCause(s.ctx); !reason.clean() || reason.revoked() {
-			return reason
-		}
+	if reason := s.ending(); !reason.clean() || reason.revoked() {
+		return reason
 	}
 	if errors.Is(err, net.ErrClosed) {
 		return EndAborted
@@ -324,12 +315,6 @@ func (s *stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 	return fanout.AppendEnd(last, s.plan.Encoding), reason
 }
 
-// interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any goroutine may call it.
-func (s *stream) interrupt(reason EndReason) {
-	s.cancel(endError(reason))
-	s.poke()
-}
-
 // poke has the stream looked at, if it has no goroutine of its own.
 func (s *stream) poke() {
 	if slot := s.slot.Load(); slot != nil {
@@ -352,17 +337,3 @@ func (s *stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 	}
 	return nil
 }
-
-// endCause is why a stream's context ended.
-func endCause(ctx context.Context) EndReason {
-	var e endError
-	if errors.As(context.Cause(ctx), &e) {
-		return EndReason(e)
-	}
-	return EndAborted
-}
-
-// endError carries a reason as the cause of a context's end.
-type endError EndReason
-
-func (e endError) Error() string { return string(e) }

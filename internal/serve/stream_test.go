@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -147,6 +148,18 @@ func TestTooLarge(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		short.ends(EndTooLarge, "ERROR 504 Timeout: Too large resource version: 105, current: 100")
 	})
+}
+
+// A client may ask for as long a watch as its number holds.
+func TestWatchOfCenturies(t *testing.T) {
+	st := (&Server{base: t.Context()}).newStream(Plan{Watch: &WatchPlan{Timeout: math.MaxInt64}}, nil)
+	defer st.end.rest()
+	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour || st.deadline.after(time.Hour) < st.deadline {
+		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
+	}
+	if ago := time.Since(st.began()); ago < 0 || ago > time.Minute {
+		t.Errorf("it began %s ago", ago)
+	}
 }
 
 // An upstream that takes its time to say how far it is has not said that it is behind: its word is waited for, though it takes

@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"context"
 	"time"
 
 	"go.uber.org/zap"
@@ -9,15 +8,19 @@ import (
 	"spillway/internal/fairness"
 )
 
+// longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
+const longestWatch = 100 * 365 * 24 * time.Hour
+
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
 func (s *Server) newStream(p Plan, g *grant) *stream {
+	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
 	st := &stream{
 		server:   s,
 		plan:     p,
 		grant:    g,
-		deadline: time.Now().Add(p.Watch.Timeout),
+		deadline: now().after(p.Watch.Timeout),
 	}
-	st.ctx, st.cancel = context.WithCancelCause(s.base)
+	st.end.wait(s.base)
 	st.told.Store(&notice{})
 	return st
 }
@@ -46,7 +49,7 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 
 // letGo gives back what a stream holds that serves nobody, or nobody any more.
 func (st *stream) letGo(reason EndReason) {
-	st.cancel(endError(reason))
+	st.conclude(reason)
 	if st.past != nil {
 		st.past.Close()
 	}

@@ -119,7 +119,7 @@ func (s *Server) figures(ctx context.Context, streams []*stream) ([]figures, err
 func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.plan.Source, Selected: s.selected(), Encoding: streamEncoding(s.plan.Encoding),
-		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: "HTTP/1.1", Began: s.began(), Deadline: s.deadline,
+		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: "HTTP/1.1", Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
 	if _, ok := out.(*netSink); ok {
@@ -149,7 +149,7 @@ func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 }
 
 // began is when the stream was made.
-func (s *stream) began() time.Time { return s.deadline.Add(-s.plan.Watch.Timeout) }
+func (s *stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
 // selected is what the stream selects.
 func (s *stream) selected() Selected {

@@ -224,7 +224,7 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
-		st.cancel(endError(reason))
+		st.end.give(reason)
 		st.gate.close()
 		_ = near.Close()
 		p.reason <- reason

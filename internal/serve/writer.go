@@ -66,7 +66,8 @@ func (w *writer) adopt(st *stream) bool {
 		return false
 	}
 	s := &slot{stream: st, writer: w, place: -1, port: port}
-	st.schedule(time.Now())
+	st.schedule(now())
+	st.end.rest()
 	st.slot.Store(s)
 	st.told.Store(nil)
 	return w.slotPoked(s)
@@ -113,7 +114,7 @@ func (w *writer) run(ctx context.Context) {
 		}
 		w.busy(false)
 		if at, ok := w.agenda.next(); ok {
-			timer.Reset(time.Until(at))
+			timer.Reset(at.left())
 		} else {
 			timer.Stop()
 		}
@@ -159,11 +160,11 @@ func (w *writer) news() {
 	clear(slots)
 	clear(groups)
 	w.spare.slots, w.spare.groups = slots, groups
-	now := time.Now()
-	for at, ok := w.agenda.next(); ok && !at.After(now); at, ok = w.agenda.next() {
+	present := now()
+	for at, ok := w.agenda.next(); ok && at <= present; at, ok = w.agenda.next() {
 		s := w.agenda[0]
 		s.look = true
-		w.agenda.set(s, now.Add(time.Hour)) // its turn says when it is due again
+		w.agenda.set(s, present.after(time.Hour)) // its turn says when it is due again
 		w.enqueue(s)
 	}
 	if count != nil {
@@ -214,7 +215,7 @@ func (w *writer) turn(s *slot) {
 	if s.over {
 		return
 	}
-	if s.look && s.stream.ctx.Err() != nil {
+	if s.look {
 		if reason := s.severed(); reason != "" {
 			w.end(s, reason)
 			return
@@ -307,7 +308,7 @@ func (w *writer) close() {
 }
 
 func (w *writer) abort(s *slot) {
-	reason := endCause(s.stream.ctx)
+	reason := s.stream.ending()
 	if reason.clean() {
 		reason = EndAborted
 	}

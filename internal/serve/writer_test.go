@@ -112,20 +112,20 @@ func TestQueueStaysShort(t *testing.T) {
 
 func TestAgenda(t *testing.T) {
 	var a agenda
-	start := time.Now()
+	start := now()
 	slots := make([]*slot, 100)
 	for i := range slots {
 		slots[i] = &slot{place: -1}
-		a.set(slots[i], start.Add(time.Duration(i*37%100)*time.Second))
+		a.set(slots[i], start.after(time.Duration(i*37%100)*time.Second))
 	}
-	a.set(slots[3], start.Add(time.Hour)) // later
-	a.set(slots[99], start.Add(-1))       // sooner
+	a.set(slots[3], start.after(time.Hour)) // later
+	a.set(slots[99], start.after(-1))       // sooner
 	a.remove(slots[50])
 	a.remove(slots[50]) // once more does no harm
-	last := start.Add(-time.Hour)
+	last := start.after(-time.Hour)
 	for n := 99; n > 0; n-- {
 		at, ok := a.next()
-		if !ok || at.Before(last) || len(a) != n {
+		if !ok || at < last || len(a) != n {
 			t.Fatalf("%d are left: %v after %v, %v", len(a), at, last, ok)
 		}
 		last = at

@@ -35,14 +35,14 @@ func TestPlanted(t *testing.T) {
 		}, []string{"comes after", "DELETED, but the client does not hold it"}},
 		{"a bookmark that overtakes", process.Fault{
 			File: "internal/serve/stream.go",
-			Old:  "		s.schedule(now)\n		mark, err := s.mark(s.cursor.Through())\n",
-			New:  "		s.schedule(now)\n		mark, err := s.mark(s.cursor.Through() + 3)\n",
+			Old:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through())\n",
+			New:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
 			File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
-			File: "internal/serve/watch.go", Old: "time.Now().Add(p.Watch.Timeout)", New: "time.Now().Round(0).Add(p.Watch.Timeout)",
+			File: "internal/serve/moment.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",
 		}, []string{"the stream ended before its time"}},
 		{"a proxy that believes everybody", process.Fault{
 			File: "internal/auth/authorizer.go",
