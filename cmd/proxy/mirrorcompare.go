@@ -43,9 +43,15 @@ func (m *mirrors) compareStates(period time.Duration) {
 // errOutdated says that a state is not what its mirror shows any more, so that what it differs in means nothing.
 var errOutdated = errors.New("the mirror has begun anew meanwhile")
 
-// compare compares a mirror with upstream, unless upstream has other troubles, and has it read again if they differ.
+// comparable reports that the mirror has a state to compare, and upstream no other troubles.
+func (m *mirror) comparable() bool {
+	status := m.reflector.Status()
+	return status.Synced && status.Away.IsZero() && !m.representation.doubtful()
+}
+
+// compare compares a mirror with upstream, if that can be, and has it read again if they differ.
 func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
-	if status := m.reflector.Status(); !status.Synced || !status.Away.IsZero() || m.representation.doubtful() {
+	if !m.comparable() {
 		return
 	}
 	log = log.With(zap.Stringer("resource", m.resource.Info), zap.String("version", m.resource.Info.GVR.Version))

@@ -11,6 +11,13 @@ import (
 	"spillway/internal/object"
 )
 
+// awaitComparable waits for the only mirror's state, and for its reflector to say that it is there, which comes later.
+func (m *mirrors) awaitComparable(t *testing.T) *mirror {
+	t.Helper()
+	eventually(t, "the mirror to be comparable", func() bool { return len(m.all()) == 1 && m.all()[0].comparable() })
+	return m.all()[0]
+}
+
 // A mirror that has lost an event is found out, and holds what upstream holds again.
 func TestLostEventIsFound(t *testing.T) {
 	gvr := kubetest.ConfigMaps
@@ -22,8 +29,7 @@ func TestLostEventIsFound(t *testing.T) {
 				up.Create(gvr, "n", fmt.Sprintf("o%04d", i))
 			}
 			m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
-			m.awaitReady(t, gvr)
-			one := m.all()[0]
+			one := m.awaitComparable(t)
 			one.compare(t.Context(), zap.NewNop())
 			if one.checks.Load() != 1 || one.differing.Load() != 0 {
 				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.checks.Load(), one.differing.Load())
@@ -66,9 +72,9 @@ func TestOtherBytesAreFound(t *testing.T) {
 		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("o%04d", i))
 	}
 	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	one := m.awaitComparable(t)
 	source := m.Find(kubetest.ConfigMaps)
-	resource, one := source.Resource(), m.all()[0]
+	resource := source.Resource()
 	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
 	o, _ := resource.Snapshot().Get("n/o0150")
@@ -101,8 +107,7 @@ func TestNoComparison(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
 	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	one := m.all()[0]
+	one := m.awaitComparable(t)
 	lists := up.Lists(kubetest.ConfigMaps)
 	up.Create(kubetest.Pods, "n", "elsewhere")
 	up.Compact()
