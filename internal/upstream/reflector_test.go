@@ -49,9 +49,7 @@ func TestMirror(t *testing.T) {
 				if n := s.Lists(res.GVR); n != 0 {
 					t.Errorf("%d LISTs: a watch-list needs none", n)
 				}
-				for r.Status().RV != rv && deadline(t).Err() == nil { // it is noted after the Sink was told
-					time.Sleep(time.Millisecond)
-				}
+				eventually(t, "its status", func() bool { return r.Status().RV == rv }) // it is noted after the Sink was told
 				st := r.Status()
 				if !st.Synced || st.Err != nil || st.Replaces != 1 || st.Watches != 1 || st.Contact.IsZero() {
 					t.Errorf("status %+v", st)
@@ -89,9 +87,10 @@ func TestMirrorSurvives(t *testing.T) {
 			sink.awaitState(t, s, configMaps)
 			s.Create(gvr, "a", "last")
 			sink.awaitState(t, s, configMaps)
-			if st := r.Status(); st.Replaces < replaces || st.Err != nil {
-				t.Errorf("status %+v", st)
-			}
+			eventually(t, "its status", func() bool { // it is noted after the Sink was told
+				st := r.Status()
+				return st.Replaces >= replaces && st.Err == nil
+			})
 		})
 	}
 	change := func(s *kubetest.Server) {
@@ -120,9 +119,7 @@ func TestMirrorSurvives(t *testing.T) {
 	f("an outage", 1, func(t *testing.T, s *kubetest.Server, r *Reflector) {
 		s.Down()
 		before := r.Status().Failures
-		for r.Status().Failures < before+2 && deadline(t).Err() == nil {
-			time.Sleep(time.Millisecond)
-		}
+		eventually(t, "failures", func() bool { return r.Status().Failures >= before+2 })
 		if st := r.Status(); st.Err == nil || !st.Synced {
 			t.Errorf("during the outage: %+v", st)
 		}
