@@ -2,7 +2,8 @@ package serve
 
 import (
 	"context"
-	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
@@ -73,12 +74,12 @@ func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledCli
 
 func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	w := r.watch(mapsPath+"?watch=1&resourceVersion=1", kubetest.ReceiveBuffer(4096))
-	w.Stall()
-	for i := range 20 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
-	}
+	r.up.Create(kubetest.ConfigMaps, "n", "large", kubetest.WithPadding(8<<20)) // more than the kernel takes for a client that does not read
 	r.mirrored(configMaps)
+	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=1")
+	if _, err := io.ReadFull(answer, make([]byte, 1000)); err != nil { // what is on its way now cannot arrive
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	r.server.Drain(ctx, time.Nanosecond)
@@ -89,8 +90,35 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	if n := r.metric("spillway_watch_ends_total", "reason=aborted", "resource=configmaps"); n != 1 {
 		t.Errorf("%v streams were aborted", n)
 	}
-	w.Resume()
-	over(t, w, kubetest.Cut)
+	if _, err := io.Copy(io.Discard, answer); err == nil {
+		t.Error("the client was told of an end")
+	}
+}
+
+// stalling is the answer to a GET of one who takes no more than he is made to read.
+func stalling(t *testing.T, url string) io.Reader {
+	t.Helper()
+	dialer := net.Dialer{Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{ReadBufferSize: 4096, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return conn, conn.(*net.TCPConn).SetReadBuffer(4096)
+	}}}
+	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = resp.Body.Close()
+		client.CloseIdleConnections()
+	})
+	return resp.Body
 }
 
 // With nothing to end, draining takes no time.
