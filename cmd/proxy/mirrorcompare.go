@@ -57,7 +57,7 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 	log = log.With(zap.Stringer("resource", m.resource.Info), zap.String("version", m.resource.Info.GVR.Version))
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	state := m.resource.Snapshot()
+	replaces, state := m.reflector.Status().Replaces, m.resource.Snapshot()
 	n, err := m.differences(ctx, state)
 	if err != nil {
 		log.Debug("not compared with upstream", zap.Error(err))
@@ -69,7 +69,7 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 	}
 	m.differing.Add(uint64(n)) // #nosec G115 -- a count
 	log.Error("the mirror differs from upstream: it is read again; please report this", zap.Int("objects", n), zap.Uint64("resourceVersion", state.RV))
-	m.reflector.Relist("it differs from upstream")
+	m.reread(replaces, "it differs from upstream")
 }
 
 // differences counts what differs between a state and upstream's at the same resourceVersion.

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
@@ -50,4 +53,35 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	}
 	up.RestoreFrom(snapshot)
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
+}
+
+// However many notice, and however long upstream takes to tell the state that it has now, the mirror comes to hold it: what is being told
+// already is not begun anew.
+func TestRestoredUpstreamIsReadOnce(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	const n = 3000 // telling them takes longer than noticing
+	for i := range n {
+		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+	}
+	snapshot := up.Snapshot()
+	m := mirroring(t, up, nil, "configmaps")
+	one := m.awaitComparable(t)
+	if err := one.resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
+		t.Fatal(err)
+	}
+	before := one.reflector.Status()
+	up.RestoreFrom(snapshot)
+	eventually(t, "the mirror to hold what upstream holds", func() bool {
+		one.checkHistory(t.Context(), zap.NewNop())
+		return one.resource.Snapshot().Len() == n
+	})
+	eventually(t, "its status", func() bool { return one.reflector.Status().Replaces > before.Replaces })
+	after := one.reflector.Status()
+	if n := after.Replaces - before.Replaces; n != 1 {
+		t.Errorf("it was read %d times", n)
+	}
+	if n := after.Watches - before.Watches; n > 3 { // one that went on, the one that told the state, and one that had just begun
+		t.Errorf("%d watches for that", n)
+	}
 }
