@@ -8,7 +8,7 @@ import (
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that clients come back
 // with a fresh resourceVersion and not all at once (design D14). New watches are refused from now on, and who has an HTTP/2
 // connection is told at once to open another one for what he asks next, best at somebody who stays. It returns early when no
-// stream is left, and at the latest when ctx ends.
+// stream is left, and at the latest when ctx ends; who is left then is told to end all the same.
 func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.mu.Lock()
 	s.mu.draining = true
@@ -19,20 +19,11 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.mu.Unlock()
 	s.http2.goAway()
 
-	if len(streams) > 0 {
-		// The last tenth is for streams to send their ends.
-		tick := time.NewTicker(max(period*9/10/time.Duration(len(streams)), time.Nanosecond))
-		defer tick.Stop()
-		for _, st := range streams {
-			if st.ending() != "" {
-				continue
-			}
+	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
+	for i, st := range streams {
+		if st.ending() == "" {
 			st.interrupt(EndDrain)
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
+			pauseUntil(ctx, began.Add(spread*time.Duration(i+1)/time.Duration(len(streams))))
 		}
 	}
 	left := make(chan struct{})
@@ -54,5 +45,19 @@ func (s *Server) closeStreams() {
 		if st.out != nil { // else its handler has yet to attach it, and finds the server closed
 			st.out.cut()
 		}
+	}
+}
+
+// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or until ctx ends.
+func pauseUntil(ctx context.Context, at time.Time) {
+	left := time.Until(at)
+	if left <= 0 || ctx.Err() != nil {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
 	}
 }

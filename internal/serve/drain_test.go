@@ -46,7 +46,9 @@ func testDrain(t *testing.T, goroutines bool) {
 		defer close(drained)
 		r.server.Drain(deadline(t), period)
 	}()
-	r.ended(configMaps, EndDrain, 1)
+	eventually(t, "the first end", func() bool {
+		return r.metric("spillway_watch_ends_total", "reason="+string(EndDrain), "resource=configmaps") >= 1
+	})
 	if list := r.list(mapsPath + "?watch=1&resourceVersion=0"); list.Status != http.StatusServiceUnavailable || list.Failure == nil {
 		t.Errorf("a new watch: %d %s", list.Status, list.Body)
 	}
@@ -55,7 +57,7 @@ func testDrain(t *testing.T, goroutines bool) {
 	}
 	waiting.Wait()
 	<-drained
-	for i, end := range ends { // the first at once, then one per tick: on a slow machine later, never sooner
+	for i, end := range ends { // the first at once, then one after another: on a slow machine later, never sooner
 		if least := period * 9 / 10 / n * time.Duration(i); end.Sub(began) < least {
 			t.Errorf("end %d after %v, not before %v", i, end.Sub(began), least)
 		}
@@ -67,6 +69,29 @@ func testDrain(t *testing.T, goroutines bool) {
 		}
 	}
 	r.ended(configMaps, EndDrain, n)
+}
+
+// Whoever's turn has not come when the time is over ends as cleanly as the others.
+func TestDrainOutOfTime(t *testing.T) {
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	var all []*kubetest.Watcher
+	for range 3 {
+		all = append(all, r.watch(mapsPath+"?watch=1&resourceVersion=1&allowWatchBookmarks=1"))
+	}
+	for _, w := range all {
+		expect(t, w, "ADDED n/a 2")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.server.Drain(ctx, time.Hour)
+	for _, w := range all {
+		over(t, w, kubetest.Ended)
+		if events := w.Events(); len(events) != 2 || events[1].String() != "BOOKMARK 2" {
+			t.Errorf("got %v", events)
+		}
+	}
 }
 
 // Draining does not wait for a client that does not read longer than it is told to; Close then resets it.
