@@ -33,7 +33,9 @@ func Away(err error) bool {
 		return false // no address at all
 	case errors.As(err, &name), errors.Is(err, errNoHead), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true
-	case utilnet.IsTimeout(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err), strings.Contains(err.Error(), "http2: server sent GOAWAY"):
+	case utilnet.IsTimeout(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
+		return true
+	case strings.Contains(err.Error(), "http2: server sent GOAWAY"), strings.Contains(err.Error(), "http: server closed idle connection"): // net/http names neither
 		return true
 	}
 	// TLS tells its alerts as if they were operations: those are words of the other end's.

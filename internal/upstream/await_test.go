@@ -3,8 +3,11 @@ package upstream
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -38,6 +41,41 @@ func answering(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
 }
 
+// gone is a connection whose other end has closed it.
+type gone struct {
+	net.Conn
+	noticed chan struct{}
+	once    sync.Once
+}
+
+func (g *gone) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (g *gone) Close() error {
+	g.once.Do(func() { close(g.noticed) })
+	return g.Conn.Close()
+}
+
+// A balancer with nobody behind it closes what it has accepted, perhaps before there is a request.
+func TestAwayBeforeTheRequest(t *testing.T) {
+	near, far := net.Pipe()
+	defer far.Close()
+	conn := &gone{Conn: near, noticed: make(chan struct{})}
+	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
+	ctx := httptrace.WithClientTrace(deadline(t), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-conn.noticed }})
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err == nil {
+		resp.Body.Close()
+		t.Fatal("an answer")
+	}
+	if !Away(err) {
+		t.Errorf("not away: %v", err)
+	}
+}
+
 // What waiting mends is told from what it does not, whichever of the requests of a start meets it.
 func TestAway(t *testing.T) {
 	f := func(name string, c *Client, want bool) {
@@ -58,6 +96,7 @@ func TestAway(t *testing.T) {
 		_, _ = c.Read(make([]byte, 1<<10))
 		_ = c.Close()
 	})
+	brief := listening(t, func(c net.Conn) { _ = c.Close() })
 	plain := listening(t, func(c net.Conn) {
 		_, _ = c.Read(make([]byte, 1))
 		_, _ = c.Write([]byte("HTTP/1.1 400 Bad Request\r\n\r\n"))
@@ -71,6 +110,7 @@ func TestAway(t *testing.T) {
 		{"reset in the handshake", "https://" + reset, true},
 		{"closed", "http://" + closed, true},
 		{"closed in the handshake", "https://" + closed, true},
+		{"closed at once", "http://" + brief, true},
 		{"not TLS", "https://" + plain, false},
 		{"no port", "https://127.0.0.1:99999", false},
 	} {
