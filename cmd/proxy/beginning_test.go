@@ -12,22 +12,27 @@ import (
 	"spillway/internal/kubetest"
 )
 
-// freeAddress is one where nobody listens.
-func freeAddress(t *testing.T) string {
+// freeAddresses are n where nobody listens, no two the same.
+func freeAddresses(t *testing.T, n int) []string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	addresses := make([]string, n)
+	for i := range addresses {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close() // when all are chosen
+		addresses[i] = l.Addr().String()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return addresses
 }
 
 // waiting is the program, started while upstream is away, once it lives.
 func waiting(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
 	t.Helper()
+	free := freeAddresses(t, 3) // while upstream still has its own
+	plain, secure, metrics := free[0], free[1], free[2]
 	up.Down()
-	plain, secure, metrics := freeAddress(t), freeAddress(t), freeAddress(t)
 	p := launched(t, up, func(o *options) {
 		o.listen, o.listenTLS, o.metricsListen = plain, secure, metrics
 		if change != nil {

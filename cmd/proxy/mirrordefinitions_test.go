@@ -90,11 +90,15 @@ func TestDefinitionChanges(t *testing.T) {
 				return running != nil && running.resource.Ready()
 			})
 			after := m.Find(kubetest.Widgets)
+			eventually(t, "the new representation", func() bool {
+				if after = m.Find(kubetest.Widgets); after == nil {
+					return false
+				}
+				o, ok := after.Resource().Snapshot().Get("n/a")
+				return ok && strings.Contains(string(o.JSON()), "round")
+			})
 			if info := after.Resource().Info; info.Selectable("spec.color") || !info.Selectable("spec.size") {
 				t.Errorf("mirrored as %+v", info)
-			}
-			if o, ok := after.Resource().Snapshot().Get("n/a"); !ok || !strings.Contains(string(o.JSON()), "round") {
-				t.Error("mirrored in the old representation")
 			}
 		})
 	}

@@ -38,7 +38,9 @@ func TestIdleMirrors(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *options) { o.resourceIdleTimeout = time.Millisecond }, "*")
-	m.awaitReady(t, kubetest.Pods)
+	if m.Find(kubetest.Pods) == nil {
+		t.Fatal("it is not mirrored for who asks")
+	}
 	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
 }
 

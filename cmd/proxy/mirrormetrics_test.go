@@ -14,8 +14,9 @@ func TestMirrorMetrics(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps", "pods")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Pods)
+	for _, one := range m.all() {
+		eventually(t, "a state, and that it is noted", one.comparable)
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newMirrorMetrics(m))
 	families, err := registry.Gather()

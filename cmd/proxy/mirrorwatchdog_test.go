@@ -14,12 +14,11 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	one := m.awaitComparable(t)
 	source := m.Find(kubetest.ConfigMaps)
 	resource := source.Resource()
 	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
-	one := m.all()[0]
 	lists := one.reflector.Status().Replaces
 
 	up.HoldWatch(kubetest.ConfigMaps)

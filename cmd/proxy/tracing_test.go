@@ -55,17 +55,13 @@ func TestLastSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 		traces.tracer.Start(time.Now(), nil, false).End(tracing.Answer{Code: 200})
-		began := time.Now()
 		if c == takes {
 			if err := traces.tracer.Close(t.Context()); err != nil { // which waits as long as it takes
 				t.Error(err)
 			}
 			continue
 		}
-		traces.close()
-		if took := time.Since(began); took > 4*lastSpansPeriod {
-			t.Errorf("it took %v", took)
-		}
+		traces.close() // returns, though nobody takes anything
 	}
 	if len(takes.Spans()) != 1 {
 		t.Errorf("%d spans", len(takes.Spans()))
