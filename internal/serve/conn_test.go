@@ -209,7 +209,7 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 	}
 	// The last piece is small: fasthttp keeps that in its own buffer until the very end.
 	up.Create(kubetest.ConfigMaps, "z", "small", kubetest.WithPadding(10))
-	r := rigOf(t, up, rigOptions{goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps}})
+	r := rigOf(t, up, rigOptions{goroutines: goroutines, stall: time.Second, mirrors: []*object.Resource{configMaps}})
 	for _, target := range []string{
 		"/api/v1/configmaps?resourceVersion=0", "/api/v1/namespaces/n/configmaps/1?resourceVersion=0", "/api/v1/configmaps?watch=1&resourceVersion=0",
 	} {

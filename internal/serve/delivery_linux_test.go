@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -293,6 +294,11 @@ type footprint struct {
 func measured(t *testing.T, n int, secure bool) (f footprint) {
 	t.Helper()
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
+		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for up to ten seconds.
+		eventually(t, "what earlier tests left to be let go of", func() bool {
+			stacks := make([]byte, 4<<20)
+			return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("fasthttp.(*workerPool).Start"))
+		})
 		runtime.GC()
 		runtime.GC() // pools are emptied by the second
 		var before, after runtime.MemStats

@@ -101,7 +101,7 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	r.up.Create(kubetest.ConfigMaps, "n", "large", kubetest.WithPadding(8<<20)) // more than the kernel takes for a client that does not read
 	r.mirrored(configMaps)
-	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=1")
+	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=1", 4096)
 	if _, err := io.ReadFull(answer, make([]byte, 1000)); err != nil { // what is on its way now cannot arrive
 		t.Fatal(err)
 	}
@@ -120,8 +120,8 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	}
 }
 
-// stalling is the answer to a GET of one who takes no more than he is made to read.
-func stalling(t *testing.T, url string) io.Reader {
+// stalling is the answer to a GET of one who takes no more than he is made to read, and a receive buffer of about so many bytes.
+func stalling(t *testing.T, url string, buffer int) io.ReadCloser {
 	t.Helper()
 	dialer := net.Dialer{Timeout: patience}
 	client := &http.Client{Transport: &http.Transport{ReadBufferSize: 4096, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -129,7 +129,7 @@ func stalling(t *testing.T, url string) io.Reader {
 		if err != nil {
 			return nil, err
 		}
-		return conn, conn.(*net.TCPConn).SetReadBuffer(4096)
+		return conn, conn.(*net.TCPConn).SetReadBuffer(buffer)
 	}}}
 	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
 	if err != nil {

@@ -106,9 +106,9 @@ func TestTimeTaken(t *testing.T) {
 	}{
 		{"chunks", func(w http.ResponseWriter, _ *http.Request) {
 			for range 3 {
+				time.Sleep(5 * time.Millisecond)
 				_, _ = io.WriteString(w, "some of it")
 				_ = http.NewResponseController(w).Flush()
-				time.Sleep(5 * time.Millisecond)
 			}
 		}, 1},
 		{"length", func(w http.ResponseWriter, _ *http.Request) {

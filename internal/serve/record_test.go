@@ -233,7 +233,7 @@ func TestRecordRequired(t *testing.T) {
 		}
 		r.server.seats.take() // nothing holds on to what was not served
 		r.server.seats.give()
-		eventually(t, "the watches to end", func() bool { return r.sum("spillway_watch_streams") == 0 })
+		eventually(t, "the watches to end", func() bool { return r.metric("spillway_watch_streams") == 0 })
 	}
 }
 

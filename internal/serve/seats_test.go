@@ -97,6 +97,9 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 				_, err := body.WriteTo(c)
 				done <- err
 			}()
+			if _, err := io.ReadFull(far, make([]byte, 1)); err != nil { // so it was taken
+				t.Fatal(err)
+			}
 			eventually(t, "it waits for its client", func() bool { return len(c.seat.of.taken) == 0 })
 			end(c, far)
 			if err := <-done; err == nil {

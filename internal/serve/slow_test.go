@@ -146,9 +146,7 @@ func TestSlowSendersAreCut(t *testing.T) {
 				t.Parallel()
 				g := newTurnstile(t, allowed, 0)
 				c := g.dial(t, protocols...)
-				if _, err := io.WriteString(c, begin); err != nil {
-					t.Fatal(err)
-				}
+				_, _ = io.WriteString(c, begin) // who is slow enough is cut by now, which is as well
 				t.Logf("answered %.80q", trickle(t, c, always('a')))
 				g.onlyFirst(t)
 			})

@@ -150,6 +150,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 			t.Errorf("%d events of %d", len(events), writes+1)
 		}
 	}
+	eventually(t, "that to be logged", func() bool { return r.logs.FilterMessage("evicted a client that stopped reading").Len() > 0 })
 	if logged := r.logs.FilterMessage("evicted a client that stopped reading").All(); len(logged) != 1 || logged[0].ContextMap()["reason"] != "stalled" {
 		t.Errorf("logged %v", logged)
 	}
