@@ -31,11 +31,11 @@ type mirror struct {
 	born           time.Time
 	asked          atomic.Int64 // when somebody last asked for it, in nanoseconds from its birth: a wall clock may be set
 
-	wanted            atomic.Uint64 // the state that was asked for last, by how many there are with it; 0: none
 	replaced          atomic.Uint64 // watches that were silent
 	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
 	round             int           // of comparisons; the comparing goroutine's
 	compared          time.Time     // likewise
+	awaited           uint64        // likewise: how many complete states there are with the one that was asked for because of a difference
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
@@ -131,30 +131,22 @@ func (m *mirror) awaitEmpty(ctx context.Context) {
 	}
 }
 
-// reread has the complete state read again because of what was found when there had been so many states: once, whoever finds it. A state that
-// takes long would never be complete if everybody who asks meanwhile had it begun anew.
-func (m *mirror) reread(replaces uint64, reason string) {
-	if m.reflector.Status().Replaces == replaces && m.wanted.Swap(replaces+1) != replaces+1 {
-		m.reflector.Relist(reason)
-	}
-}
-
 // prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that upstream has not reached is silent
 // (W-106), so a restored etcd shows itself only to those who ask how far it is: an upstream that is behind its own word is
-// asked for its complete state.
+// asked for its complete state. It is asked once, whoever finds out: one that takes long would never be complete if each had it begun anew.
 type prober struct {
 	*upstream.Prober
 	mirror *mirror
 }
 
 func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
-	replaces, promised := p.mirror.reflector.Status().Replaces, p.mirror.resource.Through()
+	generation, promised := p.mirror.resource.Generation(), p.mirror.resource.Through()
 	rv, probe, err := p.Prober.Begin(ctx)
 	if err != nil {
 		return 0, nil, err
 	}
-	if rv < promised {
-		p.mirror.reread(replaces, "upstream is behind its own word: its history has been rewritten")
+	if rv < promised && p.mirror.resource.Disown(generation) {
+		p.mirror.reflector.Relist("upstream is behind its own word: its history has been rewritten")
 	}
 	return rv, proof{probe}, nil
 }

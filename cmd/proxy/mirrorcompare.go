@@ -51,13 +51,14 @@ func (m *mirror) comparable() bool {
 
 // compare compares a mirror with upstream, if that can be, and has it read again if they differ.
 func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
-	if !m.comparable() {
+	replaces := m.reflector.Status().Replaces
+	if !m.comparable() || replaces < m.awaited {
 		return
 	}
 	log = log.With(zap.Stringer("resource", m.resource.Info), zap.String("version", m.resource.Info.GVR.Version))
 	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
 	defer cancel()
-	replaces, state := m.reflector.Status().Replaces, m.resource.Snapshot()
+	state := m.resource.Snapshot()
 	n, err := m.differences(ctx, state)
 	if err != nil {
 		log.Debug("not compared with upstream", zap.Error(err))
@@ -69,7 +70,8 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 	}
 	m.differing.Add(uint64(n)) // #nosec G115 -- a count
 	log.Error("the mirror differs from upstream: it is read again; please report this", zap.Int("objects", n), zap.Uint64("resourceVersion", state.RV))
-	m.reread(replaces, "it differs from upstream")
+	m.awaited = replaces + 1
+	m.reflector.Relist("it differs from upstream")
 }
 
 // differences counts what differs between a state and upstream's at the same resourceVersion.

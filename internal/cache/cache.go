@@ -178,13 +178,11 @@ func (r *Resource) Seen(rv, generation uint64) {
 
 // Disown records that upstream is behind its own word, as a question found that was put in the given generation: it has another history, as a
 // restored etcd does. That it counts up to the same resourceVersions again says nothing then, so the next complete state voids what is held
-// here, whatever its own resourceVersion.
-func (r *Resource) Disown(generation uint64) {
+// here, whatever its own resourceVersion. It reports whether that is news: until there is a state of the new history, nobody else is told so.
+func (r *Resource) Disown(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Ready() && generation == r.mu.generation {
-		r.disowned.Store(true)
-	}
+	return r.Ready() && generation == r.mu.generation && !r.disowned.Swap(true)
 }
 
 // Disowned reports that what is held here is of another history than upstream's.
