@@ -45,7 +45,7 @@ type Finding struct {
 
 const (
 	patience   = 30 * time.Second // with one answer
-	clockTries = 4                // of answers that are a matter of the moment
+	clockTries = 4                // of answers that are a matter of the moment, or of which one came short
 	shrinkTime = 30 * time.Second // for one finding
 )
 
@@ -131,11 +131,12 @@ func (f *Fuzzer) String() string {
 		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
 }
 
-// compare asks both at once. Answers that are a matter of the moment are asked for until they are equal (N-5).
+// compare asks both at once. Answers that are a matter of the moment are asked for until they are equal (N-5), and so are those of a short
+// watch in which one of the two ran out of time.
 func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
 		c := f.compareOnce(ctx, way, a)
-		if !a.momentary() || len(c.Problems) == 0 || tries == clockTries || ctx.Err() != nil {
+		if len(c.Problems) == 0 || !a.momentary() && !c.OutOfTime() || tries == clockTries || ctx.Err() != nil {
 			return c
 		}
 	}
