@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"spillway/test/exchange"
-	"spillway/test/process"
 )
 
 // matrix is every combination of the options that decide which state a request reads and for how long it waits (W-31, W-32, W-63,
@@ -255,30 +254,17 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 	asking.Wait()
 }
 
-// patient is how often a watch is asked for at most in which one of the two runs out of time.
-const patient = 5
-
 // try asks both ways and tells what came of it. A combination that fails once is not asked again, unless one of the two ran out of time.
 func (s *suite) try(t *testing.T, c scenario) exchange.Case {
 	r := c.request
 	r.Target = s.fill(r.Target)
 	made := exchange.Case{Test: t.Name() + " " + c.name, Rules: strings.Fields(c.rules)}
-	for attempt := 1; ; attempt++ {
-		direct, answered := s.both(t, s.plain, r, process.Patience)
-		if direct == nil {
-			break
-		}
-		result := exchange.Compare(s.tally, r, direct, answered)
-		if result.OutOfTime() && attempt < patient {
-			s.tally.Deviated(exchange.NormClocked)
-			continue
-		}
+	if result := s.inTime(t, s.plain, r); result != nil {
 		for _, problem := range result.Problems {
 			t.Errorf("%s %s\n%s", r.Target, r.Header["Accept"], problem)
 		}
 		made.By, made.Equal = result.By(), len(result.Problems) == 0
-		made.Direct, made.Proxied = direct.Status, answered.Status
-		break
+		made.Direct, made.Proxied = result.Direct.Status, result.Proxied.Status
 	}
 	s.tally.Note(made)
 	return made

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"spillway/test/exchange"
-	"spillway/test/process"
 )
 
 // testWatches opens watches that end by themselves, while nothing is written to what they watch.
@@ -197,15 +196,14 @@ func (s *suite) testDurations(t *testing.T) {
 func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) {
 	t.Helper()
 	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options), Header: map[string]string{"Accept": accept}}
-	direct, proxied := s.both(t, s.plain, r, process.Patience)
-	if direct == nil {
+	result := s.inTime(t, s.plain, r)
+	if result == nil {
 		return
 	}
-	result := exchange.Compare(s.tally, r, direct, proxied)
 	for _, problem := range result.Problems {
 		t.Errorf("%s\n%s", r.Target, problem)
 	}
-	for who, a := range map[string]*answer{"direct": direct, "proxied": proxied} {
+	for who, a := range map[string]*answer{"direct": result.Direct, "proxied": result.Proxied} {
 		if least := time.Duration(seconds) * time.Second; a.Took < least-50*time.Millisecond {
 			t.Errorf("%s: a watch of %v ended after %v", who, least, a.Took)
 		}
