@@ -83,27 +83,54 @@ func (w *world) certificateEnds(t *testing.T) {
 	w.Settle(t)
 	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps")...)
 	awaitMemory(t, proxy, w.certified(t, w.Clients, "ends", time.Now().Add(time.Hour)))
-	end := time.Now().Add(5 * time.Second)
-	p := w.certified(t, w.Clients, "ends", end)
+	var (
+		p    crowd.Person
+		end  time.Time
+		kept *wire.Conn
+		f    *follower
+	)
+	for lasts := 5 * time.Second; f == nil; lasts *= 2 { // until it does not end before its first answers
+		end = time.Now().Add(lasts).Truncate(time.Second) // a certificate says when it ends in seconds
+		p = w.certified(t, w.Clients, "ends", end)
+		kept, f = w.whileItLasts(t, crowd.Through(proxy, p), p, end)
+	}
 	to := crowd.Through(proxy, p)
-	kept, err := wire.Dial(t.Context(), to)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer kept.Close()
-	if a, _, err := kept.Ask(http.MethodGet, request(to, p, list)); err != nil || a.Status != http.StatusOK {
-		t.Fatalf("%+v, %v", a, err)
-	}
-	f := follow(t, to, p)
 	<-f.done
 	if late := time.Since(end); late > 30*time.Second || f.err != nil || f.answer.Cut != nil {
 		t.Errorf("the watch ended %v after the certificate: %v", late, f.err)
 	}
-	time.Sleep(time.Until(end.Add(time.Second))) // a certificate says when it ends in seconds
+	time.Sleep(time.Until(end.Add(time.Second)))
 	if a, received, err := kept.Ask(http.MethodGet, request(to, p, list)); err != nil || a.Status != http.StatusUnauthorized {
 		t.Errorf("on a connection from before: %v %q", err, received)
 	}
 	expect(t, proxy, p, list, itself, http.StatusUnauthorized)
+}
+
+// whileItLasts is a connection on which somebody was answered, and a watch of his. There are none if his certificate ended before.
+func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end time.Time) (*wire.Conn, *follower) {
+	t.Helper()
+	kept, err := wire.Dial(t.Context(), to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(kept.Close)
+	a, _, err := kept.Ask(http.MethodGet, request(to, p, list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.Status == http.StatusOK {
+		f, ok := tryFollow(t, to, p)
+		if ok {
+			return kept, f
+		}
+		if a, err = f.answer, f.err; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if a.Status != http.StatusUnauthorized || !time.Now().After(end) {
+		t.Fatalf("%+v, %v before the end of the certificate", a, time.Until(end))
+	}
+	return nil, nil
 }
 
 // servingChanges replaces the certificate that the proxy shows while watches run. They go on; new connections are shown the new one.

@@ -27,7 +27,7 @@ const canary = "canary-"
 
 const (
 	list  = "/api/v1/namespaces/red/configmaps?resourceVersion=0"
-	watch = list + "&watch=1&timeoutSeconds=1"
+	watch = list + "&watch=1&timeoutSeconds=60"
 )
 
 var reads = crowd.In("red", crowd.Rule("get,list,watch", "", "configmaps"))
@@ -70,13 +70,21 @@ func (w *world) object(t *testing.T, namespace, name string, data map[string]str
 
 // get asks once, on a connection of its own.
 func get(ctx context.Context, to wire.Address, p crowd.Person, target string) (*exchange.Answer, []byte, error) {
+	return getUntil(ctx, to, p, target, nil)
+}
+
+// getUntil is get, but reads no further when enough of the body is there.
+func getUntil(ctx context.Context, to wire.Address, p crowd.Person, target string, enough func(body []byte) bool) (*exchange.Answer, []byte, error) {
 	conn, err := wire.Dial(ctx, to)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer conn.Close()
-	return conn.Ask(http.MethodGet, request(to, p, target))
+	return conn.AskUntil(http.MethodGet, request(to, p, target), enough)
 }
+
+// shown reports that an object is in what was received.
+func shown(received []byte) bool { return bytes.Contains(received, []byte(canary)) }
 
 func request(to wire.Address, p crowd.Person, target string) []byte {
 	var b bytes.Buffer
@@ -145,10 +153,15 @@ const (
 	anybody  by = "" // of a 401 one cannot see it
 )
 
-// expect asks, and looks at who answers what. A refusal must be without any byte of an object.
+// expect asks, and looks at who answers what. An answer must show an object, and a watch has time enough for it; a refusal, which is read to
+// its end, must be without any byte of one.
 func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, who by, status int) {
 	t.Helper()
-	a, received, err := get(t.Context(), crowd.Through(proxy, p), p, target)
+	var enough func([]byte) bool
+	if status == http.StatusOK {
+		enough = shown
+	}
+	a, received, err := getUntil(t.Context(), crowd.Through(proxy, p), p, target, enough)
 	if err != nil {
 		t.Errorf("%s, %s: %v", p.Name, target, err)
 		return
@@ -160,8 +173,8 @@ func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, w
 	if a.Status != status || who != anybody && who != answered {
 		t.Errorf("%s, %s: %d by %s, want %d by %s: %s", p.Name, target, a.Status, answered, status, who, exchange.Clip(a.Body))
 	}
-	if shown := bytes.Contains(received, []byte(canary)); shown != (status == http.StatusOK) {
-		t.Errorf("%s, %s: shown an object: %t: %q", p.Name, target, shown, received)
+	if seen := shown(received); seen != (status == http.StatusOK) {
+		t.Errorf("%s, %s: shown an object: %t: %q", p.Name, target, seen, received)
 	}
 }
 
