@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,6 +53,26 @@ func (cp *ControlPlane) bootstrap(ctx context.Context) error {
 	}
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("cannot set up RBAC: %w", err)
+	}
+	for _, may := range []authorizationv1.SubjectAccessReviewSpec{
+		{User: string(Alice), ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: corev1.NamespaceDefault}},
+		{User: string(Carol), Groups: []string{readers}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}},
+	} {
+		if err := awaitRight(ctx, client, may); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// awaitRight waits until kube-apiserver's authorizer, which hears of roles and bindings as anybody does, lets somebody do something.
+func awaitRight(ctx context.Context, client kubernetes.Interface, may authorizationv1.SubjectAccessReviewSpec) error {
+	err := wait.PollUntilContextTimeout(ctx, probeEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: may}, metav1.CreateOptions{})
+		return err == nil && review.Status.Allowed, err
+	})
+	if err != nil {
+		return fmt.Errorf("rights of %s: %w", may.User, err)
 	}
 	return nil
 }

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -182,15 +182,13 @@ type line struct {
 	Error  string
 }
 
-// freePorts are two that nobody listens on.
+// freePorts are two that nobody listens on, nor is given by the kernel to anybody else before they are used.
 func freePorts(t *testing.T) (ports [2]string) {
 	t.Helper()
 	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		port, err := controlplane.FreePort()
 		must(t, err)
-		defer listener.Close()
-		_, ports[i], err = net.SplitHostPort(listener.Addr().String())
-		must(t, err)
+		ports[i] = strconv.Itoa(port)
 	}
 	return ports
 }

@@ -2,11 +2,14 @@ package process
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
 	"sync"
 	"testing"
+
+	"spillway/test/controlplane"
 )
 
 // Forwarder is an address that outlives the servers behind it, as that of a Service or of a load balancer does. It hands connections to them in
@@ -26,10 +29,14 @@ type Forwarder struct {
 	frozen   chan struct{} // closed when it is not frozen any more; nil: it is not
 }
 
-// NewForwarder forwards to the servers at these URLs. It ends with the test.
+// NewForwarder forwards to the servers at these URLs, at a port that is still free when it comes up again. It ends with the test.
 func NewForwarder(t *testing.T, urls ...string) *Forwarder {
 	t.Helper()
-	return NewForwarderAt(t, "127.0.0.1:0", urls...)
+	port, err := controlplane.FreePort()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return NewForwarderAt(t, fmt.Sprintf("127.0.0.1:%d", port), urls...)
 }
 
 // NewForwarderAt is NewForwarder at an address of this machine, host:port.
