@@ -78,6 +78,9 @@ func TestRightsEnd(t *testing.T) {
 	for _, m := range mortals {
 		m.start(ctx, t, proxy, &running)
 	}
+	for _, m := range mortals {
+		m.awaitEvents(t)
+	}
 	options := metav1.DeleteOptions{}
 	if err := errors.Join(
 		c.Admin.CoreV1().ServiceAccounts("red").Delete(ctx, "deleted", options),
@@ -133,6 +136,22 @@ func (m *mortal) start(ctx context.Context, t *testing.T, proxy *process.Proxy, 
 	})
 }
 
+// fewest is how many events a watch must have been sent before its end shows anything: the state, and a change.
+const fewest = 2
+
+// awaitEvents waits until the watch has been sent events.
+func (m *mortal) awaitEvents(t *testing.T) {
+	t.Helper()
+	process.Awaiting(t, "events for "+m.name, func(context.Context) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.events < fewest {
+			return fmt.Errorf("%d events, ended: %t (%w)", m.events, !m.ended.IsZero(), m.err)
+		}
+		return nil
+	})
+}
+
 // awaitEnd waits for the end and looks at when and how it came.
 func (m *mortal) awaitEnd(t *testing.T) {
 	t.Helper()
@@ -148,7 +167,7 @@ func (m *mortal) awaitEnd(t *testing.T) {
 	defer m.mu.Unlock()
 	took, sent := m.ended.Sub(m.from), m.last.Sub(m.from)
 	t.Logf("%s: %d events, the last after %.1f s, the end after %.1f s", m.name, m.events, sent.Seconds(), took.Seconds())
-	if took > most || m.err != nil || m.events < 2 {
+	if took > most || m.err != nil || m.events < fewest {
 		t.Errorf("%s: ended after %v (%v), with %d events", m.name, took, m.err, m.events)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
+	informersv1 "k8s.io/client-go/informers/core/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
@@ -61,30 +62,20 @@ func TestResume(t *testing.T) {
 	c.Settle(t)
 	proxy := process.StartProxy(t, process.BuildProxy(t), append(c.ProxyFlags(), "--resources=configmaps")...)
 	good := strings.TrimPrefix(p.Header.Get("Authorization"), "Bearer ")
-	short := c.Expire(t, good, time.Now().Add(10*time.Second-crowd.Leeway))
-	r := &renewer{}
-	r.token.Store(&short)
-	client, err := kubernetes.NewForConfig(&rest.Config{
-		Host: proxy.TLS, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
-		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
-			r.next = next
-			return r
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace("red"))
-	informer := factory.Core().V1().ConfigMaps()
 	ctx, cancel := context.WithCancel(t.Context())
 	var writing sync.WaitGroup
 	defer writing.Wait()
-	defer factory.Shutdown()
 	defer cancel()
-	informer.Informer()
-	factory.StartWithContext(ctx)
-	if !cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced) {
-		t.Fatal("no state")
+	var (
+		r        *renewer
+		informer informersv1.ConfigMapInformer
+	)
+	for lasts := 10 * time.Second; r == nil; lasts *= 2 { // until the state comes before the token expires
+		if lasts > process.Patience {
+			t.Fatal("no state")
+		}
+		end := time.Now().Add(lasts)
+		r, informer = informed(ctx, t, proxy, c.Expire(t, good, end.Add(-crowd.Leeway)), end)
 	}
 	r.token.Store(&good) // for the requests that come
 	writing.Go(func() { s.run(ctx, t, 100*time.Millisecond) })
@@ -137,6 +128,37 @@ func TestResume(t *testing.T) {
 		t.Errorf("it asked for the state %d times", n)
 	}
 	t.Logf("%d requests for the state, %d to go on", r.states.Load(), r.rests.Load())
+}
+
+// informed starts an informer that shows a token, and returns when it has its state. There is none if that does not come before the end.
+func informed(ctx context.Context, t *testing.T, proxy *process.Proxy, token string, end time.Time) (*renewer, informersv1.ConfigMapInformer) {
+	t.Helper()
+	r := &renewer{}
+	r.token.Store(&token)
+	client, err := kubernetes.NewForConfig(&rest.Config{
+		Host: proxy.TLS, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		WrapTransport: func(next http.RoundTripper) http.RoundTripper {
+			r.next = next
+			return r
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	running, stop := context.WithCancel(ctx)
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithNamespace("red"))
+	t.Cleanup(factory.Shutdown) // t's context has ended by then
+	informer := factory.Core().V1().ConfigMaps()
+	informer.Informer()
+	waiting, done := context.WithDeadline(ctx, end)
+	defer done()
+	factory.StartWithContext(running)
+	if !cache.WaitForCacheSync(waiting.Done(), informer.Informer().HasSynced) {
+		stop()
+		return nil, nil
+	}
+	t.Cleanup(stop)
+	return r, informer
 }
 
 // remembered is longer than the proxy remembers that somebody may not have something.
