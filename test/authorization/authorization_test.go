@@ -23,7 +23,6 @@ import (
 
 	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -169,17 +168,7 @@ func (w *world) populate(t *testing.T) {
 	w.serviceAccount(t, "default", "reads-apps", true, rule("*", "apps", "*"))
 	w.serviceAccount(t, "c1", "reads-metrics", true, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/healthz/*"}})
 	w.serviceAccount(t, "c1", "nobody", false, rule("get", "", "bindings"))
-	// Upstream's authorizer hears of roles and bindings as anybody does: when it knows the last, it knows them all.
-	for review := (&authorizationv1.SubjectAccessReview{}); !review.Status.Allowed; time.Sleep(10 * time.Millisecond) {
-		review = &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:c1:nobody",
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "c1", Verb: "get", Resource: "bindings"},
-		}}
-		var err error
-		if review, err = w.admin.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	w.settle(t)
 }
 
 // targets are what everybody asks for.

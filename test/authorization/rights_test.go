@@ -525,7 +525,9 @@ func TestChangesEndWatches(t *testing.T) {
 		"service account": watch("watches", "/api/v1/namespaces/c1/configmaps?watch=1"), "pod": watch("reads-one in p", one),
 	}
 	stays := watch("reads-one", one)
-	time.Sleep(2 * time.Second)
+	await(t, "hearing of all that is watched", func() bool { // what went before a table began is no change
+		return !slices.ContainsFunc(m.rights.Tables(), func(table *auth.Table) bool { return table.Through() == 0 })
+	})
 	grace := int64(0)
 	for _, step := range []struct {
 		what string
