@@ -236,10 +236,34 @@ func describe(e crowd.Entry) string {
 	return text
 }
 
+// ended is what upstream wrote down about all trials. A request is written down before it is answered, and as whom it was carried out perhaps
+// only after that.
+func (w *world) ended(t *testing.T) (all []crowd.Entry) {
+	t.Helper()
+	process.Awaiting(t, "upstream to have written down the ends of all requests", func(context.Context) error {
+		all = w.Audit.Entries(t, "mark=m")
+		open := map[string]string{}
+		for _, e := range all {
+			open[e.AuditID] = e.RequestURI
+		}
+		for _, e := range all {
+			refused := e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized // of those there is but one entry
+			if refused || e.Stage == "ResponseComplete" || e.Stage == "Panic" {
+				delete(open, e.AuditID)
+			}
+		}
+		for _, uri := range open {
+			return fmt.Errorf("%d have not ended, such as %s", len(open), uri)
+		}
+		return nil
+	})
+	return all
+}
+
 // judge holds what upstream wrote down about a request through the proxy against what it wrote down about the same request sent directly.
 func (w *world) judge(t *testing.T, trials []*trial) {
 	wrote := map[string]who{}
-	for _, e := range w.Audit.Entries(t, "mark=m") {
+	for _, e := range w.ended(t) {
 		_, rest, _ := strings.Cut(e.RequestURI, "mark=")
 		mark, _, _ := strings.Cut(rest, "&")
 		if wrote[mark] == nil {
