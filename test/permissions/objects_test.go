@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apiextensions "k8s.io/apiextensions-apiserver/pkg/client/clientset/clientset"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -111,7 +112,7 @@ func makeGems(t *testing.T, c *crowd.Cluster) {
 		u.SetLabels(m.Labels)
 		u.SetAnnotations(m.Annotations)
 		process.Awaiting(t, "gems to be served", func(ctx context.Context) error {
-			if _, err := client.Resource(gems).Namespace(o.namespace).Create(ctx, u, metav1.CreateOptions{}); err != nil {
+			if _, err := client.Resource(gems).Namespace(o.namespace).Create(ctx, u, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 				return fmt.Errorf("a gem: %w", err)
 			}
 			return nil
