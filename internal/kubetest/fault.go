@@ -223,7 +223,7 @@ func (s *Server) Hang() { s.unlisten((*listener).hang) }
 // others.
 func (s *Server) Freeze() { s.listener.freeze() }
 
-// Up ends Down, Hang and Freeze. It fails if the port was taken meanwhile.
+// Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
 func (s *Server) Up() error { return s.listener.up() }
 
 func (s *Server) unlisten(how func(*listener)) {

@@ -115,12 +115,16 @@ func New(o Options) *Server {
 
 // start opens the listener and begins to serve.
 func (s *Server) start() {
-	h := httptest.NewUnstartedServer(s)
-	s.listener = newListener(h.Listener)
-	h.Listener = s.listener
-	h.EnableHTTP2 = s.opts.HTTP2
-	h.Config.ErrorLog = log.New(io.Discard, "", 0) // aborted handshakes and streams are what tests do here
-	h.Config.ConnContext = withConn
+	l, err := newListener()
+	if err != nil {
+		panic("kubetest: " + err.Error()) // as httptest does
+	}
+	s.listener = l
+	h := &httptest.Server{Listener: l, EnableHTTP2: s.opts.HTTP2, Config: &http.Server{
+		Handler:     s,
+		ErrorLog:    log.New(io.Discard, "", 0), // aborted handshakes and streams are what tests do here
+		ConnContext: withConn,
+	}}
 	if s.opts.TLS {
 		h.StartTLS()
 	} else {

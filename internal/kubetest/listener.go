@@ -8,9 +8,10 @@ import (
 )
 
 // listener accepts for the HTTP server and knows every connection, so that it can close them, refuse new ones or leave them unanswered.
-// The server must not see it fail while it is down, so Accept waits then.
+// The server must not see it fail while it is down, so Accept waits then. Its port is nobody else's until it is closed.
 type listener struct {
 	addr net.Addr
+	port port
 
 	mu     sync.Mutex
 	inner  net.Listener // nil while down
@@ -30,8 +31,23 @@ type conn struct {
 	err   error
 }
 
-func newListener(inner net.Listener) *listener {
-	return &listener{addr: inner.Addr(), inner: inner, conns: map[*conn]struct{}{}, wake: make(chan struct{})}
+// port is one of 127.0.0.1.
+type port interface {
+	listen() (net.Listener, error) // at most one listener at a time
+	release()
+}
+
+func newListener() (*listener, error) {
+	port, err := hold()
+	if err != nil {
+		return nil, err
+	}
+	inner, err := port.listen()
+	if err != nil {
+		port.release()
+		return nil, err
+	}
+	return &listener{addr: inner.Addr(), port: port, inner: inner, conns: map[*conn]struct{}{}, wake: make(chan struct{})}, nil
 }
 
 func (l *listener) Addr() net.Addr { return l.addr }
@@ -142,7 +158,7 @@ func (l *listener) up() error {
 	l.hung = false
 	l.thawLocked()
 	if l.inner == nil {
-		inner, err := net.Listen(l.addr.Network(), l.addr.String())
+		inner, err := l.port.listen()
 		if err != nil {
 			return err
 		}
@@ -179,6 +195,7 @@ func (l *listener) Close() error {
 		return nil
 	}
 	l.closed = true
+	l.port.release()
 	l.thawLocked()
 	l.changeLocked()
 	if l.inner == nil {
