@@ -98,7 +98,7 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	}
 	dial("127.0.0.1").Close()
 	hurried := dial("127.0.0.1")
-	ask(hurried, muteAfter/2)
+	ask(hurried, -time.Hour) // however slow this machine is, it does not wait for long
 	hurried.Close()
 	answered := dial("127.0.0.1")
 	ask(answered, time.Hour)

@@ -64,7 +64,7 @@ func TestOutageCostsNoList(t *testing.T) {
 		for range 5 {
 			began := s.Watches(gvr).Long
 			s.DropWatches(gvr)
-			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began })
+			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began && s.OpenWatches(gvr).Long == 1 }) // it counts before it is open
 		}
 	}, 0, false)
 	f("too many requests", kubetest.Options{}, refuse(http.StatusTooManyRequests), 3, false)
