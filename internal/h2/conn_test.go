@@ -16,11 +16,12 @@ import (
 
 // The first frame of a server is its settings, whatever it is told meanwhile.
 func TestFirstFrames(t *testing.T) {
-	t.Parallel()
-	c := silent(t, options(nil))
-	c.conn.GoAway()
-	c.expect("SETTINGS", fmt.Sprintf("WINDOW_UPDATE 0 %d", 4*64<<10-firstWindow))
-	c.last("GOAWAY 0 NO_ERROR")
+	bubble(t, func(t *testing.T) {
+		c := silent(t, options(nil))
+		c.conn.GoAway()
+		c.expect("SETTINGS", fmt.Sprintf("WINDOW_UPDATE 0 %d", 4*64<<10-firstWindow))
+		c.last("GOAWAY 0 NO_ERROR")
+	})
 }
 
 // A client must begin as the RFC says.
@@ -35,13 +36,14 @@ func TestBadBeginnings(t *testing.T) {
 		"an acknowledgement": func(c *client) error { return c.framer.WriteSettingsAck() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := silent(t, options(nil))
-			_, err := io.WriteString(c.net, http2.ClientPreface)
-			c.must(err)
-			c.must(begin(c))
-			c.until("WINDOW_UPDATE")
-			c.last("GOAWAY 0 PROTOCOL_ERROR")
+			bubble(t, func(t *testing.T) {
+				c := silent(t, options(nil))
+				_, err := io.WriteString(c.net, http2.ClientPreface)
+				c.must(err)
+				c.must(begin(c))
+				c.until("WINDOW_UPDATE")
+				c.last("GOAWAY 0 PROTOCOL_ERROR")
+			})
 		})
 	}
 }
@@ -96,29 +98,31 @@ func TestGoAway(t *testing.T) {
 
 // The last answers reach a client that takes its time for them, after GOAWAY too.
 func TestGoAwayWaitsForTheLastAnswer(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(writes(50_000)))
-	c.conn.GoAway()
-	c.expect("GOAWAY 0 NO_ERROR")
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(writes(50_000)))
+		c.conn.GoAway()
+		c.expect("GOAWAY 0 NO_ERROR")
 
-	c = connect(t, options(writes(50_000)))
-	c.get(1, "/")
-	c.until("HEADERS 1")
-	c.eventually("the end of the stream", func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
-	c.conn.GoAway()
-	time.Sleep(lingering + lingering/5) // it is the client who does nothing
-	c.reads(1, 50_000)
-	c.until(`DATA 1 "" END`)
-	c.until("GOAWAY 1 NO_ERROR")
-	c.over()
+		c = connect(t, options(writes(50_000)))
+		c.get(1, "/")
+		c.until("HEADERS 1")
+		c.eventually("the end of the stream", func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
+		c.conn.GoAway()
+		time.Sleep(lingering + lingering/5) // it is the client who does nothing
+		c.reads(1, 50_000)
+		c.until(`DATA 1 "" END`)
+		c.until("GOAWAY 1 NO_ERROR")
+		c.over()
+	})
 }
 
 // A client that says that it leaves is let go.
 func TestGoAwayOfTheClient(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
-	c.must(c.framer.WriteGoAway(0, http2.ErrCodeNo, nil))
-	c.last("GOAWAY 0 NO_ERROR")
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
+		c.must(c.framer.WriteGoAway(0, http2.ErrCodeNo, nil))
+		c.last("GOAWAY 0 NO_ERROR")
+	})
 }
 
 // An error of the connection is told before its end, whatever else comes meanwhile.
@@ -148,74 +152,77 @@ func TestConnectionErrors(t *testing.T) {
 		}, "GOAWAY 0 COMPRESSION_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := connect(t, options(func(http.ResponseWriter, *http.Request) { t.Error("a request was served") }))
-			sent := make(chan struct{})
-			go func() {
-				defer close(sent)
-				c.framer.AllowIllegalWrites = true
-				test.send(c)
-				_ = c.framer.WritePing(false, [8]byte{})
-				_ = c.framer.WriteData(1, false, []byte("x"))
-			}()
-			c.last(test.want)
-			c.await(sent, "what is sent last")
+			bubble(t, func(t *testing.T) {
+				c := connect(t, options(func(http.ResponseWriter, *http.Request) { t.Error("a request was served") }))
+				sent := make(chan struct{})
+				go func() {
+					defer close(sent)
+					c.framer.AllowIllegalWrites = true
+					test.send(c)
+					_ = c.framer.WritePing(false, [8]byte{})
+					_ = c.framer.WriteData(1, false, []byte("x"))
+				}()
+				c.last(test.want)
+				c.await(sent, "what is sent last")
+			})
 		})
 	}
 }
 
 // Streams that were answered or reset stay that, and a stream that goes wrong does so alone.
 func TestStreamErrors(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
-	c.get(5, "/")
-	c.expect("HEADERS 5 status=200 content-length=0 END")
-	c.data(5, "x", false)
-	c.expect("RST_STREAM 5 STREAM_CLOSED")
-	c.data(3, "x", false) // was skipped
-	c.expect("RST_STREAM 3 STREAM_CLOSED")
-	c.must(c.framer.WriteWindowUpdate(5, 1))
-	c.must(c.framer.WriteRSTStream(5, http2.ErrCodeCancel))
-	c.framer.AllowIllegalWrites = true
-	c.must(c.framer.WriteWindowUpdate(5, 0))
-	c.expect("RST_STREAM 5 PROTOCOL_ERROR")
-	c.must(c.framer.WritePriority(7, http2.PriorityParam{StreamDep: 7}))
-	c.expect("RST_STREAM 7 PROTOCOL_ERROR")
-	c.get(9, "/")
-	c.expect("HEADERS 9 status=200 content-length=0 END")
-	c.get(7, "/")
-	c.last("GOAWAY 9 PROTOCOL_ERROR")
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
+		c.get(5, "/")
+		c.expect("HEADERS 5 status=200 content-length=0 END")
+		c.data(5, "x", false)
+		c.expect("RST_STREAM 5 STREAM_CLOSED")
+		c.data(3, "x", false) // was skipped
+		c.expect("RST_STREAM 3 STREAM_CLOSED")
+		c.must(c.framer.WriteWindowUpdate(5, 1))
+		c.must(c.framer.WriteRSTStream(5, http2.ErrCodeCancel))
+		c.framer.AllowIllegalWrites = true
+		c.must(c.framer.WriteWindowUpdate(5, 0))
+		c.expect("RST_STREAM 5 PROTOCOL_ERROR")
+		c.must(c.framer.WritePriority(7, http2.PriorityParam{StreamDep: 7}))
+		c.expect("RST_STREAM 7 PROTOCOL_ERROR")
+		c.get(9, "/")
+		c.expect("HEADERS 9 status=200 content-length=0 END")
+		c.get(7, "/")
+		c.last("GOAWAY 9 PROTOCOL_ERROR")
+	})
 }
 
 // As many handlers run as streams are allowed, however fast a client resets them; some more requests wait, and then it is told to calm down.
 func TestRapidReset(t *testing.T) {
-	t.Parallel()
-	var running, most atomic.Int32
-	gate := make(chan struct{})
-	opts := options(func(http.ResponseWriter, *http.Request) {
-		if n := running.Add(1); n > most.Load() {
-			most.Store(n)
+	bubble(t, func(t *testing.T) {
+		var running, most atomic.Int32
+		gate := make(chan struct{})
+		opts := options(func(http.ResponseWriter, *http.Request) {
+			if n := running.Add(1); n > most.Load() {
+				most.Store(n)
+			}
+			<-gate
+			running.Add(-1)
+		})
+		c := connect(t, opts)
+		reset := func(id uint32) {
+			c.get(id, "/")
+			c.must(c.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 		}
-		<-gate
-		running.Add(-1)
+		const all = 4 + 4*waitingFactor
+		for i := range uint32(all) {
+			reset(2*i + 1)
+		}
+		c.quiet()
+		c.get(2*all+1, "/")
+		c.expect(fmt.Sprintf("GOAWAY %d ENHANCE_YOUR_CALM", 2*all+1))
+		close(gate)
+		c.last()
+		if n := most.Load(); n > 4 {
+			t.Errorf("%d handlers ran at a time", n)
+		}
 	})
-	c := connect(t, opts)
-	reset := func(id uint32) {
-		c.get(id, "/")
-		c.must(c.framer.WriteRSTStream(id, http2.ErrCodeCancel))
-	}
-	const all = 4 + 4*waitingFactor
-	for i := range uint32(all) {
-		reset(2*i + 1)
-	}
-	c.quiet()
-	c.get(2*all+1, "/")
-	c.expect(fmt.Sprintf("GOAWAY %d ENHANCE_YOUR_CALM", 2*all+1))
-	close(gate)
-	c.last()
-	if n := most.Load(); n > 4 {
-		t.Errorf("%d handlers ran at a time", n)
-	}
 }
 
 // Requests that wait for a handler are served in their order, but for those that were reset meanwhile.
@@ -303,66 +310,69 @@ func (c *client) eventuallyIdle() {
 
 // A head that has no end is refused before it is large.
 func TestFloodOfContinuations(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(nil))
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		block := []byte(strings.Repeat("\x00\x01a\x01b", 1000))
-		_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block})
-		for range 1000 {
-			if c.framer.WriteContinuation(1, false, block) != nil {
-				return
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(nil))
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			block := []byte(strings.Repeat("\x00\x01a\x01b", 1000))
+			_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block})
+			for range 1000 {
+				if c.framer.WriteContinuation(1, false, block) != nil {
+					return
+				}
 			}
-		}
-	}()
-	c.last("GOAWAY 0 PROTOCOL_ERROR")
-	c.await(ended, "the end of the flood")
+		}()
+		c.last("GOAWAY 0 PROTOCOL_ERROR")
+		c.await(ended, "the end of the flood")
+	})
 }
 
 // A client that says nothing is asked whether it is there, and one that does not answer is gone, with its streams.
 func TestPing(t *testing.T) {
-	t.Parallel()
-	opts := options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-	opts.Quiet, opts.Pong = 20*time.Millisecond, 10*time.Second
-	c := connect(t, opts)
-	c.get(1, "/")
-	for range 3 {
-		frame, err := c.framer.ReadFrame()
-		c.must(err)
-		ping, ok := frame.(*http2.PingFrame)
-		if !ok || ping.IsAck() {
-			t.Fatalf("%v", frame)
+	bubble(t, func(t *testing.T) {
+		opts := options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		opts.Quiet, opts.Pong = 20*time.Millisecond, 10*time.Second
+		c := connect(t, opts)
+		c.get(1, "/")
+		for range 3 {
+			frame, err := c.framer.ReadFrame()
+			c.must(err)
+			ping, ok := frame.(*http2.PingFrame)
+			if !ok || ping.IsAck() {
+				t.Fatalf("%v", frame)
+			}
+			c.must(c.framer.WritePing(true, ping.Data))
 		}
-		c.must(c.framer.WritePing(true, ping.Data))
-	}
-	_ = c.net.Close()
+		_ = c.net.Close()
 
-	opts.Pong = 20 * time.Millisecond
-	c = connect(t, opts)
-	c.get(1, "/")
-	c.over("PING")
+		opts.Pong = 20 * time.Millisecond
+		c = connect(t, opts)
+		c.get(1, "/")
+		c.over("PING")
+	})
 }
 
 // A client that wants nothing is let go, however often it says that it is there; one that has a stream is not.
 func TestIdle(t *testing.T) {
-	t.Parallel()
-	gate := make(chan struct{})
-	opts := options(func(http.ResponseWriter, *http.Request) { <-gate })
-	opts.Idle = 50 * time.Millisecond
-	c := connect(t, opts)
-	c.must(c.framer.WritePing(false, [8]byte([]byte("anything"))))
-	c.until("GOAWAY 0 NO_ERROR")
-	c.last()
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opts := options(func(http.ResponseWriter, *http.Request) { <-gate })
+		opts.Idle = 50 * time.Millisecond
+		c := connect(t, opts)
+		c.must(c.framer.WritePing(false, [8]byte([]byte("anything"))))
+		c.until("GOAWAY 0 NO_ERROR")
+		c.last()
 
-	opts.Idle = 200 * time.Millisecond
-	c = connect(t, opts)
-	c.get(1, "/")
-	time.Sleep(2 * opts.Idle)
-	c.quiet()
-	close(gate)
-	c.expect("HEADERS 1 status=200 content-length=0 END", "GOAWAY 1 NO_ERROR")
-	c.last()
+		opts.Idle = 200 * time.Millisecond
+		c = connect(t, opts)
+		c.get(1, "/")
+		time.Sleep(2 * opts.Idle)
+		c.quiet()
+		close(gate)
+		c.expect("HEADERS 1 status=200 content-length=0 END", "GOAWAY 1 NO_ERROR")
+		c.last()
+	})
 }
 
 // Close ends everything at once, also before there is anything, and twice.

@@ -90,22 +90,23 @@ func TestFrameSize(t *testing.T) {
 
 // Windows that grow beyond what the RFC allows are errors: of the stream, or of the connection.
 func TestWindowOverflow(t *testing.T) {
-	t.Parallel()
-	held := make(chan struct{})
-	defer close(held)
-	opts := options(func(http.ResponseWriter, *http.Request) { <-held })
-	c := connect(t, opts)
-	c.get(1, "/")
-	c.must(c.framer.WriteWindowUpdate(1, maxWindow))
-	c.expect("RST_STREAM 1 FLOW_CONTROL_ERROR")
-	c.must(c.framer.WriteWindowUpdate(0, maxWindow))
-	c.last("GOAWAY 1 FLOW_CONTROL_ERROR")
+	bubble(t, func(t *testing.T) {
+		held := make(chan struct{})
+		defer close(held)
+		opts := options(func(http.ResponseWriter, *http.Request) { <-held })
+		c := connect(t, opts)
+		c.get(1, "/")
+		c.must(c.framer.WriteWindowUpdate(1, maxWindow))
+		c.expect("RST_STREAM 1 FLOW_CONTROL_ERROR")
+		c.must(c.framer.WriteWindowUpdate(0, maxWindow))
+		c.last("GOAWAY 1 FLOW_CONTROL_ERROR")
 
-	c = connect(t, opts)
-	c.get(1, "/")
-	c.must(c.framer.WriteWindowUpdate(1, 1000))
-	c.must(c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: maxWindow}))
-	c.last("GOAWAY 1 FLOW_CONTROL_ERROR")
+		c = connect(t, opts)
+		c.get(1, "/")
+		c.must(c.framer.WriteWindowUpdate(1, 1000))
+		c.must(c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: maxWindow}))
+		c.last("GOAWAY 1 FLOW_CONTROL_ERROR")
+	})
 }
 
 // left is what the client may still send on the connection, what is saved up included.

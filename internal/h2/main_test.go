@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -73,6 +74,13 @@ func connect(t testing.TB, opts Options, settings ...http2.Setting) *client {
 	c.until("SETTINGS ack")
 	c.must(c.framer.WriteSettingsAck())
 	return c
+}
+
+// bubble runs a test whose time passes only when nothing else is left to do, so that it is about times and not about how fast the machine is.
+func bubble(t *testing.T, f func(*testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, f)
 }
 
 func (c *client) must(err error) {

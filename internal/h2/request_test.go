@@ -120,22 +120,23 @@ func TestRequestTrailers(t *testing.T) {
 
 // Trailers that are none end their stream, and a second one the connection.
 func TestBadTrailers(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-	c.head(1, false, ":method", "POST")
-	c.raw(1, false, "a", "1")
-	c.expect("RST_STREAM 1 PROTOCOL_ERROR")
-	c.head(3, false, ":method", "POST")
-	c.raw(3, true, ":path", "/")
-	c.expect("RST_STREAM 3 PROTOCOL_ERROR")
-	c.head(5, false, ":method", "POST", "trailer", "a")
-	c.raw(5, true, "content-length", "1")
-	c.expect("RST_STREAM 5 PROTOCOL_ERROR")
-	c.get(7, "/")
-	c.raw(7, true, "a", "1")
-	c.expect("RST_STREAM 7 STREAM_CLOSED")
-	c.raw(7, true, "a", "1")
-	c.last("GOAWAY 7 PROTOCOL_ERROR")
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+		c.head(1, false, ":method", "POST")
+		c.raw(1, false, "a", "1")
+		c.expect("RST_STREAM 1 PROTOCOL_ERROR")
+		c.head(3, false, ":method", "POST")
+		c.raw(3, true, ":path", "/")
+		c.expect("RST_STREAM 3 PROTOCOL_ERROR")
+		c.head(5, false, ":method", "POST", "trailer", "a")
+		c.raw(5, true, "content-length", "1")
+		c.expect("RST_STREAM 5 PROTOCOL_ERROR")
+		c.get(7, "/")
+		c.raw(7, true, "a", "1")
+		c.expect("RST_STREAM 7 STREAM_CLOSED")
+		c.raw(7, true, "a", "1")
+		c.last("GOAWAY 7 PROTOCOL_ERROR")
+	})
 }
 
 // A client that waits to be told to send its body is told so when that is read, but not once it has its answer.

@@ -166,36 +166,37 @@ func TestEndOfWhoWaits(t *testing.T) {
 
 // A deadline for writing ends a stream that waits, or at once if it has passed; and it holds for what was held back too.
 func TestWriteDeadline(t *testing.T) {
-	t.Parallel()
-	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
-		control, at := http.NewResponseController(w), time.Now().Add(20*time.Millisecond)
-		switch r.URL.Path {
-		case "/past":
-			at = time.Unix(1, 0)
-		case "/never":
+	bubble(t, func(t *testing.T) {
+		c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
+			control, at := http.NewResponseController(w), time.Now().Add(20*time.Millisecond)
+			switch r.URL.Path {
+			case "/past":
+				at = time.Unix(1, 0)
+			case "/never":
+				_ = control.SetWriteDeadline(at)
+				at = time.Time{}
+			}
 			_ = control.SetWriteDeadline(at)
-			at = time.Time{}
-		}
-		_ = control.SetWriteDeadline(at)
-		switch r.URL.Path {
-		case "/long":
-			_, _ = w.Write(make([]byte, 10_000))
-		case "/never":
-			time.Sleep(50 * time.Millisecond)
-		default:
-			_, _ = w.Write([]byte("held"))
-		}
-	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
-	c.get(1, "/long")
-	c.until("HEADERS 1")
-	c.expect("RST_STREAM 1 INTERNAL_ERROR")
-	c.get(3, "/past")
-	c.expect("RST_STREAM 3 INTERNAL_ERROR")
-	c.get(5, "/held")
-	c.until("HEADERS 5")
-	c.expect("RST_STREAM 5 INTERNAL_ERROR")
-	c.get(7, "/never")
-	c.expect("HEADERS 7 status=200 content-length=0 END")
+			switch r.URL.Path {
+			case "/long":
+				_, _ = w.Write(make([]byte, 10_000))
+			case "/never":
+				time.Sleep(50 * time.Millisecond)
+			default:
+				_, _ = w.Write([]byte("held"))
+			}
+		}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		c.get(1, "/long")
+		c.until("HEADERS 1")
+		c.expect("RST_STREAM 1 INTERNAL_ERROR")
+		c.get(3, "/past")
+		c.expect("RST_STREAM 3 INTERNAL_ERROR")
+		c.get(5, "/held")
+		c.until("HEADERS 5")
+		c.expect("RST_STREAM 5 INTERNAL_ERROR")
+		c.get(7, "/never")
+		c.expect("HEADERS 7 status=200 content-length=0 END")
+	})
 }
 
 // An event costs no memory.
