@@ -131,98 +131,104 @@ var ok = Response{Code: http.StatusOK, Object: []byte(`{"kind":"Pod"}`)}
 
 // A policy decides what is put on record, by kube-apiserver's own rules.
 func TestPolicy(t *testing.T) {
-	l, p := newLog(t, Options{})
-	if l.Entry(request("none")) != nil || l.Entry(request("unknown")) != nil {
-		t.Error("a request is put on record that the policy does not want")
-	}
-	for _, c := range []struct {
-		request Request
-		level   string
-		object  bool
-		stages  []string
-	}{
-		{request("get"), "Metadata", false, []string{"RequestReceived", "ResponseComplete"}},
-		{request("end"), "Metadata", false, []string{"ResponseComplete"}},
-		{request("list"), "Request", false, []string{"RequestReceived", "ResponseComplete"}},
-		{request("delete", "whole"), "RequestResponse", true, []string{"RequestReceived", "ResponseComplete"}},
-	} {
-		p.text.Reset()
-		e := l.Entry(c.request)
-		if e.Whole() != c.object {
-			t.Errorf("%s: whole is %v", c.request.What.Verb, e.Whole())
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, Options{})
+		if l.Entry(request("none")) != nil || l.Entry(request("unknown")) != nil {
+			t.Error("a request is put on record that the policy does not want")
 		}
-		if err := e.Answered(ok); err != nil {
-			t.Fatal(err)
+		for _, c := range []struct {
+			request Request
+			level   string
+			object  bool
+			stages  []string
+		}{
+			{request("get"), "Metadata", false, []string{"RequestReceived", "ResponseComplete"}},
+			{request("end"), "Metadata", false, []string{"ResponseComplete"}},
+			{request("list"), "Request", false, []string{"RequestReceived", "ResponseComplete"}},
+			{request("delete", "whole"), "RequestResponse", true, []string{"RequestReceived", "ResponseComplete"}},
+		} {
+			p.text.Reset()
+			e := l.Entry(c.request)
+			if e.Whole() != c.object {
+				t.Errorf("%s: whole is %v", c.request.What.Verb, e.Whole())
+			}
+			if err := e.Answered(ok); err != nil {
+				t.Fatal(err)
+			}
+			all := p.events(t)
+			if !slices.Equal(stages(all), c.stages) {
+				t.Errorf("%s: stages %q, want %q", c.request.What.Verb, stages(all), c.stages)
+			}
+			if last := all[len(all)-1]; string(last.Level) != c.level || (last.ResponseObject != nil) != c.object {
+				t.Errorf("%s: %+v", c.request.What.Verb, last)
+			}
 		}
-		all := p.events(t)
-		if !slices.Equal(stages(all), c.stages) {
-			t.Errorf("%s: stages %q, want %q", c.request.What.Verb, stages(all), c.stages)
-		}
-		if last := all[len(all)-1]; string(last.Level) != c.level || (last.ResponseObject != nil) != c.object {
-			t.Errorf("%s: %+v", c.request.What.Verb, last)
-		}
-	}
+	})
 }
 
 // What is written is, byte for byte, what kube-apiserver writes for such an event.
 func TestFormat(t *testing.T) {
-	l, p := newLog(t, Options{})
-	missing := &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status"}, ListMeta: metav1.ListMeta{ResourceVersion: "9"},
-		Status: metav1.StatusFailure, Message: `no "pods"`, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Name: "x"}, Code: 404,
-	}
-	long := request("get")
-	long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMost+1)}}
-	nobody := Request{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
-	for _, write := range []func() error{
-		func() error { return l.Entry(request("get")).Answered(ok) },
-		func() error { return l.Entry(request("get", "whole")).Started() },
-		func() error { return l.Entry(request("delete", "whole")).Answered(ok) },
-		func() error {
-			return l.Entry(request("delete", "whole")).Answered(Response{Code: 404, Status: missing, Truncated: true})
-		},
-		func() error { return l.Entry(long).Refused(Response{Code: 401}) },
-		func() error { return l.Entry(nobody).Panicked() },
-	} {
-		if err := write(); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, Options{})
+		missing := &metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status"}, ListMeta: metav1.ListMeta{ResourceVersion: "9"},
+			Status: metav1.StatusFailure, Message: `no "pods"`, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Name: "x"}, Code: 404,
 		}
-	}
-	var theirs bytes.Buffer
-	backend := upstreams.NewBackend(&theirs, upstreams.FormatJson, auditv1.SchemeGroupVersion)
-	for _, e := range p.events(t) {
-		var event internal.Event
-		if err := rules.Scheme.Convert(&e, &event, nil); err != nil {
-			t.Fatal(err)
+		long := request("get")
+		long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMost+1)}}
+		nobody := Request{ID: "x", Received: time.Unix(3, 0), What: auth.Attributes{Verb: "get", Path: "/version"}}
+		for _, write := range []func() error{
+			func() error { return l.Entry(request("get")).Answered(ok) },
+			func() error { return l.Entry(request("get", "whole")).Started() },
+			func() error { return l.Entry(request("delete", "whole")).Answered(ok) },
+			func() error {
+				return l.Entry(request("delete", "whole")).Answered(Response{Code: 404, Status: missing, Truncated: true})
+			},
+			func() error { return l.Entry(long).Refused(Response{Code: 401}) },
+			func() error { return l.Entry(nobody).Panicked() },
+		} {
+			if err := write(); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if !backend.ProcessEvents(&event) {
-			t.Fatal("kube-apiserver does not write it")
+		var theirs bytes.Buffer
+		backend := upstreams.NewBackend(&theirs, upstreams.FormatJson, auditv1.SchemeGroupVersion)
+		for _, e := range p.events(t) {
+			var event internal.Event
+			if err := rules.Scheme.Convert(&e, &event, nil); err != nil {
+				t.Fatal(err)
+			}
+			if !backend.ProcessEvents(&event) {
+				t.Fatal("kube-apiserver does not write it")
+			}
 		}
-	}
-	if ours := p.text.String(); ours != theirs.String() || strings.Count(ours, "\n") != 10 {
-		t.Errorf("%d lines\n%s\nkube-apiserver's:\n%s", strings.Count(ours, "\n"), ours, theirs.String())
-	}
+		if ours := p.text.String(); ours != theirs.String() || strings.Count(ours, "\n") != 10 {
+			t.Errorf("%d lines\n%s\nkube-apiserver's:\n%s", strings.Count(ours, "\n"), ours, theirs.String())
+		}
+	})
 }
 
 // What an event says is what was said of the request and of its answer, and before there was an answer nothing of that.
 func TestEvent(t *testing.T) {
-	l, p := newLog(t, Options{})
-	if err := l.Entry(request("get")).Answered(ok); err != nil {
-		t.Fatal(err)
-	}
-	all := p.events(t)
-	received, complete := all[0], all[1]
-	if received.ResponseStatus != nil || received.Annotations != nil || !received.StageTimestamp.Equal(&received.RequestReceivedTimestamp) {
-		t.Errorf("received: %+v", received)
-	}
-	if complete.ResponseStatus.Code != 200 || complete.Annotations[decisionAnnotation] != "allow" || complete.Annotations[reasonAnnotation] != "so it is" ||
-		!complete.StageTimestamp.After(complete.RequestReceivedTimestamp.Time) {
-		t.Errorf("complete: %+v", complete)
-	}
-	if complete.User.Username != "alice" || complete.User.UID != "7" || !slices.Equal(complete.User.Extra["team"], []string{"a", "b"}) ||
-		!slices.Equal(complete.SourceIPs, []string{"10.0.0.7", "10.0.0.8", "10.0.0.9", "127.0.0.1"}) || complete.ObjectRef.Namespace != "n" || complete.UserAgent != "kubectl" {
-		t.Errorf("%+v", complete)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l, p := newLog(t, Options{})
+		if err := l.Entry(request("get")).Answered(ok); err != nil {
+			t.Fatal(err)
+		}
+		all := p.events(t)
+		received, complete := all[0], all[1]
+		if received.ResponseStatus != nil || received.Annotations != nil || !received.StageTimestamp.Equal(&received.RequestReceivedTimestamp) {
+			t.Errorf("received: %+v", received)
+		}
+		if complete.ResponseStatus.Code != 200 || complete.Annotations[decisionAnnotation] != "allow" || complete.Annotations[reasonAnnotation] != "so it is" ||
+			!complete.StageTimestamp.After(complete.RequestReceivedTimestamp.Time) {
+			t.Errorf("complete: %+v", complete)
+		}
+		if complete.User.Username != "alice" || complete.User.UID != "7" || !slices.Equal(complete.User.Extra["team"], []string{"a", "b"}) ||
+			!slices.Equal(complete.SourceIPs, []string{"10.0.0.7", "10.0.0.8", "10.0.0.9", "127.0.0.1"}) || complete.ObjectRef.Namespace != "n" || complete.UserAgent != "kubectl" {
+			t.Errorf("%+v", complete)
+		}
+	})
 }
 
 // Managed fields are left out where the policy says so, of objects and of lists, and nothing else is.
