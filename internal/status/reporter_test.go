@@ -61,9 +61,10 @@ func TestReporterMakesOneForAll(t *testing.T) {
 	r := NewReporter(func(context.Context) (*Report, error) {
 		gathered <- struct{}{}
 		<-proceed
-		return &Report{At: time.Now()}, nil
+		return &Report{At: noon}, nil
 	})
 	defer r.Close()
+	r.now = func() time.Time { return noon } // it is fresh for whoever comes, however late
 	done := make(chan *Report)
 	for range 5 {
 		go func() {
