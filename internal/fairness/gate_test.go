@@ -129,6 +129,7 @@ func TestGateWaits(t *testing.T) {
 		}
 		refused(t, r, ReasonTimeout)
 		refused(t, <-results[2], ReasonQueueFull) // displaced by key(2)
+		synctest.Wait()
 		cancel()
 		refused(t, <-results[1], ReasonTimeout) // its time was up, too
 		refused(t, <-results[0], ReasonTimeout)
