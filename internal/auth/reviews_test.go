@@ -22,7 +22,7 @@ type sizes struct {
 	most  atomic.Int32 // under way at once
 	fail  atomic.Bool
 
-	mu      sync.Mutex
+	mu      sync.Mutex // also held while most is raised
 	sources map[source]int
 }
 
@@ -33,7 +33,9 @@ func newSizes(b bounds) *sizes {
 	var now atomic.Int32
 	s.ask = func(ctx context.Context, text string) (int, error) {
 		s.asked.Add(1)
+		s.mu.Lock()
 		s.most.Store(max(s.most.Load(), now.Add(1)))
+		s.mu.Unlock()
 		defer now.Add(-1)
 		select {
 		case <-time.After(time.Second):
