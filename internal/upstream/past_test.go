@@ -19,61 +19,63 @@ import (
 func TestPast(t *testing.T) {
 	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
-		s, c := apiserver(t, o)
-		from := s.Create(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "x"))
-		s.Update(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "y"))
-		s.Create(configMaps.GVR, "b", "two", kubetest.WithLabel("app", "x"))
-		s.Delete(configMaps.GVR, "b", "two")
-		s.Create(kubetest.Pods, "a", "elsewhere")
-		app, _ := labels.Parse("app=x")
-		for _, one := range []struct {
-			sel  object.Selector
-			want string
-		}{
-			{object.Selector{}, "MODIFIED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
-			{object.NewSelector("b", "", nil, nil), "ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
-			{object.NewSelector("", "one", nil, nil), "MODIFIED a/one +1, BOOKMARK"},
-			{object.NewSelector("", "", app, nil), "DELETED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
-		} {
-			rv, telling, err := c.NewPast(configMaps).Begin(deadline(t))
-			if err != nil || rv != s.Revision() {
-				t.Fatalf("R is %d, storage at %d: %v", rv, s.Revision(), err)
-			}
-			if err := telling.Watch(deadline(t), one.sel, from); err != nil {
-				t.Fatal(err)
-			}
-			var told []string
-			for {
-				kind, item, rv, err := telling.Next()
-				if err != nil {
+		eventually(t, "the past to be told on the connections of its LISTs", func() bool {
+			s, c := apiserver(t, o)
+			from := s.Create(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "x"))
+			s.Update(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "y"))
+			s.Create(configMaps.GVR, "b", "two", kubetest.WithLabel("app", "x"))
+			s.Delete(configMaps.GVR, "b", "two")
+			s.Create(kubetest.Pods, "a", "elsewhere")
+			app, _ := labels.Parse("app=x")
+			for _, one := range []struct {
+				sel  object.Selector
+				want string
+			}{
+				{object.Selector{}, "MODIFIED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
+				{object.NewSelector("b", "", nil, nil), "ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
+				{object.NewSelector("", "one", nil, nil), "MODIFIED a/one +1, BOOKMARK"},
+				{object.NewSelector("", "", app, nil), "DELETED a/one +1, ADDED b/two +2, DELETED b/two +3, BOOKMARK"},
+			} {
+				rv, telling, err := c.NewPast(configMaps).Begin(deadline(t))
+				if err != nil || rv != s.Revision() {
+					t.Fatalf("R is %d, storage at %d: %v", rv, s.Revision(), err)
+				}
+				if err := telling.Watch(deadline(t), one.sel, from); err != nil {
 					t.Fatal(err)
 				}
-				if item == nil {
-					if told = append(told, "BOOKMARK"); rv != s.Revision() {
-						t.Errorf("bookmark at %d, storage at %d", rv, s.Revision())
+				var told []string
+				for {
+					kind, item, rv, err := telling.Next()
+					if err != nil {
+						t.Fatal(err)
 					}
-					break
+					if item == nil {
+						if told = append(told, "BOOKMARK"); rv != s.Revision() {
+							t.Errorf("bookmark at %d, storage at %d", rv, s.Revision())
+						}
+						break
+					}
+					told = append(told, fmt.Sprintf("%s %s +%d", kind, item.Key, rv-from))
 				}
-				told = append(told, fmt.Sprintf("%s %s +%d", kind, item.Key, rv-from))
+				telling.Close()
+				telling.Close()
+				if got := strings.Join(told, ", "); got != one.want {
+					t.Errorf("%s: told %s, want %s", one.sel.Key(), got, one.want)
+				}
 			}
-			telling.Close()
-			telling.Close()
-			if got := strings.Join(told, ", "); got != one.want {
-				t.Errorf("%s: told %s, want %s", one.sel.Key(), got, one.want)
+			lists, watches := s.RequestsFor(configMaps.GVR, "list"), s.RequestsFor(configMaps.GVR, "watch")
+			together := true
+			for i := range watches {
+				together = together && lists[i].Remote == watches[i].Remote
+				if agent := watches[i].Header.Get("User-Agent"); !strings.HasSuffix(agent, " backfill") {
+					t.Errorf("it says it is %q", agent)
+				}
 			}
-		}
-		lists, watches := s.RequestsFor(configMaps.GVR, "list"), s.RequestsFor(configMaps.GVR, "watch")
-		for i := range watches {
-			if lists[i].Remote != watches[i].Remote {
-				t.Error("the past was told on another connection than its LIST")
+			if path := watches[1].Path; path != "/api/v1/namespaces/b/configmaps" {
+				t.Errorf("a namespace was asked about at %s", path)
 			}
-			if agent := watches[i].Header.Get("User-Agent"); !strings.HasSuffix(agent, " backfill") {
-				t.Errorf("it says it is %q", agent)
-			}
-		}
-		if path := watches[1].Path; path != "/api/v1/namespaces/b/configmaps" {
-			t.Errorf("a namespace was asked about at %s", path)
-		}
+			return together
+		})
 	}
 }
 
