@@ -238,7 +238,7 @@ func (c *Comparison) query() url.Values {
 
 func (c *Comparison) askedVersion() uint64 { return Number(c.query().Get("resourceVersion")) }
 
-// exact reports that the request names the very resourceVersion of its answer (W-63).
+// exact reports that the request names the very resourceVersion of its answer (W-63), which zero, however it is written, does not (W-27).
 func (c *Comparison) exact() bool {
 	q := c.query()
 	if token, err := DecodeToken(q.Get("continue")); err == nil {
@@ -246,7 +246,7 @@ func (c *Comparison) exact() bool {
 	}
 	limit, _ := strconv.Atoi(q.Get("limit"))
 	match := q.Get("resourceVersionMatch")
-	return match == "Exact" || match == "" && limit > 0 && c.askedVersion() > 0 && !c.single()
+	return c.askedVersion() > 0 && (match == "Exact" || match == "" && limit > 0 && !c.single())
 }
 
 // longLived reports that the request may stay open, reaches beyond the apiserver, or carries a body.

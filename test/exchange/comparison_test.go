@@ -41,3 +41,34 @@ func TestListVersions(t *testing.T) {
 		})
 	}
 }
+
+// Which version a list is at is said by a request that names one; "00" is a number, and names none (N-1, W-27).
+func TestExactVersions(t *testing.T) {
+	const path = "/api/v1/namespaces/a/configmaps?"
+	for _, c := range []struct {
+		query string
+		exact bool
+	}{
+		{"resourceVersion=5&resourceVersionMatch=Exact", true},
+		{"resourceVersion=5&limit=1", true},
+		{"resourceVersion=05&limit=1", true},
+		{"continue=" + EncodeToken(5, "a/b\x00"), true},
+		{"", false},
+		{"resourceVersion=5", false},
+		{"resourceVersion=0&limit=1", false},
+		{"resourceVersion=00&limit=1", false},
+		{"resourceVersion=00&resourceVersionMatch=Exact", false},
+		{"resourceVersion=5&limit=1&fieldSelector=metadata.name%3Da", false},
+		{"continue=" + EncodeToken(-1, "a/b\x00"), false},
+	} {
+		t.Run(c.query, func(t *testing.T) {
+			list := func(version string) *Answer {
+				return answerIn("application/json", []byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"`+version+`"},"items":[]}`))
+			}
+			result := Compare(NewTally(), Request{Target: path + c.query}, list("7"), list("9"))
+			if differ := len(result.Problems) > 0; differ != c.exact {
+				t.Errorf("told apart: %t, want %t: %q", differ, c.exact, result.Problems)
+			}
+		})
+	}
+}
