@@ -7,8 +7,8 @@ import (
 
 // Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that clients come back
 // with a fresh resourceVersion and not all at once (design D14). New watches are refused from now on, and who has an HTTP/2
-// connection is told at once to open another one for what he asks next, best at somebody who stays. It returns early when no
-// stream is left, and at the latest when ctx ends; who is left then is told to end all the same.
+// connection is told at once to open another one for what he asks next, best at somebody who stays. It returns when no stream is left, and
+// otherwise when ctx ends; who has not been told by then is told all the same, and has a moment for it.
 func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.mu.Lock()
 	s.mu.draining = true
@@ -20,10 +20,12 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.http2.goAway()
 
 	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
+	late := false
 	for i, st := range streams {
 		if st.ending() == "" {
+			pauseUntil(ctx, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
+			late = late || ctx.Err() != nil
 			st.interrupt(EndDrain)
-			pauseUntil(ctx, began.Add(spread*time.Duration(i+1)/time.Duration(len(streams))))
 		}
 	}
 	left := make(chan struct{})
@@ -33,9 +35,21 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	}()
 	select {
 	case <-left:
+		return
 	case <-ctx.Done():
 	}
+	if late {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		defer cancel()
+		select {
+		case <-left:
+		case <-within.Done():
+		}
+	}
 }
+
+// farewell is how long those may take to end who were told when the time was over, as after a pause of the whole process.
+const farewell = time.Second
 
 // closeStreams cuts the streams that are left: some may be waiting for clients that do not read.
 func (s *Server) closeStreams() {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"spillway/internal/kubetest"
@@ -71,27 +72,81 @@ func testDrain(t *testing.T, goroutines bool) {
 	r.ended(configMaps, EndDrain, n)
 }
 
-// Whoever's turn has not come when the time is over ends as cleanly as the others.
-func TestDrainOutOfTime(t *testing.T) {
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
-	r.mirrored(configMaps)
-	var all []*kubetest.Watcher
-	for range 3 {
-		all = append(all, r.watch(mapsPath+"?watch=1&resourceVersion=1&allowWatchBookmarks=1"))
-	}
-	for _, w := range all {
-		expect(t, w, "ADDED n/a 2")
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.server.Drain(ctx, time.Hour)
-	for _, w := range all {
-		over(t, w, kubetest.Ended)
-		if events := w.Events(); len(events) != 2 || events[1].String() != "BOOKMARK 2" {
-			t.Errorf("got %v", events)
+// draining is a bubble with watches for Drain to end.
+func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) {
+	t.Helper()
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		w.server.http2 = &http2Server{}
+		var all []*peer
+		for range n {
+			p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", func(st *stream) {
+				w.server.mu.streams[st] = struct{}{}
+				w.server.active.Add(1)
+				over := st.over
+				st.over = func(reason EndReason) {
+					over(reason)
+					w.server.active.Done()
+				}
+			})
+			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+			all = append(all, p)
 		}
-	}
+		w.set("a/x 101")
+		for _, p := range all {
+			p.gets("MODIFIED a/x 101")
+		}
+		f(t, w, all)
+	})
+}
+
+// Whoever's turn has not come when the time is over ends as cleanly as the others, before Drain returns: what follows cuts who is left.
+func TestDrainOutOfTime(t *testing.T) {
+	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.server.Drain(ctx, time.Hour)
+		for _, p := range all {
+			select {
+			case got := <-p.reason:
+				if got != EndDrain {
+					t.Errorf("ended: %s", got)
+				}
+			default:
+				t.Error("has not ended")
+			}
+			p.gets("BOOKMARK 101")
+		}
+	})
+}
+
+// Who does not take his end is not waited for when the time is over.
+func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
+	draining(t, 1, func(t *testing.T, w *world, all []*peer) {
+		all[0].pause()
+		w.set("a/x 102") // is taken by the read under way
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		w.server.Drain(ctx, time.Hour)
+		if took := time.Since(began); took != farewell {
+			t.Errorf("Drain took %s", took)
+		}
+		all[0].resume()
+	})
+}
+
+// When nobody is left Drain returns, long before its time is over.
+func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
+	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+		const period = time.Hour
+		began := time.Now()
+		w.server.Drain(t.Context(), period)
+		if took, last := time.Since(began), period*9/10/2; took != last {
+			t.Errorf("Drain took %s, the last was told after %s", took, last)
+		}
+	})
 }
 
 // Draining does not wait for a client that does not read longer than it is told to; Close then resets it.
