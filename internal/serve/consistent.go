@@ -76,6 +76,9 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 	ended := s.context().Done()
 	var complete uint64 // what the client must be complete through; 0 before the proof
 	for {
+		if err := s.pass(false); err != nil {
+			return "", err
+		}
 		more := s.cursor.Wait()
 		run, err := s.cursor.Next()
 		if err != nil {

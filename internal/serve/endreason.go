@@ -31,7 +31,7 @@ const (
 
 	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
 	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
-	EndAborted  EndReason = "aborted"  // writing to the client failed, or this proxy was told to stop at once
+	EndAborted  EndReason = "aborted"  // writing to the client failed, it was held in the middle of a seam until its time was over, or this proxy was told to stop at once
 )
 
 // EndReasons are all of them, so that each is a metric from the start.

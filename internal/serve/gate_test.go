@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -164,6 +165,7 @@ func TestHeldFromTheBeginning(t *testing.T) {
 		p := w.watchAs(query, (*stream).Hold)
 		time.Sleep(time.Minute)
 		p.gets()
+		w.unseated() // others have a use for it
 		p.stream.Resume()
 		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
 
@@ -179,6 +181,64 @@ func TestHeldFromTheBeginning(t *testing.T) {
 		never := w.watchAs(query, func(st *stream) { st.End(auth.EndForbidden) })
 		never.ends(EndForbidden)
 	})
+}
+
+// Initial events that follow a state, until it is proven, wait as well.
+func TestHeldUntilProven(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		w.oracle.set(110, nil)
+		w.oracle.hold()
+		p := w.watch(watchList)
+		time.Sleep(time.Second)
+		p.gets("ADDED a/x 5")
+		p.stream.Hold()
+		w.set("a/y 101")
+		p.gets()
+		p.stream.Resume()
+		p.gets("ADDED a/y 101")
+		p.stream.Hold()
+		w.set("a/y 102")
+		p.stream.End(auth.EndForbidden)
+		p.ends(EndForbidden)
+		w.oracle.release()
+	})
+}
+
+// Who is held in the middle of a seam may have to end there, which has no clean end: he is cut, once he has to.
+func TestHeldInASeam(t *testing.T) {
+	for name, end := range map[string]func(*stream){
+		"its time is over": func(st *stream) { st.deadline = now() },
+		"drained":          func(st *stream) { st.interrupt(EndDrain) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, deliveries["goroutines"])
+				st := w.server.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), nil)
+				var err error
+				if st.cursor, err = w.source.Hub.Resume(100, st.plan.Selector, st.plan.Encoding); err != nil {
+					t.Fatal(err)
+				}
+				var pods []string
+				for i := range 2000 { // more than a run
+					pods = append(pods, fmt.Sprintf("a/pod-%04d %d", i, 101+i))
+				}
+				w.relist(5000, pods...)
+				synctest.Wait()
+				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.InSeam() {
+					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.InSeam())
+				}
+				st.Hold()
+				if run, reason, err := st.pull(true); len(run) > 0 || reason != "" || err != nil {
+					t.Errorf("held: %d bytes, %s, %v", len(run), reason, err)
+				}
+				end(st)
+				if run, reason, err := st.pull(true); len(run) > 0 || reason != EndAborted || err != nil {
+					t.Errorf("ended: %d bytes, %s, %v", len(run), reason, err)
+				}
+			})
+		})
+	}
 }
 
 // Every reason for which a watch is revoked is one for which a watch can end.

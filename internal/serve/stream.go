@@ -146,7 +146,7 @@ func (s *stream) cutter() func(*object.Object) bool {
 
 // writeRun writes initial events, made in buffer.
 func (s *stream) writeRun(buffer []byte, run []*object.Object) ([]byte, error) {
-	if err := s.pass(); err != nil {
+	if err := s.pass(true); err != nil {
 		return buffer, err
 	}
 	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)
@@ -210,9 +210,13 @@ func (s *stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	return nil, "", nil
 }
 
-// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due.
+// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due, but for the end of who
+// is held there and has no time left: that is not a clean one.
 func (s *stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
+		if s.shut != nil && (s.ending() != "" || now() >= s.deadline) {
+			return nil, EndAborted, nil
+		}
 		return nil, "", nil
 	}
 	if reason := s.ending(); reason != "" {

@@ -161,11 +161,21 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		if d, ok := w.server.deliver.(*writers); ok {
 			d.wait()
 		}
+		w.unseated()
 		cancel()
 		<-hub
 		time.Sleep(time.Minute) // proofs go on without those who asked
 	})
 	return w
+}
+
+// unseated checks that nobody has a seat.
+func (w *world) unseated() {
+	w.t.Helper()
+	synctest.Wait()
+	if n := len(w.server.seats.taken); n != 0 {
+		w.t.Errorf("%d seats are taken", n)
+	}
 }
 
 func (w *world) resource() *cache.Resource { return w.source.Resource() }
@@ -209,8 +219,8 @@ type peer struct {
 // watch starts a stream of the pods on path.
 func (w *world) watch(query string) *peer { return w.watchAs(query, func(*stream) {}) }
 
-// watchAs is watch, of a stream that is prepared.
-func (w *world) watchAs(query string, prepare func(*stream)) *peer {
+// plan is that of a watch.
+func (w *world) plan(query string) Plan {
 	w.t.Helper()
 	planner := Planner{Catalog: fixed{podResource.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
@@ -218,8 +228,14 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
 	}
+	return plan
+}
+
+// watchAs is watch, of a stream that is prepared.
+func (w *world) watchAs(query string, prepare func(*stream)) *peer {
+	w.t.Helper()
 	near, far := narrowPipe()
-	st := w.server.newStream(plan, nil)
+	st := w.server.newStream(w.plan(query), nil)
 	st.plan.Encoding.Chunked = true
 	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}}, stall: worldStall, head: watchHead(st, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
