@@ -227,8 +227,8 @@ func (a *Authenticator) renew(ctx context.Context, c *Credential) Result {
 	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}
 }
 
-// recall is when upstream was last asked about the token of a key that it found good, if that is remembered.
-func (a *Authenticator) recall(key digest) (time.Time, bool) {
+// recall is when upstream was last asked about the token of a key that it found good, and whose it is, if that is remembered.
+func (a *Authenticator) recall(key digest) (at time.Time, who *Identity, ok bool) {
 	said, ok := a.tokens.reviews.recall(key)
-	return said.at, ok && said.err == nil && said.value.who != nil
+	return said.at, said.value.who, ok && said.err == nil && said.value.who != nil
 }

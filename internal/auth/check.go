@@ -53,6 +53,18 @@ func (c *check) expiry() time.Time {
 	return time.Time{}
 }
 
+// end is expiry by the clock that confirmed was read from: who waits for it looks by the same clock whether it has come.
+func (c *check) end() (at time.Time, ends bool) {
+	end := c.expiry()
+	return moment(end, c.limit()), !end.IsZero()
+}
+
+// over reports that the credential has ended for good, by whichever clock.
+func (c *check) over(now time.Time) bool {
+	end, ends := c.end()
+	return ends && (!now.Before(end) || !now.Before(c.expiry()))
+}
+
 // overtaken reports that a token has reached its end since upstream was asked about it.
 func (c *check) overtaken(now time.Time) bool {
 	if c.kind != ofCredential {
@@ -82,8 +94,8 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 	if c.state == idle && c.next.Before(at) {
 		at = c.next
 	}
-	if end := c.expiry(); !end.IsZero() && end.Before(at) {
-		at = moment(end, at)
+	if end, ends := c.end(); ends && end.Before(at) {
+		at = end
 	}
 	return at
 }

@@ -259,10 +259,11 @@ func (r *Reauthorizer) panicked(c *check, p any) {
 		zap.ByteString("stack", debug.Stack()))
 }
 
-// recall is when upstream last agreed, if that was for a request and is remembered.
-func (r *Reauthorizer) recall(c *check) (time.Time, bool) {
+// recall is when upstream last agreed, and to whom a credential belongs then, if that was for a request and is remembered.
+func (r *Reauthorizer) recall(c *check) (at time.Time, who *Identity, ok bool) {
 	if c.kind == ofPermission {
-		return r.opts.Authorizer.recall(c.key)
+		at, ok = r.opts.Authorizer.recall(c.key)
+		return at, nil, ok
 	}
 	return r.opts.Authenticator.recall(c.key)
 }

@@ -26,8 +26,8 @@ type rotaOptions struct {
 	most     int // checks under way
 	random   func() float64
 	key      func(*Identity, Attributes) digest
-	// recall is when upstream last agreed, if that is known by other ways than a check's.
-	recall func(*check) (time.Time, bool)
+	// recall is when upstream last agreed, and whom it then said a credential proves, if that is known by other ways than a check's.
+	recall func(*check) (at time.Time, who *Identity, ok bool)
 }
 
 // turn is what is to be done: streams to be told, in order, and checks to be carried out, each of which is found later. wake is when to
@@ -274,9 +274,8 @@ func (r *rota) turn(now time.Time) turn {
 
 // attend does what is due about a check.
 func (r *rota) attend(c *check, now time.Time) {
-	end := c.expiry()
 	switch {
-	case !end.IsZero() && !now.Before(end):
+	case c.over(now):
 		r.end(c, EndExpired)
 	case c.held && !now.Before(c.limit().Add(r.holdMost)):
 		r.end(c, EndUnconfirmed)
@@ -298,8 +297,9 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 	if c.urgent || c.overtaken(now) {
 		return false
 	}
-	if at, ok := r.recall(c); ok && at.After(c.confirmed) {
+	if at, who, ok := r.recall(c); ok && at.After(c.confirmed) {
 		r.confirm(c, at, now)
+		r.identify(c, who, now)
 	}
 	if !c.confirmed.After(c.planned) || c.confirmed.Add(c.sweep).Sub(now) < c.sweep/2 {
 		return false

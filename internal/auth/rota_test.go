@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 	"time"
+	"unsafe"
 )
 
 // recorded is a stream that notes what it is told.
@@ -37,7 +38,7 @@ func newDuty(t *testing.T, random func() float64) *duty {
 	d.rota = newRota(rotaOptions{
 		sweep: 25 * time.Second, holdMost: time.Minute, most: 4, random: random,
 		key:    func(who *Identity, what Attributes) digest { return what.digest(d.h, who.digest(d.h)) },
-		recall: func(*check) (time.Time, bool) { return time.Time{}, false },
+		recall: func(*check) (time.Time, *Identity, bool) { return time.Time{}, nil, false },
 	})
 	return d
 }
@@ -260,6 +261,57 @@ func TestRotaIdentityChanges(t *testing.T) {
 	if d.turn(); s.end != EndForbidden || t2.end != "" {
 		t.Errorf("pods ended %q, nodes %q", s.end, t2.end)
 	}
+}
+
+// That a credential proves somebody else may be known from a request, too.
+func TestRotaIdentityChangesByRequests(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	d.rota.recall = func(c *check) (time.Time, *Identity, bool) {
+		return d.now.Add(-time.Second), &Identity{Name: "alice", Groups: []string{"fewer"}}, c.kind == ofCredential
+	}
+	_, s := d.admit("alice", "pods")
+	d.now = start.Add(15 * time.Second)
+	asked := d.turn()
+	if len(asked) != 1 || asked[0].kind != ofPermission || len(asked[0].who.Groups) != 1 {
+		t.Fatalf("%d checks", len(asked))
+	}
+	d.found(asked[0], Denied)
+	if d.turn(); s.end != EndForbidden {
+		t.Errorf("ended %q", s.end)
+	}
+}
+
+// A certificate ends when it should although the wall clock was set back meanwhile, and is looked at then once.
+func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	d.now = time.Now()
+	looks := 0
+	d.rota.recall = func(*check) (time.Time, *Identity, bool) {
+		if looks++; looks > 100 {
+			panic("it is looked at again and again")
+		}
+		return time.Time{}, nil, false
+	}
+	s := &recorded{}
+	d.rota.admit(&Permit{stream: s}, Result{
+		Outcome: Authenticated, Identity: &Identity{Name: "alice"}, At: d.now,
+		Credential: &Credential{key: d.h.sum("certificate"), expires: d.now.Round(0).Add(10 * time.Second)},
+	}, Attributes{Verb: "watch"}, d.now, d.now)
+	d.now = setBack(t, d.now.Add(10*time.Second), time.Hour)
+	if d.turn(); s.end != EndExpired {
+		t.Errorf("ended %q", s.end)
+	}
+}
+
+// setBack is the same moment after the wall clock was set back by whole seconds. Package time makes no such value.
+func setBack(t *testing.T, at time.Time, by time.Duration) time.Time {
+	const second = 1 << 30 // of the word that begins a Time with both clocks
+	back := at
+	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) * second
+	if !back.Equal(at) || !back.Round(0).Equal(at.Round(0).Add(-by)) {
+		t.Fatalf("package time keeps its clocks in another way: %v, %v", at, back)
+	}
+	return back
 }
 
 // Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has confirmed.
