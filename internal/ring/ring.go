@@ -5,6 +5,7 @@
 package ring
 
 import (
+	"slices"
 	"sync/atomic"
 )
 
@@ -96,5 +97,9 @@ func (r *Ring[T]) Trim(pos uint64) {
 		return
 	}
 	drop := (pos - v.base) / chunkSize
-	r.view.Store(&view[T]{first: pos, base: v.base + drop*chunkSize, chunks: v.chunks[drop:]})
+	chunks := v.chunks
+	if drop > 0 {
+		chunks = slices.Clone(chunks[drop:]) // a slice of the old ones would hold all of them
+	}
+	r.view.Store(&view[T]{first: pos, base: v.base + drop*chunkSize, chunks: chunks})
 }

@@ -1,8 +1,10 @@
 package ring
 
 import (
+	"runtime"
 	"sync"
 	"testing"
+	"time"
 )
 
 func TestRingKeepsWhatIsNotTrimmed(t *testing.T) {
@@ -49,6 +51,32 @@ func TestRingAppendsAfterTrimmingAll(t *testing.T) {
 	if n := len(r.view.Load().chunks); n > 2 {
 		t.Fatalf("%d chunks are kept for 3 items", n)
 	}
+}
+
+// What was trimmed can be collected, also if nothing is appended any more.
+func TestRingLetsGoOfWhatIsTrimmed(t *testing.T) {
+	r := New[*[1 << 10]byte](0)
+	freed := make(chan struct{}, 1)
+	func() {
+		first := new([1 << 10]byte)
+		runtime.AddCleanup(first, func(c chan struct{}) { c <- struct{}{} }, freed)
+		r.Append(first)
+	}()
+	for range 10 * chunkSize {
+		r.Append(nil)
+	}
+	r.Trim(r.Head())
+	for range 100 {
+		runtime.GC()
+		select {
+		case <-freed:
+			runtime.KeepAlive(r)
+			return
+		case <-time.After(time.Millisecond):
+		}
+	}
+	t.Error("it is still held")
+	runtime.KeepAlive(r)
 }
 
 // Readers at any pace see every item in order, or are told that they were lapped.
