@@ -98,6 +98,7 @@ func (m *mirrors) redefined(gr schema.GroupResource, epoch string) {
 func (m *mirrors) delegated(gv schema.GroupVersion, service string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.mu.delegations[gv]++
 	concerned := func(gvr schema.GroupVersionResource) bool { return gvr.GroupVersion() == gv }
 	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {
 		return concerned(gvr) && service != ""

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/serve"
+	"spillway/internal/upstream"
 )
 
 const widgetDefinition = "widgets.example.com"
@@ -181,6 +184,35 @@ func TestGroupIsTakenOver(t *testing.T) {
 	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[jobs] != nil })
 	up.Update(apiServices, "", "v1.apps", local)
 	m.awaitReady(t, kubetest.Deployments)
+}
+
+// A refusal that upstream gave before it was heard that it is not so any more is not remembered.
+func TestGroupComesBackMeanwhile(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "*", "configmaps")
+	asked, answer := make(chan struct{}), make(chan struct{})
+	up.Handle("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(asked)
+		<-answer
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},
+			"spec":{"group":"apps","version":"v1","service":{"namespace":"n","name":"other"}}}`)
+	}))
+	found := make(chan error, 1)
+	go func() {
+		_, err := m.look(kubetest.Deployments)
+		found <- err
+	}()
+	<-asked
+	m.delegated(kubetest.Deployments.GroupVersion(), "")
+	close(answer)
+	var refusal *upstream.Refusal
+	if err := <-found; !errors.As(err, &refusal) {
+		t.Errorf("it was found: %v", err)
+	}
+	if !m.Knows(kubetest.Deployments) {
+		t.Error("it passes through from now on")
+	}
 }
 
 // Who may not see definitions asks for schemas instead, and says so once.

@@ -53,6 +53,8 @@ type mirrors struct {
 		refused map[schema.GroupVersionResource]string           // never mirrored, and why
 		looking map[schema.GroupVersionResource]time.Time        // when upstream was last asked about it
 		epochs  map[schema.GroupResource]string                  // of definitions, as upstream told of them; "": gone
+		// delegations is how often it was heard that another server answers, or another again.
+		delegations map[schema.GroupVersion]int
 		// settling is until when what upstream answers may be of an old definition.
 		settling map[schema.GroupResource]time.Time
 	}
@@ -83,6 +85,7 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 	m.mu.refused = map[schema.GroupVersionResource]string{}
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
 	m.mu.epochs = map[schema.GroupResource]string{}
+	m.mu.delegations = map[schema.GroupVersion]int{}
 	m.mu.settling = map[schema.GroupResource]time.Time{}
 	return m
 }
@@ -178,13 +181,17 @@ func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 	return nil
 }
 
-// look asks upstream about a resource, and remembers what it says.
+// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile that another server answers.
 func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
+	m.mu.Lock()
+	heard := m.mu.delegations[gvr.GroupVersion()]
+	m.mu.Unlock()
 	info, err := m.client.Resource(m.ctx, gvr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var refusal *upstream.Refusal
 	switch {
+	case m.mu.delegations[gvr.GroupVersion()] != heard: // who asks next has it looked up again
 	case errors.As(err, &refusal):
 		m.mu.refused[gvr] = refusal.Reason
 	case err == nil:
