@@ -51,7 +51,7 @@ func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource
 		m.backfills = fanout.NewBackfills(m.hub, past{client.NewPast(info)}, backfill)
 		m.source.Past = m.backfills
 	}
-	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Through),
+	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Ask),
 		upstream.OnError(func(err error) {
 			if m.denials.Final(err, m.reflector.Status()) {
 				go lost(m, err)

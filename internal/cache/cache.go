@@ -46,6 +46,8 @@ type Resource struct {
 		short      bool   // see Shorten
 		generation uint64 // how often history was void, or its representation old
 		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
+		asked      uint64 // Through when a complete state was asked for; see Ask
+		asking     bool   // it has not arrived
 	}
 }
 
@@ -154,11 +156,11 @@ func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
 }
 
 // Progress records that upstream did nothing more to the resource up to rv (W-111), as a proof found in the given
-// generation. Progress that was observed in another generation is ignored.
+// generation. Progress that was observed in another generation is ignored, as is any since upstream was found to have another history.
 func (r *Resource) Progress(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rv <= r.Through() || !r.Ready() || generation != r.mu.generation {
+	if rv <= r.Through() || !r.Ready() || generation != r.mu.generation || r.disowned.Load() {
 		return
 	}
 	r.append(Entry{Event: object.Event{RV: rv, At: r.now()}, Through: rv})
@@ -188,6 +190,25 @@ func (r *Resource) Disown(generation uint64) bool {
 // Disowned reports that what is held here is of another history than upstream's.
 func (r *Resource) Disowned() bool { return r.disowned.Load() }
 
+// Ask is Through, for whoever asks upstream for a complete state that is not older, to be applied next. Proofs may promise more until that
+// arrives: what they say happened since is nothing, so it is as new as they are.
+func (r *Resource) Ask() uint64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.mu.asked, r.mu.asking = r.Through(), true
+	return r.mu.asked
+}
+
+// reached is up to where a complete state at rv says what there is, if history was not rewritten. Callers hold mu.
+func (r *Resource) reached(rv uint64) uint64 {
+	asked := r.mu.asking && r.mu.asked <= rv
+	r.mu.asking = false
+	if asked {
+		return max(rv, r.Through())
+	}
+	return rv
+}
+
 // Replace applies a complete state at rv. The first one starts history; a later one closes the gap in it by a seam (see
 // seam), or, if upstream's own history was rewritten, voids it.
 func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
@@ -200,8 +221,10 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 		r.publish(rv)
 		return nil
 	}
-	s := r.diff(sorted, rv)
-	s.rewritten = r.disowned.Swap(false) || s.rewritten
+	s := r.diff(sorted, r.reached(rv))
+	if s.rewritten = r.disowned.Swap(false) || s.rewritten; s.rewritten {
+		s.l = rv
+	}
 	r.load(sorted)
 	if s.rewritten {
 		r.mu.generation++

@@ -152,3 +152,60 @@ func TestMissingAndVoid(t *testing.T) {
 	r.Retire()
 	find(l.Floor()-1, false, true)
 }
+
+// A proof that comes while a complete state is on its way promises more than that state says, which is no other history then: nothing
+// happened in between.
+func TestProvenMeanwhile(t *testing.T) {
+	all := []string{"a=a@11", "b=b@12"}
+	for _, c := range []struct {
+		name  string
+		ask   bool
+		l     uint64
+		after []string
+		void  bool
+	}{
+		{"asked for before", true, 150, all, false},
+		{"at what was promised then", true, 140, all, false},
+		{"below what was promised then", true, 139, all, true},
+		{"not asked for", false, 150, all, true},
+		{"with a change that the proof denies", true, 150, []string{"a=a@145", "b=b@12"}, true},
+		{"without what the proof says is there", true, 150, all[:1], true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newPods(unlimited)
+			_ = r.Replace(objects(t, all...), 98)
+			r.Progress(140, 0)
+			if c.ask && r.Ask() != 140 {
+				t.Error("it asks for another state")
+			}
+			r.Progress(160, 0)
+			_ = r.Replace(objects(t, c.after...), c.l)
+			want, generation := uint64(160), uint64(0)
+			if c.void {
+				want, generation = c.l, 1
+			}
+			if r.Through() != want || r.Generation() != generation {
+				t.Errorf("through %d in generation %d, want %d in %d", r.Through(), r.Generation(), want, generation)
+			}
+			_ = r.Replace(objects(t, c.after...), want-1) // which nobody asked for
+			if r.Generation() != generation+1 {
+				t.Error("what was asked for once counts twice")
+			}
+		})
+	}
+}
+
+// What upstream has disowned is proven no more: a bookmark of the new history says nothing of the old one.
+func TestDisownedIsNotProven(t *testing.T) {
+	r := newPods(unlimited)
+	_ = r.Replace(objects(t, "a=a@11"), 100)
+	r.Disown(0)
+	r.Progress(130, 0)
+	if r.Through() != 100 {
+		t.Errorf("through %d", r.Through())
+	}
+	_ = r.Replace(objects(t, "a=a@11"), 120)
+	if r.Progress(130, r.Generation()); r.Through() != 130 {
+		t.Errorf("through %d of the new history", r.Through())
+	}
+}

@@ -135,7 +135,7 @@ func (r *rig) mirror(o rigOptions) {
 			r.catalog[info.GVR].Past = backfills
 			r.t.Cleanup(backfills.Close)
 		}
-		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Through),
+		reflector := upstream.NewReflector(client, info, resource, upstream.WithPromised(resource.Ask),
 			upstream.WithPauses(5*time.Millisecond, 5*time.Millisecond))
 		r.mirrors[info.GVR] = reflector
 		r.catalog[info.GVR].Warning, r.catalog[info.GVR].Age = reflector.Warning, o.age

@@ -87,7 +87,7 @@ func OnEarlyEnd(f func()) Option {
 
 // WithPromised says up to which version the mirror's readers have been promised that nothing is missing: a proof may have taken that further
 // than the watch. A complete state that is asked for as "not older than" the watch's last version must not be older than this either: behind
-// a load balancer another apiserver may be.
+// a load balancer another apiserver may be. It is called whenever a complete state is about to be asked for, and then only.
 func WithPromised(rv func() uint64) Option {
 	return func(r *Reflector) { r.promised = rv }
 }

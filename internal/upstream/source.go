@@ -210,11 +210,13 @@ func (s source) request(verb string, query url.Values) request {
 // atLeast raises the version that a complete state must not be older than to what has been promised. Versions that mean something else
 // ("any", "most recent", a page's) stay.
 func (s source) atLeast(o metav1.ListOptions) metav1.ListOptions {
-	rv, err := parseRV(o.ResourceVersion)
-	if s.r.promised == nil || err != nil || rv == 0 || o.Continue != "" {
+	if s.r.promised == nil || o.Continue != "" {
 		return o
 	}
-	o.ResourceVersion = strconv.FormatUint(max(rv, s.r.promised()), 10)
+	promised := s.r.promised()
+	if rv, err := parseRV(o.ResourceVersion); err == nil && rv > 0 {
+		o.ResourceVersion = strconv.FormatUint(max(rv, promised), 10)
+	}
 	return o
 }
 

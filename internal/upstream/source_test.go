@@ -10,9 +10,13 @@ import (
 func TestAtLeast(t *testing.T) {
 	f := func(o metav1.ListOptions, promised uint64, want string) {
 		t.Helper()
-		s := source{&Reflector{promised: func() uint64 { return promised }}}
+		calls := 0
+		s := source{&Reflector{promised: func() uint64 { calls++; return promised }}}
 		if got := s.atLeast(o).ResourceVersion; got != want {
 			t.Errorf("%+v with %d promised asks for %q, want %q", o, promised, got, want)
+		}
+		if complete := o.Continue == ""; calls != 1 && complete || calls != 0 && !complete {
+			t.Errorf("%+v: it is asked %d times what was promised", o, calls)
 		}
 	}
 	f(metav1.ListOptions{ResourceVersion: "100"}, 150, "150")
