@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,7 +15,6 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/serve"
-	"spillway/internal/upstream"
 )
 
 const widgetDefinition = "widgets.example.com"
@@ -186,32 +184,41 @@ func TestGroupIsTakenOver(t *testing.T) {
 	m.awaitReady(t, kubetest.Deployments)
 }
 
-// A refusal that upstream gave before it was heard that it is not so any more is not remembered.
-func TestGroupComesBackMeanwhile(t *testing.T) {
-	up := newUpstream(t)
-	m := mirroring(t, up, nil, "*", "configmaps")
-	asked, answer := make(chan struct{}), make(chan struct{})
-	up.Handle("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		close(asked)
-		<-answer
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},
-			"spec":{"group":"apps","version":"v1","service":{"namespace":"n","name":"other"}}}`)
-	}))
-	found := make(chan error, 1)
-	go func() {
-		_, err := m.look(kubetest.Deployments)
-		found <- err
-	}()
-	<-asked
-	m.delegated(kubetest.Deployments.GroupVersion(), "")
-	close(answer)
-	var refusal *upstream.Refusal
-	if err := <-found; !errors.As(err, &refusal) {
-		t.Errorf("it was found: %v", err)
-	}
-	if !m.Knows(kubetest.Deployments) {
-		t.Error("it passes through from now on")
+// What upstream said of a resource before it was heard that another server answers, or another again, is not so any more.
+func TestGroupIsTakenOverMeanwhile(t *testing.T) {
+	for name, c := range map[string]struct {
+		said, heard string // services
+	}{
+		"it was another's": {`"service":{"namespace":"n","name":"other"},`, ""},
+		"it is another's":  {"", "n/other"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			up := newUpstream(t)
+			m := mirroring(t, up, nil, "*", "configmaps")
+			asked, answer := make(chan struct{}), make(chan struct{})
+			up.Handle("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(asked)
+				<-answer
+				w.Header().Set("Content-Type", "application/json")
+				fmt.Fprintf(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},"spec":{%s"group":"apps","version":"v1"}}`, c.said)
+			}))
+			found := make(chan error, 1)
+			go func() {
+				_, err := m.look(kubetest.Deployments)
+				found <- err
+			}()
+			<-asked
+			m.delegated(kubetest.Deployments.GroupVersion(), c.heard)
+			close(answer)
+			if err := <-found; !errors.Is(err, errDelegated) {
+				t.Errorf("it was found: %v", err)
+			}
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.mu.refused[kubetest.Deployments] != "" || c.heard != "" && m.mu.offered[kubetest.Deployments] != nil {
+				t.Error("what was said is remembered")
+			}
+		})
 	}
 }
 

@@ -181,6 +181,9 @@ func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 	return nil
 }
 
+// errDelegated says that what upstream said of a resource may be out of date.
+var errDelegated = errors.New("another server answers since it was asked about")
+
 // look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile that another server answers.
 func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	m.mu.Lock()
@@ -189,9 +192,11 @@ func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error
 	info, err := m.client.Resource(m.ctx, gvr)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if m.mu.delegations[gvr.GroupVersion()] != heard {
+		return nil, errDelegated // who asks next has it looked up again
+	}
 	var refusal *upstream.Refusal
 	switch {
-	case m.mu.delegations[gvr.GroupVersion()] != heard: // who asks next has it looked up again
 	case errors.As(err, &refusal):
 		m.mu.refused[gvr] = refusal.Reason
 	case err == nil:

@@ -216,6 +216,7 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	defer r.mu.Unlock()
 	sorted := slices.SortedFunc(slices.Values(objects), func(a, b *object.Object) int { return cmp.Compare(a.Key, b.Key) })
 	if !r.Ready() {
+		r.mu.asking = false
 		r.load(sorted)
 		r.log.reset(rv, rv)
 		r.publish(rv)

@@ -195,6 +195,17 @@ func TestProvenMeanwhile(t *testing.T) {
 	}
 }
 
+// Whoever asks for the first state asks for that one alone.
+func TestAskedForTheFirstState(t *testing.T) {
+	r := newPods(unlimited)
+	r.Ask()
+	_ = r.Replace(objects(t, "a=a@11"), 98)
+	_ = r.Replace(objects(t, "a=a@11"), 97)
+	if r.Generation() != 1 || r.Through() != 97 {
+		t.Errorf("through %d in generation %d", r.Through(), r.Generation())
+	}
+}
+
 // What upstream has disowned is proven no more: a bookmark of the new history says nothing of the old one.
 func TestDisownedIsNotProven(t *testing.T) {
 	r := newPods(unlimited)
