@@ -91,7 +91,8 @@ func TestRandomRights(t *testing.T) {
 		if clients[p.name] == nil {
 			clients[p.name] = clientFor(to, i%2 == 0)
 		}
-		watching.Go(func() { p.watch(ctx, t, clients[p.name], proxy) })
+		client := clients[p.name] // not in the goroutine: the map is still being filled
+		watching.Go(func() { p.watch(ctx, t, client, proxy) })
 	}
 	for _, p := range pairs {
 		p.await(t, "to watch", func() bool { return p.watches })
