@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak bench-halfload test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -11,7 +11,7 @@ bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
 	cd bench && go run ./$* -results=RESULTS.md
 
-bench-full: controlplane ## The same with more of everything, curves beside bench/RESULTS.md, and a soak of an hour (about 3 hours)
+bench-full: controlplane ## The same with more of everything, curves beside bench/RESULTS.md, half an hour at half load and a soak of an hour (about 4 hours)
 	cd bench && status=0; \
 	go run ./fanout -results=RESULTS.md -rounds=5 -window=10s || status=1; \
 	go run ./selectors -results=RESULTS.md -rounds=5 -window=10s || status=1; \
@@ -23,6 +23,7 @@ bench-full: controlplane ## The same with more of everything, curves beside benc
 	go run ./identities -results=RESULTS.md || status=1; \
 	go run ./tokenherd -results=RESULTS.md -rounds=5 || status=1; \
 	go run ./curves -results=RESULTS.md || status=1; \
+	go run ./halfload -results=RESULTS.md || status=1; \
 	go run ./soak -duration=1h -results=RESULTS.md -series=../bin/soak.csv || status=1; \
 	exit $$status
 
@@ -59,6 +60,9 @@ show-tokenherd: controlplane ## 500 clients with 500 tokens come back at once, n
 
 show-restart: controlplane ## 500 informers do not notice a restart of kube-apiserver, and cost it next to nothing after it
 	cd bench && go run ./restart
+
+bench-halfload: controlplane ## Half of what one core sustains, for MINUTES=30: every event arrives, and memory does not grow
+	cd bench && go run ./halfload $(if $(MINUTES),-duration=$(MINUTES)m,-results=RESULTS.md)
 
 # With HOURS the table and the drawing in bench/RESULTS.md are made anew.
 soak: controlplane ## Nothing grows, and nobody who stays misses an event, while clients come and go and kube-apiserver is killed and frozen now and then (MINUTES=1; HOURS=1: into bench/RESULTS.md)

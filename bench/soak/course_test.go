@@ -1,14 +1,11 @@
 package main
 
 import (
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"spillway/bench/rig/plot"
 )
 
 func TestLagsAreThoseOfTheInterval(t *testing.T) {
@@ -29,30 +26,6 @@ func TestLagsAreThoseOfTheInterval(t *testing.T) {
 	if one := c.looks[2]; one.p99 != 0 {
 		t.Errorf("an event that comes before the acknowledgement is not late: %+v", one)
 	}
-}
-
-// A leak of what is just not allowed any more is found within an hour, beneath the noise of those who come and go; noise is no leak.
-func TestSlopes(t *testing.T) {
-	f := func(l level, perHour, noise float64, want bool) {
-		t.Helper()
-		random := rand.New(rand.NewPCG(1, 1))
-		var curve plot.Curve
-		for i := range 600 {
-			minutes := float64(i) / 10
-			curve.Points = append(curve.Points, plot.Point{X: minutes, Y: 200 + perHour*minutes/60 + noise*random.NormFloat64()})
-		}
-		trend := newTrend(l, curve)
-		if trend.flat() != want {
-			t.Errorf("%s, %g per hour under noise of %g: %s", l.name, perHour, noise, trend)
-		}
-	}
-	memory, files := levels[0], levels[3]
-	f(files, 0, 10, true)
-	f(files, 12, 10, false)
-	f(files, -12, 10, false) // those who stay are fewer
-	f(memory, 0, 5, true)
-	f(memory, 20, 5, false)
-	f(memory, -20, 5, true)
 }
 
 func TestSeriesHasALineForEachLook(t *testing.T) {

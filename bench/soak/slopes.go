@@ -1,10 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
 	"time"
 
+	"spillway/bench/rig"
 	"spillway/bench/rig/plot"
 )
 
@@ -15,25 +15,21 @@ const (
 
 // level is something that must stay as it is, however long clients come and go.
 type level struct {
-	name, unit string
-	of         func(look) float64
-	most       func(mean float64) float64 // by which it may rise per hour
-	mayFall    bool                       // by more than that
+	name  string
+	of    func(look) float64
+	trend func(plot.Curve) rig.Trend
 }
 
-// levels are what is held to that. What cannot be told from chance does not count: twice the standard error is taken off.
+// levels are what is held to that.
 var levels = []level{
-	{"RSS", " MiB", func(l look) float64 { return l.rss }, percent(3), true},
-	{"heap after a collection", " MiB", func(l look) float64 { return l.heap }, percent(3), true},
-	{"goroutines", "", func(l look) float64 { return l.goroutines }, some(5), false},
-	{"file descriptors", "", func(l look) float64 { return l.fds }, some(5), false},
+	{"RSS", func(l look) float64 { return l.rss }, memory},
+	{"heap after a collection", func(l look) float64 { return l.heap }, memory},
+	{"goroutines", func(l look) float64 { return l.goroutines }, few},
+	{"file descriptors", func(l look) float64 { return l.fds }, few},
 }
 
-func percent(n float64) func(mean float64) float64 {
-	return func(mean float64) float64 { return mean * n / 100 }
-}
-
-func some(n float64) func(mean float64) float64 { return func(float64) float64 { return n } }
+func memory(c plot.Curve) rig.Trend { return rig.NewTrend(c, " MiB", 3) }
+func few(c plot.Curve) rig.Trend    { return rig.TrendWithin(c, 5) }
 
 // judgeSlopes says how the levels of the lulls went, after the beginning and while upstream was there.
 func (s *show) judgeSlopes(c *course) {
@@ -45,8 +41,8 @@ func (s *show) judgeSlopes(c *course) {
 			s.report.Note(l.name+" per hour", "%d looks are too few", len(curve.Points))
 			continue
 		}
-		t := newTrend(l, curve)
-		s.report.Check(t.flat(), l.name+" per hour", "%s", t)
+		t := l.trend(curve)
+		s.report.Check(t.Flat(), l.name+" per hour", "%s", t)
 	}
 	p50, p99 := c.curve("p50", c.looks, median, counts), c.curve("p99", c.looks, latest, counts)
 	if len(p99.Points) < enough {
@@ -54,33 +50,6 @@ func (s *show) judgeSlopes(c *course) {
 	}
 	slope, deviation := p99.Trend()
 	s.report.Note("lag of the watches that stay", "p50 %.2f ms, p99 %.2f ms on average between two looks; p99 %+.2f ± %.2f ms per hour", p50.Mean(), p99.Mean(), 60*slope, 2*60*deviation)
-}
-
-// trend is how a level went, per hour.
-type trend struct {
-	level
-	mean, slope, doubt float64
-	allowed            float64
-	looks              int
-}
-
-func newTrend(l level, curve plot.Curve) trend {
-	slope, deviation := curve.Trend() // per minute
-	mean := curve.Mean()
-	return trend{l, mean, 60 * slope, 2 * 60 * deviation, l.most(mean), len(curve.Points)}
-}
-
-func (t trend) flat() bool {
-	return t.slope-t.doubt <= t.allowed && (t.mayFall || t.slope+t.doubt >= -t.allowed)
-}
-
-// String tells it, and what is allowed.
-func (t trend) String() string {
-	allowed := fmt.Sprintf("±%.0f", t.allowed)
-	if t.mayFall {
-		allowed = fmt.Sprintf("%+.1f%s, 3 %%", t.allowed, t.unit)
-	}
-	return fmt.Sprintf("%+.1f ± %.1f%s of %.0f on average (allowed: %s), from %d looks", t.slope, t.doubt, t.unit, t.mean, allowed, t.looks)
 }
 
 // draw draws the course beside the document, and returns the file's name.
