@@ -18,21 +18,21 @@ func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	}
 	s.mu.Unlock()
 	s.http2.goAway()
-
-	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
-	late := false
-	for i, st := range streams {
-		if st.ending() == "" {
-			pauseUntil(ctx, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
-			late = late || ctx.Err() != nil
-			st.interrupt(EndDrain)
-		}
-	}
 	left := make(chan struct{})
 	go func() {
 		s.active.Wait()
 		close(left)
 	}()
+
+	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
+	late := false
+	for i, st := range streams {
+		if st.ending() == "" {
+			pauseUntil(ctx, left, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
+			late = late || ctx.Err() != nil
+			st.interrupt(EndDrain)
+		}
+	}
 	select {
 	case <-left:
 		return
@@ -62,8 +62,8 @@ func (s *Server) closeStreams() {
 	}
 }
 
-// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or until ctx ends.
-func pauseUntil(ctx context.Context, at time.Time) {
+// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or until ctx ends, or nobody is left.
+func pauseUntil(ctx context.Context, nobody <-chan struct{}, at time.Time) {
 	left := time.Until(at)
 	if left <= 0 || ctx.Err() != nil {
 		return
@@ -72,6 +72,7 @@ func pauseUntil(ctx context.Context, at time.Time) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-nobody:
 	case <-ctx.Done():
 	}
 }

@@ -149,6 +149,19 @@ func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
 	})
 }
 
+// Nobody's turn is waited for when all have left meanwhile.
+func TestDrainReturnsWhenAllHaveLeft(t *testing.T) {
+	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+		const period, turn = time.Hour, 27 * time.Minute // of the second
+		began := time.Now()
+		time.AfterFunc(time.Minute, all[1].close) // it is noticed with the next bookmark at the latest
+		w.server.Drain(t.Context(), period)
+		if took := time.Since(began); took >= turn {
+			t.Errorf("Drain took %s, the last left after a minute", took)
+		}
+	})
+}
+
 // Draining does not wait for a client that does not read longer than it is told to; Close then resets it.
 func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledClient) }
 
