@@ -7,31 +7,39 @@ import (
 	"go.uber.org/zap"
 )
 
-// historyCheck is how often mirrors are looked at that have begun another watch: so long a restored etcd may go unnoticed.
+// historyCheck is how often mirrors are looked at that have begun another watch or state: so long a restored etcd may go unnoticed.
 const historyCheck = 5 * time.Second
 
-// checkHistories asks upstream how far it is, for each mirror that has begun another watch, until the mirrors end. Whatever
-// happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that, and the
-// mirror would be wrong for ever if no client ever asked for a proof (see prober). It costs one LIST of one object per watch.
+// checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a complete state, until the mirrors
+// end. Whatever happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that,
+// and the mirror would be wrong for ever if no client ever asked for a proof (see prober). A state may come of another past than
+// the proofs before it, long after its watch began. It costs one LIST of one object each.
 func (m *mirrors) checkHistories(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	checked := map[*mirror]uint64{} // watches begun before the last check
-	for {
+	for checked := (checks{}); ; checked = m.checkBegun(checked) {
 		select {
 		case <-tick.C:
 		case <-m.ctx.Done():
 			return
 		}
-		now := map[*mirror]uint64{}
-		for _, one := range m.all() {
-			begun := one.reflector.Status().Watches
-			if begun == checked[one] || one.checkHistory(m.ctx, m.log) {
-				now[one] = begun
-			}
-		}
-		checked = now
 	}
+}
+
+// checks is how many watches and states each mirror had begun when upstream last said how far it is.
+type checks map[*mirror]uint64
+
+// checkBegun asks upstream for the mirrors that have begun another watch or state than those checked before.
+func (m *mirrors) checkBegun(before checks) checks {
+	now := checks{}
+	for _, one := range m.all() {
+		status := one.reflector.Status()
+		begun := status.Watches + status.Replaces
+		if begun == before[one] || one.checkHistory(m.ctx, m.log) {
+			now[one] = begun
+		}
+	}
+	return now
 }
 
 // checkHistory reports whether upstream said how far it is.

@@ -55,6 +55,24 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
 }
 
+// A state may come long after its watch began, of another past than what upstream said then: upstream is asked again.
+func TestStateIsChecked(t *testing.T) {
+	t.Parallel()
+	gvr := kubetest.ConfigMaps
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, gvr.Resource)
+	one := m.awaitComparable(t)
+	eventually(t, "a state", func() bool { return one.reflector.Status().Replaces > 0 })
+	asked := func(before checks) int {
+		n := up.Lists(gvr)
+		m.checkBegun(before)
+		return up.Lists(gvr) - n
+	}
+	if asked(checks{one: one.reflector.Status().Watches}) == 0 { // as it was before there was a state
+		t.Error("upstream was not asked when the state came")
+	}
+}
+
 // However many notice, and however long upstream takes to tell the state that it has now, the mirror comes to hold it: what is being told
 // already is not begun anew.
 func TestRestoredUpstreamIsReadOnce(t *testing.T) {
