@@ -70,7 +70,9 @@ func (s *stream) read(body io.ReadCloser) {
 	defer body.Close()
 	var text io.Reader = body
 	if s.header.Get("Content-Encoding") == "gzip" {
-		if text, s.err = gzip.NewReader(body); s.err != nil { // each flush is a member of its own (W-7)
+		var err error
+		if text, err = gzip.NewReader(body); err != nil { // each flush is a member of its own (W-7)
+			s.ended(err)
 			return
 		}
 	}
@@ -81,10 +83,15 @@ func (s *stream) read(body io.ReadCloser) {
 			s.lines <- line
 		}
 		if err != nil {
-			if !errors.Is(err, io.EOF) {
-				s.err = err
-			}
+			s.ended(err)
 			return
 		}
+	}
+}
+
+// ended says why, unless it did properly.
+func (s *stream) ended(err error) {
+	if !errors.Is(err, io.EOF) {
+		s.err = err
 	}
 }
