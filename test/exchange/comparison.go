@@ -25,6 +25,7 @@ type Comparison struct {
 	FromMemory      bool
 	OtherFormat     bool    // the proxied answer is in JSON where the direct one is not
 	less            *Answer // the one that is a stream with which the other begins
+	unmarked        bool    // less lacks the mark at the end of the initial events, next
 }
 
 // FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from memory (W-3).

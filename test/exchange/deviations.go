@@ -105,8 +105,8 @@ var Deviations = []Deviation{
 	{
 		ID: NormClocked, Rule: "W-46",
 		What: "tables that contain an age, OpenAPI, watches with a negative timeoutSeconds, those from now that are over before the apiserver knows how " +
-			"far it is, and watches of two seconds at most in which one of the two has told less than the other when their time is up, are asked for until both " +
-			"answers are equal",
+			"far it is, watches of two seconds at most in which one of the two has told less than the other when their time is up, and those that the proxy " +
+			"ended unproven, are asked for until both answers are equal",
 		Why: "the apiserver prints the age at the time of the answer, puts OpenAPI together anew now and then, and sends of a watch that is over before it begins, or soon after, what it " +
 			"finds the time for, as does the proxy, which may have to ask it first; the first two pass through",
 	},

@@ -87,7 +87,7 @@ func (c *Comparison) events(direct, proxied []Event) {
 			c.differ(fmt.Sprintf("event %d", i), "(none)", Clip(proxied[i].Line))
 			return
 		case i >= len(proxied):
-			c.less = c.Proxied
+			c.less, c.unmarked = c.Proxied, direct[i].End
 			c.differ(fmt.Sprintf("event %d", i), Clip(direct[i].Line), "(none)")
 			return
 		}
@@ -98,14 +98,26 @@ func (c *Comparison) events(direct, proxied []Event) {
 	}
 }
 
-// shortest is what a watch lasts at most to be one that a busy server may not find the time for, in seconds.
-const shortest = 2
+const (
+	// shortest is what a watch lasts at most to be one that a busy server may not find the time for, in seconds.
+	shortest = 2
+	// proof is how long a proxy lets upstream take to say how far it is (W-210).
+	proof = 3 * time.Second
+)
 
 // OutOfTime reports that one of the two told the same as the other, but not all of it when the time of a short watch was up: the apiserver, or the proxy,
-// which may have to ask it first. That is a difference like any other, unless the next answers are equal.
+// which may have to ask it first; or that the proxy ended a longer one without the mark of its complete state, because it was not told so in time
+// (D-12). That is a difference like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
+	if c.less == nil || len(c.Problems) != 1 {
+		return false
+	}
 	seconds, err := strconv.Atoi(c.query().Get("timeoutSeconds"))
-	return c.less != nil && len(c.Problems) == 1 && err == nil && 0 < seconds && seconds <= shortest && c.less.Took >= time.Duration(seconds)*time.Second
+	timeout := time.Duration(seconds) * time.Second
+	if err == nil && 0 < seconds && seconds <= shortest {
+		return c.less.Took >= timeout
+	}
+	return c.unmarked && c.less == c.Proxied && c.less.Took >= proof && (timeout == 0 || c.less.Took < timeout)
 }
 
 // Oldest finds what a 410 says one may start from (W-107).

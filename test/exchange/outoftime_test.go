@@ -13,7 +13,9 @@ func TestOutOfTime(t *testing.T) {
 		one   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"a","resourceVersion":"5"}}}` + "\n"
 		two   = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"6"}}}` + "\n"
 		other = `{"type":"ADDED","object":{"kind":"ConfigMap","metadata":{"name":"b","resourceVersion":"7"}}}` + "\n"
+		mark  = `{"type":"BOOKMARK","object":{"kind":"ConfigMap","metadata":{"resourceVersion":"6","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n"
 		short = "?watch=1&timeoutSeconds=1"
+		long  = "?watch=1&timeoutSeconds=7"
 	)
 	for _, c := range []struct {
 		name, query     string
@@ -26,6 +28,12 @@ func TestOutOfTime(t *testing.T) {
 		{"the proxy told less", short, one + two, one, time.Second, true},
 		{"the proxy told nothing", short, one, "", time.Second, true},
 		{"the proxy told less before the time was up", short, one + two, one, 900 * time.Millisecond, false},
+		{"the proxy was told nothing", long, one + mark, one, 3 * time.Second, true},
+		{"the proxy was told nothing, in a watch without an end", "?watch=1", one + mark, one, 3 * time.Second, true},
+		{"the proxy did not ask", long, one + mark, one, time.Second, false},
+		{"the proxy never ended its state", long, one + mark, one, 7 * time.Second, false},
+		{"the proxy told less than the state", long, one + two + mark, one, 3 * time.Second, false},
+		{"the apiserver was told nothing", long, one, one + mark, 3 * time.Second, false},
 		{"equal", short, one, one, time.Second, false},
 		{"something else", short, one + two, one + other, time.Second, false},
 		{"something else, and more of it", short, one, other + two, time.Second, false},
