@@ -11,12 +11,11 @@ import (
 )
 
 const (
-	turnTime  = time.Minute
-	lookEvery = 2 * time.Second
-	fills     = 15          // turns at most until the history is full
-	late      = time.Second // a p99 that is no longer sustained, as in the search for what is
-	growth    = 3           // percent by which memory may rise in an hour
-	mebibyte  = 1 << 20
+	turnTime = time.Minute
+	fills    = 15          // turns at most until the history is full
+	late     = time.Second // a p99 that is no longer sustained, as in the search for what is
+	growth   = 3           // percent by which memory may rise in an hour
+	mebibyte = 1 << 20
 )
 
 // course is how it went: turns of a minute, after each of which garbage is collected.
@@ -25,7 +24,7 @@ type course struct {
 	pulse func(context.Context) (swarm.Sample, error)
 
 	turns []turn
-	rss   plot.Curve // MiB against minutes, every few seconds of the turns
+	rss   plot.Curve // MiB against minutes, before each collection: it rises between two, and is the most there
 	heap  plot.Curve // MiB against minutes, after each collection
 }
 
@@ -62,14 +61,14 @@ func (c *course) fill(ctx context.Context) error {
 
 // run writes for as long as is asked.
 func (c *course) run(ctx context.Context) error {
-	c.rss.Name, c.heap.Name = "RSS", "heap after a collection"
+	c.rss.Name, c.heap.Name = "RSS before a collection", "heap after it"
 	began := time.Now()
 	for time.Since(began) < *duration {
-		stop := c.look(ctx, began)
 		one, err := c.pulse(ctx)
-		if failed := stop(); err == nil {
-			err = failed
+		if err != nil {
+			return err
 		}
+		usage, err := c.proxy.Usage()
 		if err != nil {
 			return err
 		}
@@ -78,30 +77,11 @@ func (c *course) run(ctx context.Context) error {
 			return err
 		}
 		at := time.Since(began).Minutes()
+		c.rss.Points = append(c.rss.Points, plot.Point{X: at, Y: float64(usage.RSS) / mebibyte})
 		c.heap.Points = append(c.heap.Points, plot.Point{X: at, Y: float64(memory.Heap) / mebibyte})
 		c.turns = append(c.turns, turn{at, one.Delays.At(50), one.Delays.At(99), one.PerSecond(), one.PerDelivery(), one.Cores(), one.Trouble})
 	}
 	return nil
-}
-
-// look reads RSS now and then until stop is called, which tells why it could not.
-func (c *course) look(ctx context.Context, began time.Time) (stop func() error) {
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() {
-		var err error
-		for err == nil && rig.Sleep(ctx, lookEvery) == nil {
-			var usage rig.Usage
-			if usage, err = c.proxy.Usage(); err == nil {
-				c.rss.Points = append(c.rss.Points, plot.Point{X: time.Since(began).Minutes(), Y: float64(usage.RSS) / mebibyte})
-			}
-		}
-		done <- err
-	}()
-	return func() error {
-		cancel()
-		return <-done
-	}
 }
 
 // judge says what became of it.
