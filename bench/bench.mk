@@ -3,13 +3,16 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak bench-halfload test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
 
 $(MEASURES:%=bench-%): bench-%: controlplane # one of them
 	cd bench && go run ./$* -results=RESULTS.md
+
+bench-fanout-wire: controlplane # as root: what fan-out costs servers that are not charged for what their clients receive
+	cd bench && go run ./fanout -wire -results=RESULTS.md -rounds=5
 
 bench-full: controlplane ## The same with more of everything, curves beside bench/RESULTS.md, half an hour at half load and a soak of an hour (about 4 hours)
 	cd bench && status=0; \

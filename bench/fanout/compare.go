@@ -59,8 +59,11 @@ func (s *show) delivery(ctx context.Context) error {
 	return nil
 }
 
-// delays adds the delays to the scores.
+// delays adds the delays to the scores, but for those on a wire: they are its own, since it takes longer for a packet than a sender does.
 func (s *show) delays(over string, rate float64, spillway, apiserver swarm.Samples) {
+	if s.wire != nil {
+		return
+	}
 	for _, percent := range []int{50, 99} {
 		s.scores.Ratio(fmt.Sprintf("delay at %g/s, %s: p%d", rate, over, percent), rig.Millis, spillway.Delay(percent), apiserver.Delay(percent), delayLimit)
 	}
@@ -79,6 +82,9 @@ func (s *show) bursts(ctx context.Context) error {
 	what := fmt.Sprintf("CPU per delivery, TLS, %%g/s in bursts of %d", burst)
 	if _, _, err := s.compare(ctx, fmt.Sprintf(what, *rate), burstsLimit, at(*rate)); err != nil {
 		return err
+	}
+	if s.wire != nil {
+		return nil // which does not carry as much
 	}
 	flood := burst * *rate
 	_, _, err := s.compare(ctx, fmt.Sprintf(what, flood), rig.NoLimit, at(flood))

@@ -12,6 +12,7 @@ import (
 
 	"spillway/bench/rig"
 	"spillway/bench/rig/swarm"
+	"spillway/bench/rig/wire"
 )
 
 var (
@@ -20,6 +21,7 @@ var (
 	window   = flag.Duration("window", 5*time.Second, "how long events are written in each measurement")
 	rate     = flag.Float64("rate", 20, "events per second")
 	size     = flag.Int("size", 2<<10, "bytes of JSON of each object")
+	wired    = flag.Bool("wire", false, "let clients be on a network of their own, so that no server is charged for what they receive, and measure what that tells: CPU; needs root")
 	parts    = flag.String("parts", "", "measure only these: "+(&show{}).parts().Names())
 )
 
@@ -52,6 +54,7 @@ type show struct {
 	*rig.Pair
 	scores *rig.Scores
 	writer *rig.Writer
+	wire   *wire.Wire // nil: clients are on loopback
 
 	used map[string]float64 // cores, by the server that sustained so much
 }
@@ -59,15 +62,27 @@ type show struct {
 // objectCount is how many objects are written to in turn: more than are written to at once.
 const objectCount = 64
 
+// parts are all there is to measure; on a wire, what it can carry: 100,000 packets a second are too much for its one thread.
 func (s *show) parts() rig.Parts {
-	return rig.Parts{
-		{Name: "delivery", Play: s.delivery}, {Name: "bursts", Play: s.bursts}, {Name: "protobuf", Play: s.protobuf}, {Name: "http2", Play: s.http2},
-		{Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists}, {Name: "sustained", Play: s.sustained},
+	light := rig.Parts{{Name: "delivery", Play: s.delivery}, {Name: "bursts", Play: s.bursts}, {Name: "protobuf", Play: s.protobuf}}
+	if s.wire != nil {
+		return light
 	}
+	return append(light, rig.Parts{
+		{Name: "http2", Play: s.http2}, {Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists}, {Name: "sustained", Play: s.sustained},
+	}...)
 }
 
 func run(ctx context.Context, scores *rig.Scores) error {
 	s := &show{scores: scores, used: map[string]float64{}}
+	if *wired {
+		w, err := wire.New()
+		if err != nil {
+			return err
+		}
+		defer w.Close()
+		s.wire, scores.Section = w, "fanout-wire"
+	}
 	chosen, err := s.parts().Choose(*parts)
 	if err != nil {
 		return err
@@ -88,7 +103,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 func (s *show) load(server rig.Server) swarm.Load {
 	const target = rig.ConfigMaps + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
 	return swarm.Load{
-		Options:    swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *watchers)},
+		Options:    swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *watchers), Wire: s.wire},
 		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: *window, Reach: *watchers, Write: s.writer.Run,
 	}
 }

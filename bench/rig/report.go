@@ -77,7 +77,7 @@ func (r *Report) Record(path, title, drawing string) error {
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", row.what, row.value, row.verdict)
 	}
 	fmt.Fprintf(&b, "\n%s\n", picture(title, drawing))
-	return record(path, r.title, r.began, b.String())
+	return record(path, r.title, r.title, r.began, b.String())
 }
 
 func (r *Report) print(w io.Writer) {

@@ -13,13 +13,13 @@ import (
 
 var nan = math.NaN()
 
-// record writes the table of a program into a document, between the markers that bear the program's name.
-func record(path, title string, began time.Time, table string) error {
+// record writes the table of a program into a document, between the markers that bear the name of a section.
+func record(path, section, title string, began time.Time, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	replaced, err := replaceBetween(string(text), title, caption(title, began)+"\n\n"+table)
+	replaced, err := replaceBetween(string(text), section, caption(title, began)+"\n\n"+table)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

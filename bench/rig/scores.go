@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -18,6 +19,8 @@ import (
 // Scores is the table that a program which compares ends with: figures of Spillway beside those of kube-apiserver, what became of
 // them, and what they must be.
 type Scores struct {
+	Section string // where its table stands in a document; empty: where the program's name says
+
 	title string
 	began time.Time
 
@@ -209,7 +212,7 @@ func Measure(title string, run func(ctx context.Context, s *Scores) error) {
 	stop()
 	scores.print(os.Stdout)
 	if err == nil && *results != "" {
-		err = record(*results, title, scores.began, scores.markdown())
+		err = record(*results, cmp.Or(scores.Section, title), title, scores.began, scores.markdown())
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", title, err)

@@ -55,7 +55,7 @@ func (s *Swarm) startHTTP1(ctx context.Context, o Options) error {
 // open opens one watch and reads the head of its answer, and what came with it.
 func open(o Options, target, token string) (_ *watch, rest []byte, err error) {
 	w := &watch{}
-	if w.sock, err = dial(o.Server.URL); err != nil {
+	if w.sock, err = dial(o.Server.URL, o.Wire); err != nil {
 		return nil, nil, err
 	}
 	defer func() {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"time"
@@ -66,12 +67,15 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 	if err != nil {
 		return err
 	}
-	dialer := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}}
-	conn, err := dialer.DialContext(ctx, "tcp", u.Host)
+	var conn net.Conn
+	err = o.Wire.Enter(func() (err error) {
+		conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", u.Host)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	c.conn = conn.(*tls.Conn)
+	c.conn = tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	c.framer = http2.NewFramer(c.conn, c.conn)
 	c.framer.SetReuseFrames()
 	if err := c.conn.SetReadDeadline(time.Now().Add(dialPatience)); err != nil {

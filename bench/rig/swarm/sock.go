@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"spillway/bench/rig/wire"
 )
 
 // sock is a TCP connection of which we own the file descriptor. It blocks until it is polled; from then on Read fails with errAgain where
@@ -34,7 +36,7 @@ func (again) Temporary() bool { return true }
 // dialPatience bounds each step until a watch is answered.
 const dialPatience = 60 * time.Second
 
-func dial(address string) (*sock, error) {
+func dial(address string, by *wire.Wire) (*sock, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, err
@@ -43,7 +45,11 @@ func dial(address string) (*sock, error) {
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	fd := -1
+	err = by.Enter(func() (err error) {
+		fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("socket: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/bench/rig"
+	"spillway/bench/rig/wire"
 )
 
 // Options say what a swarm watches.
@@ -25,6 +26,8 @@ type Options struct {
 	// Every makes a swarm on HTTP/1.1 listen to each so-many-th watch only. The others are read without being copied or decrypted, which
 	// costs half as much: for when the server could do more than clients on the same machine can take. 0 is every one.
 	Every int
+
+	Wire *wire.Wire // by which clients reach the server; nil is loopback
 
 	NoDelays bool // count only: for a swarm that lives so long that the delays of all it saw were too many
 }
