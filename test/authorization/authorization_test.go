@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/object"
 	"spillway/test/controlplane"
 )
 
@@ -41,6 +42,8 @@ type world struct {
 	authn  *auth.Authenticator
 	authz  *auth.Authorizer
 	people []person
+
+	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // what tables are told of besides; nil: nothing
 }
 
 // person is somebody with credentials.

@@ -81,7 +81,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
 	o := auth.RightsOptions{
 		Follow: func(ctx context.Context, table *auth.Table) error {
-			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf}, upstream.WithPromised(table.Through))
+			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, w.planted}, upstream.WithPromised(table.Through))
 		},
 		Through: client.Through, Reviewer: reviewer,
 	}
@@ -106,10 +106,22 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	return m, r
 }
 
-// ear lets a table hear of its resource, or not.
+// ear lets a table hear of its resource, or not; and, in each complete state, of a binding that upstream does not have.
 type ear struct {
 	*auth.Table
-	deaf *atomic.Bool
+	deaf    *atomic.Bool
+	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
+}
+
+func (e *ear) Replace(objects []*object.Object, rv uint64) error {
+	if e.planted != nil && e.Resource().GVR.Resource == "clusterrolebindings" {
+		one, err := e.planted(e.Resource(), rv)
+		if err != nil {
+			return err
+		}
+		objects = slices.Concat(objects, []*object.Object{one})
+	}
+	return e.Table.Replace(objects, rv)
 }
 
 func (e *ear) Add(o *object.Object) error { return e.unless(func() error { return e.Table.Add(o) }) }
@@ -421,16 +433,10 @@ func TestStaleRights(t *testing.T) {
 // not upstream's.
 func TestPlantedDisagreement(t *testing.T) {
 	w := newWorld(t)
+	w.planted = eveIsAdmin
 	core, logs := observer.New(zap.ErrorLevel)
 	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 0 } // all is checked
-		follow := o.Follow
-		o.Follow = func(ctx context.Context, table *auth.Table) error {
-			if table.Resource().GVR.Resource == "clusterrolebindings" {
-				return followWith(ctx, table, follow)
-			}
-			return follow(ctx, table)
-		}
 	})
 	d := m.decider(w)
 	eve := &auth.Identity{Name: "eve", Groups: []string{"system:authenticated"}}
@@ -464,27 +470,10 @@ func TestPlantedDisagreement(t *testing.T) {
 	}
 }
 
-// followWith shows a table what upstream has, and that eve is an admin.
-func followWith(ctx context.Context, table *auth.Table, follow func(context.Context, *auth.Table) error) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	go func() {
-		for table.Through() == 0 {
-			if ctx.Err() != nil {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-		planted, err := table.Resource().ParseCopy([]byte(fmt.Sprintf(`{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"planted","resourceVersion":"%d"},`+
-			`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, table.Through())))
-		if err == nil {
-			err = table.Add(planted)
-		}
-		if err != nil {
-			panic(err)
-		}
-	}()
-	return follow(ctx, table)
+// eveIsAdmin is a binding that upstream does not have.
+func eveIsAdmin(bindings *object.Resource, rv uint64) (*object.Object, error) {
+	return bindings.ParseCopy(fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"planted","resourceVersion":"%d"},`+
+		`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
 }
 
 // TestChangesEndWatches takes away a binding, a role's rule, a service account and a pod while the sweep is slowed to ten minutes.
