@@ -54,6 +54,7 @@ else
 		.) run . "${race[@]}" ./... ;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
+			PROXY_FLAGS=--writers=off run test "${race[@]}" -count=1 ./simulation # of a proxy whose watches are goroutines
 			run test -short -count=1 -p=3 -timeout=30m $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested
