@@ -18,6 +18,10 @@ var errStalled = errors.New("the client stopped reading")
 // (design D10).
 const minRate = 64 << 10
 
+// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
+// paths as a small send buffer would (design D10a).
+const notSentLow = 64 << 10
+
 // listener makes every connection a paced one, and counts it.
 type listener struct {
 	net.Listener

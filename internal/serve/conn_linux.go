@@ -10,10 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
-// paths as a small send buffer would (design D10a).
-const notSentLow = 64 << 10
-
 // tune prepares an accepted connection for long streams. What a kernel does not know it refuses, and the connection works
 // without it.
 func tune(c net.Conn) {
