@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"net"
 	"reflect"
-	"syscall"
 	"unsafe"
 )
 
@@ -27,16 +26,19 @@ const (
 // read reads for the slots whose turns are next. What is reached through something else is read after that is there for all of them.
 func (l *lookahead) read(slots []*slot) {
 	for _, s := range slots {
-		l.sum += s.place + s.index + len(s.rest) + len(s.port.held)
+		l.sum += s.place + s.index + len(s.reason) + len(s.rest) + len(s.port.held)
 	}
 	for _, s := range slots {
 		if !s.over {
-			l.sum += int(s.stream.bytes.Load()) + s.port.ahead()
+			l.sum += int(s.stream.bytes.Load()) + len(s.stream.gate.opens()) + s.port.ahead()
 		}
 	}
 	for _, s := range slots {
 		if !s.over {
-			l.sum += int(s.stream.cursor.Lag()) + s.port.further() // #nosec G115 -- a sum that nobody looks at
+			l.sum += int(s.stream.cursor.Lag()) + s.port.behind.read() // #nosec G115 -- a sum that nobody looks at
+			if s.stream.cursor.Follows() {
+				l.sum++
+			}
 		}
 	}
 }
@@ -52,22 +54,11 @@ func (p *port) ahead() (sum int) {
 	return sum
 }
 
-// further reads what is behind that.
-func (p *port) further() (sum int) {
-	if p.descriptor != nil && *p.descriptor {
-		sum++
-	}
-	for i := 0; i < len(p.cipher); i += cacheLine {
-		sum += int(p.cipher[i])
-	}
-	return sum
-}
-
 // places are where in a struct there is something to read: a byte for each cache line.
 type places []uintptr
 
-// tlsPlaces are those that a tls.Conn writes with.
-var tlsPlaces = placesOf(reflect.TypeFor[tls.Conn](), "conn", "config", "out", "bytesSent")
+// tlsPlaces are those of the lines that a tls.Conn writes with, by fields that no other goroutine changes meanwhile.
+var tlsPlaces = placesOf(reflect.TypeFor[tls.Conn](), "conn", "config", "clientProtocol", "out", "bytesSent", "packetsSent")
 
 func placesOf(of reflect.Type, fields ...string) (p places) {
 	for _, name := range fields {
@@ -87,27 +78,45 @@ func (p places) read(of unsafe.Pointer) (sum int) {
 	return sum
 }
 
-// cipherOf is the memory of the cipher that a connection writes with, nil if there is none to be found: its keys, and what was computed
-// of them. It changes with each write, and is of no use any more once the keys have been changed.
-func cipherOf(c net.Conn) []byte {
-	conn, ok := c.(*tls.Conn)
-	if !ok {
-		return nil
-	}
-	sealer := structAt(fieldOf(fieldOf(reflect.ValueOf(conn).Elem(), "out"), "cipher"))
-	if within := structAt(fieldOf(sealer, "aead")); within.IsValid() { // what sealer gives its nonces to
-		return unsafe.Slice((*byte)(within.Addr().UnsafePointer()), within.Type().Size()) // #nosec G103 -- reads what is there, to have it in the cache
-	}
-	return nil
+// behind is what a port sends through besides, nil where it is not known: its outlet, what Go knows of the connection's descriptor, what
+// the cipher gets its nonces from, and the cipher: its keys, and what was computed of them. The last two change with each write, and are
+// of no use any more once the keys have been changed.
+type behind struct {
+	outlet, descriptor, nonces *byte // the first of each
+	cipher                     []byte
 }
 
-// descriptorOf is something that never changes, next to what Go knows of a connection's descriptor.
-func descriptorOf(raw syscall.RawConn) *bool {
-	stream := fieldOf(fieldOf(structAt(fieldOf(structAt(reflect.ValueOf(raw)), "fd")), "pfd"), "IsStream")
-	if stream.Kind() != reflect.Bool {
+func behindOf(out outlet, c net.Conn) behind {
+	descriptor := structAt(fieldOf(structAt(reflect.ValueOf(rawConn(c))), "fd"))
+	b := behind{outlet: first(structAt(reflect.ValueOf(out))), descriptor: first(fieldOf(fieldOf(descriptor, "pfd"), "IsStream"))}
+	if conn, ok := c.(*tls.Conn); ok {
+		sealer := structAt(fieldOf(fieldOf(reflect.ValueOf(conn).Elem(), "out"), "cipher"))
+		b.nonces = first(sealer)
+		if cipher := structAt(fieldOf(sealer, "aead")); cipher.IsValid() {
+			b.cipher = unsafe.Slice(first(cipher), cipher.Type().Size()) // #nosec G103 -- reads what is there, to have it in the cache
+		}
+	}
+	return b
+}
+
+func (b *behind) read() (sum int) {
+	for _, at := range [...]*byte{b.outlet, b.descriptor, b.nonces} {
+		if at != nil {
+			sum += int(*at)
+		}
+	}
+	for i := 0; i < len(b.cipher); i += cacheLine {
+		sum += int(b.cipher[i])
+	}
+	return sum
+}
+
+// first is where something begins, nil if there is nothing.
+func first(of reflect.Value) *byte {
+	if !of.IsValid() {
 		return nil
 	}
-	return (*bool)(stream.Addr().UnsafePointer())
+	return (*byte)(of.Addr().UnsafePointer())
 }
 
 // fieldOf is a field of a struct, nothing if there is none.

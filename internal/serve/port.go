@@ -24,9 +24,7 @@ type port struct {
 	seal   *[]byte  // the writer's: records on their way to the outlet
 	held   []byte   // those that are late
 
-	// For a lookahead.
-	descriptor *bool
-	cipher     []byte
+	behind behind // for a lookahead
 }
 
 // send takes what it can of b: less than all of it, or with something held, if the outlet is full. moved says that bytes went out.

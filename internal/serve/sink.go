@@ -68,9 +68,9 @@ func (c *connSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: pacer(c.conn), seal: &w.seal, descriptor: descriptorOf(rawConn(c.conn))}
+	p := port{out: out, below: pacer(c.conn), seal: &w.seal, behind: behindOf(out, c.conn)}
 	if c.conn != p.below {
-		p.secure, p.cipher = c.conn, cipherOf(c.conn)
+		p.secure = c.conn
 	}
 	if p.below != nil {
 		p.below.rest()
