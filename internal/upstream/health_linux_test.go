@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"net"
+	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +20,7 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	raw, err := conn.(*listened).NetConn().(*net.TCPConn).SyscallConn()
+	raw, err := conn.(*listened).NetConn().(syscall.Conn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)
 	}
