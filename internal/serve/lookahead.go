@@ -9,7 +9,7 @@ import (
 
 // lookahead reads what turns are about to read, and does nothing with it. A thousand slots, their streams, ciphers and connections are
 // more than the nearest caches hold, and between two events others have used these. A turn on its own waits for one line of memory after
-// another; read for several slots at once, where none depends on another, they come together, which saves 6 % of a turn.
+// another; read for several slots at once, where none depends on another, they come together, which saves about a tenth of a turn.
 //
 // It reads what only the writer writes, or nobody. What lies in other packages it finds by the names of fields, and where it does not find
 // it, as in another version of Go, it leaves that out.
