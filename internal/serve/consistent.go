@@ -74,7 +74,7 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 	}
 	s.cursor.Hold()
 	ended := s.context().Done()
-	var complete uint64 // what the client must be complete through; 0 before the proof
+	var proven *cache.Snapshot // what the client must have; nil before the proof
 	for {
 		if err := s.pass(false); err != nil {
 			return "", err
@@ -90,30 +90,26 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			}
 			continue
 		}
-		if complete > 0 && s.cursor.Through() >= complete && !s.cursor.InSeam() {
-			s.cursor.Release()
-			return "", s.endOfState()
+		if proven != nil && !s.cursor.InSeam() {
+			switch through := s.cursor.Through(); {
+			case through >= proven.RV:
+				s.cursor.Release()
+				return "", s.endOfState()
+			case through == proven.Reached: // upstream's state at RV was compared with this one; history may never say so
+				return "", s.adopt(proven)
+			}
 		}
 		select {
 		case <-more:
-		case proven := <-proofs:
-			if proven.err != nil {
+		case p := <-proofs:
+			if p.err != nil {
 				return s.inVain(EndUnproven), nil
 			}
-			if s.has(proven.state) {
-				return "", s.adopt(proven.state)
-			}
-			complete = proven.state.RV
+			proven = p.state
 		case <-ended:
 			return s.ending(), nil
 		}
 	}
-}
-
-// has reports whether the client has the content of a state that was proven at a resourceVersion which history had not
-// reached. Any other client gets there with history.
-func (s *stream) has(state *cache.Snapshot) bool {
-	return state.Reached < state.RV && s.cursor.Through() == state.Reached && !s.cursor.InSeam()
 }
 
 // adopt declares the initial events complete at the resourceVersion of a state that the client has.

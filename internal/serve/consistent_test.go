@@ -3,7 +3,10 @@ package serve
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"spillway/internal/cache"
 )
 
 const (
@@ -109,6 +112,41 @@ func TestHeldOverAGap(t *testing.T) {
 		p.gets("ADDED a/n 118", "ADDED a/x 119", "BOOKMARK 120 end")
 		w.oracle.release()
 	})
+}
+
+// A proof may be of a history that the client has yet to be sent: it is looked at again once that was (W-215).
+func TestHeldUntilWhatWasProven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		proofs := make(chan proof, 1)
+		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
+		p := w.watch(watchList)
+		p.gets("ADDED a/x 5")
+		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
+		p.gets()
+		w.set("a/x 105")
+		p.gets("ADDED a/x 105", "BOOKMARK 110 end")
+		w.set("a/x 111")
+		p.gets("MODIFIED a/x 111")
+	})
+}
+
+// proving delivers to streams that are held until a proof of the test's own.
+type proving struct {
+	goroutines
+	proofs chan proof
+}
+
+func (d proving) deliver(s *stream) {
+	err := s.out.begin()
+	var reason EndReason
+	if err == nil {
+		reason, err = s.held(d.proofs)
+	}
+	if reason != "" || err != nil {
+		d.finish(s, nil, reason, err)
+		return
+	}
+	d.live(s)
 }
 
 // Without an end bookmark the initial events are the claim: only the head goes out before the proof (W-215).
