@@ -108,7 +108,7 @@ func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 	}
 	at, ok := r.provenLocked(deciding...)
 	there := func(table *Table, name, uid string) bool {
-		found, ok := table.entries[t.account.namespace+"/"+name].(existing)
+		found, ok := table.entries[t.account.namespace+"/"+name].fact.(existing)
 		return ok && found.uid == uid && !found.ending
 	}
 	return at, ok && there(r.accounts, t.account.name, t.accountUID) && (t.pod == "" || there(r.pods, t.pod, t.podUID))

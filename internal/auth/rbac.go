@@ -15,8 +15,13 @@ import (
 // RBAC authorizer does, which is not a module that could be imported; test/authorization holds it against a real one. Rules only ever add:
 // what is missing here can make it say no where upstream says yes, not the other way round.
 //
+// Invariant: a binding gives only a role that it was with at one moment of upstream's. Each is watched by itself, so without that, who is
+// bound to a role after it was made to allow less could for some seconds do what it allowed before, as nobody ever could.
+//
 // Guarded by the lock of its Rights.
 type rbac struct {
+	together func(*binding) bool // the binding and its role, as they are here, were upstream's at one moment
+
 	rules    map[roleRef][]rbacv1.PolicyRule
 	bindings map[subject]map[*binding]struct{} // by whom they are for
 	bound    map[roleRef]map[*binding]struct{} // by what they refer to
@@ -36,11 +41,22 @@ type subject struct {
 	name      string
 }
 
+// key is that of the object.
+func (r roleRef) key() string {
+	if r.cluster {
+		return r.name
+	}
+	return r.namespace + "/" + r.name
+}
+
 // role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts: upstream's controller writes them down.
 type role struct{ rules []rbacv1.PolicyRule }
 
 // binding is what is kept of a RoleBinding or a ClusterRoleBinding.
 type binding struct {
+	key        string // of the object
+	everywhere bool   // it is a ClusterRoleBinding
+
 	role     roleRef
 	subjects []subject
 }
@@ -51,9 +67,10 @@ type existing struct {
 	ending bool // it is being deleted
 }
 
-func newRBAC() *rbac {
+func newRBAC(together func(*binding) bool) *rbac {
 	return &rbac{
-		rules: map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
+		together: together,
+		rules:    map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
 	}
 }
 
@@ -77,10 +94,17 @@ func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes) bool 
 
 func (b *rbac) allowsSubject(s subject, what *Attributes) bool {
 	for one := range b.bindings[s] {
-		for i := range b.rules[one.role] {
-			if ruleAllows(&b.rules[one.role][i], what) {
-				return true
-			}
+		if rulesAllow(b.rules[one.role], what) && b.together(one) {
+			return true
+		}
+	}
+	return false
+}
+
+func rulesAllow(rules []rbacv1.PolicyRule, what *Attributes) bool {
+	for i := range rules {
+		if ruleAllows(&rules[i], what) {
+			return true
 		}
 	}
 	return false
@@ -137,7 +161,7 @@ func readBinding(o *object.Object) (any, error) {
 		return nil, err
 	}
 	namespace := strings.Clone(o.Namespace())
-	b := &binding{}
+	b := &binding{key: strings.Clone(o.Key), everywhere: namespace == ""}
 	switch from.RoleRef.Kind {
 	case "Role":
 		b.role = roleRef{namespace: namespace, name: from.RoleRef.Name}
@@ -233,6 +257,19 @@ func (r *Rights) access(_ digest, q question) (answer[authorizationv1.SubjectAcc
 		return answer[authorizationv1.SubjectAccessReviewStatus]{}, false
 	}
 	return answer[authorizationv1.SubjectAccessReviewStatus]{value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, at: at}, true
+}
+
+// togetherLocked reports that a binding and its role were upstream's at one moment, which the newer of their two versions is: each table is
+// complete through the other's, so that what it holds was still there, or there already. Versions of both are of one etcd.
+func (r *Rights) togetherLocked(b *binding) bool {
+	bindings, roles := r.roleBindings, r.roles
+	if b.everywhere {
+		bindings = r.clusterBinds
+	}
+	if b.role.cluster {
+		roles = r.clusterRoles
+	}
+	return bindings.throughLocked() >= roles.entries[b.role.key()].rv && roles.throughLocked() >= bindings.entries[b.key].rv
 }
 
 // objectName is where an object is.

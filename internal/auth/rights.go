@@ -103,9 +103,10 @@ func NewRights(o RightsOptions) *Rights {
 		o.Log = zap.NewNop()
 	}
 	r := &Rights{
-		opts: o, clock: o.Clock, metrics: o.Metrics, log: o.Log, rbac: newRBAC(), pending: newAffected(),
+		opts: o, clock: o.Clock, metrics: o.Metrics, log: o.Log, pending: newAffected(),
 		news: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
 	}
+	r.rbac = newRBAC(r.togetherLocked)
 	rbacGroup := func(resource, kind string, namespaced bool) *object.Resource {
 		gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
 		return object.NewResource(gvr, kind, namespaced, true)

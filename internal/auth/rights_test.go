@@ -369,6 +369,58 @@ func TestLocalRBAC(t *testing.T) {
 	})
 }
 
+// What nobody ever had is not allowed by a role and a binding that were never there at the same time.
+func TestLocalRBACOfOneMoment(t *testing.T) {
+	bind := func(who rbacv1.Subject) *rbacv1.ClusterRoleBinding {
+		return &rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "x"}, Subjects: []rbacv1.Subject{who}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: "x"},
+		}
+	}
+	allow := func(resource string) *rbacv1.ClusterRole {
+		return &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "x"}, Rules: []rbacv1.PolicyRule{reads(resource)}}
+	}
+	for what, c := range map[string]struct {
+		before, missed, heard func(*guard)
+		late                  string // whose watch is
+	}{
+		"a role that is bound only since it allows less": {
+			before: func(g *guard) { g.put("clusterroles", allow("pods")) },
+			missed: func(g *guard) { g.put("clusterroles", allow("nodes")) },
+			heard:  func(g *guard) { g.put("clusterrolebindings", bind(user("bob"))) },
+			late:   "clusterroles",
+		},
+		"a role that allows more since it is not bound": {
+			before: func(g *guard) {
+				g.put("clusterroles", allow("nodes"))
+				g.put("clusterrolebindings", bind(user("bob")))
+			},
+			missed: func(g *guard) { g.put("clusterrolebindings", bind(user("eve"))) },
+			heard:  func(g *guard) { g.put("clusterroles", allow("pods")) },
+			late:   "clusterrolebindings",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			onGuard(t, byRBAC, func(g *guard) {
+				c.before(g)
+				time.Sleep(6 * time.Second)
+				g.do(func() { g.cut[c.late] = true })
+				c.missed(g)
+				c.heard(g)
+				g.change(func() { g.denied["bob pods"] = true })
+				synctest.Wait()
+				g.by(bob, "/api/v1/pods", Denied, 1)
+				g.do(func() { g.cut[c.late] = false })
+				g.put("clusterroles", allow("services"))
+				g.put("clusterrolebindings", bind(user("bob")))
+				synctest.Wait()
+				g.by(bob, "/api/v1/services", Allowed, 1) // it may be one of another moment
+				time.Sleep(6 * time.Second)
+				g.by(bob, "/api/v1/services?watch=1", Allowed, 0)
+			})
+		})
+	}
+}
+
 // A watch that hears of nothing proves nothing: once what is held has not been proven for ten seconds, upstream decides.
 func TestLocalRBACStale(t *testing.T) {
 	for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
@@ -490,7 +542,7 @@ func TestLocalRBACDoubts(t *testing.T) {
 			g.checkEverything()
 			g.grant("", "pods", user("bob"), reads("pods"))
 			g.grant("", "nodes", user("bob"), reads("nodes"))
-			time.Sleep(time.Second)
+			time.Sleep(6 * time.Second)
 			g.change(func() { g.denied["bob pods"], g.denied["bob nodes"] = true, true })
 			first := map[string]string{"pods": "nodes", "nodes": "pods"}[last]
 			g.by(bob, "/api/v1/"+first, Allowed, 0)

@@ -24,7 +24,7 @@ type Table struct {
 	proves   bool                                // somebody decides by it, so it has to be proven
 
 	// Guarded by rights.mu.
-	entries    map[string]any
+	entries    map[string]entry
 	whole      bool          // the entries are upstream's state at a version
 	told       uint64        // the version that the mirror has told of
 	reached    uint64        // nothing happened in (told, reached]
@@ -35,8 +35,14 @@ type Table struct {
 	forbidden  bool          // upstream does not let it be mirrored, and the log says so
 }
 
+// entry is what is kept of an object.
+type entry struct {
+	fact any    // as the table's read made it
+	rv   uint64 // the object's
+}
+
 func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error), note func(string, any, any)) *Table {
-	return &Table{rights: r, resource: resource, read: read, note: note, entries: map[string]any{}, advanced: make(chan struct{}), restart: func() {}}
+	return &Table{rights: r, resource: resource, read: read, note: note, entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {}}
 }
 
 // Resource is what the table is about.
@@ -46,28 +52,30 @@ func (t *Table) Resource() *object.Resource { return t.resource }
 func (t *Table) Through() uint64 {
 	t.rights.mu.RLock()
 	defer t.rights.mu.RUnlock()
-	return max(t.told, t.reached)
+	return t.throughLocked()
 }
+
+func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
 // Replace takes the complete state at a version. It may be older than what was proven, so that it has to be proven anew.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
-	fresh := make(map[string]any, len(objects))
+	fresh := make(map[string]entry, len(objects))
 	for _, o := range objects {
-		entry, err := t.entry(o)
+		e, err := t.entry(o)
 		if err != nil {
 			return err
 		}
-		fresh[o.Key] = entry
+		fresh[o.Key] = e
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	for key := range t.entries {
-		if fresh[key] == nil {
-			t.putLocked(key, nil)
+		if _, still := fresh[key]; !still {
+			t.dropLocked(key)
 		}
 	}
-	for key, entry := range fresh {
-		t.putLocked(key, entry)
+	for key, e := range fresh {
+		t.putLocked(key, e)
 	}
 	t.doubtLocked()
 	t.whole, t.reached, t.forbidden = true, 0, false
@@ -81,13 +89,13 @@ func (t *Table) Add(o *object.Object) error { return t.Update(o) }
 
 // Update takes another version of an object.
 func (t *Table) Update(o *object.Object) error {
-	entry, err := t.entry(o)
+	e, err := t.entry(o)
 	if err != nil {
 		return err
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
-	t.putLocked(o.Key, entry)
+	t.putLocked(o.Key, e)
 	t.advanceLocked(o.RV)
 	return nil
 }
@@ -96,7 +104,7 @@ func (t *Table) Update(o *object.Object) error {
 func (t *Table) Delete(o *object.Object) error {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
-	t.putLocked(o.Key, nil)
+	t.dropLocked(o.Key)
 	t.advanceLocked(o.RV)
 	return nil
 }
@@ -110,29 +118,39 @@ func (t *Table) Bookmark(_ *object.Bookmark, rv uint64) error {
 }
 
 // entry reads an object. One that cannot be read leaves the table unproven until it is replaced.
-func (t *Table) entry(o *object.Object) (any, error) {
-	entry, err := t.read(o)
+func (t *Table) entry(o *object.Object) (entry, error) {
+	fact, err := t.read(o)
 	if err == nil {
-		return entry, nil
+		return entry{fact, o.RV}, nil
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	t.doubtLocked()
 	t.whole = false
-	return nil, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
+	return entry{}, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
 }
 
-// putLocked notes a difference, and keeps what is equal as it is.
-func (t *Table) putLocked(key string, after any) {
+// putLocked notes a difference, and keeps a fact that is equal as it is.
+func (t *Table) putLocked(key string, after entry) {
 	before := t.entries[key]
-	if reflect.DeepEqual(before, after) {
+	if reflect.DeepEqual(before.fact, after.fact) {
+		t.entries[key] = entry{before.fact, after.rv}
 		return
 	}
-	if after == nil {
-		delete(t.entries, key)
-	} else {
-		t.entries[key] = after
+	t.entries[key] = after
+	t.notedLocked(key, before.fact, after.fact)
+}
+
+func (t *Table) dropLocked(key string) {
+	before, there := t.entries[key]
+	if !there {
+		return
 	}
+	delete(t.entries, key)
+	t.notedLocked(key, before.fact, nil)
+}
+
+func (t *Table) notedLocked(key string, before, after any) {
 	t.rights.changed = t.rights.clock.Now()
 	t.note(key, before, after)
 }
@@ -167,7 +185,7 @@ var (
 func (t *Table) prove(ctx context.Context) error {
 	r, began := t.rights, t.rights.clock.Now()
 	r.mu.RLock()
-	from, generation, whole := max(t.told, t.reached), t.generation, t.whole
+	from, generation, whole := t.throughLocked(), t.generation, t.whole
 	r.mu.RUnlock()
 	if !whole || from == 0 {
 		return errNotMirrored
@@ -190,7 +208,7 @@ func (t *Table) prove(ctx context.Context) error {
 		case t.generation != generation || !t.whole:
 			r.mu.Unlock()
 			return errOvertaken
-		case max(t.told, t.reached) >= last:
+		case t.throughLocked() >= last:
 			t.reached = max(t.reached, reached)
 			if began.After(t.proven) {
 				t.proven = began
