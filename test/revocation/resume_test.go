@@ -98,7 +98,9 @@ func TestResume(t *testing.T) {
 	}
 	before := r.rests.Load()
 	await("the token to end the watch", func() bool { return ended("credential_expired") })
-	await("it to go on with another token", func() bool { return r.rests.Load() > before && upToDate() })
+	await("it to ask to go on with another token", func() bool { return r.rests.Load() > before })
+	asked := s.lastIn("red")
+	await("what was written since", func() bool { return s.lastIn("red") > asked && upToDate() })
 
 	gate := make(chan struct{})
 	r.gate.Store(&gate)
