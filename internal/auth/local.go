@@ -160,7 +160,8 @@ func (l *local[Q, A]) count(result string) {
 	l.rights.metrics.spotChecks.WithLabelValues(l.review, result).Inc()
 }
 
-// provenSince reports that everything that decides is proven, by questions that began after a time.
+// provenSince reports that everything that decides is proven, by questions that began after a time, and that no role has to wait for its
+// binding, nor a binding for its role: what is not allowed then has gone.
 func (r *Rights) provenSince(after time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -174,7 +175,7 @@ func (r *Rights) provenSince(after time.Time) bool {
 	if r.keys != nil && r.keys.proven.Before(at) {
 		at = r.keys.proven
 	}
-	return ok && at.After(after) && r.counts(at)
+	return ok && at.After(after) && r.counts(at) && (!r.opts.RBAC || r.settledLocked())
 }
 
 // changedSince reports that something in the tables has changed after a time.

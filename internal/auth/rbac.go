@@ -2,6 +2,7 @@ package auth
 
 import (
 	"encoding/json"
+	"math"
 	"slices"
 	"strings"
 
@@ -16,7 +17,7 @@ import (
 // what is missing here can make it say no where upstream says yes, not the other way round.
 //
 // Invariant: a binding gives only a role that it was with at one moment of upstream's. Each is watched by itself, so without that, who is
-// bound to a role after it was made to allow less could for some seconds do what it allowed before, as nobody ever could.
+// bound to a role after it was made to allow less could for some seconds do what it allowed before.
 //
 // Guarded by the lock of its Rights.
 type rbac struct {
@@ -270,6 +271,18 @@ func (r *Rights) togetherLocked(b *binding) bool {
 		roles = r.clusterRoles
 	}
 	return bindings.throughLocked() >= roles.entries[b.role.key()].rv && roles.throughLocked() >= bindings.entries[b.key].rv
+}
+
+// settledLocked reports that every binding is together with its role: each table is complete through all that the others hold.
+func (r *Rights) settledLocked() bool {
+	newest, through := uint64(0), uint64(math.MaxUint64)
+	for _, t := range r.rbacTables() {
+		through = min(through, t.throughLocked())
+		for _, e := range t.entries {
+			newest = max(newest, e.rv)
+		}
+	}
+	return newest <= through
 }
 
 // objectName is where an object is.

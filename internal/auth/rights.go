@@ -186,6 +186,23 @@ func (r *Rights) follow(ctx context.Context, t *Table) {
 	}
 }
 
+// rewritten has all tables begin anew, since one of them, in a generation of its, has found out that upstream is behind its own word.
+// Versions of before say nothing of those that come, of whatever table.
+func (r *Rights) rewritten(by *Table, generation int) {
+	r.mu.Lock()
+	var restarts []func()
+	if by.generation == generation {
+		for _, t := range r.Tables() {
+			t.forgetLocked()
+			restarts = append(restarts, t.restart)
+		}
+	}
+	r.mu.Unlock()
+	for _, restart := range restarts {
+		restart()
+	}
+}
+
 // refused says once that a resource may not be watched.
 func (r *Rights) refused(t *Table, err error) {
 	r.metrics.unwatched.WithLabelValues(t.resource.String()).Set(1)

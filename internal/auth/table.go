@@ -38,7 +38,7 @@ type Table struct {
 // entry is what is kept of an object.
 type entry struct {
 	fact any    // as the table's read made it
-	rv   uint64 // the object's
+	rv   uint64 // of the object when the fact has certainly been the same since
 }
 
 func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error), note func(string, any, any)) *Table {
@@ -76,6 +76,7 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	}
 	for key, e := range fresh {
 		t.putLocked(key, e)
+		t.entries[key] = entry{t.entries[key].fact, e.rv} // it may have been another one in between
 	}
 	t.doubtLocked()
 	t.whole, t.reached, t.forbidden = true, 0, false
@@ -130,11 +131,10 @@ func (t *Table) entry(o *object.Object) (entry, error) {
 	return entry{}, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
 }
 
-// putLocked notes a difference, and keeps a fact that is equal as it is.
+// putLocked notes a difference, and keeps what is equal as it is.
 func (t *Table) putLocked(key string, after entry) {
 	before := t.entries[key]
 	if reflect.DeepEqual(before.fact, after.fact) {
-		t.entries[key] = entry{before.fact, after.rv}
 		return
 	}
 	t.entries[key] = after
@@ -171,6 +171,10 @@ func (t *Table) doubtLocked() {
 func (t *Table) forget() {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
+	t.forgetLocked()
+}
+
+func (t *Table) forgetLocked() {
 	t.doubtLocked()
 	t.whole, t.told, t.reached = false, 0, 0
 }
@@ -195,11 +199,7 @@ func (t *Table) prove(ctx context.Context) error {
 		return err
 	}
 	if reached < from {
-		t.forget()
-		r.mu.RLock()
-		restart := t.restart
-		r.mu.RUnlock()
-		restart()
+		r.rewritten(t, generation)
 		return errRewritten
 	}
 	for {
