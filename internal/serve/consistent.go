@@ -75,7 +75,6 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 	s.cursor.Hold()
 	ended := s.context().Done()
 	var proven *cache.Snapshot // what the client must have; nil before the proof
-	sent := s.cursor.Through() // when it was sent something last: since then nothing has changed for it
 	for {
 		if err := s.pass(false); err != nil {
 			return "", err
@@ -89,7 +88,6 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			if err := s.write(run); err != nil {
 				return "", err
 			}
-			sent = s.cursor.Through()
 			continue
 		}
 		if proven != nil && !s.cursor.InSeam() {
@@ -97,7 +95,7 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			case through >= proven.RV:
 				s.cursor.Release()
 				return "", s.endOfState()
-			case sent <= proven.Reached && proven.Reached <= through: // upstream's state at RV was compared with this one; history may never say so
+			case through == proven.Reached: // upstream's state at RV was compared with this one; history may never say so
 				return "", s.adopt(proven)
 			}
 		}

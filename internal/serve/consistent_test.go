@@ -130,20 +130,6 @@ func TestHeldUntilWhatWasProven(t *testing.T) {
 	})
 }
 
-// History may say by itself that nothing happened up to some point before the proof. That changes nothing of what the client has.
-func TestHeldThroughProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		proofs := make(chan proof, 1)
-		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
-		p := w.watch(watchList)
-		p.gets("ADDED a/x 5")
-		w.progress(109)
-		p.gets()
-		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
-		p.gets("BOOKMARK 110 end")
-	})
-}
-
 // A state that was proven to be as an older one says nothing to a client that has been sent what came and went in between.
 func TestHeldBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -193,9 +193,6 @@ func (w *world) apply(f func(*object.Object) error, pod string) {
 	}
 }
 
-// progress says that nothing happened up to rv.
-func (w *world) progress(rv uint64) { w.resource().Progress(rv, w.resource().Generation()) }
-
 // relist applies a complete state.
 func (w *world) relist(rv uint64, pods ...string) {
 	w.t.Helper()
