@@ -92,6 +92,7 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		a.reviews.local = newLocal(reviewOfAccess, o.Rights, a.reviews, o.Rights.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
 			return verdict(there) != Denied
 		})
+		a.reviews.local.waits = o.Rights.waits
 	}
 	return a
 }

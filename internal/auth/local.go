@@ -21,6 +21,7 @@ type local[Q, A any] struct {
 	review  string // of what kind, for metrics
 	rights  *Rights
 	answer  func(digest, Q) (answer[A], bool)
+	waits   func(Q) bool // it is not answered, but will be if nothing changes; nil: that cannot be
 	agrees  func(here, there A) bool
 	reviews *reviews[Q, A]
 
@@ -93,6 +94,7 @@ func (l *local[Q, A]) settle(ctx context.Context, key digest, q Q, at time.Time)
 		here, ok, proven := l.since(key, q, denied)
 		switch {
 		case !proven:
+		case !ok && l.waits != nil && l.waits(q): // it may have come, and may not have gone
 		case !ok:
 			l.doubt(-1) // it has gone
 			return
@@ -160,8 +162,7 @@ func (l *local[Q, A]) count(result string) {
 	l.rights.metrics.spotChecks.WithLabelValues(l.review, result).Inc()
 }
 
-// provenSince reports that everything that decides is proven, by questions that began after a time, and that no role has to wait for its
-// binding, nor a binding for its role: what is not allowed then has gone.
+// provenSince reports that everything that decides is proven, by questions that began after a time.
 func (r *Rights) provenSince(after time.Time) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -175,7 +176,7 @@ func (r *Rights) provenSince(after time.Time) bool {
 	if r.keys != nil && r.keys.proven.Before(at) {
 		at = r.keys.proven
 	}
-	return ok && at.After(after) && r.counts(at) && (!r.opts.RBAC || r.settledLocked())
+	return ok && at.After(after) && r.counts(at)
 }
 
 // changedSince reports that something in the tables has changed after a time.

@@ -2,7 +2,6 @@ package auth
 
 import (
 	"encoding/json"
-	"math"
 	"slices"
 	"strings"
 
@@ -16,13 +15,11 @@ import (
 // RBAC authorizer does, which is not a module that could be imported; test/authorization holds it against a real one. Rules only ever add:
 // what is missing here can make it say no where upstream says yes, not the other way round.
 //
-// Invariant: a binding gives only a role that it was with at one moment of upstream's. Each is watched by itself, so without that, who is
+// A binding gives only a role that it was with at one moment of upstream's (Rights.togetherLocked). Each is watched by itself, so without that, who is
 // bound to a role after it was made to allow less could for some seconds do what it allowed before.
 //
 // Guarded by the lock of its Rights.
 type rbac struct {
-	together func(*binding) bool // the binding and its role, as they are here, were upstream's at one moment
-
 	rules    map[roleRef][]rbacv1.PolicyRule
 	bindings map[subject]map[*binding]struct{} // by whom they are for
 	bound    map[roleRef]map[*binding]struct{} // by what they refer to
@@ -68,34 +65,34 @@ type existing struct {
 	ending bool // it is being deleted
 }
 
-func newRBAC(together func(*binding) bool) *rbac {
+func newRBAC() *rbac {
 	return &rbac{
-		together: together,
-		rules:    map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
+		rules: map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
 	}
 }
 
-// allows reports that a rule allows it. It looks at what kube-apiserver looks at: not at the user's id, extras, nor at selectors.
-func (b *rbac) allows(who *Identity, what *Attributes) bool {
-	if b.allowsIn("", who, what) {
+// allows reports that a rule allows it, of a role whose binding counts. It looks at what kube-apiserver looks at: not at the user's id, extras,
+// nor at selectors.
+func (b *rbac) allows(who *Identity, what *Attributes, counts func(*binding) bool) bool {
+	if b.allowsIn("", who, what, counts) {
 		return true
 	}
-	return what.Namespace != "" && b.allowsIn(what.Namespace, who, what)
+	return what.Namespace != "" && b.allowsIn(what.Namespace, who, what, counts)
 }
 
 // allowsIn looks at the bindings of one namespace, or with none at those that count everywhere.
-func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes) bool {
-	if b.allowsSubject(subject{namespace: namespace, name: who.Name}, what) {
+func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes, counts func(*binding) bool) bool {
+	if b.allowsSubject(subject{namespace: namespace, name: who.Name}, what, counts) {
 		return true
 	}
 	return slices.ContainsFunc(who.Groups, func(group string) bool {
-		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what)
+		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what, counts)
 	})
 }
 
-func (b *rbac) allowsSubject(s subject, what *Attributes) bool {
+func (b *rbac) allowsSubject(s subject, what *Attributes, counts func(*binding) bool) bool {
 	for one := range b.bindings[s] {
-		if rulesAllow(b.rules[one.role], what) && b.together(one) {
+		if rulesAllow(b.rules[one.role], what) && counts(one) {
 			return true
 		}
 	}
@@ -254,7 +251,7 @@ func (r *Rights) access(_ digest, q question) (answer[authorizationv1.SubjectAcc
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	at, ok := r.provenLocked(r.rbacTables()...)
-	if !ok || !r.rbac.allows(q.who, &q.what) {
+	if !ok || !r.rbac.allows(q.who, &q.what, r.togetherLocked) {
 		return answer[authorizationv1.SubjectAccessReviewStatus]{}, false
 	}
 	return answer[authorizationv1.SubjectAccessReviewStatus]{value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, at: at}, true
@@ -273,16 +270,11 @@ func (r *Rights) togetherLocked(b *binding) bool {
 	return bindings.throughLocked() >= roles.entries[b.role.key()].rv && roles.throughLocked() >= bindings.entries[b.key].rv
 }
 
-// settledLocked reports that every binding is together with its role: each table is complete through all that the others hold.
-func (r *Rights) settledLocked() bool {
-	newest, through := uint64(0), uint64(math.MaxUint64)
-	for _, t := range r.rbacTables() {
-		through = min(through, t.throughLocked())
-		for _, e := range t.entries {
-			newest = max(newest, e.rv)
-		}
-	}
-	return newest <= through
+// waits reports that something would be allowed by a role and a binding, were they known to have been together.
+func (r *Rights) waits(q question) bool {
+	r.mu.RLock()
+	defer r.mu.RUnlock()
+	return r.rbac.allows(q.who, &q.what, func(b *binding) bool { return !r.togetherLocked(b) })
 }
 
 // objectName is where an object is.

@@ -198,7 +198,7 @@ func TestRBACIndex(t *testing.T) {
 		for range 5 {
 			who := &Identity{Name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), Groups: some("x", "y", "w")}
 			what := wants(t, pick(targets...))
-			ours, theirs := r.rbac.allows(who, &what), u.allows(who, &what)
+			ours, theirs := r.rbac.allows(who, &what, r.togetherLocked), u.allows(who, &what)
 			if questions++; ours {
 				yes++
 			}

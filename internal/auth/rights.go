@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -106,7 +107,7 @@ func NewRights(o RightsOptions) *Rights {
 		opts: o, clock: o.Clock, metrics: o.Metrics, log: o.Log, pending: newAffected(),
 		news: make(chan struct{}, 1), jobs: make(chan func(context.Context), maxJobs),
 	}
-	r.rbac = newRBAC(r.togetherLocked)
+	r.rbac = newRBAC()
 	rbacGroup := func(resource, kind string, namespaced bool) *object.Resource {
 		gvr := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: resource}
 		return object.NewResource(gvr, kind, namespaced, true)
@@ -186,13 +187,17 @@ func (r *Rights) follow(ctx context.Context, t *Table) {
 	}
 }
 
-// rewritten has all tables begin anew, since one of them, in a generation of its, has found out that upstream is behind its own word.
-// Versions of before say nothing of those that come, of whatever table.
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word. Roles and bindings begin
+// anew together: versions of before say nothing of those that come.
 func (r *Rights) rewritten(by *Table, generation int) {
 	r.mu.Lock()
 	var restarts []func()
 	if by.generation == generation {
-		for _, t := range r.Tables() {
+		anew := []*Table{by}
+		if all := r.rbacTables(); slices.Contains(all, by) {
+			anew = all
+		}
+		for _, t := range anew {
 			t.forgetLocked()
 			restarts = append(restarts, t.restart)
 		}
