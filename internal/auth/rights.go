@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"time"
 
@@ -184,27 +183,6 @@ func (r *Rights) follow(ctx context.Context, t *Table) {
 		}
 		r.refused(t, err)
 		r.sleep(ctx, forbiddenRetry)
-	}
-}
-
-// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word. Roles and bindings begin
-// anew together: versions of before say nothing of those that come.
-func (r *Rights) rewritten(by *Table, generation int) {
-	r.mu.Lock()
-	var restarts []func()
-	if by.generation == generation {
-		anew := []*Table{by}
-		if all := r.rbacTables(); slices.Contains(all, by) {
-			anew = all
-		}
-		for _, t := range anew {
-			t.forgetLocked()
-			restarts = append(restarts, t.restart)
-		}
-	}
-	r.mu.Unlock()
-	for _, restart := range restarts {
-		restart()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"spillway/internal/object"
@@ -223,5 +224,26 @@ func (t *Table) prove(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+	}
+}
+
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word. Roles and bindings begin
+// anew together: versions of before say nothing of those that come.
+func (r *Rights) rewritten(by *Table, generation int) {
+	r.mu.Lock()
+	var restarts []func()
+	if by.generation == generation {
+		anew := []*Table{by}
+		if all := r.rbacTables(); slices.Contains(all, by) {
+			anew = all
+		}
+		for _, t := range anew {
+			t.forgetLocked()
+			restarts = append(restarts, t.restart)
+		}
+	}
+	r.mu.Unlock()
+	for _, restart := range restarts {
+		restart()
 	}
 }

@@ -116,10 +116,7 @@ func TestHeldOverAGap(t *testing.T) {
 
 // A proof may be of a history that the client has yet to be sent: it is looked at again once that was (W-215).
 func TestHeldUntilWhatWasProven(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		proofs := make(chan proof, 1)
-		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
-		p := w.watch(watchList)
+	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
 		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
 		p.gets()
@@ -132,16 +129,22 @@ func TestHeldUntilWhatWasProven(t *testing.T) {
 
 // A state that was proven to be as an older one says nothing to a client that has been sent what came and went in between.
 func TestHeldBetween(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		proofs := make(chan proof, 1)
-		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
-		p := w.watch(watchList)
+	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		w.set("a/y 106")
 		p.gets("ADDED a/x 5", "ADDED a/y 106")
 		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
 		p.gets()
 		w.remove("a/y 108")
 		p.ends(EndRetracted)
+	})
+}
+
+// whileProving runs f in a bubble with a watch-list of a/x that is held for what f proves.
+func whileProving(t *testing.T, f func(w *world, p *peer, proofs chan<- proof)) {
+	synctest.Test(t, func(t *testing.T) {
+		proofs := make(chan proof, 1)
+		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
+		f(w, w.watch(watchList), proofs)
 	})
 }
 
