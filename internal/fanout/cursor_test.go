@@ -380,38 +380,3 @@ func TestCursorThatMeetsItsFeedHalfwayMissesNoWake(t *testing.T) {
 	w.hub.Dispatch()
 	w.expect(c, "MODIFIED a/x 103")
 }
-
-func TestHoldShowsChangesAsInitialState(t *testing.T) {
-	bothWays(t, plenty, func(w *world, dispatch func()) {
-		w.set("a/x", "web") // 102
-		w.set("a/y", "web")
-		dispatch()
-		c, other := w.live(app("web"), bookmarks), w.live(app("db"), bookmarks)
-		c.Hold()
-		other.Hold()
-		dispatch()
-		w.set("a/x", "web") // 104
-		w.set("a/z", "web")
-		dispatch()
-		w.expect(c, "ADDED a/x 104", "ADDED a/z 105")
-		w.rv = 109
-		w.replace(append(w.kept("a/x", "a/y", "a/z"), w.pod("a/q", "web", 108, 0))...) // 110: a seam without a bookmark
-		dispatch()
-		w.expect(c, "ADDED a/q 108")
-		c.Release()
-		w.set("a/x", "web") // 111
-		dispatch()
-		w.expect(c, "MODIFIED a/x 111")
-		w.expect(other)
-
-		d := w.live(app("web"), bookmarks)
-		d.Hold()
-		w.set("a/y", "db") // leaves the selector
-		dispatch()
-		w.expectError(d, ErrRetracted.Error())
-		w.expect(other, "ADDED a/y 112")
-		w.delete("a/y")
-		dispatch()
-		w.expectError(other, ErrRetracted.Error())
-	})
-}

@@ -91,11 +91,11 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			continue
 		}
 		if proven != nil && !s.cursor.InSeam() {
-			switch through := s.cursor.Through(); {
-			case through >= proven.RV:
+			switch {
+			case s.cursor.Through() >= proven.RV:
 				s.cursor.Release()
 				return "", s.endOfState()
-			case through == proven.Reached: // upstream's state at RV was compared with this one; history may never say so
+			case s.cursor.Has(proven): // upstream's state at RV was compared with this one; history may never say so
 				return "", s.adopt(proven)
 			}
 		}

@@ -118,7 +118,7 @@ func TestHeldOverAGap(t *testing.T) {
 func TestHeldUntilWhatWasProven(t *testing.T) {
 	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
-		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
+		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105, Next: w.head() + 1}}
 		p.gets()
 		w.set("a/x 105")
 		p.gets("ADDED a/x 105", "BOOKMARK 110 end")
@@ -127,12 +127,25 @@ func TestHeldUntilWhatWasProven(t *testing.T) {
 	})
 }
 
+// History may say by itself that nothing happened up to some point before the proof. That changes nothing of what the client has.
+func TestHeldThroughProgress(t *testing.T) {
+	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
+		p.gets("ADDED a/x 5")
+		proven := &cache.Snapshot{RV: 110, Reached: 105, Next: w.head()}
+		w.progress(109)
+		p.gets()
+		proofs <- proof{state: proven}
+		p.gets("BOOKMARK 110 end")
+	})
+}
+
 // A state that was proven to be as an older one says nothing to a client that has been sent what came and went in between.
 func TestHeldBetween(t *testing.T) {
 	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
+		proven := &cache.Snapshot{RV: 110, Reached: 105, Next: w.head()}
 		w.set("a/y 106")
 		p.gets("ADDED a/x 5", "ADDED a/y 106")
-		proofs <- proof{state: &cache.Snapshot{RV: 110, Reached: 105}}
+		proofs <- proof{state: proven}
 		p.gets()
 		w.remove("a/y 108")
 		p.ends(EndRetracted)
