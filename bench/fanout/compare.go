@@ -43,20 +43,36 @@ func (s *show) delivery(ctx context.Context) error {
 		return err
 	}
 	defer floor.stop()
-	bare := s.load(floor.server)
+	bare, alone := s.load(floor.server), s.load(s.APIServer)
 	bare.Collection, bare.Write = "", floor.run
-	all, err := swarm.MeasureAll(ctx, *rounds, s.load(s.Spillway), s.load(s.APIServer), s.load(s.Plain()), bare)
+	alone.Targets, alone.Reach = alone.Targets[:1], 1
+	all, err := swarm.MeasureAll(ctx, *rounds, s.load(s.Spillway), s.load(s.APIServer), s.load(s.Plain()), bare, alone)
 	if err != nil {
 		return err
 	}
-	tls, apiserver, plain, least := all[0], all[1], all[2], all[3]
+	tls, apiserver, plain, least, first := all[0], all[1], all[2], all[3], all[4]
 	s.scores.Ratio("CPU per delivery, TLS", rig.Micros, tls.Of(swarm.Sample.PerDelivery), apiserver.Of(swarm.Sample.PerDelivery), tlsLimit)
 	s.scores.RatioTo("CPU per delivery, plain", "TLS", rig.Micros, plain.Of(swarm.Sample.PerDelivery), apiserver.Of(swarm.Sample.PerDelivery), plainLimit)
 	s.scores.RatioTo("CPU per delivery, plain", "bare loop of sends", rig.Micros, plain.Of(swarm.Sample.PerDelivery), least.Of(swarm.Sample.PerDelivery), floorLimit)
 	s.complete("delivery", tls, apiserver, least)
 	s.complete("delivery, plain", plain)
 	s.delays("TLS", *rate, tls, apiserver)
+	s.leastDelays(*rate, first, least, apiserver)
 	return nil
+}
+
+// leastDelays notes what the delays would be of a proxy that costs nothing: first those of a watcher that is kube-apiserver's only one, then
+// those of the bare loop, whose events come from nowhere. What lies between that and the limit is what a proxy with one writer may cost.
+func (s *show) leastDelays(rate float64, first, least, apiserver swarm.Samples) {
+	if s.wire != nil {
+		return
+	}
+	before := rig.Median(first.Delay(50))
+	for _, percent := range []int{50, 99} {
+		loop, many := rig.Median(least.Delay(percent)), rig.Median(apiserver.Delay(percent))
+		s.scores.Note(fmt.Sprintf("delay at %g/s of a proxy that costs nothing: p%d", rate, percent),
+			"%.2f ms: %.2f for the only watcher of kube-apiserver (p50), and then %.2f in the bare loop; %.3f of kube-apiserver's", before+loop, before, loop, (before+loop)/many)
+	}
 }
 
 // delays adds the delays to the scores, but for those on a wire: they are its own, since it takes longer for a packet than a sender does.
