@@ -45,7 +45,7 @@ type Resource struct {
 		bytes      int64
 		short      bool   // see Shorten
 		generation uint64 // how often history was void, or its representation old
-		greatest   uint64 // the greatest resourceVersion ever promised, over all generations
+		greatest   uint64 // the greatest resourceVersion ever promised, or known to be promised by upstream, over all generations
 		asked      uint64 // Through when a complete state was asked for; see Ask
 		asking     bool   // it has not arrived
 	}
@@ -174,6 +174,7 @@ func (r *Resource) Seen(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.Ready() && generation == r.mu.generation {
+		r.mu.greatest = max(r.mu.greatest, rv)
 		r.log.see(rv)
 	}
 }

@@ -95,9 +95,12 @@ func (l *Log) Head() uint64 { return l.entries.Head() }
 // First is the position of the oldest entry kept; Head if none is.
 func (l *Log) First() uint64 { return l.entries.First() }
 
+// Reaches reports that the log has not moved past a position: who has read up to it can read on.
+func (l *Log) Reaches(pos uint64) bool { return pos >= l.bounds.Load().position }
+
 // At is the entry at a position below Head, or false if the log has moved past it.
 func (l *Log) At(pos uint64) (*Entry, bool) {
-	if pos < l.bounds.Load().position { // before the entries themselves: see reset
+	if !l.Reaches(pos) { // before the entries themselves: see reset
 		return nil, false
 	}
 	return l.entries.At(pos)

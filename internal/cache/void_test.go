@@ -118,6 +118,16 @@ func TestVoidAndSeen(t *testing.T) {
 	checkFind(t, r.Log(), 60, -40)
 }
 
+// What was promised by a comparison counts like what the log has reached: after history was void it belongs to nobody.
+func TestVoidAfterWhatWasSeen(t *testing.T) {
+	r := newPods(unlimited)
+	_ = r.Replace(objects(t, "a=a@11"), 100)
+	r.Seen(110, r.Generation())
+	r.Disown(r.Generation())
+	_ = r.Replace(objects(t, "a=a@11"), 107)
+	checkFind(t, r.Log(), 110, -107)
+}
+
 // What a history that is void has told nobody can go on with; what is merely older than the log, somebody may know.
 func TestMissingAndVoid(t *testing.T) {
 	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})

@@ -19,10 +19,26 @@ func (c *Cursor) Hold() { c.holding = true }
 // Release lets events through as they are again.
 func (c *Cursor) Release() { c.holding = false }
 
-// Has reports that the client has what it may see of a state, once it has everything that Next returned: the cursor has passed the state's
-// place in the log, and nothing after it that the client sees. Progress is no such thing; what came and went again is, although
-// it leaves the state as it was. Meaningful while the cursor is not in a seam.
-func (c *Cursor) Has(s *cache.Snapshot) bool {
+// Land makes a cursor for the client from a state on, if it has what it may see of that, once it has everything that Next returned. Close it,
+// and the one that has landed. Otherwise it returns nil, and what keeps the client from landing is told by Next.
+func (c *Cursor) Land(s *cache.Snapshot) *Cursor {
+	if !c.has(s) {
+		return nil
+	}
+	landed, err := c.hub.After(s, c.selector, c.encoding)
+	if err != nil {
+		return nil // a gap was closed meanwhile
+	}
+	if !c.hub.resource.Log().Reaches(c.position) { // what landed is in another history
+		landed.Close()
+		return nil
+	}
+	return landed
+}
+
+// has reports that the cursor has passed a state's place in the log, and nothing after it that the client sees. Progress is no such thing; what
+// came and went again is, although it leaves the state as it was.
+func (c *Cursor) has(s *cache.Snapshot) bool {
 	for position := s.Next; position < c.position; position++ {
 		e, ok := c.hub.resource.Log().At(position)
 		if !ok {

@@ -41,29 +41,72 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 	})
 }
 
-func TestHasWhatItSawNothingAfter(t *testing.T) {
+func TestLandsWhereItSawNothingSince(t *testing.T) {
 	w := newWorld(t, plenty)
-	w.set("a/x", "web")
+	w.set("a/x", "web") // 102
 	c := w.live(app("web"), bookmarks)
 	c.Hold()
-	has := func(want bool, s *cache.Snapshot) {
+	lands := func(want bool, s *cache.Snapshot) {
 		t.Helper()
-		if got := c.Has(s); got != want {
-			t.Fatalf("has the state at %d: %t", s.RV, got)
+		landed := c.Land(s)
+		if landed != nil {
+			landed.Close()
+		}
+		if got := landed != nil; got != want {
+			t.Fatalf("lands at %d: %t", s.RV, got)
 		}
 	}
-	now := w.resource.Snapshot()
-	has(true, now)
+	now := compared(w, 110)
+	lands(true, now)
 	w.progress()
 	w.set("a/q", "db") // which the client does not see
-	later := w.resource.Snapshot()
-	has(true, now)
-	has(false, later) // until it has passed that
+	later := compared(w, 110)
+	lands(true, now)
+	lands(false, later) // until it has passed that
 	w.expect(c)
-	has(true, now)
-	has(true, later)
+	lands(true, now)
+	lands(true, later)
 	w.set("a/y", "web")
 	w.expect(c, "ADDED a/y 105")
-	has(false, now)
-	has(true, w.resource.Snapshot())
+	lands(false, now)
+	lands(true, compared(w, 110))
+}
+
+// A gap that is closed after the client's last look holds what it does not have.
+func TestLandsInNoGap(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.set("a/x", "web") // 102
+	c := w.live(app("web"), bookmarks)
+	c.Hold()
+	state := compared(w, 110)
+	w.expect(c)
+	w.rv = 119
+	w.replace(append(w.kept("a/x"), w.pod("a/y", "web", 108, 0))...)
+	if c.Land(state) != nil {
+		t.Fatal("landed in a gap")
+	}
+	w.expect(c, "ADDED a/y 108")
+}
+
+// What was proven of a history says nothing in the one that takes its place.
+func TestLandsInNoOtherHistory(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.set("a/x", "web") // 102
+	c := w.live(app("web"), bookmarks)
+	c.Hold()
+	state := compared(w, 110)
+	w.expect(c)
+	w.resource.Disown(w.resource.Generation())
+	w.rv = 106
+	w.replace()
+	if c.Land(state) != nil {
+		t.Fatal("landed in another history")
+	}
+	w.expectError(c, "too old resource version: 102 (107)")
+}
+
+// compared is the state, as it is if upstream's at rv was found to be the same.
+func compared(w *world, rv uint64) *cache.Snapshot {
+	now := w.resource.Snapshot()
+	return &cache.Snapshot{RV: rv, Reached: now.RV, Next: now.Next}
 }

@@ -91,12 +91,15 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			continue
 		}
 		if proven != nil && !s.cursor.InSeam() {
-			switch {
-			case s.cursor.Through() >= proven.RV:
+			if s.cursor.Through() >= proven.RV {
 				s.cursor.Release()
 				return "", s.endOfState()
-			case s.cursor.Has(proven): // upstream's state at RV was compared with this one; history may never say so
-				return "", s.adopt(proven)
+			}
+			// Upstream's state at RV may have been compared with what the client has: history may never say so.
+			if landed := s.cursor.Land(proven); landed != nil {
+				s.cursor.Close()
+				s.cursor = landed
+				return "", s.endOfState()
 			}
 		}
 		select {
@@ -110,15 +113,4 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 			return s.ending(), nil
 		}
 	}
-}
-
-// adopt declares the initial events complete at the resourceVersion of a state that the client has.
-func (s *stream) adopt(state *cache.Snapshot) error {
-	moved, err := s.plan.Source.Hub.After(state, s.plan.Selector, s.plan.Encoding)
-	if err != nil {
-		return err
-	}
-	s.cursor.Close()
-	s.cursor = moved
-	return s.endOfState()
 }
