@@ -42,10 +42,7 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 }
 
 func TestLandsWhereItSawNothingSince(t *testing.T) {
-	w := newWorld(t, plenty)
-	w.set("a/x", "web") // 102
-	c := w.live(app("web"), bookmarks)
-	c.Hold()
+	w, c := held(t)
 	lands := func(want bool, s *cache.Snapshot) {
 		t.Helper()
 		landed := c.Land(s)
@@ -74,10 +71,7 @@ func TestLandsWhereItSawNothingSince(t *testing.T) {
 
 // A gap that is closed after the client's last look holds what it does not have.
 func TestLandsInNoGap(t *testing.T) {
-	w := newWorld(t, plenty)
-	w.set("a/x", "web") // 102
-	c := w.live(app("web"), bookmarks)
-	c.Hold()
+	w, c := held(t)
 	state := compared(w, 110)
 	w.expect(c)
 	w.rv = 119
@@ -90,10 +84,7 @@ func TestLandsInNoGap(t *testing.T) {
 
 // What was proven of a history says nothing in the one that takes its place.
 func TestLandsInNoOtherHistory(t *testing.T) {
-	w := newWorld(t, plenty)
-	w.set("a/x", "web") // 102
-	c := w.live(app("web"), bookmarks)
-	c.Hold()
+	w, c := held(t)
 	state := compared(w, 110)
 	w.expect(c)
 	w.resource.Disown(w.resource.Generation())
@@ -103,6 +94,15 @@ func TestLandsInNoOtherHistory(t *testing.T) {
 		t.Fatal("landed in another history")
 	}
 	w.expectError(c, "too old resource version: 102 (107)")
+}
+
+// held is a world of a/x, and the cursor of a client that has it and is told changes as initial state.
+func held(t *testing.T) (*world, *Cursor) {
+	w := newWorld(t, plenty)
+	w.set("a/x", "web") // 102
+	c := w.live(app("web"), bookmarks)
+	c.Hold()
+	return w, c
 }
 
 // compared is the state, as it is if upstream's at rv was found to be the same.
