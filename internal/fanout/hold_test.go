@@ -42,7 +42,7 @@ func TestHoldShowsChangesAsInitialState(t *testing.T) {
 }
 
 func TestLandsWhereItSawNothingSince(t *testing.T) {
-	w, c := held(t)
+	w, c := held(t, plenty)
 	lands := func(want bool, s *cache.Snapshot) {
 		t.Helper()
 		landed := c.Land(s)
@@ -71,7 +71,7 @@ func TestLandsWhereItSawNothingSince(t *testing.T) {
 
 // A gap that is closed after the client's last look holds what it does not have.
 func TestLandsInNoGap(t *testing.T) {
-	w, c := held(t)
+	w, c := held(t, plenty)
 	state := compared(w, 110)
 	w.expect(c)
 	w.rv = 119
@@ -82,9 +82,42 @@ func TestLandsInNoGap(t *testing.T) {
 	w.expect(c, "ADDED a/y 108")
 }
 
+// The same of a gap that holds nothing the client sees: what came and went in it is known to nobody.
+func TestLandsInNoUnseenGap(t *testing.T) {
+	w, c := held(t, plenty)
+	state := compared(w, 110)
+	w.rv = 119
+	w.replace(append(w.kept("a/x"), w.pod("a/q", "db", 108, 0))...)
+	w.expect(c)
+	if c.Land(state) != nil {
+		t.Fatal("landed in a gap")
+	}
+	landed := c.Land(compared(w, 125))
+	if landed == nil {
+		t.Fatal("does not land after it")
+	}
+	landed.Close()
+}
+
+// What the log has let go of since may have been for the client.
+func TestLandsNowhereBeforeTheLog(t *testing.T) {
+	w, c := held(t, cache.Limits{HistoryBytes: 1 << 16})
+	state := compared(w, 110)
+	for range 200 {
+		w.setPadded("a/q", "db", 1000)
+		w.expect(c)
+	}
+	if first := w.resource.Log().First(); first <= state.Next {
+		t.Fatalf("the log begins at %d, which is not after %d", first, state.Next)
+	}
+	if c.Land(state) != nil {
+		t.Fatal("landed where the log does not begin yet")
+	}
+}
+
 // What was proven of a history says nothing in the one that takes its place.
 func TestLandsInNoOtherHistory(t *testing.T) {
-	w, c := held(t)
+	w, c := held(t, plenty)
 	state := compared(w, 110)
 	w.expect(c)
 	w.resource.Disown(w.resource.Generation())
@@ -97,8 +130,8 @@ func TestLandsInNoOtherHistory(t *testing.T) {
 }
 
 // held is a world of a/x, and the cursor of a client that has it and is told changes as initial state.
-func held(t *testing.T) (*world, *Cursor) {
-	w := newWorld(t, plenty)
+func held(t *testing.T, limits cache.Limits) (*world, *Cursor) {
+	w := newWorld(t, limits)
 	w.set("a/x", "web") // 102
 	c := w.live(app("web"), bookmarks)
 	c.Hold()
