@@ -35,42 +35,52 @@ func (s *show) complete(what string, all ...swarm.Samples) {
 	}
 }
 
-// delivery compares the cost and the delay of one event to many watchers, with and without TLS, and without TLS with as little as there
-// is to do.
+// delivery compares the cost and the delay of one event to many watchers, with and without TLS, with as little as there is to do.
 func (s *show) delivery(ctx context.Context) error {
 	floor, err := s.startFloor(ctx)
 	if err != nil {
 		return err
 	}
 	defer floor.stop()
-	bare, alone := s.load(floor.server), s.load(s.APIServer)
+	bare, sealed, alone := s.load(floor.plain), s.load(floor.secure), s.load(s.APIServer)
 	bare.Collection, bare.Write = "", floor.run
+	sealed.Collection, sealed.Write = "", floor.run
 	alone.Targets, alone.Reach = alone.Targets[:1], 1
-	all, err := swarm.MeasureAll(ctx, *rounds, s.load(s.Spillway), s.load(s.APIServer), s.load(s.Plain()), bare, alone)
+	all, err := swarm.MeasureAll(ctx, *rounds, s.load(s.Spillway), s.load(s.APIServer), s.load(s.Plain()), bare, sealed, alone)
 	if err != nil {
 		return err
 	}
-	tls, apiserver, plain, least, first := all[0], all[1], all[2], all[3], all[4]
+	tls, apiserver, plain, least, leastTLS, first := all[0], all[1], all[2], all[3], all[4], all[5]
 	s.scores.Ratio("CPU per delivery, TLS", rig.Micros, tls.Of(swarm.Sample.PerDelivery), apiserver.Of(swarm.Sample.PerDelivery), tlsLimit)
 	s.scores.RatioTo("CPU per delivery, plain", "TLS", rig.Micros, plain.Of(swarm.Sample.PerDelivery), apiserver.Of(swarm.Sample.PerDelivery), plainLimit)
 	s.scores.RatioTo("CPU per delivery, plain", "bare loop of sends", rig.Micros, plain.Of(swarm.Sample.PerDelivery), least.Of(swarm.Sample.PerDelivery), floorLimit)
-	s.complete("delivery", tls, apiserver, least)
+	s.scores.RatioTo("CPU per delivery, TLS", "bare loop, TLS", rig.Micros, tls.Of(swarm.Sample.PerDelivery), leastTLS.Of(swarm.Sample.PerDelivery), rig.NoLimit)
+	s.leastCPU(least, leastTLS, apiserver)
+	s.complete("delivery", tls, apiserver, least, leastTLS)
 	s.complete("delivery, plain", plain)
 	s.delays("TLS", *rate, tls, apiserver)
-	s.leastDelays(*rate, first, least, apiserver)
+	s.leastDelays("", first, least, apiserver)
+	s.leastDelays(", TLS", first, leastTLS, apiserver)
 	return nil
 }
 
-// leastDelays notes what the delays would be of a proxy that costs nothing: first those of a watcher that is kube-apiserver's only one, then
-// those of the bare loop, whose events come from nowhere. What lies between that and the limit is what a proxy with one writer may cost.
-func (s *show) leastDelays(rate float64, first, least, apiserver swarm.Samples) {
+// leastCPU notes what is left of kube-apiserver's CPU where nothing but sends is done.
+func (s *show) leastCPU(least, leastTLS, apiserver swarm.Samples) {
+	cost := func(of swarm.Samples) float64 { return rig.Median(of.Of(swarm.Sample.PerDelivery)) }
+	plain, tls, other := cost(least), cost(leastTLS), cost(apiserver)
+	s.scores.Note("CPU per delivery of a bare loop of sends", "%.2f µs, %.3f of kube-apiserver's; over TLS %.2f µs, %.3f", plain, plain/other, tls, tls/other)
+}
+
+// leastDelays notes what the delays would be of a proxy that does nothing but send: first those of a watcher that is kube-apiserver's only
+// one, then those of a bare loop, whose events come from nowhere. What lies between that and the limit is what all else may take.
+func (s *show) leastDelays(over string, first, least, apiserver swarm.Samples) {
 	if s.wire != nil {
 		return
 	}
 	before := rig.Median(first.Delay(50))
 	for _, percent := range []int{50, 99} {
 		loop, many := rig.Median(least.Delay(percent)), rig.Median(apiserver.Delay(percent))
-		s.scores.Note(fmt.Sprintf("delay at %g/s of a proxy that costs nothing: p%d", rate, percent),
+		s.scores.Note(fmt.Sprintf("delay at %g/s of a proxy that only sends%s: p%d", *rate, over, percent),
 			"%.2f ms: %.2f for the only watcher of kube-apiserver (p50), and then %.2f in the bare loop; %.3f of kube-apiserver's", before+loop, before, loop, (before+loop)/many)
 	}
 }
