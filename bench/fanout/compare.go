@@ -42,9 +42,7 @@ func (s *show) delivery(ctx context.Context) error {
 		return err
 	}
 	defer floor.stop()
-	bare, sealed, alone := s.load(floor.plain), s.load(floor.secure), s.load(s.APIServer)
-	bare.Collection, bare.Write = "", floor.run
-	sealed.Collection, sealed.Write = "", floor.run
+	bare, sealed, alone := s.floorLoad(floor, floor.plain), s.floorLoad(floor, floor.secure), s.load(s.APIServer)
 	alone.Targets, alone.Reach = alone.Targets[:1], 1
 	all, err := swarm.MeasureAll(ctx, *rounds, s.load(s.Spillway), s.load(s.APIServer), s.load(s.Plain()), bare, sealed, alone)
 	if err != nil {
@@ -95,25 +93,37 @@ func (s *show) delays(over string, rate float64, spillway, apiserver swarm.Sampl
 	}
 }
 
-// bursts compares when as many events come in bursts; and, without a limit, when the bursts come as often as events do otherwise, which is
-// more than kube-apiserver bears.
+// bursts compares when as many events come in bursts, and a bare loop that sends each burst as one; and, without a limit, when the bursts
+// come as often as events do otherwise, which is more than kube-apiserver bears.
 func (s *show) bursts(ctx context.Context) error {
 	const burst, least = 16, 16 // events in each, and bursts at least
-	at := func(perSecond float64) func(*swarm.Load) {
-		return func(l *swarm.Load) {
-			l.Burst, l.Rate = burst, perSecond
-			l.While = max(l.While, time.Duration(least*burst/perSecond*float64(time.Second)))
-		}
+	at := func(l *swarm.Load, perSecond float64) {
+		l.Burst, l.Rate = burst, perSecond
+		l.While = max(l.While, time.Duration(least*burst/perSecond*float64(time.Second)))
 	}
-	what := fmt.Sprintf("CPU per delivery, TLS, %%g/s in bursts of %d", burst)
-	if _, _, err := s.compare(ctx, fmt.Sprintf(what, *rate), burstsLimit, at(*rate)); err != nil {
+	floor, err := s.startFloor(ctx)
+	if err != nil {
 		return err
 	}
+	defer floor.stop()
+	loads := []swarm.Load{s.load(s.Spillway), s.load(s.APIServer), s.floorLoad(floor, floor.secure)}
+	for i := range loads {
+		at(&loads[i], *rate)
+	}
+	all, err := swarm.MeasureAll(ctx, *rounds, loads...)
+	if err != nil {
+		return err
+	}
+	what := fmt.Sprintf("CPU per delivery, TLS, %%g/s in bursts of %d", burst)
+	ours, theirs, bare := all[0].Of(swarm.Sample.PerDelivery), all[1].Of(swarm.Sample.PerDelivery), all[2].Of(swarm.Sample.PerDelivery)
+	s.scores.Ratio(fmt.Sprintf(what, *rate), rig.Micros, ours, theirs, burstsLimit)
+	s.scores.RatioTo(fmt.Sprintf(what, *rate), "bare loop, TLS", rig.Micros, ours, bare, rig.NoLimit)
+	s.complete(fmt.Sprintf(what, *rate), all...)
 	if s.wire != nil {
 		return nil // which does not carry as much
 	}
 	flood := burst * *rate
-	_, _, err := s.compare(ctx, fmt.Sprintf(what, flood), rig.NoLimit, at(flood))
+	_, _, err = s.compare(ctx, fmt.Sprintf(what, flood), rig.NoLimit, func(l *swarm.Load) { at(l, flood) })
 	return err
 }
 

@@ -17,8 +17,8 @@ const (
 	floorCommand = "serve-floor" // the argument that makes this program the server below
 )
 
-// floor is a server that does as little as can be done: it sends the frame of an event to each of its clients, in one loop of system
-// calls that do not block; over TLS crypto/tls seals it for each of them before. It is this program, started once more, so that its CPU can
+// floor is a server that does as little as can be done: it sends the frame of an event, or those of a burst as one, to each of its clients, in
+// one loop of system calls that do not block; over TLS crypto/tls seals it for each of them before. It is this program, started once more, so that its CPU can
 // be told from ours.
 type floor struct {
 	plain, secure rig.Server // one process
@@ -76,16 +76,17 @@ func (f *floor) stop() {
 	_ = f.cmd.Wait()         // says that it was killed
 }
 
-// run orders events at a rate, as a rig.Writer writes them.
-func (f *floor) run(ctx context.Context, perSecond float64, _ int, while time.Duration) (int, error) {
+// run orders events at a rate, as a rig.Writer writes them; those of a burst at once.
+func (f *floor) run(ctx context.Context, perSecond float64, burst int, while time.Duration) (int, error) {
 	n := 0
-	for began := time.Now(); ctx.Err() == nil; n++ {
+	for began := time.Now(); ctx.Err() == nil; n += burst {
 		due := time.Duration(float64(n) / perSecond * float64(time.Second))
 		if due >= while {
 			break
 		}
 		time.Sleep(due - time.Since(began))
-		if _, err := fmt.Fprintln(f.orders, time.Now().UnixNano()); err != nil {
+		now := fmt.Appendln(nil, time.Now().UnixNano())
+		if _, err := f.orders.Write(bytes.Repeat(now, burst)); err != nil {
 			return n, err
 		}
 	}

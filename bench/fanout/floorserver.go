@@ -44,8 +44,8 @@ func (fd orders) Read(b []byte) (int, error) {
 // collectFrom is from how much memory on garbage is collected: handshakes leave some, deliveries none.
 const collectFrom = 512 << 20
 
-// serveFloor is the floor's process: the first line of in is an event, and each line after it the stamp of one to send now. It says where it
-// listens, without TLS and with it.
+// serveFloor is the floor's process: the first line of in is an event, and each line after it the stamp of one to send now, with those that
+// were ordered with it. It says where it listens, without TLS and with it.
 func serveFloor(in orders, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(collectFrom)
@@ -75,13 +75,18 @@ func serveFloor(in orders, out io.Writer) error {
 		return err
 	}
 	fmt.Fprintln(out, plain, secure)
+	var burst []byte
 	for {
 		stamp, err := lines.ReadString('\n')
 		if err != nil {
 			return nil // our parent has gone
 		}
 		copy(frame[at:], strings.TrimSpace(stamp))
-		c.send(frame)
+		burst = append(burst, frame...)
+		if lines.Buffered() == 0 {
+			c.send(burst)
+			burst = burst[:0]
+		}
 	}
 }
 

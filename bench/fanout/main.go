@@ -107,3 +107,10 @@ func (s *show) load(server rig.Server) swarm.Load {
 		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: *window, Reach: *watchers, Write: s.writer.Run,
 	}
 }
+
+// floorLoad is the ordinary load of the bare loop, which writes its events itself.
+func (s *show) floorLoad(floor *floor, server rig.Server) swarm.Load {
+	l := s.load(server)
+	l.Collection, l.Write = "", floor.run
+	return l
+}
