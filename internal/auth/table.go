@@ -58,7 +58,8 @@ func (t *Table) Through() uint64 {
 
 func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
-// Replace takes the complete state at a version. It may be older than what was proven, so that it has to be proven anew.
+// Replace takes the complete state at a version. Nobody says how far it can be relied on, so that it has to be proven anew. One that is older
+// than what the table is through is of another history (upstream.WithPromised): what belongs with it begins anew, too.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]entry, len(objects))
 	for _, o := range objects {
@@ -68,8 +69,17 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 		}
 		fresh[o.Key] = e
 	}
+	t.rights.renew(t.replace(fresh, rv))
+	return nil
+}
+
+// replace puts the entries of a version in place of those there are, and returns the tables that have to begin anew because of it.
+func (t *Table) replace(fresh map[string]entry, rv uint64) (outdated []*Table) {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
+	if rv < t.throughLocked() {
+		outdated = slices.DeleteFunc(t.rights.together(t), func(other *Table) bool { return other == t })
+	}
 	for key := range t.entries {
 		if _, still := fresh[key]; !still {
 			t.dropLocked(key)
@@ -83,7 +93,10 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	t.whole, t.reached, t.forbidden = true, 0, false
 	t.rights.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
 	t.advanceLocked(rv)
-	return nil
+	for _, other := range outdated {
+		other.forgetLocked()
+	}
+	return outdated
 }
 
 // Add takes a new object.
@@ -227,22 +240,37 @@ func (t *Table) prove(ctx context.Context) error {
 	}
 }
 
-// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word. Roles and bindings begin
-// anew together: versions of before say nothing of those that come.
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word.
 func (r *Rights) rewritten(by *Table, generation int) {
 	r.mu.Lock()
-	var restarts []func()
+	var outdated []*Table
 	if by.generation == generation {
-		anew := []*Table{by}
-		if all := r.rbacTables(); slices.Contains(all, by) {
-			anew = all
-		}
-		for _, t := range anew {
-			t.forgetLocked()
-			restarts = append(restarts, t.restart)
-		}
+		outdated = r.together(by)
+	}
+	for _, t := range outdated {
+		t.forgetLocked()
 	}
 	r.mu.Unlock()
+	r.renew(outdated)
+}
+
+// together are the tables whose versions are compared with a table's, itself included: roles and bindings. Versions of another history say
+// nothing of its own, so that they begin anew together.
+func (r *Rights) together(t *Table) []*Table {
+	if all := r.rbacTables(); slices.Contains(all, t) {
+		return all
+	}
+	return []*Table{t}
+}
+
+// renew has tables mirrored from the beginning.
+func (r *Rights) renew(tables []*Table) {
+	r.mu.RLock()
+	var restarts []func()
+	for _, t := range tables {
+		restarts = append(restarts, t.restart)
+	}
+	r.mu.RUnlock()
 	for _, restart := range restarts {
 		restart()
 	}
