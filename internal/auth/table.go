@@ -58,8 +58,9 @@ func (t *Table) Through() uint64 {
 
 func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
-// Replace takes the complete state at a version. Nobody says how far it can be relied on, so that it has to be proven anew. One that is older
-// than what the table is through is of another history (upstream.WithPromised): what belongs with it begins anew, too.
+// Replace takes the complete state at a version. It may be older than what was proven, or of another history, as after a restore of etcd, which
+// its version does not tell. So it has to be proven anew, and with it what its versions are compared with: a proof fails of what the history
+// that upstream has now does not know.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]entry, len(objects))
 	for _, o := range objects {
@@ -69,17 +70,8 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 		}
 		fresh[o.Key] = e
 	}
-	t.rights.renew(t.replace(fresh, rv))
-	return nil
-}
-
-// replace puts the entries of a version in place of those there are, and returns the tables that have to begin anew because of it.
-func (t *Table) replace(fresh map[string]entry, rv uint64) (outdated []*Table) {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
-	if rv < t.throughLocked() {
-		outdated = slices.DeleteFunc(t.rights.together(t), func(other *Table) bool { return other == t })
-	}
 	for key := range t.entries {
 		if _, still := fresh[key]; !still {
 			t.dropLocked(key)
@@ -89,14 +81,13 @@ func (t *Table) replace(fresh map[string]entry, rv uint64) (outdated []*Table) {
 		t.putLocked(key, e)
 		t.entries[key] = entry{t.entries[key].fact, e.rv} // it may have been another one in between
 	}
-	t.doubtLocked()
+	for _, other := range t.rights.together(t) {
+		other.doubtLocked()
+	}
 	t.whole, t.reached, t.forbidden = true, 0, false
 	t.rights.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
 	t.advanceLocked(rv)
-	for _, other := range outdated {
-		other.forgetLocked()
-	}
-	return outdated
+	return nil
 }
 
 // Add takes a new object.
@@ -240,38 +231,27 @@ func (t *Table) prove(ctx context.Context) error {
 	}
 }
 
-// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word.
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word, and the others with it:
+// versions of before say nothing of those that come.
 func (r *Rights) rewritten(by *Table, generation int) {
 	r.mu.Lock()
-	var outdated []*Table
+	var restarts []func()
 	if by.generation == generation {
-		outdated = r.together(by)
-	}
-	for _, t := range outdated {
-		t.forgetLocked()
+		for _, t := range r.together(by) {
+			t.forgetLocked()
+			restarts = append(restarts, t.restart)
+		}
 	}
 	r.mu.Unlock()
-	r.renew(outdated)
+	for _, restart := range restarts {
+		restart()
+	}
 }
 
-// together are the tables whose versions are compared with a table's, itself included: roles and bindings. Versions of another history say
-// nothing of its own, so that they begin anew together.
+// together are the tables whose versions are compared with a table's, itself included: roles and bindings.
 func (r *Rights) together(t *Table) []*Table {
 	if all := r.rbacTables(); slices.Contains(all, t) {
 		return all
 	}
 	return []*Table{t}
-}
-
-// renew has tables mirrored from the beginning.
-func (r *Rights) renew(tables []*Table) {
-	r.mu.RLock()
-	var restarts []func()
-	for _, t := range tables {
-		restarts = append(restarts, t.restart)
-	}
-	r.mu.RUnlock()
-	for _, restart := range restarts {
-		restart()
-	}
 }
