@@ -59,8 +59,8 @@ func (t *Table) Through() uint64 {
 func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
 // Replace takes the complete state at a version. It may be older than what was proven, or of another history, as after a restore of etcd, which
-// its version does not tell. So it has to be proven anew, and with it what its versions are compared with: a proof fails of what the history
-// that upstream has now does not know.
+// its version does not tell. So it has to be proven anew, and with it the tables that its versions are compared with: where one is still of the
+// history before, upstream does not know its version, and its proof fails.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]entry, len(objects))
 	for _, o := range objects {
