@@ -95,7 +95,9 @@ func (l *localTokens) note(key digest, t *accountToken) {
 	l.verified.note(key, answer[*accountToken]{value: t, at: now}, moment(t.expires, now), now)
 }
 
-// exists reports that what a token is bound to is there, and since when that is known.
+// exists reports that what a token is bound to is there, and since when that is known. That a service account and a pod
+// were there at one moment need not be shown, as for a role and its binding (Rights.togetherLocked): an object of a uid
+// comes once and goes once, and both were there when upstream signed the token.
 func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+	"time"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -15,8 +16,9 @@ import (
 // RBAC authorizer does, which is not a module that could be imported; test/authorization holds it against a real one. Rules only ever add:
 // what is missing here can make it say no where upstream says yes, not the other way round.
 //
-// A binding gives only a role that it was with at one moment of upstream's (Rights.togetherLocked). Each is watched by itself, so without that, who is
-// bound to a role after it was made to allow less could for some seconds do what it allowed before.
+// A binding gives only a role that upstream had together with it at one moment (Rights.togetherLocked). The two are
+// watched apart: without that condition, a user that is bound to a role after the role was narrowed would for some
+// seconds be allowed what the role gave before.
 //
 // Guarded by the lock of its Rights.
 type rbac struct {
@@ -250,16 +252,23 @@ func drop[K comparable](index map[K]map[*binding]struct{}, key K, b *binding) {
 func (r *Rights) access(_ digest, q question) (answer[authorizationv1.SubjectAccessReviewStatus], bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	at, ok := r.provenLocked(r.rbacTables()...)
-	if !ok || !r.rbac.allows(q.who, &q.what, r.togetherLocked) {
+	_, proven := r.provenLocked(r.rbacTables()...)
+	var at time.Time
+	if !proven || !r.rbac.allows(q.who, &q.what, func(b *binding) (held bool) {
+		at, held = r.togetherLocked(b)
+		return held
+	}) {
 		return answer[authorizationv1.SubjectAccessReviewStatus]{}, false
 	}
 	return answer[authorizationv1.SubjectAccessReviewStatus]{value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, at: at}, true
 }
 
-// togetherLocked reports that a binding and its role were upstream's at one moment, which the newer of their two versions is: each table is
-// complete through the other's, so that what it holds was still there, or there already. Versions of both are of one etcd.
-func (r *Rights) togetherLocked(b *binding) bool {
+// togetherLocked is the last moment at which upstream is known to have had a binding and its role as they are here, if
+// that counts now: the older of the questions by which their tables were proven, if both were here by then.
+//
+// Moments of this process are compared, not versions of two resources: an apiserver may keep the two in two etcds
+// (--etcd-servers-overrides), whose versions say nothing about each other, and nothing upstream tells whether it does.
+func (r *Rights) togetherLocked(b *binding) (at time.Time, held bool) {
 	bindings, roles := r.roleBindings, r.roles
 	if b.everywhere {
 		bindings = r.clusterBinds
@@ -267,14 +276,19 @@ func (r *Rights) togetherLocked(b *binding) bool {
 	if b.role.cluster {
 		roles = r.clusterRoles
 	}
-	return bindings.throughLocked() >= roles.entries[b.role.key()].rv && roles.throughLocked() >= bindings.entries[b.key].rv
+	asked := min(bindings.asked, roles.asked)
+	at, held = r.provenLocked(bindings, roles)
+	return at, held && bindings.heldLocked(b.key, asked) && roles.heldLocked(b.role.key(), asked)
 }
 
 // waits reports that something would be allowed by a role and a binding, were they known to have been together.
 func (r *Rights) waits(q question) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.rbac.allows(q.who, &q.what, func(b *binding) bool { return !r.togetherLocked(b) })
+	return r.rbac.allows(q.who, &q.what, func(b *binding) bool {
+		_, held := r.togetherLocked(b)
+		return !held
+	})
 }
 
 // objectName is where an object is.

@@ -52,7 +52,7 @@ type RightsOptions struct {
 //
 // And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and existence. Invariant: they only ever say
 // yes, and only by tables each of which has been proven within AllowedFor, by a question to upstream that began then; a yes is as old as
-// the oldest of those questions. Everything else, a no included, is for upstream to decide. One in a hundred is asked all the same, and if
+// the oldest of those questions that it rests on. Everything else, a no included, is for upstream to decide. One in a hundred is asked all the same, and if
 // upstream denies what was allowed here, nothing is decided here any more.
 type Rights struct {
 	// Static after construction.
@@ -70,6 +70,7 @@ type Rights struct {
 	mu sync.RWMutex
 	// Guarded by mu, as are the tables.
 	rbac    *rbac
+	last    place // in the order of what was heard and asked
 	pending *affected
 	changed time.Time // when anything in the tables last did
 }
@@ -79,6 +80,8 @@ const (
 	// that has to leave room within AllowedFor for one that fails.
 	proveEvery = 5 * time.Second
 	proveRetry = time.Second
+	// proveLeast is the least time between the beginnings of two proofs.
+	proveLeast = time.Second
 	// proofTimeout bounds a proof.
 	proofTimeout = 4 * time.Second
 	// forbiddenRetry is how soon to try again what upstream does not let us watch.
@@ -154,11 +157,15 @@ func (r *Rights) Run(ctx context.Context, check func(concerns func(*Identity, At
 	for _, t := range r.Tables() {
 		all.Go(func() { r.follow(ctx, t) })
 		if t.proves {
-			all.Go(func() { r.repeat(ctx, t.resource.String(), t.prove) })
+			var sooner <-chan struct{}
+			if len(r.together(t)) > 1 {
+				sooner = t.sooner
+			}
+			all.Go(func() { r.repeat(ctx, t.resource.String(), t.prove, sooner) })
 		}
 	}
 	if r.keys != nil {
-		all.Go(func() { r.repeat(ctx, "keys", r.fetchKeys) })
+		all.Go(func() { r.repeat(ctx, "keys", r.fetchKeys, nil) })
 	}
 	for range jobsAtOnce {
 		all.Go(func() { r.work(ctx) })
@@ -200,8 +207,8 @@ func (r *Rights) refused(t *Table, err error) {
 		zap.Stringer("resource", t.resource), zap.Error(err))
 }
 
-// repeat proves something again and again.
-func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Context) error) {
+// repeat proves something again and again, and sooner where that is asked for.
+func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Context) error, sooner <-chan struct{}) {
 	for failing := false; ; {
 		began := r.clock.Now()
 		timed, cancel := context.WithTimeout(ctx, proofTimeout)
@@ -222,7 +229,9 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 			failing = true
 			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead", zap.String("what", what), zap.Error(err))
 		}
-		r.sleep(ctx, next.Sub(r.clock.Now()))
+		least := began.Add(proveLeast)
+		r.sleep(ctx, least.Sub(r.clock.Now()))
+		r.await(ctx, sooner, next)
 	}
 }
 
@@ -271,7 +280,7 @@ func (r *Rights) tell(ctx context.Context, check func(func(*Identity, Attributes
 			check(who.concerns)
 			r.sleep(ctx, lookEvery)
 		}
-		r.await(ctx, again.next())
+		r.await(ctx, r.news, again.next())
 	}
 }
 
@@ -284,8 +293,8 @@ func (r *Rights) take() *affected {
 	return who
 }
 
-// await waits until somebody is affected, or until the given time, if any.
-func (r *Rights) await(ctx context.Context, until time.Time) {
+// await waits until there is news, or until the given time, if any.
+func (r *Rights) await(ctx context.Context, news <-chan struct{}, until time.Time) {
 	var due <-chan time.Time
 	if !until.IsZero() {
 		timer := r.clock.NewTimer(until.Sub(r.clock.Now()))
@@ -294,7 +303,7 @@ func (r *Rights) await(ctx context.Context, until time.Time) {
 	}
 	select {
 	case <-ctx.Done():
-	case <-r.news:
+	case <-news:
 	case <-due:
 	}
 }
@@ -367,6 +376,12 @@ func ended(before, after any) bool {
 	was, there := before.(existing)
 	is, still := after.(existing)
 	return there && !(still && is.uid == was.uid)
+}
+
+// nextLocked is the next place in the order of what is heard and asked.
+func (r *Rights) nextLocked() place {
+	r.last++
+	return r.last
 }
 
 // provenLocked is when the oldest of the proofs of some tables began, all of which have to count now.

@@ -23,6 +23,7 @@ type Table struct {
 	read     func(*object.Object) (any, error)   // what is kept of an object
 	note     func(key string, before, after any) // is told of each difference, with the lock held; nil for what is not there
 	proves   bool                                // somebody decides by it, so it has to be proven
+	sooner   chan struct{}                       // holds one: there are facts that the last question is too early for
 
 	// Guarded by rights.mu.
 	entries    map[string]entry
@@ -30,20 +31,29 @@ type Table struct {
 	told       uint64        // the version that the mirror has told of
 	reached    uint64        // nothing happened in (told, reached]
 	proven     time.Time     // everything that was acknowledged before is in the entries
+	asked      place         // of the question that proved it
 	generation int           // grows whenever a proof under way must not count
 	advanced   chan struct{} // closed when told grows, and replaced
 	restart    func()        // has the mirror begin anew
 	forbidden  bool          // upstream does not let it be mirrored, and the log says so
 }
 
-// entry is what is kept of an object.
+// entry is what is kept of an object. Upstream had the fact at its place in the order or before, and the table has heard
+// of every change since then.
 type entry struct {
-	fact any    // as the table's read made it
-	rv   uint64 // of the object when the fact has certainly been the same since
+	fact  any // as the table's read made it
+	place place
 }
 
+// place is where something stands in the order of what the tables of Rights heard and asked. Unlike a time it is never
+// that of two things, and no clock that is set disturbs it.
+type place uint64
+
 func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error), note func(string, any, any)) *Table {
-	return &Table{rights: r, resource: resource, read: read, note: note, entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {}}
+	return &Table{
+		rights: r, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
+		entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {},
+	}
 }
 
 // Resource is what the table is about.
@@ -58,17 +68,17 @@ func (t *Table) Through() uint64 {
 
 func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
-// Replace takes the complete state at a version. It may be older than what was proven, or of another history, as after a restore of etcd, which
-// its version does not tell. So it has to be proven anew, and with it the tables that its versions are compared with: where one is still of the
-// history before, upstream does not know its version, and its proof fails.
+// Replace takes the complete state at a version. The state may be older than what was proven, or of another history,
+// as after a restore of etcd, which its version does not tell. So the table has to be proven anew, and each of its facts
+// counts since now: what happened between the old state and this one is not known.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
-	fresh := make(map[string]entry, len(objects))
+	fresh := make(map[string]any, len(objects))
 	for _, o := range objects {
-		e, err := t.entry(o)
+		fact, err := t.fact(o)
 		if err != nil {
 			return err
 		}
-		fresh[o.Key] = e
+		fresh[o.Key] = fact
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
@@ -77,13 +87,12 @@ func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 			t.dropLocked(key)
 		}
 	}
-	for key, e := range fresh {
-		t.putLocked(key, e)
-		t.entries[key] = entry{t.entries[key].fact, e.rv} // it may have been another one in between
+	heard := t.heardLocked()
+	for key, fact := range fresh {
+		t.putLocked(key, fact)
+		t.entries[key] = entry{t.entries[key].fact, heard} // it may have been another one in between
 	}
-	for _, other := range t.rights.together(t) {
-		other.doubtLocked()
-	}
+	t.doubtLocked()
 	t.whole, t.reached, t.forbidden = true, 0, false
 	t.rights.metrics.unwatched.WithLabelValues(t.resource.String()).Set(0)
 	t.advanceLocked(rv)
@@ -95,13 +104,13 @@ func (t *Table) Add(o *object.Object) error { return t.Update(o) }
 
 // Update takes another version of an object.
 func (t *Table) Update(o *object.Object) error {
-	e, err := t.entry(o)
+	fact, err := t.fact(o)
 	if err != nil {
 		return err
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
-	t.putLocked(o.Key, e)
+	t.putLocked(o.Key, fact)
 	t.advanceLocked(o.RV)
 	return nil
 }
@@ -123,27 +132,27 @@ func (t *Table) Bookmark(_ *object.Bookmark, rv uint64) error {
 	return nil
 }
 
-// entry reads an object. One that cannot be read leaves the table unproven until it is replaced.
-func (t *Table) entry(o *object.Object) (entry, error) {
+// fact reads an object. One that cannot be read leaves the table unproven until it is replaced.
+func (t *Table) fact(o *object.Object) (any, error) {
 	fact, err := t.read(o)
 	if err == nil {
-		return entry{fact, o.RV}, nil
+		return fact, nil
 	}
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
 	t.doubtLocked()
 	t.whole = false
-	return entry{}, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
+	return nil, fmt.Errorf("%s %s: %w", t.resource, o.Key, err)
 }
 
 // putLocked notes a difference, and keeps what is equal as it is.
-func (t *Table) putLocked(key string, after entry) {
+func (t *Table) putLocked(key string, after any) {
 	before := t.entries[key]
-	if reflect.DeepEqual(before.fact, after.fact) {
+	if reflect.DeepEqual(before.fact, after) {
 		return
 	}
-	t.entries[key] = after
-	t.notedLocked(key, before.fact, after.fact)
+	t.entries[key] = entry{after, t.heardLocked()}
+	t.notedLocked(key, before.fact, after)
 }
 
 func (t *Table) dropLocked(key string) {
@@ -158,6 +167,25 @@ func (t *Table) dropLocked(key string) {
 func (t *Table) notedLocked(key string, before, after any) {
 	t.rights.changed = t.rights.clock.Now()
 	t.note(key, before, after)
+}
+
+// heardLocked is the place of facts that the table hears of now. Tables whose facts count together are proven again soon.
+func (t *Table) heardLocked() place {
+	for _, other := range t.rights.together(t) {
+		select {
+		case other.sooner <- struct{}{}:
+		default:
+		}
+	}
+	return t.rights.nextLocked()
+}
+
+// heldLocked reports that upstream had an object's fact when a question was asked: the table's last proof, or an earlier
+// one of another table. The table showed a state from before that question when it heard of the fact, has shown one from
+// after it since the proof, and has kept the fact in between without leaving out a change. So upstream kept it as well.
+func (t *Table) heldLocked(key string, asked place) bool {
+	e, there := t.entries[key]
+	return there && e.place < asked
 }
 
 func (t *Table) advanceLocked(rv uint64) {
@@ -192,10 +220,15 @@ var (
 
 // prove finds out that the table holds everything that was acknowledged before the call.
 func (t *Table) prove(ctx context.Context) error {
-	r, began := t.rights, t.rights.clock.Now()
-	r.mu.RLock()
+	r := t.rights
+	r.mu.Lock()
+	select {
+	case <-t.sooner:
+	default:
+	}
+	began, asked := r.clock.Now(), r.nextLocked()
 	from, generation, whole := t.throughLocked(), t.generation, t.whole
-	r.mu.RUnlock()
+	r.mu.Unlock()
 	if !whole || from == 0 {
 		return errNotMirrored
 	}
@@ -215,9 +248,7 @@ func (t *Table) prove(ctx context.Context) error {
 			return errOvertaken
 		case t.throughLocked() >= last:
 			t.reached = max(t.reached, reached)
-			if began.After(t.proven) {
-				t.proven = began
-			}
+			t.proven, t.asked = began, asked
 			r.mu.Unlock()
 			return nil
 		}
@@ -231,8 +262,9 @@ func (t *Table) prove(ctx context.Context) error {
 	}
 }
 
-// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word, and the others with it:
-// versions of before say nothing of those that come.
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word.
+// Roles and bindings most likely have one etcd, which was restored, so they begin anew together: a proof of another
+// table tells of the restore only until upstream's versions have grown beyond that table's.
 func (r *Rights) rewritten(by *Table, generation int) {
 	r.mu.Lock()
 	var restarts []func()
@@ -248,7 +280,7 @@ func (r *Rights) rewritten(by *Table, generation int) {
 	}
 }
 
-// together are the tables whose versions are compared with a table's, itself included: roles and bindings.
+// together are the tables whose facts count together with a table's, itself included: roles and bindings.
 func (r *Rights) together(t *Table) []*Table {
 	if all := r.rbacTables(); slices.Contains(all, t) {
 		return all

@@ -53,9 +53,12 @@ type person struct {
 	shows  auth.Request
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newWorldWith(t, controlplane.Options{}) }
+
+func newWorldWith(t *testing.T, o controlplane.Options) *world {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	o.Log = t.Output()
+	cp, err := controlplane.Start(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,8 @@ type watchman struct {
 	asks    *auth.Authorizer // asks upstream about everything
 	reviews *counted
 	deaf    atomic.Bool // tables hear of nothing, and think that it is their watch that is quiet
-	stop    func()
+	holds
+	stop func()
 }
 
 // counted is a transport that counts reviews.
@@ -81,7 +82,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
 	o := auth.RightsOptions{
 		Follow: func(ctx context.Context, table *auth.Table) error {
-			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, w.planted}, upstream.WithPromised(table.Through))
+			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted}, upstream.WithPromised(table.Through))
 		},
 		Through: client.Through, Reviewer: reviewer,
 	}
@@ -110,6 +111,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 type ear struct {
 	*auth.Table
 	deaf    *atomic.Bool
+	holds   *holds
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
 }
 
@@ -136,6 +138,7 @@ func (e *ear) Bookmark(b *object.Bookmark, rv uint64) error {
 }
 
 func (e *ear) unless(f func() error) error {
+	e.holds.wait(e.Resource().GVR.Resource)
 	if e.deaf.Load() {
 		return nil
 	}

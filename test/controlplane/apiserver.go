@@ -80,6 +80,13 @@ func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 		}
 		args = append(args, "--watch-cache-sizes="+strings.Join(list, ","))
 	}
+	if apart := cp.options.SecondEtcd; len(apart) > 0 {
+		var list []string
+		for _, resource := range apart {
+			list = append(list, fmt.Sprintf("%s#http://127.0.0.1:%d", resource, cp.ports.second))
+		}
+		args = append(args, "--etcd-servers-overrides="+strings.Join(list, ","))
+	}
 	return append(args, cp.options.APIServerArgs...)
 }
 

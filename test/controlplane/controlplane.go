@@ -40,6 +40,9 @@ type Options struct {
 	// EtcdRoute is told where etcd is going to listen, and says at which address, host:port, kube-apiserver is to reach it: through
 	// something that stands between the two. nil means directly.
 	EtcdRoute func(address string) (string, error)
+	// SecondEtcd are resources, as group/resource, that kube-apiserver keeps in an etcd of their own, whose revisions are
+	// another counter (--etcd-servers-overrides).
+	SecondEtcd []string
 	// ReadyTimeout bounds each wait for a program to become ready. 0 means 3 minutes: a budget for a busy machine.
 	ReadyTimeout time.Duration
 	// Log receives a line per program started. nil means none.
@@ -95,6 +98,9 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 		return err
 	}
 	if err := cp.StartEtcd(ctx); err != nil {
+		return err
+	}
+	if err := cp.startSecondEtcd(ctx); err != nil {
 		return err
 	}
 	if err := cp.StartAPIServer(ctx); err != nil {

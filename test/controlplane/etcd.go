@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"path/filepath"
 	"strconv"
 	"time"
 )
@@ -19,25 +20,39 @@ func (cp *ControlPlane) StartEtcd(ctx context.Context) error {
 	if running(cp.Etcd()) {
 		return nil
 	}
-	peer := fmt.Sprintf("http://127.0.0.1:%d", cp.ports.etcdPeer)
-	p, err := cp.launch(ctx, program{
+	p, err := cp.launchEtcd(ctx, "etcd", cp.etcdData(), cp.ports.etcd, cp.ports.etcdPeer)
+	if err == nil {
+		cp.etcd.current.Store(p)
+	}
+	return err
+}
+
+func (cp *ControlPlane) launchEtcd(ctx context.Context, log, data string, port, peerPort int) (*Process, error) {
+	client, peer := fmt.Sprintf("http://127.0.0.1:%d", port), fmt.Sprintf("http://127.0.0.1:%d", peerPort)
+	return cp.launch(ctx, program{
 		name: "etcd",
+		log:  log,
 		args: []string{
 			"--name=default",
-			"--data-dir=" + cp.etcdData(),
-			"--listen-client-urls=" + cp.etcdURL(),
-			"--advertise-client-urls=" + cp.etcdURL(),
+			"--data-dir=" + data,
+			"--listen-client-urls=" + client,
+			"--advertise-client-urls=" + client,
 			"--listen-peer-urls=" + peer,
 			"--initial-advertise-peer-urls=" + peer,
 			"--initial-cluster=default=" + peer,
 			"--unsafe-no-fsync",
 			"--log-level=warn",
 		},
-		ready: func(ctx context.Context) error { return cp.get(ctx, cp.etcdURL()+"/readyz") },
+		ready: func(ctx context.Context) error { return cp.get(ctx, client+"/readyz") },
 	})
-	if err == nil {
-		cp.etcd.current.Store(p)
+}
+
+// startSecondEtcd starts the etcd of Options.SecondEtcd, which runs until Stop.
+func (cp *ControlPlane) startSecondEtcd(ctx context.Context) error {
+	if len(cp.options.SecondEtcd) == 0 {
+		return nil
 	}
+	_, err := cp.launchEtcd(ctx, "etcd-second", filepath.Join(cp.dir, "etcd-second"), cp.ports.second, cp.ports.secondPeer)
 	return err
 }
 

@@ -10,12 +10,12 @@ import (
 
 // ports are the loopback ports of one control plane.
 type ports struct {
-	etcd, etcdPeer, apiserver int
+	etcd, etcdPeer, second, secondPeer, apiserver int
 }
 
 func choosePorts() (ports, error) {
 	var p ports
-	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.apiserver} {
+	for _, port := range []*int{&p.etcd, &p.etcdPeer, &p.second, &p.secondPeer, &p.apiserver} {
 		var err error
 		if *port, err = FreePort(); err != nil {
 			return ports{}, err
