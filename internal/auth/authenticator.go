@@ -174,7 +174,7 @@ func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, erro
 	who, err := c.who, error(nil)
 	if c.front {
 		err = a.opts.FrontProxy.verify(c.peer, now)
-	} else if _, err = a.opts.ClientCA.verify(c.peer, now); err == nil {
+	} else if err = a.opts.ClientCA.verify(c.peer, now); err == nil {
 		who, err = userOfCertificate(c.peer[0])
 	}
 	if err != nil {

@@ -22,6 +22,7 @@ type Authority struct {
 	// Static after construction.
 	file  string
 	clock clock.PassiveClock
+	began time.Time
 	log   *zap.Logger
 
 	mu      sync.Mutex
@@ -37,7 +38,8 @@ const reloadEvery = time.Second
 
 // NewAuthority reads the file.
 func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Authority, error) {
-	a := &Authority{file: file, clock: clock, log: log, checked: clock.Now()}
+	now := clock.Now()
+	a := &Authority{file: file, clock: clock, began: now, log: log, checked: now}
 	if err := a.reloadLocked(); err != nil {
 		return nil, err // not one without a pool: that would be verified by the system's
 	}
@@ -115,15 +117,32 @@ func (a *Authority) Shares(other *Authority) bool {
 	return slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return slices.ContainsFunc(others, c.Equal) })
 }
 
-// verify reports why the first of the certificates is not vouched for, for a client, at a moment. The others may stand between.
-func (a *Authority) verify(peer []*x509.Certificate, now time.Time) ([][]*x509.Certificate, error) {
+// verify reports why the first of the certificates is not vouched for, for a client, at a moment. The others may stand
+// between. After the wall clock was set back, they must also be good at the moment that it would show otherwise.
+func (a *Authority) verify(peer []*x509.Certificate, now time.Time) error {
+	if err := a.verifyAt(peer, now); err != nil {
+		return err
+	}
+	later, back := setBackSince(a.began, now)
+	if !back {
+		return nil
+	}
+	if err := a.verifyAt(peer, later); err != nil {
+		return fmt.Errorf("%w (the clock of this host was set back by %v since the proxy began: if it is right now, restart the proxy)",
+			err, later.Sub(now.Round(0)).Round(time.Second))
+	}
+	return nil
+}
+
+func (a *Authority) verifyAt(peer []*x509.Certificate, at time.Time) error {
 	roots, _ := a.current()
-	opts := x509.VerifyOptions{Roots: roots, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: roots, CurrentTime: at, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if len(peer) > 1 {
 		opts.Intermediates = x509.NewCertPool()
 		for _, c := range peer[1:] {
 			opts.Intermediates.AddCert(c)
 		}
 	}
-	return peer[0].Verify(opts)
+	_, err := peer[0].Verify(opts)
+	return err
 }

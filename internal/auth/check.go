@@ -15,6 +15,7 @@ type check struct {
 	// The rota's.
 	who       *Identity // whom the credential proves, or who may
 	permits   map[*Permit]struct{}
+	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
 	confirmed time.Time // when upstream was asked and agreed, last
 	next      time.Time // when to ask again
 	planned   time.Time // what confirmed was when next was set
@@ -53,16 +54,10 @@ func (c *check) expiry() time.Time {
 	return time.Time{}
 }
 
-// end is expiry by the clock that confirmed was read from: who waits for it looks by the same clock whether it has come.
-func (c *check) end() (at time.Time, ends bool) {
-	end := c.expiry()
-	return moment(end, c.limit()), !end.IsZero()
-}
-
-// over reports that the credential has ended for good, by whichever clock.
+// over reports that the credential has ended for good: by the wall clock, or by the time that it had left when the check
+// began, so that a wall clock that is set back does not prolong it.
 func (c *check) over(now time.Time) bool {
-	end, ends := c.end()
-	return ends && (!now.Before(end) || !now.Before(c.expiry()))
+	return !c.ends.IsZero() && (!now.Before(c.ends) || !now.Before(c.expiry()))
 }
 
 // overtaken reports that a token has reached its end since upstream was asked about it.
@@ -94,8 +89,8 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 	if c.state == idle && c.next.Before(at) {
 		at = c.next
 	}
-	if end, ends := c.end(); ends && end.Before(at) {
-		at = end
+	if !c.ends.IsZero() && c.ends.Before(at) {
+		at = c.ends
 	}
 	return at
 }
@@ -103,6 +98,17 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 // moment is an end that a credential tells, by the wall clock, as the clock has it that near was read from: who waits for it must not wait for hours
 // longer since the wall clock was set back.
 func moment(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
+
+// leastStep is by how much a wall clock is set back at least that counts as set back: the two clocks of a host drift
+// apart by less.
+const leastStep = time.Second
+
+// setBackSince reports that the wall clock was set back since a moment, and what it would show now if it had not been. An
+// end that a credential tells has come when either has reached it: a credential that was over does not become good again.
+func setBackSince(began, now time.Time) (otherwise time.Time, back bool) {
+	otherwise = began.Round(0).Add(now.Sub(began))
+	return otherwise, otherwise.Sub(now.Round(0)) >= leastStep
+}
 
 // agenda is a heap of checks by when there is something to be done about them (container/heap). Whoever changes a check has it looked at.
 type agenda []*check

@@ -13,6 +13,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 	token := &check{kind: ofCredential, credential: &Credential{token: newSecret("token"), expires: end}, confirmed: now, sweep: time.Minute}
 	token.plan(now.Add(token.sweep))
 	certificate := &check{kind: ofCredential, credential: &Credential{expires: end}, confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
+	certificate.ends = moment(end, now)
 	who := &Identity{Name: "somebody"}
 	for what, at := range map[string]time.Time{
 		"when a token is asked about":      token.next,

@@ -22,6 +22,7 @@ type localTokens struct {
 	rights    *Rights
 	audiences []string
 	clock     clock.PassiveClock
+	began     time.Time
 
 	mu       sync.Mutex
 	verified *memory[*accountToken] // so that a signature is verified once
@@ -44,7 +45,7 @@ const maxLocalToken = 16 << 10
 
 // decideLocally lets rights decide about tokens as far as they can.
 func (t *tokens) decideLocally(r *Rights, remembered int) {
-	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, verified: newMemory[*accountToken](remembered)}
+	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, began: t.reviews.clock.Now(), verified: newMemory[*accountToken](remembered)}
 	h := t.hasher
 	t.reviews.local = newLocal(reviewOfToken, r, t.reviews, l.answer, func(here, there proof) bool {
 		return there.who != nil && here.who.digest(h) == there.who.digest(h)
@@ -68,7 +69,8 @@ func (l *localTokens) answer(key digest, token secret) (answer[proof], bool) {
 		l.note(key, t)
 	}
 	now := l.clock.Now()
-	if !now.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
+	later, back := setBackSince(l.began, now)
+	if !now.Before(t.expires) || back && !later.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
 		return answer[proof]{}, false
 	}
 	at, ok := r.exists(t)

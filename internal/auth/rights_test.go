@@ -268,7 +268,7 @@ func onGuard(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOpt
 		ao.Rights = g.rights
 		g.patrol = &patrol{
 			t: t, cluster: g.registry.cluster, authn: NewAuthenticator(ao),
-			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics}), began: time.Now(),
+			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics, Clock: rights.Clock}), began: time.Now(),
 		}
 		ro.Authenticator, ro.Authorizer = g.authn, g.authz
 		g.Reauthorizer = NewReauthorizer(ro)

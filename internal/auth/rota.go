@@ -108,6 +108,9 @@ func (r *rota) permission(who *Identity, what Attributes, decided, now time.Time
 // add begins to ask. The first question comes at a random moment of the time that is left, so that those of a herd are spread, and stay so.
 func (r *rota) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Permit]struct{}{}, at
+	if end := c.expiry(); !end.IsZero() {
+		c.ends = moment(end, now)
+	}
 	c.held = !now.Before(c.limit())
 	c.plan(r.within(c, now))
 	if at.Before(r.urged) {
