@@ -119,10 +119,6 @@ func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *option
 	if err != nil {
 		return fmt.Errorf("the audit log has to name those who act as spillway itself: %w", err)
 	}
-	who := &auth.Identity{Name: user.Username, UID: user.UID, Groups: user.Groups, Extra: map[string][]string{}}
-	for key, values := range user.Extra {
-		who.Extra[key] = values
-	}
-	a.self.Store(who)
+	a.self.Store(auth.NewIdentity(user))
 	return nil
 }

@@ -307,8 +307,8 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&p.extraPrefixes, "requestheader-extra-headers-prefix", p.extraPrefixes,
 		"How headers begin in which it tells more of them: a comma-separated `list`.")
 	fs.BoolVar(&o.impersonateClientCerts, "impersonate-client-certs", o.impersonateClientCerts,
-		"Pass requests with client certificates through by impersonating whom they prove, and likewise whom a front proxy vouches for. Needs "+
-			"--impersonation-kubeconfig.")
+		"Pass requests with client certificates through by impersonating whom they prove, and likewise whom a front proxy vouches for. Names "+
+			"that an HTTP header would change are refused with 403. Needs --impersonation-kubeconfig.")
 	fs.StringVar(&o.impersonationKubeconfig, "impersonation-kubeconfig", o.impersonationKubeconfig,
 		"Impersonate as the current context of this `file` says. It had better be somebody who may do nothing but impersonate.")
 	fs.StringSliceVar(&o.impersonateDenyGroups, "impersonate-deny-groups", o.impersonateDenyGroups,

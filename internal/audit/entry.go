@@ -212,7 +212,12 @@ func attributesOf(r Request) authorizer.Attributes {
 		Name: a.Name, ResourceRequest: a.Path == "", Path: a.Path,
 	}
 	if r.Who != nil {
-		record.User = &user.DefaultInfo{Name: r.Who.Name, UID: r.Who.UID, Groups: r.Who.Groups, Extra: r.Who.Extra}
+		info := r.Who.UserInfo()
+		known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra))}
+		for key, values := range info.Extra {
+			known.Extra[key] = values
+		}
+		record.User = known
 	}
 	return record
 }
@@ -221,11 +226,7 @@ func userOf(who *auth.Identity) authenticationv1.UserInfo {
 	if who == nil {
 		return authenticationv1.UserInfo{}
 	}
-	info := authenticationv1.UserInfo{Username: who.Name, UID: who.UID, Groups: who.Groups, Extra: map[string]authenticationv1.ExtraValue{}}
-	for key, values := range who.Extra {
-		info.Extra[key] = values
-	}
-	return info
+	return who.UserInfo()
 }
 
 func objectOf(a auth.Attributes) *auditv1.ObjectReference {

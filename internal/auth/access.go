@@ -10,10 +10,10 @@ import (
 
 // spec is the question as upstream is asked it.
 func (q question) spec() authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: q.who.Name, UID: q.who.UID, Groups: q.who.Groups}
-	if len(q.who.Extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.who.Extra))
-		for key, values := range q.who.Extra {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: q.who.name, UID: q.who.uid, Groups: q.who.groups}
+	if len(q.who.extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.who.extra))
+		for key, values := range q.who.extra {
 			spec.Extra[key] = values
 		}
 	}

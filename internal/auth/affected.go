@@ -57,13 +57,13 @@ func (a *affected) merge(b *affected) {
 
 // concerns reports that somebody may have lost the right to do something.
 func (a *affected) concerns(who *Identity, what Attributes) bool {
-	if a.everyone || a.has(what.Namespace, false, who.Name) {
+	if a.everyone || a.has(what.Namespace, false, who.name) {
 		return true
 	}
-	if len(a.pods) > 0 && slices.ContainsFunc(who.Extra[podUIDExtra], func(uid string) bool { _, ok := a.pods[uid]; return ok }) {
+	if len(a.pods) > 0 && slices.ContainsFunc(who.extra[podUIDExtra], func(uid string) bool { _, ok := a.pods[uid]; return ok }) {
 		return true
 	}
-	return slices.ContainsFunc(who.Groups, func(group string) bool { return a.has(what.Namespace, true, group) })
+	return slices.ContainsFunc(who.groups, func(group string) bool { return a.has(what.Namespace, true, group) })
 }
 
 func (a *affected) has(namespace string, group bool, name string) bool {

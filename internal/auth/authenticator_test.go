@@ -23,7 +23,7 @@ func seen(r Result) string {
 	if r.Identity == nil {
 		return string(r.Outcome)
 	}
-	return string(r.Outcome) + " " + r.Identity.Name + " " + strings.Join(r.Identity.Groups, ",")
+	return string(r.Outcome) + " " + r.Identity.name + " " + strings.Join(r.Identity.groups, ",")
 }
 
 // Tokens are upstream's to judge; what it says is remembered, good for ten seconds and bad for one.
@@ -56,7 +56,7 @@ func TestTokens(t *testing.T) {
 	check("t2", "refused", 4)
 
 	r := a.Authenticate(w.ctx(), withToken("t1"))
-	want := &Identity{Name: "alice", UID: "u-1", Groups: alice.Groups, Extra: map[string][]string{"example.com/team": {"a", "b"}}}
+	want := &Identity{name: "alice", uid: "u-1", groups: alice.Groups, extra: map[string][]string{"example.com/team": {"a", "b"}}}
 	if !reflect.DeepEqual(r.Identity, want) {
 		t.Errorf("got %+v, want %+v", r.Identity, want)
 	}
@@ -287,7 +287,7 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 	r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.issue(uid("7"), later)}})
-	if r.Identity.UID != "7" || len(r.Identity.Extra[credentialIDExtra]) != 1 || !r.Credential.expires.Equal(later.Truncate(time.Second)) {
+	if r.Identity.uid != "7" || len(r.Identity.extra[credentialIDExtra]) != 1 || !r.Credential.expires.Equal(later.Truncate(time.Second)) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
 	}
 	if a.Certificates() == nil || w.authenticator().Certificates() != nil {
@@ -325,8 +325,8 @@ func TestFrontProxy(t *testing.T) {
 	front := []*x509.Certificate{fronts.issue(pkix.Name{CommonName: "front"}, later)}
 	r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: front})
 	want := &Identity{
-		Name: "carol", UID: "u-3", Groups: []string{"dev", "qa", "system:authenticated"},
-		Extra: map[string][]string{"scopes": {"read", "write"}, "example.com/team": {"a"}},
+		name: "carol", uid: "u-3", groups: []string{"dev", "qa", "system:authenticated"},
+		extra: map[string][]string{"scopes": {"read", "write"}, "example.com/team": {"a"}},
 	}
 	if r.Outcome != Authenticated || !reflect.DeepEqual(r.Identity, want) {
 		t.Errorf("got %q: %+v, want %+v", seen(r), r.Identity, want)
@@ -342,7 +342,7 @@ func TestFrontProxy(t *testing.T) {
 		"nobody's":         newCA(t, "fronts", w.clock.Now()).issue(pkix.Name{CommonName: "front"}, later),
 		"an empty allowed": fronts.issue(pkix.Name{}, later),
 	} {
-		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil && r.Identity.Name == "carol" {
+		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil && r.Identity.name == "carol" {
 			t.Errorf("%s is believed: %q", name, seen(r))
 		}
 	}
@@ -372,8 +372,8 @@ func TestRenewCertificate(t *testing.T) {
 		t.Helper()
 		for _, r := range []Result{bob, carol} {
 			again := a.renew(context.Background(), r.Credential)
-			if again.Outcome != want || want == Authenticated && again.Identity.Name != r.Identity.Name {
-				t.Errorf("%s: got %q, %v, want %q", r.Identity.Name, seen(again), again.Err, want)
+			if again.Outcome != want || want == Authenticated && again.Identity.name != r.Identity.name {
+				t.Errorf("%s: got %q, %v, want %q", r.Identity.name, seen(again), again.Err, want)
 			}
 		}
 	}

@@ -61,6 +61,15 @@ type question struct {
 	what Attributes
 }
 
+// ErrNotText is why upstream is not asked a question: a review is JSON, and would ask it about another user, or another object.
+var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
+
+// isText reports that a review asks exactly this question.
+func (q question) isText() bool {
+	a := q.what
+	return q.who.isText() && isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector, a.LabelSelector)
+}
+
 const (
 	defaultAnswers       = 64 << 10
 	defaultAccessReviews = 128
@@ -78,6 +87,9 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
 	a.reviews = newReviews[question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
 	a.reviews.ask = func(ctx context.Context, q question) (authorizationv1.SubjectAccessReviewStatus, error) {
+		if !q.isText() {
+			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText
+		}
 		return o.Reviewer.access(ctx, q.spec())
 	}
 	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return verdict(s) == Allowed }

@@ -11,7 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-var bob = &Identity{Name: "bob", UID: "u-2", Groups: []string{"dev", "system:authenticated"}, Extra: map[string][]string{"scopes": {"a"}}}
+var bob = &Identity{name: "bob", uid: "u-2", groups: []string{"dev", "system:authenticated"}, extra: map[string][]string{"scopes": {"a"}}}
 
 // wants is what a request asks for.
 func wants(t testing.TB, target string) Attributes {
@@ -72,10 +72,10 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	check := func(who *Identity, what Attributes, want Verdict, wantReviews int) {
 		t.Helper()
 		if d := a.Authorize(w.ctx(), who, what); d.Verdict != want {
-			t.Errorf("%s %s: got %+v, want %s", who.Name, what.Verb, d, want)
+			t.Errorf("%s %s: got %+v, want %s", who.name, what.Verb, d, want)
 		}
 		if n := len(w.reviews.Accesses()); n != wantReviews {
-			t.Errorf("%s %s: %d reviews, want %d", who.Name, what.Verb, n, wantReviews)
+			t.Errorf("%s %s: %d reviews, want %d", who.name, what.Verb, n, wantReviews)
 		}
 	}
 	check(bob, pods, Denied, 1)
@@ -86,7 +86,7 @@ func TestDecisionsAreRemembered(t *testing.T) {
 	check(bob, pods, Allowed, 2)
 	check(bob, watch, Allowed, 3)
 	another := *bob
-	another.Extra = map[string][]string{"scopes": {"b"}}
+	another.extra = map[string][]string{"scopes": {"b"}}
 	check(&another, pods, Allowed, 4)
 	w.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 	w.clock.Step(AllowedFor - 1)
@@ -156,7 +156,7 @@ func TestForbidden(t *testing.T) {
 	const head = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":`
 	f := func(user, target, reason, want string) {
 		t.Helper()
-		got, err := json.Marshal(Forbidden(&Identity{Name: user}, wants(t, target), reason))
+		got, err := json.Marshal(Forbidden(&Identity{name: user}, wants(t, target), reason))
 		if err != nil {
 			t.Fatal(err)
 		}

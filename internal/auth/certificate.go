@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/apis/asn1"
 )
 
@@ -21,11 +22,10 @@ func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 		return nil, err
 	}
 	fingerprint := sha256.Sum256(c.Raw)
-	who := &Identity{
-		Name: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
-		Extra: map[string][]string{credentialIDExtra: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
-	}
-	return who.authenticated(), nil
+	return NewIdentity(authenticationv1.UserInfo{
+		Username: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
+		Extra: map[string]authenticationv1.ExtraValue{credentialIDExtra: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+	}), nil
 }
 
 var (

@@ -14,7 +14,7 @@ func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 	token.plan(now.Add(token.sweep))
 	certificate := &check{kind: ofCredential, credential: &Credential{expires: end}, confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
 	certificate.ends = moment(end, now)
-	who := &Identity{Name: "somebody"}
+	who := &Identity{name: "somebody"}
 	for what, at := range map[string]time.Time{
 		"when a token is asked about":      token.next,
 		"when a certificate is looked at":  certificate.wake(time.Minute),

@@ -16,7 +16,7 @@ var sanitizer = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // Forbidden is upstream's 403 to somebody who may not do something (W-174). reason is the authorizer's, or empty; it alone is not the
 // client's word and stays as it is.
 func Forbidden(who *Identity, what Attributes, reason string) *metav1.Status {
-	message := sanitizer.Replace(forbiddenMessage(who.Name, what))
+	message := sanitizer.Replace(forbiddenMessage(who.name, what))
 	if reason != "" {
 		message += ": " + reason
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // FrontProxy is a proxy before this one that authenticates users and names them in headers. It proves itself with a certificate, and only
@@ -52,11 +54,11 @@ func (p *FrontProxy) vouched(h http.Header) *Identity {
 	if name == "" {
 		return nil
 	}
-	who := &Identity{Name: name, UID: firstValue(h, p.UIDHeaders), Extra: map[string][]string{}}
+	user := authenticationv1.UserInfo{Username: name, UID: firstValue(h, p.UIDHeaders), Extra: map[string]authenticationv1.ExtraValue{}}
 	for _, header := range p.GroupHeaders {
 		for _, group := range h[textproto.CanonicalMIMEHeaderKey(header)] {
 			if group != "" {
-				who.Groups = append(who.Groups, group)
+				user.Groups = append(user.Groups, group)
 			}
 		}
 	}
@@ -65,11 +67,11 @@ func (p *FrontProxy) vouched(h http.Header) *Identity {
 		for _, header := range headers {
 			if hasPrefixFold(header, prefix) {
 				key := extraKey(header[len(prefix):])
-				who.Extra[key] = append(who.Extra[key], h[header]...)
+				user.Extra[key] = append(user.Extra[key], h[header]...)
 			}
 		}
 	}
-	return who.authenticated()
+	return NewIdentity(user)
 }
 
 func firstValue(h http.Header, names []string) string {

@@ -3,6 +3,10 @@ package auth
 import (
 	"maps"
 	"slices"
+	"strings"
+	"unicode/utf8"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
 // Names that kube-apiserver gives a meaning to.
@@ -13,30 +17,84 @@ const (
 	credentialIDExtra    = "authentication.kubernetes.io/credential-id"
 )
 
-// Identity is whom a request is from, in the words that a SubjectAccessReview has for it. Immutable: it is shared by all that ask about it.
+// Identity is the user of a request, byte for byte as kube-apiserver has it after authentication.
+//
+// NewIdentity alone makes one, for every way in: a certificate, a front proxy's headers, the answer
+// to a review, a token that is verified here. Everything that decides or reports reads the same
+// value. Immutable: many requests share it. Two ways out change bytes, so each has a form of its
+// own: an HTTP header takes an Impersonation, a review takes what JSON can write (isText).
 type Identity struct {
-	Name   string
-	UID    string
-	Groups []string
-	Extra  map[string][]string
+	name, uid string
+	groups    []string
+	extra     map[string][]string
 }
 
-// authenticated is the identity with the group of everyone who is known, added where kube-apiserver would.
-func (i *Identity) authenticated() *Identity {
-	if i.Name == anonymousUser || slices.Contains(i.Groups, authenticatedGroup) || slices.Contains(i.Groups, unauthenticatedGroup) {
-		return i
+// NewIdentity copies a user, and adds the group of all authenticated users where kube-apiserver
+// adds it. A user without a name is no identity: nil.
+func NewIdentity(user authenticationv1.UserInfo) *Identity {
+	if user.Username == "" {
+		return nil
 	}
-	with := *i
-	with.Groups = append(slices.Clone(i.Groups), authenticatedGroup)
-	return &with
+	i := &Identity{name: user.Username, uid: user.UID, groups: slices.Clone(user.Groups)}
+	if user.Username != anonymousUser && !i.MemberOf(authenticatedGroup) && !i.MemberOf(unauthenticatedGroup) {
+		i.groups = append(i.groups, authenticatedGroup)
+	}
+	if len(user.Extra) > 0 {
+		i.extra = make(map[string][]string, len(user.Extra))
+		for key, values := range user.Extra {
+			i.extra[key] = slices.Clone(values)
+		}
+	}
+	return i
+}
+
+// Name is the user's name.
+func (i *Identity) Name() string { return i.name }
+
+// MemberOf reports that the user is in a group of exactly this name.
+func (i *Identity) MemberOf(group string) bool { return slices.Contains(i.groups, group) }
+
+// UserInfo is a copy of the identity.
+func (i *Identity) UserInfo() authenticationv1.UserInfo {
+	info := authenticationv1.UserInfo{
+		Username: i.name, UID: i.uid, Groups: slices.Clone(i.groups),
+		Extra: make(map[string]authenticationv1.ExtraValue, len(i.extra)),
+	}
+	for key, values := range i.extra {
+		info.Extra[key] = slices.Clone(values)
+	}
+	return info
+}
+
+// parts are all texts of the identity.
+func (i *Identity) parts() []string {
+	parts := append([]string{i.name, i.uid}, i.groups...)
+	for key, values := range i.extra {
+		parts = append(append(parts, key), values...)
+	}
+	return parts
+}
+
+// isText reports that JSON carries every text of the identity. An encoder writes U+FFFD for a byte
+// that is no UTF-8, and thereby the name of another user.
+func (i *Identity) isText() bool { return isText(i.parts()...) }
+
+func isText(parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(s string) bool { return !utf8.ValidString(s) })
+}
+
+// replaced reports that a text of the identity has a U+FFFD. In an answer in JSON it may stand for
+// a byte that the apiserver's own copy of the identity has.
+func (i *Identity) replaced() bool {
+	return slices.ContainsFunc(i.parts(), func(s string) bool { return strings.ContainsRune(s, utf8.RuneError) })
 }
 
 // digest names the identity. Groups in another order are another identity: nothing says that an authorizer takes them for the same.
 func (i *Identity) digest(h *hasher) digest {
-	parts := append([]string{"identity", i.Name, i.UID, count(i.Groups)}, i.Groups...)
-	for _, key := range slices.Sorted(maps.Keys(i.Extra)) {
-		parts = append(parts, key, count(i.Extra[key]))
-		parts = append(parts, i.Extra[key]...)
+	parts := append([]string{"identity", i.name, i.uid, count(i.groups)}, i.groups...)
+	for _, key := range slices.Sorted(maps.Keys(i.extra)) {
+		parts = append(parts, key, count(i.extra[key]))
+		parts = append(parts, i.extra[key]...)
 	}
 	return h.sum(parts...)
 }

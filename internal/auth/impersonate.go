@@ -1,22 +1,180 @@
 package auth
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-
-	"k8s.io/client-go/transport"
 )
 
-// Impersonate sends requests as somebody else, with through, which adds the credentials of one who may. What else in their headers says
-// who is asking must be gone.
-func Impersonate(who *Identity, through http.RoundTripper) http.RoundTripper {
-	// Upstream adds the group of everyone who is known by itself, and naming it would take a right of its own.
-	groups := slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return group == authenticatedGroup })
-	if len(groups) == 0 && strings.HasPrefix(who.Name, serviceAccountPrefix) {
-		groups = who.Groups // without any, upstream would give him those of his namespace
+const (
+	impersonateUser  = "Impersonate-User"
+	impersonateUID   = "Impersonate-Uid"
+	impersonateGroup = "Impersonate-Group"
+	impersonateExtra = "Impersonate-Extra-"
+)
+
+// Impersonation is an Identity in the headers of a request. kube-apiserver reads the same identity
+// out of them, byte for byte, over HTTP/1.1 and over HTTP/2.
+//
+// NewImpersonation alone makes one, and refuses the identities that a header would change. So a
+// deny list that is compared with the identity is compared with what arrives.
+type Impersonation struct {
+	who    *Identity
+	header http.Header
+}
+
+// UncarriableError says why no header carries an identity.
+type UncarriableError struct {
+	Part string // user, group, uid, extra, or identity for all of it
+	Name string // of the part, quoted
+	Why  string
+}
+
+// Error implements error.
+func (e *UncarriableError) Error() string { return fmt.Sprintf("the %s %s %s", e.Part, e.Name, e.Why) }
+
+// NewImpersonation puts an identity into headers. The error is an *UncarriableError.
+func NewImpersonation(who *Identity) (*Impersonation, error) {
+	if who.name == "" {
+		return nil, uncarriable("user", who.name, "is empty")
 	}
-	return transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{
-		UserName: who.Name, UID: who.UID, Groups: groups, Extra: who.Extra,
-	}, through)
+	if who.name == anonymousUser && !who.MemberOf(unauthenticatedGroup) {
+		return nil, uncarriable("user", who.name, "is not in the group "+unauthenticatedGroup+", which the apiserver would add")
+	}
+	h := http.Header{impersonateUser: {who.name}}
+	if who.uid != "" {
+		h[impersonateUID] = []string{who.uid}
+	}
+	if groups := who.named(); len(groups) > 0 {
+		h[impersonateGroup] = groups
+	}
+	for key, values := range who.extra {
+		if len(values) == 0 {
+			return nil, uncarriable("extra", key, "has no value")
+		}
+		h[http.CanonicalHeaderKey(impersonateExtra+headerKey(key))] = values
+	}
+	if err := who.loss(h); err != nil {
+		return nil, err
+	}
+	return &Impersonation{who: who, header: h}, nil
+}
+
+// loss is why HTTP would change one of the headers; nil: it does not.
+func (i *Identity) loss(h http.Header) error {
+	size := 0
+	for name, values := range h {
+		for _, value := range values {
+			size += len(name) + len(value) + headerOverhead
+			if why := HeaderLoss(value); why != "" {
+				return uncarriable(partOf(name), value, why)
+			}
+		}
+	}
+	if size > http.DefaultMaxHeaderBytes {
+		return uncarriable("identity", i.name, "is larger than the head of a request may be")
+	}
+	return nil
+}
+
+// headerOverhead is what HTTP/2 counts for a header besides its name and its value.
+const headerOverhead = 32
+
+// partOf is what a header says of an identity.
+func partOf(name string) string {
+	switch name {
+	case impersonateUser:
+		return "user"
+	case impersonateUID:
+		return "uid"
+	case impersonateGroup:
+		return "group"
+	}
+	return "extra"
+}
+
+func uncarriable(part, name, why string) error {
+	const most = 128
+	if len(name) > most {
+		name = name[:most] + "…"
+	}
+	return &UncarriableError{Part: part, Name: fmt.Sprintf("%q", name), Why: why}
+}
+
+// HeaderLoss says what HTTP/1.1 or HTTP/2 would do to a header's value on its way; "": it arrives
+// byte for byte. An empty value arrives, and so do bytes that are no UTF-8.
+func HeaderLoss(value string) string {
+	switch {
+	case strings.ContainsFunc(value, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f }):
+		return "holds a control character, which no HTTP header carries"
+	case strings.Trim(value, " \t") != value:
+		return "begins or ends with a blank or a tab, which an HTTP header loses"
+	}
+	return ""
+}
+
+// named are the groups that headers name. The apiserver appends the group of all authenticated
+// users by itself, and to name it takes a right of its own: it is left out where the apiserver
+// appends it to the same place. To a service account or a node without named groups it would give
+// other groups instead.
+func (i *Identity) named() []string {
+	last := len(i.groups) - 1
+	if last < 0 || i.groups[last] != authenticatedGroup {
+		return i.groups
+	}
+	others := i.groups[:last]
+	if slices.Contains(others, authenticatedGroup) || slices.Contains(others, unauthenticatedGroup) {
+		return i.groups
+	}
+	if last == 0 && (strings.HasPrefix(i.name, serviceAccountPrefix) || strings.HasPrefix(i.name, nodePrefix)) {
+		return i.groups
+	}
+	return others
+}
+
+// nodePrefix begins the names of nodes.
+const nodePrefix = "system:node:"
+
+// headerKey is the end of a header's name that stands for an extra key. kube-apiserver reads it in
+// lower case and decodes percent escapes after that, so everything else is escaped, capitals too.
+func headerKey(key string) string {
+	var b strings.Builder
+	for _, c := range []byte(key) {
+		if c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '-' || c == '.' || c == '_' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// MemberOf reports that the user who arrives is in a group of exactly this name.
+func (i *Impersonation) MemberOf(group string) bool { return i.who.MemberOf(group) }
+
+// Through sends requests under the identity, with through, which adds the credentials of a user who may impersonate.
+// The headers of a request that name its sender otherwise must be gone.
+func (i *Impersonation) Through(through http.RoundTripper) http.RoundTripper {
+	return impersonating{i.header, through}
+}
+
+// impersonating adds the headers of an Impersonation.
+type impersonating struct {
+	header  http.Header
+	through http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper.
+func (i impersonating) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	for name := range r.Header {
+		if hasPrefixFold(name, impersonatePrefix) {
+			delete(r.Header, name)
+		}
+	}
+	for name, values := range i.header {
+		r.Header[name] = values
+	}
+	return i.through.RoundTrip(r)
 }

@@ -8,6 +8,7 @@ import (
 
 	jose "github.com/go-jose/go-jose/v4"
 	josejwt "github.com/go-jose/go-jose/v4/jwt"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/utils/clock"
 )
 
@@ -144,14 +145,17 @@ func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKe
 		signedBy: key, kid: head.KeyID, issuer: issuer,
 		begins: public.NotBefore.Time(), issued: public.IssuedAt.Time(), expires: public.Expiry.Time(),
 	}
-	if !t.bind(private.Kubernetes) || public.Subject != serviceAccountName(t.account.namespace, t.account.name) {
+	user := authenticationv1.UserInfo{Extra: map[string]authenticationv1.ExtraValue{}}
+	if !t.bind(private.Kubernetes, &user) || public.Subject != serviceAccountName(t.account.namespace, t.account.name) {
 		return nil
 	}
 	if public.ID != "" {
-		t.extra(credentialIDExtra, "JTI="+public.ID)
+		user.Extra[credentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
 	}
-	t.who.Name = public.Subject
-	t.who = t.who.authenticated()
+	user.Username = public.Subject
+	if t.who = NewIdentity(user); t.who.replaced() {
+		return nil
+	}
 	return t
 }
 
@@ -162,10 +166,10 @@ func isCompact(token string) bool {
 	})
 }
 
-// bind reads what a token is bound to, and with it whom it proves, as kube-apiserver does. It reports false for anything else than a
+// bind reads what a token is bound to, and with it the user that it proves, as kube-apiserver does. It reports false for anything else than a
 // service account, or one and a pod with the node that it was on: a Secret, a node alone, a webhook's configuration, and whatever a later
 // version may add.
-func (t *accountToken) bind(claims map[string]any) bool {
+func (t *accountToken) bind(claims map[string]any, user *authenticationv1.UserInfo) bool {
 	refs := map[string]objectRef{}
 	namespace := ""
 	for name, value := range claims {
@@ -190,23 +194,16 @@ func (t *accountToken) bind(claims map[string]any) bool {
 		return false
 	}
 	t.account, t.accountUID, t.pod, t.podUID = objectName{namespace, account.name}, account.uid, pod.name, pod.uid
-	t.who = &Identity{UID: account.uid, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}}
+	user.UID, user.Groups = account.uid, []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace}
 	if hasPod {
-		t.extra("authentication.kubernetes.io/pod-name", pod.name)
-		t.extra(podUIDExtra, pod.uid)
+		user.Extra["authentication.kubernetes.io/pod-name"] = authenticationv1.ExtraValue{pod.name}
+		user.Extra[podUIDExtra] = authenticationv1.ExtraValue{pod.uid}
 	}
 	if hasNode {
-		t.extra("authentication.kubernetes.io/node-name", node.name)
-		t.extra("authentication.kubernetes.io/node-uid", node.uid)
+		user.Extra["authentication.kubernetes.io/node-name"] = authenticationv1.ExtraValue{node.name}
+		user.Extra["authentication.kubernetes.io/node-uid"] = authenticationv1.ExtraValue{node.uid}
 	}
 	return true
-}
-
-func (t *accountToken) extra(key, value string) {
-	if t.who.Extra == nil {
-		t.who.Extra = map[string][]string{}
-	}
-	t.who.Extra[key] = []string{value}
 }
 
 // objectRef is an object that a token is bound to.

@@ -152,18 +152,18 @@ func TestLocalTokens(t *testing.T) {
 			time.Sleep(AllowedFor)
 			result := g.shows("unbound", m.sign(claims(nil)), Authenticated, 0)
 			want := &Identity{
-				Name: "system:serviceaccount:c1:robot", UID: "sa-1", Groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1", "system:authenticated"},
-				Extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=id-1"}},
+				name: "system:serviceaccount:c1:robot", uid: "sa-1", groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1", "system:authenticated"},
+				extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=id-1"}},
 			}
 			h := newHasher()
 			if result.Identity.digest(h) != want.digest(h) {
 				t.Errorf("got %+v", result.Identity)
 			}
 			result = g.shows("bound", m.sign(claims(inPod)), Authenticated, 0)
-			want.Extra["authentication.kubernetes.io/pod-name"] = []string{"p"}
-			want.Extra["authentication.kubernetes.io/pod-uid"] = []string{"pod-1"}
-			want.Extra["authentication.kubernetes.io/node-name"] = []string{"n"}
-			want.Extra["authentication.kubernetes.io/node-uid"] = []string{"node-1"}
+			want.extra["authentication.kubernetes.io/pod-name"] = []string{"p"}
+			want.extra["authentication.kubernetes.io/pod-uid"] = []string{"pod-1"}
+			want.extra["authentication.kubernetes.io/node-name"] = []string{"n"}
+			want.extra["authentication.kubernetes.io/node-uid"] = []string{"node-1"}
 			if result.Identity.digest(h) != want.digest(h) {
 				t.Errorf("got %+v", result.Identity)
 			}
@@ -443,7 +443,7 @@ func FuzzLocalTokens(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		if taken := l.read(token, testIssuer, keys); taken != nil {
-			t.Errorf("%q was taken for %s", token, taken.who.Name)
+			t.Errorf("%q was taken for %s", token, taken.who.name)
 		}
 		_ = tokenExpiry(token)
 	})

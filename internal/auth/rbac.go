@@ -84,10 +84,10 @@ func (b *rbac) allows(who *Identity, what *Attributes, counts func(*binding) boo
 
 // allowsIn looks at the bindings of one namespace, or with none at those that count everywhere.
 func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes, counts func(*binding) bool) bool {
-	if b.allowsSubject(subject{namespace: namespace, name: who.Name}, what, counts) {
+	if b.allowsSubject(subject{namespace: namespace, name: who.name}, what, counts) {
 		return true
 	}
-	return slices.ContainsFunc(who.Groups, func(group string) bool {
+	return slices.ContainsFunc(who.groups, func(group string) bool {
 		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what, counts)
 	})
 }

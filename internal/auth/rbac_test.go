@@ -97,8 +97,8 @@ func (u *unindexed) applies(who *Identity, subjects []rbacv1.Subject, namespace 
 			home = s.Namespace
 		}
 		switch {
-		case s.Kind == "User" && who.Name == s.Name, s.Kind == "Group" && slices.Contains(who.Groups, s.Name),
-			s.Kind == "ServiceAccount" && home != "" && who.Name == fmt.Sprintf("system:serviceaccount:%s:%s", home, s.Name):
+		case s.Kind == "User" && who.name == s.Name, s.Kind == "Group" && slices.Contains(who.groups, s.Name),
+			s.Kind == "ServiceAccount" && home != "" && who.name == fmt.Sprintf("system:serviceaccount:%s:%s", home, s.Name):
 			return true
 		}
 	}
@@ -191,7 +191,7 @@ func TestRBACIndex(t *testing.T) {
 	for range 3000 {
 		step()
 		for range 5 {
-			who := &Identity{Name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), Groups: some("x", "y", "w")}
+			who := &Identity{name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), groups: some("x", "y", "w")}
 			what := wants(t, pick(targets...))
 			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {
@@ -235,7 +235,7 @@ func FuzzRoleObjects(f *testing.F) {
 			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
 				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
 			}
-			if _, ok := r.access(digest{}, question{&Identity{Name: "a"}, Attributes{Verb: "get", Resource: "pods"}}); ok {
+			if _, ok := r.access(digest{}, question{&Identity{name: "a"}, Attributes{Verb: "get", Resource: "pods"}}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

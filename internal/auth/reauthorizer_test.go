@@ -367,7 +367,7 @@ func TestCheckAtOnce(t *testing.T) {
 		synctest.Wait()
 		tokens, accesses := p.cluster.asked()
 		p.cluster.change(func() { p.cluster.denied["user-7 pods"] = true })
-		p.Check(func(who *Identity, what Attributes) bool { return who.Name == "user-7" && what.Resource == "pods" })
+		p.Check(func(who *Identity, what Attributes) bool { return who.name == "user-7" && what.Resource == "pods" })
 		time.Sleep(50 * time.Millisecond)
 		for i, l := range streams {
 			if i == 7 {
@@ -549,7 +549,7 @@ func TestReauthorizerOverHTTP(t *testing.T) {
 	ended := make(chan End, 1)
 	r.Admit(result, what, authz.Authorize(ctx, result.Identity, what), endsOnly(ended))
 	w.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
-	r.Check(func(who *Identity, _ Attributes) bool { return who.Name == "alice" })
+	r.Check(func(who *Identity, _ Attributes) bool { return who.name == "alice" })
 	if end := <-ended; end != EndForbidden {
 		t.Errorf("ended %q", end)
 	}

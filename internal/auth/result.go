@@ -48,4 +48,5 @@ var (
 	errRefusedToken = errors.New("upstream does not know the token")
 	errAudience     = errors.New("the token is for another audience")
 	errNameless     = errors.New("the token is nobody's")
+	errReplaced     = errors.New("the user of the token has a U+FFFD, which may stand for another byte")
 )

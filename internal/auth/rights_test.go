@@ -384,7 +384,7 @@ func TestLocalRBAC(t *testing.T) {
 		g.by(bob, "/api/v1/nodes", Allowed, 1) // the cluster allows all but what is denied
 		g.change(func() { g.denied["bob secrets"] = true })
 		g.by(bob, "/api/v1/secrets", Denied, 1)
-		g.by(&Identity{Name: "eve"}, "/api/v1/pods", Allowed, 1)
+		g.by(&Identity{name: "eve"}, "/api/v1/pods", Allowed, 1)
 		// What upstream has said since the last proof counts.
 		g.change(func() { g.denied["bob pods"] = true })
 		watch := wants(t, "/api/v1/pods?watch=1")
@@ -862,7 +862,7 @@ func TestForbiddenTables(t *testing.T) {
 		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 1 {
 			t.Error("no metric tells of it")
 		}
-		g.by(&Identity{Name: "alice"}, "/api/v1/pods", Allowed, 1)
+		g.by(&Identity{name: "alice"}, "/api/v1/pods", Allowed, 1)
 		alices, _ := g.watch(g.know("alice"), "pods")
 		g.change(func() { g.denied["alice pods"] = true })
 		g.remove("clusterrolebindings", "pods")
@@ -871,7 +871,7 @@ func TestForbiddenTables(t *testing.T) {
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
 		time.Sleep(forbiddenRetry + AllowedFor)
-		g.by(&Identity{Name: "alice"}, "/api/v1/nodes", Allowed, 0)
+		g.by(&Identity{name: "alice"}, "/api/v1/nodes", Allowed, 0)
 		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")
 		}
@@ -907,7 +907,7 @@ func TestAffectedIsBounded(t *testing.T) {
 		a.add(subject{name: fmt.Sprint("a", i)})
 		b.addPod(fmt.Sprint("b", i))
 	}
-	who, pods := Identity{Name: "somebody"}, wants(t, "/api/v1/pods")
+	who, pods := Identity{name: "somebody"}, wants(t, "/api/v1/pods")
 	if a.concerns(&who, pods) || b.concerns(&who, pods) {
 		t.Error("somebody is affected")
 	}

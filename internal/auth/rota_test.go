@@ -54,7 +54,7 @@ func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 // proven is what somebody proves with a token.
 func (d *duty) proven(token, name string, at time.Time) Result {
 	return Result{
-		Outcome: Authenticated, Identity: &Identity{Name: name}, At: at,
+		Outcome: Authenticated, Identity: &Identity{name: name}, At: at,
 		Credential: &Credential{key: d.h.sum(token), token: newSecret(token)},
 	}
 }
@@ -221,7 +221,7 @@ func TestRotaStale(t *testing.T) {
 	if s.end != "" || len(again) != 1 || again[0] != asked {
 		t.Fatalf("ended %q, %d checks", s.end, len(again))
 	}
-	d.rota.urge(func(who *Identity, _ Attributes) bool { return who.Name == "alice" }, d.now)
+	d.rota.urge(func(who *Identity, _ Attributes) bool { return who.name == "alice" }, d.now)
 	d.found(asked, Allowed) // asked before the change
 	confirmed := asked.confirmed
 	var permission *check
@@ -246,9 +246,9 @@ func TestRotaIdentityChanges(t *testing.T) {
 	_, t2 := d.admit("alice", "nodes")
 	d.now = start.Add(15 * time.Second)
 	c := d.turn()[0]
-	d.rota.found(c, finding{verdict: Allowed, at: d.now, who: &Identity{Name: "alice", Groups: []string{"fewer"}}}, d.now)
+	d.rota.found(c, finding{verdict: Allowed, at: d.now, who: &Identity{name: "alice", groups: []string{"fewer"}}}, d.now)
 	asked := d.turn()
-	if len(asked) != 2 || asked[0].kind != ofPermission || len(asked[0].who.Groups) != 1 || len(d.rota.permissions) != 2 {
+	if len(asked) != 2 || asked[0].kind != ofPermission || len(asked[0].who.groups) != 1 || len(d.rota.permissions) != 2 {
 		t.Fatalf("%d checks, %d permissions", len(asked), len(d.rota.permissions))
 	}
 	for _, c := range asked {
@@ -267,12 +267,12 @@ func TestRotaIdentityChanges(t *testing.T) {
 func TestRotaIdentityChangesByRequests(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.rota.recall = func(c *check) (time.Time, *Identity, bool) {
-		return d.now.Add(-time.Second), &Identity{Name: "alice", Groups: []string{"fewer"}}, c.kind == ofCredential
+		return d.now.Add(-time.Second), &Identity{name: "alice", groups: []string{"fewer"}}, c.kind == ofCredential
 	}
 	_, s := d.admit("alice", "pods")
 	d.now = start.Add(15 * time.Second)
 	asked := d.turn()
-	if len(asked) != 1 || asked[0].kind != ofPermission || len(asked[0].who.Groups) != 1 {
+	if len(asked) != 1 || asked[0].kind != ofPermission || len(asked[0].who.groups) != 1 {
 		t.Fatalf("%d checks", len(asked))
 	}
 	d.found(asked[0], Denied)
@@ -294,7 +294,7 @@ func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 	}
 	s := &recorded{}
 	d.rota.admit(&Permit{stream: s}, Result{
-		Outcome: Authenticated, Identity: &Identity{Name: "alice"}, At: d.now,
+		Outcome: Authenticated, Identity: &Identity{name: "alice"}, At: d.now,
 		Credential: &Credential{key: d.h.sum("certificate"), expires: d.now.Round(0).Add(10 * time.Second)},
 	}, Attributes{Verb: "watch"}, d.now, d.now)
 	d.now = setBack(t, d.now.Add(10*time.Second), time.Hour)
@@ -342,7 +342,7 @@ func TestRotaAtRandom(t *testing.T) {
 				}
 			case 3:
 				user := fmt.Sprint("user ", random.IntN(5))
-				d.rota.urge(func(who *Identity, _ Attributes) bool { return who.Name == user }, d.now)
+				d.rota.urge(func(who *Identity, _ Attributes) bool { return who.name == user }, d.now)
 			default:
 				for len(asking) > 0 && random.IntN(3) > 0 {
 					i := random.IntN(len(asking))
@@ -350,7 +350,7 @@ func TestRotaAtRandom(t *testing.T) {
 					asking = slices.Delete(asking, i, i+1)
 					f := finding{verdict: []Verdict{Allowed, Allowed, Allowed, Unasked, Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
 					if c.kind == ofCredential && random.IntN(4) == 0 {
-						f.who = &Identity{Name: fmt.Sprint("user ", random.IntN(5))}
+						f.who = &Identity{name: fmt.Sprint("user ", random.IntN(5))}
 					}
 					delete(asked, c)
 					d.rota.found(c, f, d.now)

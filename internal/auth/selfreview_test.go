@@ -45,7 +45,7 @@ func TestSelfReviewOfTokens(t *testing.T) {
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: asks, Clock: w.clock})
 	for token, want := range map[string]string{"own": "pod", "other": "stranger", "forged": ""} {
 		got := a.Authenticate(w.ctx(), withToken(token))
-		if want == "" && got.Outcome != Refused || want != "" && (got.Outcome != Authenticated || got.Identity.Name != want) {
+		if want == "" && got.Outcome != Refused || want != "" && (got.Outcome != Authenticated || got.Identity.name != want) {
 			t.Errorf("%s: %+v", token, got)
 		}
 	}
@@ -66,13 +66,13 @@ func TestSelfReviewOfAccess(t *testing.T) {
 		what Attributes
 		want Verdict
 	}{{"pod", list, Allowed}, {"pod", get, Denied}, {"stranger", list, Denied}, {"", list, Denied}} {
-		if got := a.Authorize(w.ctx(), &Identity{Name: c.who}, c.what); got.Verdict != c.want {
+		if got := a.Authorize(w.ctx(), &Identity{name: c.who}, c.what); got.Verdict != c.want {
 			t.Errorf("%s, %s: %+v, want %s", c.who, c.what.Verb, got, c.want)
 		}
 	}
 	code.Store(http.StatusInternalServerError)
 	w.clock.Step(AllowedFor)
-	if got := a.Authorize(w.ctx(), &Identity{Name: "pod"}, list); got.Verdict != Unasked {
+	if got := a.Authorize(w.ctx(), &Identity{name: "pod"}, list); got.Verdict != Unasked {
 		t.Errorf("while upstream says nothing: %+v", got)
 	}
 }

@@ -43,7 +43,8 @@ func (t *tokens) key(token secret) digest {
 }
 
 // read decides what a review says. It must say that the token is somebody's, that he has a name, and, if it was asked about audiences,
-// which of those the token is for: an apiserver that names none has not looked at them, and vouches for its own alone.
+// which of those the token is for: an apiserver that names none has not looked at them, and vouches for its own alone. A user that JSON may
+// have changed on the way is not taken for that user: the request passes through, with its token.
 func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) proof {
 	switch {
 	case !s.Authenticated:
@@ -53,14 +54,11 @@ func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) p
 	case len(t.audiences) > 0 && !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
 		return proof{why: errAudience}
 	}
-	who := &Identity{Name: s.User.Username, UID: s.User.UID, Groups: s.User.Groups}
-	if len(s.User.Extra) > 0 {
-		who.Extra = make(map[string][]string, len(s.User.Extra))
-		for key, values := range s.User.Extra {
-			who.Extra[key] = values
-		}
+	who := NewIdentity(s.User)
+	if who.replaced() {
+		return proof{why: errReplaced}
 	}
-	return proof{who: who.authenticated(), expires: expires}
+	return proof{who: who, expires: expires}
 }
 
 // proofUntil is how long a proof counts: not beyond the token's own end, at which upstream is asked again. One that upstream takes after

@@ -106,7 +106,7 @@ func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, 
 		v.denied, v.reason = true, decision.Reason
 		return v, auth.Forbidden(result.Identity, what, decision.Reason)
 	default:
-		v.unasked, v.busy = true, errors.Is(decision.Err, auth.ErrBusy)
+		v.unasked, v.busy = !errors.Is(decision.Err, auth.ErrNotText), errors.Is(decision.Err, auth.ErrBusy)
 	}
 	return v, nil
 }
@@ -124,7 +124,7 @@ func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (
 		return visitor{}, statusUnavailable("upstream could not be asked whose token this is")
 	case result.Outcome != auth.Authenticated:
 		return visitor{}, statusUnauthorized()
-	case result.Identity.Name != a.Owner:
+	case result.Identity.Name() != a.Owner:
 		return visitor{who: result.Identity}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
 	case !candidate || len(headers) > 1:
 		return visitor{}, nil
@@ -158,23 +158,33 @@ func comeBack() int { return 1 + rand.IntN(busySpread) } // #nosec G404 -- sprea
 
 // pass passes a request through, if it is there what it is here.
 func (s *Server) pass(c call, v visitor, h heard) {
+	var as *auth.Impersonation
+	if v.stranded {
+		var err error
+		if as, err = s.opts.Forwarder.lend(v.who); err != nil {
+			if h.head != nil {
+				h.head()
+			}
+			writeStatus(c, v.notPassed(err))
+			return
+		}
+	}
+	c.forward(v.flow, as, h)
+}
+
+// notPassed is the answer to a request that is not passed through, since upstream would take it for another identity's. err is why there is
+// no impersonation.
+func (v *visitor) notPassed(err error) *metav1.Status {
+	var uncarriable *auth.UncarriableError
 	switch {
-	case !v.stranded:
-		c.forward(v.flow, nil, h)
-		return
-	case v.who != nil && s.opts.Forwarder.lendsTo(v.who):
-		c.forward(v.flow, v.who, h)
-		return
+	case v.unasked:
+		return statusUnavailable("upstream could not be asked whether this is allowed")
+	case errors.As(err, &uncarriable):
+		return statusForbidden("this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
+			uncarriable.Error() + ": use a bearer token, the apiserver itself, or another name")
 	}
-	if h.head != nil {
-		h.head()
-	}
-	if v.unasked {
-		writeStatus(c, statusUnavailable("upstream could not be asked whether this is allowed"))
-		return
-	}
-	writeStatus(c, statusForbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown "+
-		"to the apiserver: use a bearer token for it, or the apiserver itself"))
+	return statusForbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown " +
+		"to the apiserver: use a bearer token for it, or the apiserver itself")
 }
 
 // refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream says it, where it would say the same;

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,8 +27,8 @@ const (
 // that has some.
 type bearer struct {
 	listener Identity
-	as       *auth.Identity // proven here by what upstream cannot be shown; nil: upstream sees for itself
-	flow     fairness.Flow  // whom the limits count the request for
+	as       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
+	flow     fairness.Flow       // whom the limits count the request for
 }
 
 // self reports that a request with these headers is lent the proxy's own credentials.
@@ -40,10 +41,10 @@ func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper 
 	switch {
 	case b.as != nil:
 		through := f.opts.As.carrier(in, c, true)
-		if through == nil || !f.lendsTo(b.as) {
+		if through == nil || !f.lends(b.as) {
 			return nil
 		}
-		return auth.Impersonate(b.as, through)
+		return b.as.Through(through)
 	case b.self(in.header):
 		return f.opts.Self.carrier(in, c, true)
 	}
@@ -51,10 +52,28 @@ func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper 
 	return f.opts.Client.carrier(in, c, len(in.header["Authorization"]) > 0)
 }
 
-// lendsTo reports that somebody may be impersonated.
-func (f *Forwarder) lendsTo(who *auth.Identity) bool {
-	never := func(group string) bool { return slices.Contains(f.opts.NeverAs, group) }
-	return f.opts.As.Any != nil && !slices.ContainsFunc(who.Groups, never)
+// errNotLent is why a request is not passed through by impersonation, whatever its identity's bytes.
+var errNotLent = errors.New("nothing impersonates this identity")
+
+// lend puts an identity into the form in which upstream reads exactly that identity, if it may be impersonated. The error is errNotLent or an
+// *auth.UncarriableError.
+func (f *Forwarder) lend(who *auth.Identity) (*auth.Impersonation, error) {
+	if who == nil || f.opts.As.Any == nil {
+		return nil, errNotLent
+	}
+	as, err := auth.NewImpersonation(who)
+	if err != nil {
+		return nil, err
+	}
+	if !f.lends(as) {
+		return nil, errNotLent
+	}
+	return as, nil
+}
+
+// lends reports that an identity may be impersonated.
+func (f *Forwarder) lends(as *auth.Impersonation) bool {
+	return f.opts.As.Any != nil && !slices.ContainsFunc(f.opts.NeverAs, as.MemberOf)
 }
 
 // withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.

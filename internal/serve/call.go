@@ -30,9 +30,9 @@ type call interface {
 	departs(gone func()) (stop func())
 	// watch serves a stream that was admitted to its end, or sees to it that somebody does.
 	watch(st *stream)
-	// forward passes the request through, and returns when the answer has begun or later. flow is whom the limits count it for; as is who
-	// it is from, if upstream has to be told; h is told of the answer.
-	forward(flow fairness.Flow, as *auth.Identity, h heard)
+	// forward passes the request through, and returns when the answer has begun or later. flow is whom the limits count it for; as is its
+	// identity, if upstream has to be told; h is told of the answer.
+	forward(flow fairness.Flow, as *auth.Impersonation, h heard)
 }
 
 // handle answers one request, and sees to it that it is on record and traced if that is wanted.

@@ -71,7 +71,7 @@ func (c fastCall) departs(gone func()) (stop func()) {
 	return c.server.gone.watch(c.ctx.Conn(), gone).stop
 }
 
-func (c fastCall) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+func (c fastCall) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
 	c.server.opts.Forwarder.Forward(c.ctx, bearer{c.front.Identity, as, flow}, h)
 }
 

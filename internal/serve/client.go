@@ -12,7 +12,7 @@ const agentMost = 256
 func (v *visitor) client() client {
 	user := ""
 	if v.grant != nil {
-		user = v.grant.result.Identity.Name
+		user = v.grant.result.Identity.Name()
 	}
 	return client{user: unique.Make(user), agent: unique.Make(v.agent[:min(len(v.agent), agentMost)])}
 }

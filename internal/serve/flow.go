@@ -19,7 +19,7 @@ func flowOf(c call, v visitor, front Front) fairness.Flow {
 		who = front.Access.Authenticator.Recall(auth.Request{Header: c.headers(isAuthorization)})
 	}
 	if who != nil {
-		return fairness.UserFlow(who.Name)
+		return fairness.UserFlow(who.Name())
 	}
 	return fairness.AddrFlow(c.address())
 }

@@ -1,11 +1,14 @@
 package serve
 
 import (
+	"fmt"
 	"net/http"
 	"net/textproto"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/auth"
 )
 
 // webSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
@@ -46,16 +49,33 @@ func (f *Forwarder) claims(key string) bool {
 // lends his is not the client's. claims tells the headers of a front proxy.
 func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.Status {
 	for _, name := range connectionTokens(in) {
-		if key := textproto.CanonicalMIMEHeaderKey(name); ownIdentity(key) || claims(key) {
+		key := textproto.CanonicalMIMEHeaderKey(name)
+		if ownIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && ownCredentials(nil, in[key]) {
 			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
 	if b.as == nil && !b.self(in) {
-		return nil
+		return impersonationLoss(in)
 	}
 	for key := range in {
 		if strings.HasPrefix(key, "Impersonate-") {
 			return statusForbidden(clip(key) + " is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
+		}
+	}
+	return nil
+}
+
+// impersonationLoss refuses headers of the client's own from which upstream would read another identity than here: over HTTP/2 a value may
+// begin or end with a blank, which HTTP/1.1 drops on the way to upstream.
+func impersonationLoss(in http.Header) *metav1.Status {
+	for key, values := range in {
+		if !strings.HasPrefix(key, "Impersonate-") {
+			continue
+		}
+		for _, value := range values {
+			if why := auth.HeaderLoss(value); why != "" {
+				return statusForbidden(fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself", clip(value), clip(key), why))
+			}
 		}
 	}
 	return nil

@@ -204,7 +204,7 @@ func (c recorded) stream(code int, body io.WriterTo, size int64) {
 	c.call.stream(code, body, size)
 }
 
-func (c recorded) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+func (c recorded) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
 	c.record.settled = true // upstream's to record
 	c.call.forward(flow, as, h)
 }

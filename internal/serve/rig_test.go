@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/audit"
@@ -199,7 +200,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity { return &auth.Identity{Name: "the proxy"} }, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
+		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity { return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"}) }, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
 		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {

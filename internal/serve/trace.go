@@ -3,7 +3,6 @@ package serve
 import (
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -82,7 +81,7 @@ func (t *trace) of(c call, who *auth.Identity) {
 
 // trustedParent reports that the trace that somebody names is believed: of those of whom kube-apiserver believes it.
 func trustedParent(who *auth.Identity) bool {
-	return who != nil && (slices.Contains(who.Groups, "system:masters") || slices.Contains(who.Groups, "system:monitoring"))
+	return who != nil && (who.MemberOf("system:masters") || who.MemberOf("system:monitoring"))
 }
 
 // id is that of the trace, "" if the request is not sampled.
@@ -183,7 +182,7 @@ func (c traced) watch(st *stream) {
 	c.call.watch(st)
 }
 
-func (c traced) forward(flow fairness.Flow, as *auth.Identity, h heard) {
+func (c traced) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
 	c.trace.passed, h.trace = true, c.trace
 	c.call.forward(flow, as, h)
 }

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -46,7 +47,7 @@ func (w *world) known() map[string]Watch {
 
 // somebody is a visitor whom upstream knows by a name.
 func somebody(name, agent string) visitor {
-	return visitor{grant: &grant{result: auth.Result{Identity: &auth.Identity{Name: name}}}, agent: agent}
+	return visitor{grant: &grant{result: auth.Result{Identity: auth.NewIdentity(authenticationv1.UserInfo{Username: name})}}, agent: agent}
 }
 
 // What operators are told of each watch is so, whoever delivers it.

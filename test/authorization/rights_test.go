@@ -161,9 +161,9 @@ func (m *watchman) decider(w *world) *decider {
 // decide reports whether it took no review. Nobody has asked before, so that nothing is remembered.
 func (d *decider) decide(t *testing.T, who *auth.Identity, what auth.Attributes) (auth.Decision, bool) {
 	before := d.reviews.accesses.Load()
-	another := *who
+	another := who.UserInfo()
 	another.UID = fmt.Sprint("asked-", before, time.Now().UnixNano())
-	decision := d.authz.Authorize(t.Context(), &another, what)
+	decision := d.authz.Authorize(t.Context(), auth.NewIdentity(another), what)
 	return decision, d.reviews.accesses.Load() == before
 }
 
