@@ -83,6 +83,16 @@ func (a *Authority) IssueClientUntil(end time.Time, name string, groups ...strin
 	return a.issue(template)
 }
 
+// IssueSubject makes a client certificate with any subject.
+func (a *Authority) IssueSubject(subject pkix.Name) (KeyPair, error) {
+	template, err := newTemplate(subject)
+	if err != nil {
+		return KeyPair{}, err
+	}
+	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	return a.issue(template)
+}
+
 func (a *Authority) issue(template *x509.Certificate) (KeyPair, error) {
 	key, err := newKey()
 	if err != nil {
