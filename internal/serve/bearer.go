@@ -36,6 +36,9 @@ func (b bearer) self(in http.Header) bool {
 	return b.as == nil && b.listener == IdentitySelf && !ownCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
 }
 
+// lends reports that a request with these headers travels under credentials that are not its own.
+func (b bearer) lends(in http.Header) bool { return b.as != nil || b.self(in) }
+
 // transport carries a request upstream; nil: there is none.
 func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper {
 	switch {

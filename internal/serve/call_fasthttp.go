@@ -127,6 +127,7 @@ func (c fastCall) guarded() PlainRequest {
 	h := &c.ctx.Request.Header
 	r := PlainRequest{
 		Host:    string(h.Host()),
+		Method:  string(h.Method()),
 		Target:  string(h.RequestURI()),
 		Upgrade: len(h.Peek("Upgrade")) > 0,
 		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),

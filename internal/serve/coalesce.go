@@ -31,7 +31,8 @@ const (
 // answer is there, those who have gathered share one request, and whoever comes then gathers anew. So nobody shares a request
 // that was sent before his own arrived: its answer might not show what he was told of meanwhile. A single one who has gathered
 // passes through by himself, and so do all if what came is not fit to be shared. A shared request travels under the proxy's own
-// credentials, and so only those share one who may read whatever is mirrored.
+// credentials: only those share one who may read whatever is mirrored, and nothing of it is as a client sent it but the two
+// Accept headers. Path and query are made of what was parsed and authorised.
 type coalescer struct {
 	own  http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
 	base *url.URL
@@ -82,11 +83,13 @@ func newCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *co
 	return c
 }
 
-// laneOf is the lane of a request.
+// laneOf is the lane of a request that was planned as a LIST.
 func laneOf(r Request, acceptEncoding string) laneKey {
+	t, _ := parseTarget(r.Path) // as it was when it was planned
+	query := r.query()
 	return laneKey{
-		path: r.Path, query: r.RawQuery, accept: r.Accept, acceptEncoding: acceptEncoding,
-		pretty: wantsPretty(r.query().Get("pretty"), r.UserAgent),
+		path: t.path(), query: query.Encode(), accept: r.Accept, acceptEncoding: acceptEncoding,
+		pretty: wantsPretty(query.Get("pretty"), r.UserAgent),
 	}
 }
 
@@ -241,7 +244,7 @@ func sharable(resp *http.Response) bool {
 func (a *sharedAnswer) write(w responder) {
 	for name := range a.header {
 		switch name {
-		case auditID, "Date", "Content-Length":
+		case auditID, "Date", "Content-Length", "Set-Cookie": // a cookie would be the proxy's own
 		default:
 			w.header(name, a.header.Get(name))
 		}

@@ -167,6 +167,31 @@ func TestCoalescing(t *testing.T) {
 	})
 }
 
+// What is asked with the proxy's own credentials is made of what was parsed and authorised, not of a client's bytes; and what upstream
+// hands out for these credentials is not shared.
+func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		odd := pods500
+		odd.Path, odd.RawQuery = "/api%2Fv1/n%61mespaces/a/pods/", "limit=%zz&%6cimit=5&b;c&limit=6&labelSelector=a+in+(b)&&=#&d= e"
+		for range 3 {
+			c.list(odd)
+		}
+		c.release <- struct{}{}
+		answer := answerOf(http.StatusOK, "all")
+		answer.Header.Set("Set-Cookie", "session=own")
+		c.upstream.answers <- answer
+		c.expect(1, 1, 2)
+		if got, want := c.upstream.asked[0].URL.String(), "https://upstream/api/v1/namespaces/a/pods?=%23&d=+e&labelSelector=a+in+%28b%29&limit=5&limit=6"; got != want {
+			t.Errorf("asked %s, want %s", got, want)
+		}
+		for _, w := range c.shared {
+			if w.set.Get("Set-Cookie") != "" {
+				t.Error("a client was handed a session of the proxy's")
+			}
+		}
+	})
+}
+
 // Who is the only one to have gathered passes through as he would have, and others gather behind him.
 func TestNobodyToShareWith(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
@@ -195,7 +220,7 @@ func TestLanes(t *testing.T) {
 		others[1].RawQuery = ""
 		others[2].Accept = "application/yaml"
 		others[3].UserAgent = "curl/8"
-		others[4].RawQuery = "limit=500&"
+		others[4].RawQuery = "limit=500&pretty=false"
 		for _, r := range others {
 			c.list(r)
 		}

@@ -45,7 +45,7 @@ func (f *Forwarder) direct(ctx *fasthttp.RequestCtx, x *exchange) {
 		f.failed(ctx, x, err)
 		return
 	}
-	x.code = resp.StatusCode
+	x.answered(resp)
 	x.heard.trace.answeredUpstream(x.code)
 	responseHeader(resp.Header)
 	copyResponseHeader(ctx, resp)

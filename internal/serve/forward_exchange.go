@@ -21,6 +21,7 @@ type exchange struct {
 	target    *url.URL
 	header    http.Header // what upstream gets
 	transport http.RoundTripper
+	lent      bool      // the transport's credentials are not the client's
 	conn      net.Conn  // the client's, if it is this exchange's alone
 	body      io.Closer // the client's, if reads of it end when it is closed; nil: it is left open
 	sever     func()    // breaks the answer off, so that whoever serves the exchange ends it. Any goroutine may call it
@@ -52,12 +53,20 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 		writeMalformed(w, "malformed request target")
 		return nil
 	}
-	if s := headerRefusal(in.header, b, f.claims); s != nil {
+	if why := unsendable(in); why != "" {
+		f.metrics.answered(in.class(), http.StatusBadRequest)
+		writeMalformed(w, why)
+		return nil
+	}
+	if s := f.refusal(in, b); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
+		if !in.class().short() {
+			w.hangUp() // as the answer would have (D-11)
+		}
 		writeStatus(w, s)
 		return nil
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, sever: to.sever}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.header), sever: to.sever}
 	x.own()
 	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
 	if b.as != nil {
@@ -70,6 +79,9 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 	}
 	if x.transport == nil {
 		x.code = http.StatusForbidden
+		if !x.class.short() {
+			w.hangUp()
+		}
 		writeStatus(w, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
 		x.end()
 		return nil
@@ -169,6 +181,15 @@ type heard struct {
 func (x *exchange) hear(h heard) {
 	x.heard = h
 	h.trace.propagate(x.header)
+}
+
+// answered notes the head of upstream's answer. A cookie that a front hands out is worth what the credentials were that it was asked
+// with: the client keeps none that it was lent. Those of what is behind a proxy subresource are that service's own.
+func (x *exchange) answered(resp *http.Response) {
+	x.code = resp.StatusCode
+	if x.lent && !x.in.path.proxies() {
+		resp.Header.Del("Set-Cookie")
+	}
 }
 
 // begun tells whoever wants to know it that the head of the answer is there.

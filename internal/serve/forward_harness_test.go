@@ -16,6 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 
+	"spillway/internal/auth"
 	"spillway/internal/fairness"
 )
 
@@ -36,6 +37,7 @@ type frontOptions struct {
 	tls      bool
 	http2    bool // over TLS
 	identity Identity
+	as       *auth.Impersonation // identity of requests over HTTP/1.1
 	took     func(time.Duration)
 	mutate   func(*ForwarderOptions)
 }
@@ -65,7 +67,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(ctx, bearer{listener: o.identity, flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
+		fr.forwarder.Forward(ctx, bearer{listener: o.identity, as: o.as, flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})

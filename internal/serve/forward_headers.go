@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
+	"net/url"
+	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
@@ -45,6 +48,47 @@ func (f *Forwarder) claims(key string) bool {
 	return strings.HasPrefix(key, "X-Remote-") || f.opts.Claims != nil && f.opts.Claims(key)
 }
 
+// refusal returns why a request may not be forwarded under a bearer's credentials, or nil.
+func (f *Forwarder) refusal(in *inbound, b bearer) *metav1.Status {
+	if s := headerRefusal(in.header, b, f.claims); s != nil || !b.lends(in.header) {
+		return s
+	}
+	return placeRefusal(f.opts.Base, in)
+}
+
+// placeRefusal returns why a request may not be forwarded under credentials that are not its own, or nil. They are lent for the apiserver at
+// base, and for what is read of the request here; the client must not choose another place, nor have more read there.
+func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
+	path, query, _ := strings.Cut(in.target, "?")
+	switch {
+	case base.Path != "" && base.Path != "/" && strays(path):
+		return statusBadRequest(fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
+			"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver is below a path of its "+
+			"host; send your own Authorization", clip(path)))
+	case overfull(query):
+		return statusBadRequest(fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
+			"can be forwarded: send fewer, or your own Authorization", queryParametersLimit))
+	}
+	return nil
+}
+
+// unsendable returns what of a request cannot be sent upstream as it came, in net/http's words, or "". The target is looked at
+// elsewhere.
+func unsendable(in *inbound) string {
+	if !httpguts.ValidHeaderFieldName(in.method) { // a method is the same kind of token
+		return "invalid method"
+	}
+	for key, values := range in.header {
+		if !httpguts.ValidHeaderFieldName(key) {
+			return "invalid header name"
+		}
+		if slices.ContainsFunc(values, func(v string) bool { return !httpguts.ValidHeaderFieldValue(v) }) {
+			return "invalid header value"
+		}
+	}
+	return ""
+}
+
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever
 // lends his is not the client's. claims tells the headers of a front proxy.
 func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.Status {
@@ -54,7 +98,7 @@ func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.S
 			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
-	if b.as == nil && !b.self(in) {
+	if !b.lends(in) {
 		return impersonationLoss(in)
 	}
 	for key := range in {

@@ -98,7 +98,7 @@ func (c class) short() bool { return c == classRead || c == classWrite }
 // class says how the request is counted and limited.
 func (in *inbound) class() class {
 	switch {
-	case in.upgrade != "" && !watching(in.path, in.query), in.path.connect():
+	case in.upgrade != "" && !upgradesWatch(in.method, in.path, in.query), in.path.connect():
 		return classConnect
 	case in.upgrade != "", streaming(in.path, in.query):
 		return classStream
@@ -141,8 +141,21 @@ func streaming(path apiPath, query string) bool {
 	return watching(path, query) || path.subresource == "log" || queryOption(query, "follow")
 }
 
-// queryOption is queryTrue for a raw query; most queries are told apart without parsing them.
+// upgradesWatch reports that a request for another protocol is a watch (over a WebSocket), and so reaches nothing behind the
+// apiserver: a GET of a collection, or of a path that always watches (W-25, W-33). Elsewhere upstream does not look at the parameter.
+func upgradesWatch(method string, path apiPath, query string) bool {
+	if method != http.MethodGet || path.suspect || path.resource == "" || path.subresource != "" {
+		return false
+	}
+	return path.verb == "watch" || path.verb == "" && path.name == "" && !overfull(query) && queryOption(query, "watch")
+}
+
+// queryOption is queryTrue for a raw query; most queries are told apart without parsing them. Of one that upstream may read
+// otherwise, the answer may last.
 func queryOption(query, name string) bool {
+	if overfull(query) {
+		return true
+	}
 	if !strings.Contains(query, name) && !strings.Contains(query, "%") {
 		return false
 	}

@@ -1,9 +1,12 @@
 package serve
 
 import (
+	"encoding/hex"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // connects are the subresources that hand the client a connection to something behind the apiserver.
@@ -55,6 +58,9 @@ func (p apiPath) connect() bool {
 	return p.suspect && slices.ContainsFunc(p.words, func(w string) bool { return slices.Contains(connects, w) })
 }
 
+// proxies reports that every reading of the path is that of a service, pod or node behind the apiserver.
+func (p apiPath) proxies() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
+
 // resourceParts are the segments after /api/{version} or /apis/{group}/{version}; none for any other path.
 func resourceParts(parts []string) []string {
 	switch {
@@ -73,16 +79,41 @@ func suspectPath(raw, path string, parts []string) bool {
 		slices.Contains(parts, ".") || slices.Contains(parts, "..")
 }
 
-// decodeFully percent-decodes until nothing is left to decode; each round shortens the path.
+// decodeFully percent-decodes until nothing is left to decode, in one pass: a decoded byte may complete an escape whose
+// beginning is in front of it. What is no escape stays, as lenient decoders have it, and hides nothing behind it.
 func decodeFully(path string) string {
-	for strings.Contains(path, "%") {
-		next, err := url.PathUnescape(path)
-		if err != nil || next == path {
-			return path
-		}
-		path = next
+	if !strings.Contains(path, "%") {
+		return path
 	}
-	return path
+	out := make([]byte, 0, len(path))
+	for i := range len(path) {
+		out = append(out, path[i])
+		for n := len(out); n > 2 && out[n-3] == '%'; n = len(out) {
+			b, err := hex.DecodeString(string(out[n-2:]))
+			if err != nil {
+				break
+			}
+			out = append(out[:n-3], b[0])
+		}
+	}
+	return string(out)
+}
+
+// strays reports that some party may read a raw path as one that leaves the path in front of it: dot segments (with
+// parameters, too), backslashes, encoded slashes, and what decoders disagree about (control characters, malformed UTF-8), at any
+// depth of percent-decoding. What is there at some depth is there at the last one, so that one is looked at.
+func strays(raw string) bool {
+	path := decodeFully(raw)
+	if strings.Count(path, "/") != strings.Count(raw, "/") || strings.Contains(path, `\`) || !utf8.ValidString(path) ||
+		strings.ContainsFunc(path, unicode.IsControl) {
+		return true
+	}
+	for segment := range strings.SplitSeq(path, "/") {
+		if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // queryTrue reports whether a boolean option is on: its first value is anything but 0 and false (W-24, W-25).

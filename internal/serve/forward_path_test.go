@@ -1,7 +1,11 @@
 package serve
 
 import (
+	"encoding/hex"
 	"net/url"
+	"reflect"
+	"regexp"
+	"strings"
 	"testing"
 )
 
@@ -51,6 +55,7 @@ func TestParseAPIPath(t *testing.T) {
 	f("/api/v1/namespaces/a/pods/b/%2e/exec", "", "pods", "b", ".", true, true)
 	f(`/api/v1/namespaces/a/pods/b\exec`, "", "pods", `b\exec`, "", true, true)
 	f("/api/v1/namespaces/a/pods/b/exec%zz/exec", "", "", "", "", true, true)
+	f("/api/v1/namespaces/a/pods/%25zz%252Fb%252Fexec", "", "pods", "%zz%2Fb%2Fexec", "", true, true)
 	f("/api/v1/namespaces//configmaps", "", "configmaps", "", "", true, false)
 	f("/api/v1/namespaces/c1/../c2/configmaps", "", "..", "c2", "configmaps", true, false)
 }
@@ -81,6 +86,11 @@ func TestInboundClass(t *testing.T) {
 	f("GET", "/api/v1/pods?w%61tch=1", "", classStream, false)
 	f("GET", "/api/v1/pods?limit=%zz&watch=1", "", classStream, false)
 	f("GET", "/api/v1/pods?watch=1", "websocket", classStream, false)
+	f("GET", "/apis/g/v1/namespaces/a/vmis/x/console?watch=1", "websocket", classConnect, false)
+	f("GET", "/apis/g/v1/namespaces/a/vmis/x/console?watch=1", "", classStream, false)
+	f("GET", "/api/v1/watch/pods", "websocket", classStream, false)
+	f("POST", "/api/v1/pods?watch=1", "websocket", classConnect, false)
+	f("GET", "/api/v1/pods?"+strings.Repeat("&a", 10_001)+"&watch=1", "", classStream, false)
 	f("GET", "/api/v1/watch/pods", "", classStream, false)
 	f("GET", "/api/v1/namespaces/a/pods/b/log", "", classStream, false)
 	f("GET", "/x?follow=true", "", classStream, false)
@@ -113,16 +123,82 @@ func TestTargetURL(t *testing.T) {
 			t.Errorf("%s on %s: %s (%+v), want %s", target, base, got, u, want)
 		}
 	}
-	for _, target := range []string{"/", "//", "/a", "/a/", "//a", "/a%2Fb", "/a%2fb?c", "/a?", "/a?%zz;", "/{}?{}", "/a#b", "/ü", "/a|b%2F", "/a/../b", "/a?b?c", "///a?b"} {
+	for _, target := range []string{"/", "//", "/a", "/a/", "//a", "/a%2Fb", "/a%2fb?c", "/a?", "/a?%zz;", "/{}?{}", "/a|b%2F", "/a/../b", "/a?b?c", "///a?b"} {
 		f("https://host:6443", target, target)
 		f("https://host:6443/", target, target)
 		f("https://host/k8s/clusters/c%2Fd", target, "/k8s/clusters/c%2Fd"+target)
 	}
 	f("https://host", "//{}", "//%7B%7D") // cannot be had raw
+	for target, want := range map[string]string{
+		"/a b HTTP/1.0": "/a%20b%20HTTP/1.0", "/a?b c#d": "/a?b%20c%23d", "/a#b": "/a%23b", "/ü?ü": "/%C3%BC?%C3%BC", "/\xff?\xff": "/%FF?%FF",
+		"/ ": "/%20", "/?% 2": "/?%%202", "/a?b\u2028": "/a?b%E2%80%A8",
+	} {
+		f("https://host", target, want)
+		f("https://host/k8s/clusters/c%2Fd", target, "/k8s/clusters/c%2Fd"+want)
+		f("https://host", want, want)
+	}
 	b := &url.URL{Scheme: "https", Host: "host"}
-	for _, target := range []string{"/%zz", "x", ""} {
+	for _, target := range []string{"/%zz", "x", "", "/a\r\nb", "/a\tb", "/a\x00", "/?\x7f", "/% 2"} {
 		if u, err := targetURL(b, target); err == nil {
 			t.Errorf("%q became %v", target, u)
 		}
+	}
+}
+
+// FuzzVisible: what is sent instead of a target that a request line cannot carry is read by upstream as the same.
+func FuzzVisible(f *testing.F) {
+	for _, target := range []string{"/a b", "/%zz?% 2", "/a#b?c#d", "/ü", "/?a=%\xff", "/?a=%2\xff1", "/%2 0", "/?a;b c=%+ d"} {
+		f.Add(target)
+	}
+	f.Fuzz(func(t *testing.T, target string) {
+		in, err := url.ParseRequestURI(target)
+		if err != nil || target[0] != '/' {
+			return
+		}
+		sent := visible(target)
+		out, err := url.ParseRequestURI(sent)
+		if err != nil {
+			t.Fatalf("%q became %q: %v", target, sent, err)
+		}
+		if out.Path != in.Path || !reflect.DeepEqual(out.Query(), in.Query()) {
+			t.Errorf("%q became %q: %q %v, was %q %v", target, sent, out.Path, out.Query(), in.Path, in.Query())
+		}
+		if i := strings.IndexFunc(sent, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '#' }); i >= 0 {
+			t.Errorf("%q became %q", target, sent)
+		}
+	})
+}
+
+// FuzzDecodeFully: one pass decodes as much as any number of lenient decoders, one behind the other.
+func FuzzDecodeFully(f *testing.F) {
+	for _, path := range []string{"%252e%25252E", "%25zz%252f", "%%32%35", "%2%35f", "%25%32%35", "%", "%2", "%%%"} {
+		f.Add(path)
+	}
+	escape := regexp.MustCompile("%[0-9a-fA-F]{2}")
+	f.Fuzz(func(t *testing.T, path string) {
+		if len(path) > 1<<10 {
+			return
+		}
+		want := path
+		for {
+			next := escape.ReplaceAllStringFunc(want, func(e string) string {
+				b, _ := hex.DecodeString(e[1:])
+				return string(b)
+			})
+			if next == want {
+				break
+			}
+			want = next
+		}
+		if got := decodeFully(path); got != want {
+			t.Errorf("%q: %q, want %q", path, got, want)
+		}
+	})
+}
+
+// A path that is encoded half a million times over is decoded in one pass.
+func TestDecodeFullyIsLinear(t *testing.T) {
+	if got := decodeFully("%" + strings.Repeat("25", 1<<19) + "2e"); got != "." {
+		t.Errorf("%.20q", got)
 	}
 }

@@ -38,17 +38,20 @@ func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *Plain
 type PlainRequest struct {
 	Host    string   // the Host header
 	Origins []string // the values of Origin headers
-	Target  string   // the request target, raw
-	Upgrade bool     // it asks for another protocol
-	AsSelf  bool     // upstream will see the proxy's own identity
+	Method  string
+	Target  string // the request target, raw
+	Upgrade bool   // it asks for another protocol
+	AsSelf  bool   // upstream will see the proxy's own identity
 }
 
-// Admit reports whether the request may go on, and answers it with 403 if not.
+// Admit reports whether the request may go on, and answers it with 403 if not. The connection ends with that: what a client that did
+// not wait has sent behind an upgrade is no request (D-11).
 func (g *PlainGuard) Admit(w responder, r PlainRequest) bool {
 	s := g.Refusal(r)
 	if s == nil {
 		return true
 	}
+	w.hangUp()
 	writeStatus(w, s)
 	return false
 }
@@ -99,7 +102,7 @@ func connectRequest(r PlainRequest) (string, bool) {
 	switch {
 	case path.connect():
 		return fmt.Sprintf("path %q", clip(raw)), true
-	case r.Upgrade && !watching(path, query):
+	case r.Upgrade && !upgradesWatch(r.Method, path, query):
 		return fmt.Sprintf("an upgrade on path %q", clip(raw)), true
 	}
 	return "", false

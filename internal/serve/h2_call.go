@@ -93,6 +93,7 @@ func (c http2Call) guarded() PlainRequest {
 	return PlainRequest{
 		Host:    c.r.Host,
 		Origins: h["Origin"],
+		Method:  c.r.Method,
 		Target:  c.r.RequestURI,
 		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
 	}

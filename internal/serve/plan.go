@@ -102,7 +102,7 @@ type candidate struct {
 // consider reports whether a request may be answered from memory, if its sender may have what it asks for. All others go upstream,
 // whoever sends them. It starts nothing: who has no rights has nothing mirrored for him.
 func (p *Planner) consider(r Request) (candidate, bool) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || overfull(r.RawQuery) {
 		return candidate{}, false
 	}
 	t, ok := parseTarget(r.Path)

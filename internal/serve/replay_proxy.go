@@ -61,9 +61,15 @@ func rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL, pr.Out.Host, pr.Out.Header, pr.Out.Trailer = x.target, x.target.Host, x.header, nil
 }
 
-// noteResponse remembers the status for the metrics.
+// noteResponse notes the head of an answer. ReverseProxy writes that of a changed protocol itself, and net/http puts a length to it if the
+// request was a POST, which such an answer must not have (RFC 9110, section 8.6).
 func noteResponse(resp *http.Response) error {
-	exchangeOf(resp.Request.Context()).code = resp.StatusCode
+	exchangeOf(resp.Request.Context()).answered(resp)
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		resp.Header.Del("Content-Length")
+		resp.Request = resp.Request.WithContext(resp.Request.Context())
+		resp.Request.Method = http.MethodGet
+	}
 	return nil
 }
 

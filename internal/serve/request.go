@@ -19,6 +19,14 @@ type Request struct {
 	Plain bool
 }
 
+// queryParametersLimit is how many parameters a query may have that is read here and answered by it. Go's net/url reads none of
+// more than 10,000, older ones all of them, and GODEBUG=urlmaxqueryparams sets any number: of a query that is far below all of
+// these, every party reads the same.
+const queryParametersLimit = 1000
+
+// overfull reports that two parties may read different parameters in a raw query.
+func overfull(query string) bool { return strings.Count(query, "&") >= queryParametersLimit }
+
 // query reads the parameters with Go's own code, which drops what upstream drops (W-24).
 func (r Request) query() url.Values {
 	query, _ := url.ParseQuery(r.RawQuery)

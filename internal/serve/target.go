@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"spillway/internal/object"
 )
@@ -55,7 +56,23 @@ func parseTarget(raw string) (target, bool) {
 	if len(parts) == 2 {
 		t.name = parts[1]
 	}
-	return t, len(content.IsPathSegmentName(t.name)) == 0 && len(content.IsPathSegmentName(t.namespace)) == 0
+	return t, len(content.IsPathSegmentName(t.name)) == 0 && namespaceName(t.namespace)
+}
+
+// namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any other, and it is no part of a path
+// that the proxy asks for itself.
+func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
+
+// path is the one canonical path of a collection: what a request travels by whose credentials are the proxy's own.
+func (t target) path() string {
+	path := "/apis/" + t.gvr.Group + "/" + t.gvr.Version
+	if t.gvr.Group == "" {
+		path = "/api/" + t.gvr.Version
+	}
+	if t.namespace != "" {
+		path += "/namespaces/" + t.namespace
+	}
+	return path + "/" + t.gvr.Resource
 }
 
 // object reports that the path is read as an object, not as a collection of one.

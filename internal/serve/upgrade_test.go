@@ -50,6 +50,9 @@ func TestUpgradeEchoes(t *testing.T) {
 		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
 			t.Fatalf("got %d %v", resp.StatusCode, resp.Header)
 		}
+		if length, framed := resp.Header["Content-Length"]; framed || len(resp.TransferEncoding) > 0 {
+			t.Errorf("a changed protocol has no length: %q %q", length, resp.TransferEncoding)
+		}
 		if n := fr.metric(t, "spillway_passthrough_upgrades_active"); n != 1 {
 			t.Errorf("%v upgrades active, want 1", n)
 		}
