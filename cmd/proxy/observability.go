@@ -51,20 +51,21 @@ func newRegistry() *prometheus.Registry {
 
 // run serves listener until ctx is done, then lets requests under way end for lingerPeriod. It closes the listener.
 func (o *observability) run(ctx context.Context, listener net.Listener) error {
-	server := &http.Server{
-		Handler:           o.handler(isLoopbackAddr(listener.Addr())),
-		TLSConfig:         o.tls,
-		ReadHeaderTimeout: 10 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          zap.NewStdLog(o.log),
+	bounded := newBoundedListener(listener, operatorConnectionsLimit)
+	server := &http.Server{ // #nosec G112 -- boundServer sets its timeouts
+		Handler:   o.handler(isLoopbackAddr(listener.Addr())),
+		TLSConfig: o.tls,
+		ConnState: bounded.connState,
+		ErrorLog:  zap.NewStdLog(o.log),
 	}
+	boundServer(server)
 	served := make(chan error, 1)
 	go func() {
 		if o.tls != nil {
-			served <- server.ServeTLS(listener, "", "")
+			served <- server.ServeTLS(bounded, "", "")
 			return
 		}
-		served <- server.Serve(listener)
+		served <- server.Serve(bounded)
 	}()
 	select {
 	case err := <-served:
@@ -121,7 +122,7 @@ func (o *observability) numbers(guard func(http.Handler) http.Handler) http.Hand
 		mux.HandleFunc("POST /debug/pprof/symbol", pprof.Symbol) // go tool pprof sends addresses in the body
 		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	}
-	return mux
+	return atMost(operatorRequestsLimit, mux)
 }
 
 func (o *observability) serveIndex(w http.ResponseWriter, _ *http.Request) {

@@ -1,0 +1,235 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// serveOperators serves a handler as the metrics listener is served, and returns its address and how many connections are open.
+func serveOperators(t *testing.T, o *observability) (addr string, bounded func() (open int)) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	counted := &countedListener{Listener: listener}
+	done := make(chan error, 1)
+	go func() { done <- o.run(ctx, counted) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return listener.Addr().String(), counted.count
+}
+
+// countedListener knows how many of its connections are open, and how many there were.
+type countedListener struct {
+	net.Listener
+	mu         sync.Mutex
+	open, ever int
+}
+
+func (l *countedListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err == nil {
+		l.add(1)
+		c = &countedConn{Conn: c, closed: sync.OnceFunc(func() { l.add(-1) })}
+	}
+	return c, err
+}
+
+func (l *countedListener) add(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.open += n
+	l.ever += max(n, 0)
+}
+
+func (l *countedListener) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.open
+}
+
+type countedConn struct {
+	net.Conn
+	closed func()
+}
+
+func (c *countedConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// Clients that never end their heads hold few connections and little memory, and keep no probe out.
+func TestUnfinishedHeadsHoldLittle(t *testing.T) {
+	addr, open := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const clients = 1000
+	head := "GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + strings.Repeat("a", 15<<10)
+	conns := make([]net.Conn, 0, clients)
+	for range clients {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		_, _ = io.WriteString(c, head) // fails if it has been displaced already
+		conns = append(conns, c)
+	}
+	for _, c := range conns[:clients-operatorConnectionsLimit] { // each of these has been ended for a later one
+		_ = c.SetReadDeadline(time.Now().Add(time.Minute))
+		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			t.Fatalf("an old connection was not ended: %v", err)
+		}
+	}
+	if n := open(); n > operatorConnectionsLimit {
+		t.Errorf("%d connections are open", n)
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapInuse) - int64(before.HeapInuse); grown > 16<<20 {
+		t.Errorf("%d connections hold %d bytes", open(), grown)
+	} else {
+		t.Logf("%d connections hold %d bytes", open(), grown)
+	}
+	response, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}}).Get("http://" + addr + "/livez")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if body, _ := io.ReadAll(response.Body); response.StatusCode != 200 || string(body) != "ok" {
+		t.Errorf("a probe got %d %q", response.StatusCode, body)
+	}
+}
+
+func TestLargeHeadsAreRefused(t *testing.T) {
+	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	for size, want := range map[int]int{15 << 10: 200, 21 << 10: 431, 1 << 20: 431} {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		wrote := make(chan struct{})
+		go func() {
+			defer close(wrote)
+			_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: %s\r\n\r\n", strings.Repeat("a", size)) // fails if it is refused before its end
+		}()
+		response, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		body, _ := io.ReadAll(response.Body)
+		if response.StatusCode != want || want == 431 && string(body) != "431 Request Header Fields Too Large" {
+			t.Errorf("%d bytes: %d %q, want %d", size, response.StatusCode, body, want)
+		}
+		<-wrote
+	}
+}
+
+// HTTP/2 is offered neither in the handshake nor without it.
+func TestOperatorsSpeakHTTP1(t *testing.T) {
+	s := httptest.NewTLSServer(http.NotFoundHandler())
+	defer s.Close()
+	secure := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
+	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure, log: zap.NewNop()})
+	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+	trusting.NextProtos = []string{"h2", "http/1.1"}
+	c, err := tls.Dial("tcp", addr, trusting)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if p := c.ConnectionState().NegotiatedProtocol; p != "http/1.1" {
+		t.Errorf("negotiated %q", p)
+	}
+	plain, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	p, err := net.Dial("tcp", plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	_, _ = io.WriteString(p, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00")
+	answer, _ := io.ReadAll(p)
+	if !bytes.HasPrefix(answer, []byte("HTTP/1.1 ")) || bytes.HasPrefix(answer, []byte("HTTP/1.1 2")) {
+		t.Errorf("HTTP/2 without TLS was answered %q", answer)
+	}
+}
+
+// A connection in the middle of an answer is not ended for a new one; of those that wait, the one that has longest is.
+func TestBoundedListenerEndsWhoWaitsLongest(t *testing.T) {
+	b := newBoundedListener(nil, 3)
+	conn := func() *boundedConn {
+		c, other := net.Pipe()
+		t.Cleanup(func() { _, _ = c.Close(), other.Close() })
+		return &boundedConn{Conn: c, listener: b}
+	}
+	one, two, three, four, five, six := conn(), conn(), conn(), conn(), conn(), conn()
+	f := func(c *boundedConn, want net.Conn) {
+		t.Helper()
+		if got := b.admit(c); got != want {
+			t.Errorf("ended %p, want %p", got, want)
+		}
+	}
+	for _, c := range []*boundedConn{one, two, three} {
+		f(c, nil)
+	}
+	b.connState(one, http.StateActive)
+	f(four, two)
+	b.connState(two, http.StateClosed) // what it is told of what has gone changes nothing
+	b.connState(one, http.StateIdle)
+	f(five, three)
+	for _, c := range []*boundedConn{one, four, five} {
+		b.connState(c, http.StateActive)
+	}
+	f(six, six)
+	_ = four.Close()
+	_ = four.Close()
+	f(six, nil)
+	if len(b.open) != 3 || b.waiting.Len() != 1 {
+		t.Errorf("%d open, %d waiting", len(b.open), b.waiting.Len())
+	}
+}
+
+func TestAtMost(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	handler := atMost(2, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		entered <- struct{}{}
+		<-leave
+	}))
+	var answered sync.WaitGroup
+	for range 2 {
+		answered.Go(func() { get(handler, "/") })
+		<-entered
+	}
+	if code, body := get(handler, "/"); code != 503 || !strings.Contains(body, "try again") {
+		t.Errorf("%d %s", code, body)
+	}
+	close(leave)
+	answered.Wait()
+	go func() { <-entered }()
+	if code, _ := get(handler, "/"); code != 200 {
+		t.Errorf("%d afterwards", code)
+	}
+}
