@@ -59,9 +59,9 @@ func newEncoder(format string) zapcore.Encoder {
 	config.EncodeLevel = encodeLevel
 	if format == "console" {
 		config.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		return zapcore.NewConsoleEncoder(config)
+		return lineEncoder{zapcore.NewConsoleEncoder(config)}
 	}
-	return zapcore.NewJSONEncoder(config)
+	return lineEncoder{zapcore.NewJSONEncoder(config)}
 }
 
 // encodeLevel calls all verbosities of klog debug; zap has no names for them.

@@ -11,6 +11,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"spillway/internal/status"
 )
 
 func main() {
@@ -31,11 +33,11 @@ func execute(args, environ []string, stdout, stderr io.Writer, start startFunc) 
 	return 0
 }
 
-// oneLine folds what a library may have spread over several lines.
+// oneLine folds what a library may have spread over several lines, and replaces what a terminal would obey.
 func oneLine(text string) string {
 	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(lines[i])
 	}
-	return strings.Join(lines, " ")
+	return status.Printable(strings.Join(lines, " "))
 }
