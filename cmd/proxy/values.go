@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"spillway/internal/inject"
 )
 
 // byteSize is a number of bytes that is read and shown as a Kubernetes quantity: 64Mi, 1G, 4096.
@@ -18,7 +20,7 @@ func (b *byteSize) String() string {
 
 // Set takes whole numbers of bytes only: 100m is a tenth of a byte, and surely a slip for 100M.
 func (b *byteSize) Set(text string) error {
-	q, err := resource.ParseQuantity(strings.TrimSpace(text))
+	q, err := inject.ParseQuantity(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {
 		return errors.New("must be a number of bytes, such as 64Mi or 67108864")
 	}

@@ -3,17 +3,23 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"k8s.io/utils/clock"
 
 	"spillway/internal/admission"
+	"spillway/internal/auth"
 	"spillway/internal/inject"
+	"spillway/internal/memory"
 )
 
 // webhook is `spillway webhook`: a server of its own, which holds nothing of a cluster and asks it nothing.
@@ -21,6 +27,8 @@ type webhook struct {
 	sidecar     inject.Options
 	listen      string
 	certificate certificate
+	clientCA    string
+	clientNames []string
 	linger      time.Duration
 	logLevel    string
 	logFormat   string
@@ -37,6 +45,9 @@ func newWebhook(stderr io.Writer) *cobra.Command {
 is asked about is up to the MutatingWebhookConfiguration; the chart's asks about those with the label spillway/inject: enabled,
 and those in namespaces with it. It never keeps a pod from being created. It needs no rights. /livez and /readyz tell how it is.
 
+Reviews are bounded: a pod of more than 128 containers, or whose review is longer than 3 MiB or of too many values, is created
+without a sidecar, with a warning; so is one for whose review there is no room, nor within half of the webhook's timeout.
+
 Annotations of pods go before the flags, see spillway inject --help.`,
 		Example: `  spillway webhook --image registry.example.com/spillway:1 --tls-cert-file tls.crt --tls-private-key-file tls.key`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -52,6 +63,9 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringVar(&w.listen, "listen", ":8443", "Serve HTTPS on this `address`.")
 	f.StringVar(&w.certificate.certFile, "tls-cert-file", "", "Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
 	f.StringVar(&w.certificate.keyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
+	f.StringVar(&w.clientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
+		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
+	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil, "And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
 	f.Var(newChoice(&w.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	f.Var(newChoice(&w.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
@@ -69,6 +83,9 @@ func (w *webhook) validate() error {
 	if w.certificate.certFile == "" || w.certificate.keyFile == "" {
 		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
 	}
+	if len(w.clientNames) > 0 && w.clientCA == "" {
+		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified", strings.Join(w.clientNames, ","))
+	}
 	if w.linger < 0 {
 		return fmt.Errorf("--linger=%s: must not be negative", w.linger)
 	}
@@ -81,24 +98,28 @@ func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
 	if _, err := w.certificate.get(nil); err != nil {
 		return err
 	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.certificate.get, SessionTicketsDisabled: true}
+	verify, err := w.clients(log)
+	if err != nil {
+		return err
+	}
+	if verify != nil {
+		config.ClientAuth = tls.RequestClientCert // verified per review: probes have none
+	}
+	limit, err := limitMemory()
+	if err != nil {
+		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
+	}
 	listener, err := (&options{}).bind("listen", w.listen)
 	if err != nil {
 		return err
 	}
 	life := watchSignals(ctx, w.linger, log)
 	defer life.finish()
-	server := &http.Server{
-		Handler:           w.handler(log),
-		TLSConfig:         &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.certificate.get},
-		ReadHeaderTimeout: 10 * time.Second,
-		ReadTimeout:       30 * time.Second,
-		WriteTimeout:      30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		ErrorLog:          zap.NewStdLog(log),
-	}
+	server := admission.Server(w.handler(verify, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
-	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()))
+	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("goLimit", limit))
 	select {
 	case err := <-served:
 		return fmt.Errorf("serving admission reviews on %s: %w", listener.Addr(), err)
@@ -112,10 +133,46 @@ func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
 	return nil
 }
 
+// clients is what verifies those that send reviews; nil: any may.
+func (w *webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, error) {
+	if w.clientCA == "" {
+		return nil, nil
+	}
+	authority, err := auth.NewAuthority(w.clientCA, clock.RealClock{}, log)
+	if err != nil {
+		return nil, fmt.Errorf("--client-ca-file=%s: %w", w.clientCA, err)
+	}
+	return func(peer []*x509.Certificate) error {
+		if err := authority.Verify(peer, time.Now()); err != nil {
+			return err
+		}
+		if name := peer[0].Subject.CommonName; len(w.clientNames) > 0 && !slices.Contains(w.clientNames, name) {
+			return fmt.Errorf("its common name %q is not in --client-allowed-names", name)
+		}
+		return nil
+	}, nil
+}
+
+// webhookBudget is what the webhook uses at most of memory, whatever the container's limit: what it holds is bounded (see package admission).
+const webhookBudget = 96 << 20
+
+// limitMemory tells the garbage collector to keep to webhookBudget, or to the container's limit if that is less. It returns Go's part of it.
+func limitMemory() (int64, error) {
+	bytes, err := memory.Budget(0)
+	if bytes == 0 || bytes > webhookBudget {
+		bytes = webhookBudget
+	}
+	limit := memory.NewLimit(bytes)
+	if limit == nil { // the environment says that there is none
+		return 0, err
+	}
+	return limit.Bytes(), err
+}
+
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *webhook) handler(log *zap.Logger) http.Handler {
+func (w *webhook) handler(verify func([]*x509.Certificate) error, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /inject", admission.Handler(w.sidecar, log))
+	mux.Handle("POST /inject", admission.Handler(w.sidecar, verify, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
 		mux.HandleFunc("GET "+probe, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	}

@@ -1,75 +1,164 @@
 // Package admission answers what the API server asks about pods that are created: with the patch that gives them a sidecar.
 //
-// The invariant: it keeps no pod from being created. What cannot have a sidecar is let through as it is, with a warning to whoever creates it.
+// Two invariants. It keeps no pod from being created: what cannot have a sidecar, and what there is no room to look at, is admitted as it is,
+// with a warning for the client that creates it. And what it holds is bounded whatever arrives: reviews by what they become, not by how they
+// arrive (weigh, room), their number by that of the connections (Connections).
 package admission
 
 import (
+	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	admissionv1 "k8s.io/api/admission/v1"
-	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	"spillway/internal/inject"
 )
 
-// mostBytes is more than the API server takes of an object, twice since a review may hold it twice.
-const mostBytes = 8 << 20
-
-// Handler answers AdmissionReviews (admission.k8s.io/v1) of pods.
-func Handler(o inject.Options, log *zap.Logger) http.Handler {
-	o.Admitted = true
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		review, err := read(w, r)
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		review.Response = answer(review.Request, o, log)
-		review.Response.UID = review.Request.UID
-		review.Request = nil
-		w.Header().Set("Content-Type", "application/json")
-		if err := json.NewEncoder(w).Encode(review); err != nil {
-			log.Debug("nobody waits for an answer any more", zap.Error(err))
-		}
-	})
+// handler answers AdmissionReviews (admission.k8s.io/v1) of pods.
+type handler struct {
+	options inject.Options
+	verify  func([]*x509.Certificate) error // of a client; nil: any may ask
+	room    room
+	log     *zap.Logger
 }
 
-func read(w http.ResponseWriter, r *http.Request) (*admissionv1.AdmissionReview, error) {
-	text, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBytes))
+// Handler answers AdmissionReviews of pods with sidecars like o. Clients have to show a certificate that verify takes; if it is nil, any
+// client may ask.
+func Handler(o inject.Options, verify func([]*x509.Certificate) error, log *zap.Logger) http.Handler {
+	o.Admitted = true
+	return &handler{o, verify, newRoom(), log}
+}
+
+// review is what is read of an AdmissionReview.
+type review struct {
+	metav1.TypeMeta `json:",inline"`
+	Request         *request `json:"request"`
+}
+
+type request struct {
+	UID         types.UID               `json:"uid"`
+	Kind        metav1.GroupVersionKind `json:"kind"`
+	SubResource string                  `json:"subResource"`
+	Name        string                  `json:"name"`
+	Namespace   string                  `json:"namespace"`
+	Operation   admissionv1.Operation   `json:"operation"`
+	Object      inject.Template         `json:"object"`
+
+	unreadable error // why Object is not all that there is
+}
+
+// ServeHTTP implements http.Handler.
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if err := h.authenticate(r); err != nil {
+		http.Error(w, err.Error(), http.StatusForbidden)
+		return
+	}
+	r.Header = http.Header{} // nothing of it is needed, and it may be large
+	ctx, cancel := context.WithTimeout(r.Context(), patience(r))
+	defer cancel()
+	until, _ := ctx.Deadline()
+	_ = http.NewResponseController(w).SetReadDeadline(until) // a test's recorder has none
+	from, err := h.room.receive(ctx, r)
+	var answer []byte
+	if err == nil {
+		complete(r.Context())
+		answer, err = h.answer(ctx, from)
+	}
+	var refused *refusal
+	switch {
+	case errors.As(err, &refused):
+		h.refuse(w, r, from.text, refused)
+	case err != nil:
+		http.Error(w, shorten(err.Error()), http.StatusBadRequest)
+	default:
+		h.write(w, answer)
+	}
+}
+
+func (h *handler) authenticate(r *http.Request) error {
+	switch {
+	case h.verify == nil:
+		return nil
+	case r.TLS == nil || len(r.TLS.PeerCertificates) == 0:
+		return errors.New("a client certificate is needed: give the API server one for this webhook (--admission-control-config-file)")
+	}
+	if err := h.verify(r.TLS.PeerCertificates); err != nil {
+		return fmt.Errorf("the client certificate is not accepted: %w", err)
+	}
+	return nil
+}
+
+// answer reads a review and answers it, as soon as there is room for what it becomes. It gives back the room for its text.
+func (h *handler) answer(ctx context.Context, from received) ([]byte, error) {
+	defer h.room.done(from)
+	weight, err := weigh(from.text)
+	if err != nil {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, err.Error()}
+	}
+	if h.room.work.Acquire(ctx, weight) != nil {
+		return nil, errBusy
+	}
+	defer h.room.work.Release(weight)
+	request, err := decode(from.text)
 	if err != nil {
 		return nil, err
 	}
-	review := &admissionv1.AdmissionReview{}
-	if err := json.Unmarshal(text, review); err != nil {
-		return nil, fmt.Errorf("not an AdmissionReview: %w", err)
-	}
-	if review.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || review.Request == nil {
-		return nil, errors.New("must be a request in an AdmissionReview of admission.k8s.io/v1")
-	}
-	return review, nil
+	return json.Marshal(respond(request.UID, h.decide(request)))
 }
 
-// answer allows it, whatever it is.
-func answer(r *admissionv1.AdmissionRequest, o inject.Options, log *zap.Logger) *admissionv1.AdmissionResponse {
+func decode(text []byte) (*request, error) {
+	if !utf8.Valid(text) { // a decoder makes three bytes of each that is not
+		return nil, errors.New("not an AdmissionReview: not valid UTF-8")
+	}
+	var r review
+	err := kjson.UnmarshalCaseSensitivePreserveInts(text, &r)
+	if malformed, _ := kjson.SyntaxErrorOffset(err); malformed {
+		return nil, fmt.Errorf("not an AdmissionReview: %w", err)
+	}
+	if r.GroupVersionKind() != admissionv1.SchemeGroupVersion.WithKind("AdmissionReview") || r.Request == nil {
+		return nil, errors.New("must be a request in an AdmissionReview of admission.k8s.io/v1")
+	}
+	if err != nil { // everything else is read all the same
+		r.Request.unreadable = inject.Unreadable(err)
+	}
+	return r.Request, nil
+}
+
+// respond is the review that is an answer.
+func respond(uid types.UID, response *admissionv1.AdmissionResponse) *admissionv1.AdmissionReview {
+	response.UID = uid
+	return &admissionv1.AdmissionReview{
+		TypeMeta: metav1.TypeMeta{APIVersion: admissionv1.SchemeGroupVersion.String(), Kind: "AdmissionReview"},
+		Response: response,
+	}
+}
+
+// decide allows it, whatever it is.
+func (h *handler) decide(r *request) *admissionv1.AdmissionResponse {
 	allowed := &admissionv1.AdmissionResponse{Allowed: true}
 	if r.Operation != admissionv1.Create || r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "" {
 		return allowed
 	}
-	patch, name, err := patchOf(r, o)
-	log = log.With(zap.String("namespace", r.Namespace), zap.String("pod", name))
+	patch, err := patchOf(r, h.options)
+	log := h.log.With(zap.String("namespace", shorten(r.Namespace)), zap.String("pod", shorten(nameOf(r))))
 	var left *inject.LeftError
 	switch {
 	case errors.As(err, &left):
 		log.Debug("left as it is", zap.String("reason", left.Error()))
 	case err != nil:
-		log.Warn("cannot be injected", zap.Error(err))
-		allowed.Warnings = []string{"spillway: not injected: " + err.Error()}
+		allowed.Warnings = []string{notInjected(err)}
+		log.Warn("cannot be injected", zap.String("error", shorten(err.Error())))
 	default:
 		log.Info("injected")
 		jsonPatch := admissionv1.PatchTypeJSONPatch
@@ -78,19 +167,77 @@ func answer(r *admissionv1.AdmissionRequest, o inject.Options, log *zap.Logger) 
 	return allowed
 }
 
-// patchOf is what is to be done to the pod of a request, and what that is called.
-func patchOf(r *admissionv1.AdmissionRequest, o inject.Options) (patch []byte, name string, err error) {
-	var pod corev1.Pod
-	if err := json.Unmarshal(r.Object.Raw, &pod); err != nil {
-		return nil, r.Name, fmt.Errorf("the pod cannot be read: %s", strings.TrimPrefix(err.Error(), "json: "))
+// patchOf is what is to be done to the pod of a request.
+func patchOf(r *request, o inject.Options) ([]byte, error) {
+	if r.unreadable != nil {
+		return nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
 	}
-	if name = pod.Name; name == "" {
-		name = pod.GenerateName
+	if err := tooLarge(&r.Object); err != nil {
+		return nil, err
 	}
-	operations, err := inject.Plan(&corev1.PodTemplateSpec{ObjectMeta: pod.ObjectMeta, Spec: pod.Spec}, o)
+	operations, err := inject.Plan(&r.Object, o)
 	if err != nil {
-		return nil, name, err
+		return nil, err
 	}
-	patch, err = json.Marshal(operations)
-	return patch, name, err
+	patch, err := json.Marshal(operations)
+	if err == nil && len(patch) > patchLimitBytes {
+		return nil, fmt.Errorf("would need a patch of %d bytes, of at most %d", len(patch), patchLimitBytes)
+	}
+	return patch, err
+}
+
+func nameOf(r *request) string {
+	if r.Object.Name != "" {
+		return r.Object.Name
+	}
+	return r.Object.GenerateName
+}
+
+// refuse answers a review that is not looked at. The pod is admitted as it is, with a warning, if it is known which review that is.
+func (h *handler) refuse(w http.ResponseWriter, r *http.Request, head []byte, why *refusal) {
+	discard(r)
+	h.log.Warn("a review is not looked at", zap.String("reason", why.text), zap.Int64("bytes", r.ContentLength))
+	uid := uidOf(head)
+	if uid == "" {
+		if why.code == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "1")
+		}
+		http.Error(w, why.text, why.code)
+		return
+	}
+	answer, err := json.Marshal(respond(uid, &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{notInjected(why)}}))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	h.write(w, answer)
+}
+
+func (h *handler) write(w http.ResponseWriter, answer []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	if _, err := w.Write(answer); err != nil {
+		h.log.Debug("an answer does not reach its client", zap.Error(err))
+	}
+}
+
+func notInjected(err error) string { return "spillway: not injected: " + shorten(err.Error()) }
+
+// textLimitBytes bounds what is said of a review: parts of it are a stranger's, and may be as long as the review.
+const textLimitBytes = 400
+
+// shorten is a text that fits into a header, of which the API server makes one: without control characters, and not long.
+func shorten(text string) string {
+	if len(text) > textLimitBytes {
+		text = text[:textLimitBytes]
+		for !utf8.ValidString(text) {
+			text = text[:len(text)-1]
+		}
+		text += "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
 }

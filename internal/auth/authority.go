@@ -146,3 +146,6 @@ func (a *Authority) verifyAt(peer []*x509.Certificate, at time.Time) error {
 	_, err := peer[0].Verify(opts)
 	return err
 }
+
+// Verify reports why a client's certificates, its own first, are not vouched for at a moment. There must be one.
+func (a *Authority) Verify(peer []*x509.Certificate, now time.Time) error { return a.verify(peer, now) }

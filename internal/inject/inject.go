@@ -44,7 +44,7 @@ func (e *LeftError) Error() string { return e.reason }
 
 // Plan is what is to be done to a pod template so that it has a sidecar. It is a *LeftError that nothing is, and another error that says
 // in a line why it cannot be and what to do.
-func Plan(template *corev1.PodTemplateSpec, o Options) (Patch, error) {
+func Plan(template *Template, o Options) (Patch, error) {
 	if err := leave(template, o); err != nil {
 		return nil, err
 	}
@@ -69,14 +69,14 @@ func Plan(template *corev1.PodTemplateSpec, o Options) (Patch, error) {
 }
 
 // leave says why there is nothing to do.
-func leave(template *corev1.PodTemplateSpec, o Options) error {
+func leave(template *Template, o Options) error {
 	switch {
 	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
 		return &LeftError{OptAnnotation + " is " + OptOut}
 	case template.Annotations[InjectedAnnotation] != "":
 		return &LeftError{"it is injected already"}
 	}
-	mounted := slices.ContainsFunc(everyContainer(&template.Spec), func(c *corev1.Container) bool { return accountMount(c) >= 0 })
+	mounted := slices.ContainsFunc(everyContainer(&template.Spec), func(c *PodContainer) bool { return accountMount(c) >= 0 })
 	automount := template.Spec.AutomountServiceAccountToken
 	if !mounted && (o.Admitted || automount != nil && !*automount) {
 		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken), so nothing in it talks to the API server as the pod"}
@@ -85,7 +85,7 @@ func leave(template *corev1.PodTemplateSpec, o Options) error {
 }
 
 // refuse says why a pod cannot have a sidecar.
-func refuse(template *corev1.PodTemplateSpec, o Options) error {
+func refuse(template *Template, o Options) error {
 	spec := &template.Spec
 	switch {
 	case len(spec.Containers) == 0:
@@ -109,7 +109,7 @@ func refuse(template *corev1.PodTemplateSpec, o Options) error {
 	return nil
 }
 
-func refuseContainer(c *corev1.Container, o Options) error {
+func refuseContainer(c *PodContainer, o Options) error {
 	if c.Name == Container {
 		return fmt.Errorf("has a container %s of its own: rename it", c.Name)
 	}
@@ -131,12 +131,12 @@ func refuseContainer(c *corev1.Container, o Options) error {
 }
 
 // accountMount is the place of what a container mounts where in-cluster configuration is read; -1: nothing.
-func accountMount(c *corev1.Container) int {
+func accountMount(c *PodContainer) int {
 	return slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == accountDir })
 }
 
-func everyContainer(spec *corev1.PodSpec) []*corev1.Container {
-	var all []*corev1.Container
+func everyContainer(spec *Spec) []*PodContainer {
+	var all []*PodContainer
 	for i := range spec.InitContainers {
 		all = append(all, &spec.InitContainers[i])
 	}

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -151,6 +152,9 @@ func TestRefused(t *testing.T) {
 	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""), `annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
 	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""), `annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
 	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""), `annotation spillway/allow-host-network: "perhaps": must be true or false`)
+	f(pod(`, annotations: {spillway/cpu-request: "1e-1000000000"}`, ""), `annotation spillway/cpu-request: "1e-1000000000": must be a quantity`)
+	f(pod(`, annotations: {spillway/image: "a\u00a0"}`, ""), "must be an image")
+	f(pod(`, annotations: {spillway/flags: "--`+strings.Repeat("a", 1<<20)+`"}`, ""), "annotation spillway/flags: is 1048578 bytes long: must be at most 4096")
 	f("a: [", "the document in line 1: not valid YAML: line 1:")
 	f("a: 1\n---\nb: 1\n- c\n", "the document in line 2: not valid YAML: line")
 	f("a: 1\n...\nb: 2\n", "another document follows without a line ---")
@@ -186,6 +190,20 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
+// templateOf is what is read of a template.
+func templateOf(t *testing.T, of *corev1.PodTemplateSpec) *Template {
+	t.Helper()
+	text, err := json.Marshal(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := decodeTemplate(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return template
+}
+
 // Annotations go before the options.
 func TestAnnotations(t *testing.T) {
 	var checked []string
@@ -201,7 +219,7 @@ func TestAnnotations(t *testing.T) {
 		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
 		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
-	patch, err := Plan(template, o)
+	patch, err := Plan(templateOf(t, template), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +244,7 @@ func TestAnnotations(t *testing.T) {
 		t.Errorf("variables: %v", last)
 	}
 	o.CheckFlags = func([]string) error { return errors.New("--x: no such flag") }
-	if _, err := Plan(template, o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
+	if _, err := Plan(templateOf(t, template), o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
 		t.Error(err)
 	}
 }
@@ -245,7 +263,7 @@ func TestAdmitted(t *testing.T) {
 		Volumes: []corev1.Volume{{Name: "data"}, {Name: token.Name}},
 	}}
 	before.Name = "app"
-	patch, err := Plan(&before, o)
+	patch, err := Plan(templateOf(t, &before), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +284,7 @@ func TestAdmitted(t *testing.T) {
 	}
 	own := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
 	for _, c := range []corev1.Container{after.Spec.InitContainers[1], after.Spec.Containers[0], after.Spec.Containers[1]} {
-		i := accountMount(&c)
+		i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == accountDir })
 		if i < 0 || !reflect.DeepEqual(c.VolumeMounts[i], own) || c.Env[0].Name != hostVariable || c.Env[1].Name != portVariable {
 			t.Errorf("%s: %v %v", c.Name, c.VolumeMounts, c.Env)
 		}
@@ -278,11 +296,11 @@ func TestAdmitted(t *testing.T) {
 		t.Errorf("volumes %v, annotations %v", after.Spec.Volumes, after.Annotations)
 	}
 	var left *LeftError
-	if _, err := Plan(&after, o); !errors.As(err, &left) {
+	if _, err := Plan(templateOf(t, &after), o); !errors.As(err, &left) {
 		t.Errorf("once more: %v", err)
 	}
 	none := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
-	if _, err := Plan(&none, o); !errors.As(err, &left) {
+	if _, err := Plan(templateOf(t, &none), o); !errors.As(err, &left) {
 		t.Errorf("without a token: %v", err)
 	}
 }

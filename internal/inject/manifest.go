@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 // Done is what became of one object.
@@ -128,14 +126,14 @@ func restores(text, original string) bool {
 }
 
 // template reads the pod template of a workload.
-func (d *document) template(w workload) (*corev1.PodTemplateSpec, error) {
+func (d *document) template(w workload) (*Template, error) {
 	text, err := json.Marshal(at(d.object, w.template))
 	if err != nil {
 		return nil, err
 	}
-	var template corev1.PodTemplateSpec
-	if err := json.Unmarshal(text, &template); err != nil {
+	template, err := decodeTemplate(text)
+	if err != nil {
 		return nil, fmt.Errorf("its pods cannot be read: %w", err)
 	}
-	return &template, nil
+	return template, nil
 }

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 )
 
 // Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is surely a slip.
@@ -37,6 +37,10 @@ const (
 	MemoryLimitAnnotation   = prefix + "memory-limit"
 	HostNetworkAnnotation   = prefix + "allow-host-network"
 )
+
+// settingLimitBytes bounds a setting that a pod brings along, since what is done with it may take more time than its length suggests: a
+// flag that is not known is compared with all that are.
+const settingLimitBytes = 4 << 10
 
 // Options are what sidecars are like. A pod's annotations go before them.
 type Options struct {
@@ -91,7 +95,7 @@ func (o *Options) Validate() error {
 
 func (o *Options) validateRequirements() error {
 	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit}, {"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
-		if q, err := resource.ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
+		if q, err := ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
 			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
 		}
 	}
@@ -105,7 +109,8 @@ func (o *Options) validateRequirements() error {
 	return nil
 }
 
-func isSpace(r rune) bool { return r <= ' ' }
+// isSpace reports what Kubernetes takes for one, which refuses pods whose image has some around it.
+func isSpace(r rune) bool { return r <= ' ' || unicode.IsSpace(r) }
 
 // wrongError says what is wrong with a setting, which is a flag here and an annotation there.
 type wrongError struct{ setting, value, remedy string }
@@ -115,14 +120,18 @@ func (e *wrongError) Error() string { return "--" + e.setting + "=" + e.value + 
 func wrong(setting, value, remedy string) error { return &wrongError{setting, value, remedy} }
 
 // of are the options for a pod.
-func (o Options) of(template *corev1.PodTemplateSpec) (Options, error) {
+func (o Options) of(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
 	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
 		}
-		if err := o.set(name, template.Annotations[name]); err != nil {
-			return o, fmt.Errorf("annotation %s: %q: %w", name, template.Annotations[name], err)
+		value := template.Annotations[name]
+		if len(value) > settingLimitBytes && name != originalAnnotation {
+			return o, fmt.Errorf("annotation %s: is %d bytes long: must be at most %d", name, len(value), settingLimitBytes)
+		}
+		if err := o.set(name, value); err != nil {
+			return o, fmt.Errorf("annotation %s: %q: %w", name, value, err)
 		}
 	}
 	err := o.Validate()

@@ -48,7 +48,7 @@ func prepend[T any](p *planner, list string, n int, items ...T) {
 }
 
 // annotate marks the template.
-func (p *planner) annotate(template *corev1.PodTemplateSpec) {
+func (p *planner) annotate(template *Template) {
 	const value = "true"
 	switch {
 	case len(template.Annotations) > 0:
@@ -60,19 +60,19 @@ func (p *planner) annotate(template *corev1.PodTemplateSpec) {
 	}
 }
 
-func (p *planner) addContainer(spec *corev1.PodSpec, c corev1.Container) {
+func (p *planner) addContainer(spec *Spec, c corev1.Container) {
 	prepend(p, "/spec/initContainers", len(spec.InitContainers), c)
 }
 
 // addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk.
-func (p *planner) addVolumes(spec *corev1.PodSpec) {
+func (p *planner) addVolumes(spec *Spec) {
 	size := resource.MustParse("1Mi")
 	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size}}
 	prepend(p, "/spec/volumes", len(spec.Volumes), corev1.Volume{Name: FilesVolume, VolumeSource: memory}, corev1.Volume{Name: KeyVolume, VolumeSource: memory})
 }
 
 // lead has the in-cluster configuration of a container lead to the sidecar.
-func (p *planner) lead(container string, c *corev1.Container, o Options) {
+func (p *planner) lead(container string, c *PodContainer, o Options) {
 	prepend(p, container+"/env", len(c.Env), corev1.EnvVar{Name: hostVariable, Value: loopback}, corev1.EnvVar{Name: portVariable, Value: strconv.Itoa(int(o.Port))})
 	mount := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
 	if i := accountMount(c); i >= 0 {

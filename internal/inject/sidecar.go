@@ -19,7 +19,7 @@ const startSeconds = 300
 var OwnFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources", "kubeconfig"}
 
 // container is the sidecar. The next container is started when its startup probe succeeds, and it is ended after all others.
-func (o Options) container(spec *corev1.PodSpec) corev1.Container {
+func (o Options) container(spec *Spec) corev1.Container {
 	health := intstr.FromInt32(o.HealthPort)
 	c := corev1.Container{
 		Name:            Container,

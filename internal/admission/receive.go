@@ -1,0 +1,168 @@
+package admission
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// headBytes of a review are read without waiting for room: most reviews are no longer, and the uid is among the first hundred. What
+	// they hold together is bounded by the number of connections.
+	headBytes = 32 << 10
+	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when they are decoded.
+	bodiesBytes = 3 * reviewLimitBytes
+	workBytes   = weightLimitBytes
+)
+
+// room bounds what all reviews hold together. A review waits for text's while it holds nothing, and for work's while it holds text's; what
+// holds work's waits for nothing.
+type room struct{ text, work *semaphore.Weighted }
+
+func newRoom() room {
+	return room{semaphore.NewWeighted(bodiesBytes), semaphore.NewWeighted(workBytes)}
+}
+
+// refusal is why a review is not looked at.
+type refusal struct {
+	code int // where the review cannot be answered
+	text string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// Refusals that name no input.
+var (
+	errBusy = &refusal{http.StatusTooManyRequests, "there are too many large reviews at a time"}
+	errLate = &refusal{http.StatusRequestTimeout, "its review did not arrive in time"}
+	errLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("its review is longer than %d bytes", reviewLimitBytes)}
+)
+
+// received is the text of a review, or its beginning where there is an error.
+type received struct {
+	text []byte
+	held int64 // of room.text
+}
+
+// receive reads a review as far as it may be read, until ctx ends, which is when r's connection may not be read any longer.
+func (m room) receive(ctx context.Context, r *http.Request) (received, error) {
+	size := r.ContentLength
+	head := make([]byte, headBytes)
+	if size >= 0 {
+		head = head[:min(size, headBytes)]
+	}
+	n, err := io.ReadFull(r.Body, head)
+	head = head[:n]
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), err == nil && int64(n) == size:
+		return received{text: head}, nil
+	case err != nil:
+		return received{text: head}, errLate
+	case size > reviewLimitBytes:
+		return received{text: head}, errLong
+	case size < 0:
+		size = reviewLimitBytes
+	}
+	if m.text.Acquire(ctx, size) != nil {
+		return received{text: head}, errBusy
+	}
+	whole, err := readAll(head, io.LimitReader(r.Body, size-int64(n)), size)
+	if err == nil { // a body of a known length ends here; another one may be longer
+		if n, _ := r.Body.Read(make([]byte, 1)); n > 0 {
+			err = errLong
+		}
+	}
+	if err != nil {
+		m.text.Release(size)
+		return received{text: head}, err
+	}
+	return received{whole, size}, nil
+}
+
+// readAll is head and what follows it.
+func readAll(head []byte, rest io.Reader, size int64) ([]byte, error) {
+	whole := make([]byte, len(head), size)
+	copy(whole, head)
+	for len(whole) < cap(whole) {
+		n, err := rest.Read(whole[len(whole):cap(whole)])
+		whole = whole[:len(whole)+n]
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, errLate
+		}
+	}
+	return whole, nil
+}
+
+// done gives back what a review holds of its text.
+func (m room) done(r received) {
+	if r.held > 0 {
+		m.text.Release(r.held)
+	}
+}
+
+// discard reads what is left of a request, so that its client comes to read the answer: closing a connection with something unread resets it.
+func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
+
+// longestUID is more than any API server's, which are UUIDs.
+const longestUID = 128
+
+// uidOf is the uid of a review, of which there is the beginning; empty if it is not in that.
+func uidOf(head []byte) types.UID {
+	decoder := json.NewDecoder(bytes.NewReader(head[:min(len(head), headBytes)]))
+	if !enter(decoder) || !find(decoder, "request") || !enter(decoder) || !find(decoder, "uid") {
+		return ""
+	}
+	token, _ := decoder.Token()
+	if uid, ok := token.(string); ok && len(uid) <= longestUID {
+		return types.UID(uid)
+	}
+	return ""
+}
+
+// enter goes into the object that comes next.
+func enter(d *json.Decoder) bool {
+	token, err := d.Token()
+	return err == nil && token == json.Delim('{')
+}
+
+// find goes behind a key of the object that it is in.
+func find(d *json.Decoder, key string) bool {
+	for d.More() {
+		switch token, err := d.Token(); {
+		case err != nil:
+			return false
+		case token == key:
+			return true
+		}
+		var skipped json.RawMessage
+		if d.Decode(&skipped) != nil {
+			return false
+		}
+	}
+	return false
+}
+
+const (
+	usualTimeout    = 10 * time.Second // of a webhook that sets none
+	shortestTimeout = time.Second
+)
+
+// patience is how long a review may take to arrive and to wait: half of what its API server waits for the answer, which it says.
+func patience(r *http.Request) time.Duration {
+	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
+	if err != nil {
+		timeout = usualTimeout
+	}
+	return max(min(timeout, usualTimeout), shortestTimeout) / 2
+}
