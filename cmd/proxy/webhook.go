@@ -154,7 +154,7 @@ func (w *webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, err
 }
 
 // webhookBudget is what the webhook uses at most of memory, whatever the container's limit: what it holds is bounded (see package admission).
-const webhookBudget = 96 << 20
+const webhookBudget = 88 << 20
 
 // limitMemory tells the garbage collector to keep to webhookBudget, or to the container's limit if that is less. It returns Go's part of it.
 func limitMemory() (int64, error) {

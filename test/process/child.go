@@ -3,9 +3,12 @@ package process
 import (
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
+	"strings"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -75,4 +78,21 @@ func (c *Child) Signal(sig syscall.Signal) error {
 		return fmt.Errorf("cannot send %s to %s: %w", sig, c.cmd.Path, err)
 	}
 	return nil
+}
+
+// MostResident is the most memory that the process has had so far, in bytes: VmHWM of proc(5).
+func (c *Child) MostResident(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", c.cmd.Process.Pid))
+	if err != nil {
+		t.Fatalf("the process is gone: %v", err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var n int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
+			return n << 10
+		}
+	}
+	t.Fatal("its status does not tell VmHWM")
+	return 0
 }

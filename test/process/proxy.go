@@ -109,19 +109,8 @@ func (p *Proxy) AwaitReady(t *testing.T) {
 	})
 }
 
-// MostResident is the most memory that the proxy has had so far, in bytes: VmHWM of proc(5).
+// MostResident is the most memory that the proxy has had so far, in bytes.
 func (p *Proxy) MostResident(t *testing.T) int64 {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.child.cmd.Process.Pid))
-	if err != nil {
-		t.Fatalf("the proxy is gone: %v", err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var n int64
-		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &n); err == nil {
-			return n << 10
-		}
-	}
-	t.Fatal("the proxy's status does not tell VmHWM")
-	return 0
+	return p.child.MostResident(t)
 }
