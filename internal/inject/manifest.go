@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -18,95 +17,106 @@ type Done struct {
 // Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes pods, in lists or not. All else is as it was, byte for byte. An
 // error is one line that names the object, and then nothing is to be used.
 func Manifest(text string, o Options) (string, []Done, error) {
-	return each(text, func(d *document, w workload) (bool, error) { return d.inject(w, o) }, false)
+	return each(text, func(d *document) ([]Done, error) { return d.inject(o) })
 }
 
 // Remove takes out what Manifest has added: what Manifest wrote becomes what it was written from. Where the result was changed since then, or has
 // been through the API server, what is not Manifest's stays.
-func Remove(text string) (string, []Done, error) {
-	return each(text, (*document).remove, true)
-}
+func Remove(text string) (string, []Done, error) { return each(text, (*document).remove) }
 
-// each does something to every workload of a stream and puts the stream together again. Backwards is what undoes what was done forwards, since the later
-// may rest on the earlier.
-func each(text string, do func(*document, workload) (bool, error), backwards bool) (string, []Done, error) {
-	if !utf8.ValidString(text) {
+// textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
+const textLimitBytes = 32 << 20
+
+// each does something to every document of a stream and puts the stream together again.
+func each(text string, do func(*document) ([]Done, error)) (string, []Done, error) {
+	switch {
+	case len(text) > textLimitBytes:
+		return "", nil, fmt.Errorf("is %d bytes long, of at most %d: give it in parts", len(text), textLimitBytes)
+	case !utf8.ValidString(text):
 		return "", nil, errors.New("not valid UTF-8")
 	}
 	var out strings.Builder
 	var all []Done
 	line := 1
 	for _, part := range split(text) {
-		changed, done, err := eachOf(part, line, do, backwards)
+		d, err := parse(part)
 		if err != nil {
-			return "", nil, err
+			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
 		}
-		out.WriteString(changed)
+		done, err := do(d)
+		var of *ofError
+		switch {
+		case errors.As(err, &of):
+			return "", nil, fmt.Errorf("%s, in the document in line %d: %w", of.object, line, of.err)
+		case err != nil:
+			return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
+		}
+		out.WriteString(d.text)
 		all = append(all, done...)
 		line += len(lineStarts(part)) - 1
 	}
 	return out.String(), all, nil
 }
 
-// eachOf does it to one document, which begins in a line of the stream.
-func eachOf(text string, line int, do func(*document, workload) (bool, error), backwards bool) (string, []Done, error) {
-	d, err := parse(text)
-	if err != nil {
-		return "", nil, fmt.Errorf("the document in line %d: %w", line, err)
-	}
+// ofError is of one object of a document.
+type ofError struct {
+	object string
+	err    error
+}
+
+func (e *ofError) Error() string { return e.object + ": " + e.err.Error() }
+
+// inject adds to the workloads of a document. The text is kept but for what is inserted; where that cannot be, because of how it is written, the
+// document is written anew, and keeps its original with the first of them.
+func (d *document) inject(o Options) ([]Done, error) {
 	var all []Done
-	workloads := d.workloads()
-	if backwards {
-		slices.Reverse(workloads)
-	}
-	for _, w := range workloads {
-		done := Done{Object: w.name}
-		changed, err := do(d, w)
+	var patch Patch
+	var keeper workload
+	for _, w := range d.workloads() {
+		of, err := d.plan(w, o)
 		var left *LeftError
 		switch {
 		case errors.As(err, &left):
-			done.Left = left.Error()
+			all = append(all, Done{w.name, left.Error()})
+			continue
 		case err != nil:
-			return "", nil, fmt.Errorf("%s, in the document in line %d: %w", w.name, line, err)
-		case changed:
-			if d, err = parse(d.text); err != nil {
-				return "", nil, fmt.Errorf("BUG: %s, in the document in line %d, became unreadable: %w", w.name, line, err)
-			}
+			return nil, &ofError{w.name, err}
+		case len(patch) == 0:
+			keeper = w
 		}
-		all = append(all, done)
+		patch = append(patch, of...)
+		all = append(all, Done{Object: w.name})
 	}
-	if backwards {
-		slices.Reverse(all)
+	if len(patch) == 0 {
+		return all, nil
 	}
-	return d.text, all, nil
-}
-
-// inject adds to one workload of a document. The text is kept but for what is inserted; where that cannot be, because of how it is written, the
-// document is written anew, and keeps its original.
-func (d *document) inject(w workload, o Options) (bool, error) {
-	template, err := d.template(w)
-	if err != nil {
-		return false, err
-	}
-	patch, err := Plan(template, o)
-	if err != nil {
-		return false, err
-	}
-	patch = patch.at(w.template)
 	want, err := patched(d.json, patch)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if text, ok := insertAll(d.text, patch); ok && says(text, want) && restores(text, d.text) {
 		d.text = text
-		return true, nil
+		return all, nil
 	}
-	text, err := d.rewritten(want, w)
+	text, err := d.rewritten(want, keeper)
 	if err == nil && !restores(text, d.text) {
 		err = errors.New("is written in a way that it could not be given back: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
 	}
+	if err != nil {
+		return nil, &ofError{keeper.name, err}
+	}
 	d.text = text
-	return true, err
+	return all, nil
+}
+
+// plan is what is to be done to a document for one of its workloads.
+func (d *document) plan(w workload, o Options) (Patch, error) {
+	template, err := d.template(w)
+	if err != nil {
+		return nil, err
+	}
+	patch, err := Plan(template, o)
+	return patch.at(w.template), err
 }
 
 // says reports that text means what it is meant to.

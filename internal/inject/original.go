@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -46,7 +47,11 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 	if want, err = patched(want, add); err != nil {
 		return "", err
 	}
-	return d.written(want)
+	text, err := d.written(want)
+	if err == nil && !says(text, want) {
+		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
+	}
+	return text, err
 }
 
 // original is what the document was written from, if w keeps that and the document was not changed since.

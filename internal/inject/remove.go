@@ -2,6 +2,7 @@ package inject
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,48 +10,78 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// remove takes out of one workload what was added to it.
-func (d *document) remove(w workload) (bool, error) {
-	if text, ok := d.original(w); ok {
-		d.text = text
-		return true, nil
+// remove takes out of the workloads of a document what was added to them.
+func (d *document) remove() ([]Done, error) {
+	before, err := d.restored()
+	if err != nil || before != nil {
+		return before, err
 	}
-	if len(added(d.object, w)) == 0 {
-		return false, &LeftError{"it is not injected"}
-	}
-	text, ok := d.text, true
-	object := d.object
-	for ok {
-		paths := added(object, w)
-		if len(paths) == 0 {
-			d.text = text
-			return true, nil
+	var all []Done
+	var paths []string
+	for _, w := range d.workloads() {
+		done := Done{Object: w.name}
+		of := added(d.object, w)
+		if len(of) == 0 {
+			done.Left = "it is not injected"
 		}
-		if text, ok = cut(text, paths[0]); ok {
-			next, err := parse(text)
-			if ok = err == nil && next.root != nil; ok {
-				object = next.object
-			}
+		all, paths = append(all, done), append(paths, of...)
+	}
+	if len(paths) == 0 {
+		return all, nil
+	}
+	want, err := d.stripped(paths)
+	if err != nil {
+		return nil, err
+	}
+	text, ok := cutAll(d.text, paths)
+	if !ok || !says(text, want) { // its lines cannot be taken out one by one
+		text, err = d.written(want)
+		if err == nil && !says(text, want) {
+			err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
 		}
 	}
-	return true, d.removeFromTree(w)
+	d.text = text
+	return all, err
 }
 
-// removeFromTree writes the document anew, without what was added, since its lines cannot be taken out one by one.
-func (d *document) removeFromTree(w workload) error {
+// restored is what was done if one of the workloads keeps what the document was, which it is again then.
+func (d *document) restored() ([]Done, error) {
+	all := d.workloads()
+	for _, w := range slices.Backward(all) {
+		text, ok := d.original(w)
+		if !ok {
+			continue
+		}
+		next, err := parse(text)
+		if err != nil {
+			return nil, err
+		}
+		*d = *next
+		more, err := d.remove() // what was there may have been injected, too
+		if err != nil {
+			return nil, err
+		}
+		for i, done := range more {
+			if i < len(all) && at(d.object, all[i].object) != nil {
+				done.Left = ""
+			}
+			more[i] = done
+		}
+		return more, nil
+	}
+	return nil, nil
+}
+
+// stripped is what a document says without what paths lead to.
+func (d *document) stripped(paths []string) ([]byte, error) {
 	object, err := decode(d.json)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for paths := added(object, w); len(paths) > 0; paths = added(object, w) {
-		object = without(object, parts(paths[0]))
+	for _, path := range slices.Backward(paths) { // later items first, whose places change otherwise
+		object = without(object, parts(path))
 	}
-	text, err := json.Marshal(object)
-	if err != nil {
-		return err
-	}
-	d.text, err = d.written(text)
-	return err
+	return json.Marshal(object)
 }
 
 // added are the places of what was added to a workload.
@@ -74,7 +105,10 @@ func added(object any, w workload) (all []string) {
 	named(w.template+"/spec/volumes", FilesVolume, KeyVolume)
 	for _, list := range []string{w.template + "/spec/initContainers", w.template + "/spec/containers"} {
 		containers, _ := at(object, list).([]any)
-		for i := range containers {
+		for i, c := range containers {
+			if name, _ := at(c, "/name").(string); name == Container {
+				continue // it goes as a whole
+			}
 			named(fmt.Sprintf("%s/%d/env", list, i), hostVariable, portVariable)
 			named(fmt.Sprintf("%s/%d/volumeMounts", list, i), FilesVolume)
 		}
@@ -82,36 +116,69 @@ func added(object any, w workload) (all []string) {
 	return append(all, mark) // last: without it nothing is ours
 }
 
-// cut takes the lines of one thing out of a text, up to where the next one begins or the comment above that; and with the last of a list
-// or mapping its key. It reports false if the thing has no lines of its own.
-func cut(text, pointer string) (string, bool) {
+// cutAll takes the lines of some things out of a text, and with the last of a list or mapping its key. Each ends where the next one begins, or
+// the comment above that. All places are found in one reading. It reports false if one of the things has no lines of its own.
+func cutAll(text string, pointers []string) (string, bool) {
 	t, ok := read(text)
 	if !ok {
 		return "", false
 	}
-	path := parts(pointer)
-	for len(path) > 0 {
-		parent := t.find(path[:len(path)-1])
-		if !isBlock(parent) {
+	gone := map[*yaml.Node]int{} // how many parts of it go; of what goes itself, all
+	var cuts [][2]int
+	for _, pointer := range pointers {
+		path := parts(pointer)
+		for len(path) > 0 { // up to where something stays
+			parent := t.find(path[:len(path)-1])
+			if !isBlock(parent) || t.find(path) == nil && indexOf(parent, path[len(path)-1]) < 0 {
+				return "", false
+			}
+			gone[parent]++
+			if gone[parent] < size(parent) {
+				break
+			}
+			path = path[:len(path)-1]
+		}
+		if len(path) == 0 {
 			return "", false
 		}
-		per := 1
-		if parent.Kind == yaml.MappingNode {
-			per = 2
-		}
-		if len(parent.Content) > per {
-			return t.cutFrom(parent, path)
-		}
-		path = path[:len(path)-1]
 	}
-	return "", false
+	for _, pointer := range pointers {
+		path := parts(pointer)
+		for parent := t.find(path[:len(path)-1]); gone[parent] == size(parent); parent = t.find(path[:len(path)-1]) {
+			path = path[:len(path)-1]
+		}
+		from, to, ok := t.extent(t.find(path[:len(path)-1]), path)
+		if !ok {
+			return "", false
+		}
+		cuts = append(cuts, [2]int{from, to})
+	}
+	slices.SortFunc(cuts, func(a, b [2]int) int { return a[0] - b[0] })
+	var out strings.Builder
+	from := 0
+	for _, cut := range slices.Compact(cuts) {
+		if cut[0] < from {
+			return "", false
+		}
+		out.WriteString(text[from:cut[0]])
+		from = cut[1]
+	}
+	return out.String() + text[from:], true
 }
 
-// cutFrom takes what path leads to out of its parent, which has other parts.
-func (t *page) cutFrom(parent *yaml.Node, path []string) (string, bool) {
+// size is of how many parts a node is.
+func size(n *yaml.Node) int {
+	if n.Kind == yaml.MappingNode {
+		return len(n.Content) / 2
+	}
+	return len(n.Content)
+}
+
+// extent is where the lines are of what path leads to, which parent is of.
+func (t *page) extent(parent *yaml.Node, path []string) (from, to int, ok bool) {
 	node := t.find(path)
 	if node == nil {
-		return "", false
+		return 0, 0, false
 	}
 	line, column := node.Line, parent.Column
 	if parent.Kind == yaml.MappingNode {
@@ -119,7 +186,7 @@ func (t *page) cutFrom(parent *yaml.Node, path []string) (string, bool) {
 		line, column = key.Line, key.Column
 	}
 	if !t.begins(line, column) {
-		return "", false
+		return 0, 0, false
 	}
 	end := line + 1
 	for end <= t.lines() && !t.ends(end, column, parent.Kind == yaml.SequenceNode) {
@@ -128,7 +195,7 @@ func (t *page) cutFrom(parent *yaml.Node, path []string) (string, bool) {
 	for end > line+1 && isFiller(t.line(end-1)) {
 		end--
 	}
-	return t.text[:t.starts[line-1]] + t.text[t.starts[end-1]:], true
+	return t.starts[line-1], t.starts[end-1], true
 }
 
 // ends reports that a line is not of what began at a column before it: something begins there, at this column or in front of it.

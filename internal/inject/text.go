@@ -10,53 +10,88 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// insertAll does a patch to the text of a document by inserting whole lines. It reports false if that cannot be: where YAML is written in
-// JSON's manner, has null in the place of a list, or something is to be replaced.
+// insertAll does a patch to the text of a document by inserting whole lines, whose places are all found in one reading. It reports false if that
+// cannot be: where YAML is written in JSON's manner, has null in the place of a list, or something is to be replaced.
 func insertAll(text string, p Patch) (string, bool) {
+	t, ok := read(text)
+	if !ok {
+		return "", false
+	}
+	var all []insertion
+	prepended := map[string]int{} // items in front of a list, by its path
 	for _, o := range p {
-		next, ok := insert(text, o)
+		path := parts(o.Path)
+		if o.Op != "add" || len(path) == 0 || !t.isBefore(path, prepended) {
+			return "", false
+		}
+		i, ok := t.insert(path, o.Value)
 		if !ok {
 			return "", false
 		}
-		text = next
+		if list, isItem := strings.CutSuffix(o.Path, "/0"); isItem {
+			prepended[list]++
+		}
+		all = append(all, i)
 	}
-	return text, true
+	slices.Reverse(all) // of what begins at the same place the last is in front
+	slices.SortStableFunc(all, func(a, b insertion) int { return a.offset - b.offset })
+	var out strings.Builder
+	from := 0
+	for _, i := range all {
+		out.WriteString(text[from:i.offset] + i.lines)
+		from = i.offset
+	}
+	return out.String() + text[from:], true
+}
+
+// insertion is lines at a place of a text.
+type insertion struct {
+	offset int
+	lines  string
+}
+
+// isBefore changes a path to what it was before items were prepended to lists. It reports false if it leads into one of those.
+func (t *page) isBefore(path []string, prepended map[string]int) bool {
+	list := ""
+	for i, part := range path {
+		if n := prepended[list]; n > 0 && i < len(path)-1 {
+			index, err := strconv.Atoi(part)
+			if err != nil || index < n {
+				return false
+			}
+			path[i] = strconv.Itoa(index - n)
+		}
+		list += "/" + escape(part)
+	}
+	return true
 }
 
 // insert adds one thing in front of one that is there, at its indentation, and in front of the comment above that. So it is found again
 // without knowing what was inserted: it ends where the next thing begins.
-func insert(text string, o Operation) (string, bool) {
-	t, ok := read(text)
-	path := parts(o.Path)
-	if !ok || o.Op != "add" || len(path) == 0 {
-		return "", false
-	}
+func (t *page) insert(path []string, what any) (insertion, bool) {
 	key := path[len(path)-1]
 	parent := t.find(path[:len(path)-1])
 	if !isBlock(parent) {
-		return "", false
+		return insertion{}, false
 	}
 	var line, column int
 	var value any
+	ok := false
 	if parent.Kind == yaml.SequenceNode {
-		line, column, value = parent.Line, parent.Column, []any{o.Value}
+		line, column, value = parent.Line, parent.Column, []any{what}
 		ok = key == "0" && t.begins(line, column)
 	} else {
-		value = map[string]any{key: o.Value}
+		value = map[string]any{key: what}
 		ok = child(parent, key) == nil
 		if next := t.neighbour(parent); next != nil {
 			line, column = next.Line, next.Column
 		}
 	}
 	if !ok || line == 0 {
-		return "", false
+		return insertion{}, false
 	}
 	lines, ok := render(value, column-1, t.lineEnd(line))
-	if !ok {
-		return "", false
-	}
-	offset := t.starts[t.aboveComments(line, column)-1]
-	return text[:offset] + lines + text[offset:], true
+	return insertion{t.starts[t.aboveComments(line, column)-1], lines}, ok
 }
 
 // render is a value in YAML, indented.
