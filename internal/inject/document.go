@@ -58,6 +58,9 @@ func parse(text string) (*document, error) {
 	if !mayHavePods(root.Content[0]) {
 		return d, nil
 	}
+	if err := checkAliases(root.Content[0]); err != nil {
+		return nil, err
+	}
 	var err error
 	if d.json, err = k8syaml.YAMLToJSON([]byte(text)); err != nil {
 		return nil, fmt.Errorf("not valid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
@@ -105,17 +108,31 @@ var kinds = map[string]map[string]string{
 	"batch": {"Job": "/spec/template", "CronJob": "/spec/jobTemplate/spec/template"},
 }
 
+// mayHavePods reports whether a document has to be read as kubectl reads it to know. It is false only where its one kind is written out: not where
+// a merge, an alias or a tag may say another.
 func mayHavePods(root *yaml.Node) bool {
-	kind := child(root, "kind")
-	if kind == nil {
+	if root.Kind != yaml.MappingNode {
 		return false
 	}
-	for _, of := range kinds {
-		if _, ok := of[kind.Value]; ok {
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		if !isPlain(key) || key.Value == "<<" || key.Value == "kind" && (!isPlain(value) || namesPods(value.Value)) {
 			return true
 		}
 	}
-	return strings.HasSuffix(kind.Value, "List")
+	return false
+}
+
+// isPlain reports that a node is what its text says.
+func isPlain(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Style&yaml.TaggedStyle == 0 }
+
+func namesPods(kind string) bool {
+	for _, of := range kinds {
+		if _, ok := of[kind]; ok {
+			return true
+		}
+	}
+	return strings.HasSuffix(kind, "List")
 }
 
 // workload is an object that has pods.

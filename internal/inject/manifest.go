@@ -25,7 +25,7 @@ func Manifest(text string, o Options) (string, []Done, error) {
 func Remove(text string) (string, []Done, error) { return each(text, (*document).remove) }
 
 // textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
-const textLimitBytes = 32 << 20
+const textLimitBytes = 16 << 20
 
 // each does something to every document of a stream and puts the stream together again.
 func each(text string, do func(*document) ([]Done, error)) (string, []Done, error) {

@@ -10,7 +10,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"reflect"
 	"regexp"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 	k8syaml "sigs.k8s.io/yaml"
@@ -82,10 +84,56 @@ func (d *document) original(w workload) (string, bool) {
 		}
 		if of, err := hash(text); err == nil && of == kept.Of {
 			from, to := d.bounds()
-			return d.text[:from] + kept.Text + d.text[to:], true
+			text := d.text[:from] + kept.Text + d.text[to:]
+			return text, d.isOf(text)
 		}
 	}
 	return "", false
+}
+
+// isOf reports that an original says what the document says, but for what was added. What an annotation keeps is a stranger's word: it must not
+// turn a Pod into a ClusterRoleBinding when it is taken out.
+func (d *document) isOf(text string) bool {
+	original, err := parse(text)
+	if err != nil || original.root == nil {
+		return false
+	}
+	return reflect.DeepEqual(original.bare(), d.bare())
+}
+
+// bare is what a document says without what may have been added to it.
+func (d *document) bare() any {
+	object, err := decode(d.json)
+	if err != nil {
+		return nil
+	}
+	var paths []string
+	for _, w := range d.workloads() {
+		paths = append(paths, added(d.object, w)...)
+	}
+	for _, path := range slices.Backward(paths) {
+		object = without(object, parts(path))
+	}
+	return tidy(object)
+}
+
+// tidy is a tree without what is empty, which cannot be told from what was empty before.
+func tidy(tree any) any {
+	switch node := tree.(type) {
+	case map[string]any:
+		for key, value := range node {
+			if value = tidy(value); isEmpty(value) {
+				delete(node, key)
+			} else {
+				node[key] = value
+			}
+		}
+	case []any:
+		for i := range node {
+			node[i] = tidy(node[i])
+		}
+	}
+	return tree
 }
 
 var end = regexp.MustCompile(`(?m)^\.\.\.([ \t\r\n]|\z)`)
@@ -149,7 +197,7 @@ func pack(o original) (string, error) {
 }
 
 // mostText bounds what an annotation may unfold to.
-const mostText = 64 << 20
+const mostText = 32 << 20
 
 func unpack(value string) (o original, err error) {
 	packed, err := base64.StdEncoding.DecodeString(value)

@@ -1,0 +1,225 @@
+package inject
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+
+	k8syaml "sigs.k8s.io/yaml"
+)
+
+// block is a Pod in YAML's own form, with lines in front of its spec, in its metadata's indentation.
+func block(lines string) string {
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\n" + lines + "spec:\n  containers:\n  - name: app\n    image: app\n"
+}
+
+// means checks what injecting a stream means: every document that kubectl reads says what it said, with the patch that Plan makes of it; and taken out
+// again it is what it was, byte for byte. It returns what became of it.
+func means(t *testing.T, text string) (out string, done []Done, err error) {
+	t.Helper()
+	out, done, err = Manifest(text, options())
+	if err != nil {
+		if out != "" || strings.Contains(err.Error(), "BUG") {
+			t.Errorf("%q: %q, %v", text, out, err)
+		}
+		return out, done, err
+	}
+	before, after := split(text), split(out)
+	if len(before) != len(after) {
+		t.Fatalf("%q: %d documents become %d: %q", text, len(before), len(after), out)
+	}
+	for i := range before {
+		want, err := k8syaml.YAMLToJSON([]byte(before[i]))
+		if err != nil {
+			if before[i] != after[i] {
+				t.Errorf("%q, which is unreadable, becomes %q", before[i], after[i])
+			}
+			continue
+		}
+		object, err := decode(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var patch Patch
+		for _, w := range workloadsIn(object, "") {
+			template, err := json.Marshal(at(object, w.template))
+			if err != nil {
+				t.Fatal(err)
+			}
+			pod, err := decodeTemplate(template)
+			if err != nil {
+				t.Fatalf("%q: %v", before[i], err)
+			}
+			if of, err := Plan(pod, options()); err == nil {
+				patch = append(patch, of.at(w.template)...)
+			}
+		}
+		if len(patch) > 0 {
+			if want, err = patched(want, patch); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := k8syaml.YAMLToJSON([]byte(after[i]))
+		if err != nil {
+			t.Fatalf("%q becomes unreadable: %v", before[i], err)
+		}
+		if !sameJSON(withoutOriginal(t, got), withoutOriginal(t, want)) {
+			t.Fatalf("%q becomes %q, which says\n%s\nand not\n%s", before[i], after[i], got, want)
+		}
+	}
+	if back, _, err := Remove(out); err != nil || back != text {
+		t.Fatalf("%v; %q becomes %q, and that %q", err, text, out, back)
+	}
+	return out, done, nil
+}
+
+// withoutOriginal is a document without the annotation that keeps its text.
+func withoutOriginal(t *testing.T, text []byte) []byte {
+	t.Helper()
+	object, err := decode(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range workloadsIn(object, "") {
+		if pointer := w.object + "/metadata/annotations/" + escape(originalAnnotation); at(object, pointer) != nil {
+			object = without(object, parts(pointer))
+		}
+	}
+	if text, err = json.Marshal(tidy(object)); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// TestHostileYAML: what kubectl sees is what is injected, however it is written; and what cannot be is refused.
+func TestHostileYAML(t *testing.T) {
+	const refused = "refused"
+	base := "apiVersion: v1\nmetadata: {name: app}\nspec: {containers: [{name: app, image: app}]}\n"
+	for name, c := range map[string]struct{ text, want string }{
+		"kind by alias":              {"x: &p Pod\nkind: *p\n" + base, "pod/app"},
+		"kind by merge":              {"x: &p {kind: Pod}\n<<: *p\n" + base, "pod/app"},
+		"kind in base64":             {"kind: !!binary UG9k\n" + base, "pod/app"},
+		"key in base64":              {"!!binary a2luZA==: Pod\n" + base, "pod/app"},
+		"quoted key":                 {"\"kind\": Pod\n" + base, "pod/app"},
+		"escaped key":                {"\"\\x6bind\": Pod\n" + base, "pod/app"},
+		"kind twice, last is a pod":  {"kind: ConfigMap\nkind: Pod\n" + base, "pod/app"},
+		"kind twice, first is a pod": {"kind: Pod\nkind: ConfigMap\n" + base, ""},
+		"custom tag":                 {block("  annotations: {a: !mine b}\n"), "pod/app"},
+		"tag of a language":          {block("  annotations: {a: !!python/object:os.system b}\n"), "pod/app"},
+		"merged container":           {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nx: &c\n  name: app\n  env:\n  - name: A\n    value: b\nspec:\n  containers:\n  - <<: *c\n    image: app\n", "pod/app"},
+		"one list twice":             {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: a\n    env: &e\n    - name: A\n      value: b\n  - name: b\n    env: *e\n", "pod/app"},
+		"containers twice":           {block("") + "  containers:\n  - name: other\n", "pod/app"},
+		"spec twice":                 {block("") + "spec:\n  containers:\n  - name: other\n", "pod/app"},
+		"YAML 1.1 words":             {block("  labels:\n    yes: \"no\"\n    0777: a\n    1:30: b\n    ~: c\n    1.5: d\n") + "x: [on, off, y, 0o17, 0b1, 1_000, .inf, 12:30:45, 2001-01-01]\n", refused},
+		"YAML 1.1 values":            {block("") + "  x: [on, off, y, 0o17, 0777, 0b1, 1_000, 12:30:45, 2001-01-01]\n", "pod/app"},
+		"marker in block scalar":     {block("  annotations:\n    a: |\n      ---\n      text\n"), "pod/app"},
+		"marker at the margin":       {block("  annotations:\n    a: |\n---\n  text\n"), refused},
+		"anchor of another document": {"x: &p Pod\n---\nkind: *p\n" + base, refused},
+		"a stream of JSON":           {`{"kind": "Pod"}` + "\n" + `{"kind": "Pod"}`, refused},
+		"JSON":                       {`{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": {"containers": [{"name": "a\u00e9"}]}}`, "pod/app"},
+		"a tab":                      {block("\tlabels: {}\n"), refused},
+		"NUL":                        {block("  annotations: {a: \"b\x00\"}\n"), refused},
+		"bell":                       {block("  annotations: {a: \"b\x07\"}\n"), refused},
+		"byte order mark":            {"\ufeff" + block(""), "pod/app"},
+		"UTF-16":                     {"\xff\xfea\x00", refused},
+		"a carriage return":          {strings.ReplaceAll(block(""), "\n", "\r"), "pod/app"},
+		"mixed ends of lines":        {strings.Replace(block(""), "\n", "\r\n", 2), "pod/app"},
+		"a line separator":           {strings.Replace(block("  annotations: {a: b}\n"), "b}", "\"b\u2028  c\"}", 1), "pod/app"},
+		"a very long line":           {block("  annotations: {a: \"" + strings.Repeat("a ", 1<<18) + "\"}\n"), "pod/app"},
+		"contains itself":            {block("  annotations: &a {a: *a}\n"), refused},
+		"deep":                       {block("") + "  x: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "\n", "pod/app"},
+		"too deep":                   {block("") + "  x: " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "\n", refused},
+		"too long":                   {"#" + strings.Repeat("a", textLimitBytes), refused},
+		"explicit key":               {block("") + "? x\n: y\n", "pod/app"},
+		"a comment as the end":       {block("") + "# the end", "pod/app"},
+		"no end of line":             {strings.TrimSuffix(block(""), "\n"), "pod/app"},
+		"capitals":                   {"apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {Containers: [{name: app}]}\n", refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, done, err := means(t, c.text)
+			var objects []string
+			for _, d := range done {
+				objects = append(objects, d.Object)
+			}
+			got := strings.Join(objects, " ")
+			if err != nil {
+				got = refused
+			}
+			if got != c.want {
+				t.Errorf("%q, want %q; %.300v", got, c.want, err)
+			}
+		})
+	}
+}
+
+// TestAliasesAreBounded: what unfolds to gigabytes is refused before it does, in documents with pods and in others.
+func TestAliasesAreBounded(t *testing.T) {
+	var laughs strings.Builder
+	laughs.WriteString("a0: &a0 lol\n")
+	for i := 1; i < 30; i++ {
+		fmt.Fprintf(&laughs, "a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 10), ","))
+	}
+	for name, text := range map[string]string{
+		"laughs": laughs.String(),
+		"long":   "x: &a \"" + strings.Repeat("a", 100_000) + "\"\ny: [" + strings.Repeat("*a,", 100_000) + "]\n",
+		"merges": "x: &a {b: " + strings.Repeat("a", 100_000) + "}\ny: [" + strings.Repeat("{<<: *a},", 100_000) + "]\n",
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, _, err := Manifest(text+block(""), options())
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), "the document in line 1: its aliases unfold to more than 4194304 bytes: write out") {
+			t.Errorf("%s: %v", name, err)
+		}
+		if most := uint64(400 * len(text)); after.TotalAlloc-before.TotalAlloc > max(most, 8<<20) {
+			t.Errorf("%s: %d bytes allocated for %d", name, after.TotalAlloc-before.TotalAlloc, len(text))
+		}
+	}
+}
+
+// TestListGrowsWithItsSize: the work for a List is as much as for its objects, not for each of them as much as for all.
+func TestListGrowsWithItsSize(t *testing.T) {
+	list := func(n int) string {
+		return "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: app\n  spec:\n    containers:\n    - name: app\n      image: app\n", n)
+	}
+	allocated := func(n int) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, done, err := means(t, list(n))
+		runtime.ReadMemStats(&after)
+		if err != nil || len(done) != n {
+			t.Fatalf("%d, %v", len(done), err)
+		}
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	few, many := allocated(20), allocated(200)
+	t.Logf("20 pods: %d bytes allocated, 200: %d", few, many)
+	if many > 25*few {
+		t.Errorf("200 pods take %d times as much as 20", many/few)
+	}
+}
+
+// TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but what the document says.
+func TestOriginalIsNotBelieved(t *testing.T) {
+	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": {"containers": [{"name": "app", "image": "app"}]}}`
+	for _, stranger := range []string{
+		"{kind: ClusterRoleBinding, apiVersion: rbac.authorization.k8s.io/v1, roleRef: {name: cluster-admin}}",
+		strings.Replace(pod, `"image": "app"`, `"image": "evil"`, 1),
+		pod + "\n---\n{kind: ClusterRoleBinding}",
+	} {
+		of, err := hash([]byte(pod))
+		if err != nil {
+			t.Fatal(err)
+		}
+		value, err := pack(original{stranger, of})
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, _, err := Remove(strings.Replace(pod, `"name": "app"}`, `"name": "app", "annotations": {"spillway/original": "`+value+`"}}`, 1))
+		if err != nil || !sameJSON([]byte(back), []byte(pod)) {
+			t.Errorf("%v; %s", err, back)
+		}
+	}
+}
