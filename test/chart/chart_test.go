@@ -32,6 +32,7 @@ var settings = map[string][]string{
 	"no accounts":              {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
 	"a node's":                 {"--set=workload.nodeSelector.a=b,workload.priorityClassName=system-cluster-critical,workload.tolerations[0].operator=Exists", `--set-json=workload.extraEnv=[{"name":"GOMEMLIMIT","value":"900MiB"}]`},
 	"sidecars":                 {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug},sidecar.memoryLimit=256Mi"},
+	"sidecars, shut off":       {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca,webhook.clientNames={kube-apiserver}", `--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
 	"sidecars, a given Secret": {"--set=mode=sidecar,webhook.failurePolicy=Fail,tls.source=secret,tls.secretName=mine", "--set-file=webhook.caBundle=testdata/ca.crt"},
 	"sidecars, cert-manager":   {"--set=mode=sidecar,tls.source=certManager,tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
 	"shedding":                 {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100,shed.limits.max-passthrough-qps-per-user=0.5"},
