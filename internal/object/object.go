@@ -6,6 +6,7 @@
 package object
 
 import (
+	"sort"
 	"strings"
 	"sync/atomic"
 
@@ -28,13 +29,14 @@ type Object struct {
 	UID types.UID
 	RV  uint64
 
-	resource *Resource
-	raw      []byte
-	values   []span // of the resource's fields, by index, nowhere if missing; then of labels, names and values in turn
-	typeEnd  uint32 // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
-	escaped  bool   // some of the values are spelled otherwise than they are meant
-	metadata span   // the value of metadata
-	rv       span   // the digits of metadata.resourceVersion
+	resource   *Resource
+	raw        []byte
+	values     []span // of the resource's fields, by index, nowhere if missing; then of labels, names and values in turn
+	typeEnd    uint32 // raw[1:typeEnd] is `"kind":…,"apiVersion":…,` of a built-in; 0 where items carry their type
+	escaped    bool   // some of the values are spelled otherwise than they are meant
+	disordered bool   // the labels do not ascend, each once, as upstream writes them
+	metadata   span   // the value of metadata
+	rv         span   // the digits of metadata.resourceVersion
 
 	serial uint64 // of all objects that this process has parsed; what is made of several is found by theirs
 	forms  atomic.Pointer[forms]
@@ -166,6 +168,13 @@ func (s labelSet) Get(label string) string {
 // Lookup is both.
 func (s labelSet) Lookup(label string) (string, bool) {
 	all := s.o.labels()
+	if !s.o.disordered {
+		i := sort.Search(len(all)/2, func(i int) bool { return s.o.text(all[2*i]) >= label })
+		if 2*i < len(all) && s.o.text(all[2*i]) == label {
+			return s.o.text(all[2*i+1]), true
+		}
+		return "", false
+	}
 	for i := len(all) - 2; i >= 0; i -= 2 {
 		if s.o.text(all[i]) == label {
 			return s.o.text(all[i+1]), true

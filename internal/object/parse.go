@@ -103,7 +103,19 @@ func (p *parser) parse() error {
 		o.values = make([]span, len(p.values))
 		copy(o.values, p.values)
 	}
+	o.disordered = !o.ordered()
 	return nil
+}
+
+// ordered reports that the labels ascend, each once.
+func (o *Object) ordered() bool {
+	all := o.labels()
+	for i := 2; i < len(all); i += 2 {
+		if o.text(all[i-2]) >= o.text(all[i]) {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *parser) topLevel(key string) error {

@@ -1,6 +1,7 @@
 package object
 
 import (
+	"crypto/sha256"
 	"strconv"
 
 	"k8s.io/apimachinery/pkg/fields"
@@ -11,27 +12,31 @@ import (
 // The zero value sees everything.
 type Selector struct {
 	Namespace, Name string // the scope; "" is all
-	labels          labels.Selector
-	fields          fields.Selector
+	labels          *conditions
+	fields          *conditions
 	key             string // of labels and fields: the scope may be set without NewSelector
 }
 
 // NewSelector makes a selector. Nil selectors see everything.
 func NewSelector(namespace, name string, l labels.Selector, f fields.Selector) Selector {
-	s := Selector{Namespace: namespace, Name: name}
-	if l != nil && !l.Empty() {
-		s.labels = l
-	}
-	if f != nil && !f.Empty() {
-		s.fields = f
-	}
-	if s.labels != nil {
-		s.key += "l" + strconv.Quote(s.labels.String())
-	}
-	if s.fields != nil {
-		s.key += "f" + strconv.Quote(s.fields.String())
-	}
+	s := Selector{Namespace: namespace, Name: name, labels: labelConditions(l), fields: fieldConditions(f)}
+	s.key = s.labels.key("l") + s.fields.key("f")
 	return s
+}
+
+// longKey is from how many bytes on a selector's key is a digest of it.
+const longKey = 256
+
+// key tells the selector from others of its kind.
+func (c *conditions) key(kind string) string {
+	switch {
+	case c == nil:
+		return ""
+	case len(c.query) < longKey:
+		return kind + strconv.Quote(c.query)
+	}
+	digest := sha256.Sum256([]byte(c.query))
+	return kind + "#" + string(digest[:])
 }
 
 // Key identifies the selector among those of one resource.
@@ -39,8 +44,44 @@ func (s Selector) Key() string {
 	return strconv.Quote(s.Namespace) + strconv.Quote(s.Name) + s.key
 }
 
+// Weight is what the selector costs in memory, and in time where it cannot be looked up: the number of its names and values, or its length
+// where they are long. What selects by scope alone weighs nothing.
+func (s Selector) Weight() int {
+	terms, length := 0, 0
+	for _, c := range []*conditions{s.labels, s.fields} {
+		if c != nil {
+			terms, length = terms+c.terms, length+len(c.query)
+		}
+	}
+	return max(terms, length/termBytes)
+}
+
+const (
+	// LightMost is the weight up to which a selector is light: 256 terms, or 8 KiB.
+	LightMost = 256
+	// termBytes is the length of a selector that weighs as much as a term.
+	termBytes = 32
+)
+
+// Light reports that asking the selector about an object costs little, whatever the object.
+func (s Selector) Light() bool { return s.Weight() <= LightMost }
+
+// Size is about how many bytes of memory the selector takes.
+func (s Selector) Size() int { return s.labels.size() + s.fields.size() }
+
 // ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen never changes.
 func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }
+
+// Single reports that the selector is one name with one value, besides its scope.
+func (s Selector) Single() bool {
+	only := s.labels
+	if only == nil {
+		only = s.fields
+	} else if s.fields != nil {
+		return false
+	}
+	return only != nil && only.terms == 1 && len(only.all) == 1 && only.all[0].kind == within
+}
 
 // Fixed reports that whether an object is seen never changes while it exists: nothing is selected but by name and namespace.
 func (s Selector) Fixed() bool {
@@ -50,12 +91,12 @@ func (s Selector) Fixed() bool {
 	if s.fields == nil {
 		return true
 	}
-	for _, r := range s.fields.Requirements() {
-		if r.Field != FieldName && r.Field != FieldNamespace {
+	for _, one := range s.fields.all {
+		if name := s.fields.at(one.name); name != FieldName && name != FieldNamespace {
 			return false
 		}
 	}
-	return true
+	return !s.fields.nothing
 }
 
 // LabelQuery is the selector's labels as a request spells them, "" if any will do.
@@ -63,24 +104,35 @@ func (s Selector) LabelQuery() string {
 	if s.labels == nil {
 		return ""
 	}
-	return s.labels.String()
+	return s.labels.query
 }
 
 // FieldQuery is the selector's fields, its name among them, as a request in its namespace spells them, "" if any will do.
 func (s Selector) FieldQuery() string {
-	f := s.fields
-	if s.Name != "" {
-		name := fields.OneTermEqualSelector(FieldName, s.Name)
-		if f == nil {
-			f = name
-		} else if selected, ok := f.RequiresExactMatch(FieldName); !ok || selected != s.Name {
-			f = fields.AndSelectors(name, f)
-		}
+	query := ""
+	if s.fields != nil {
+		query = s.fields.query
 	}
-	if f == nil {
-		return ""
+	if s.Name == "" || s.fields.exactly(FieldName, s.Name) {
+		return query
 	}
-	return f.String()
+	name := fields.OneTermEqualSelector(FieldName, s.Name).String()
+	if query == "" {
+		return name
+	}
+	return name + "," + query
+}
+
+// exactly reports that a name must have a value, and may have no other.
+func (c *conditions) exactly(name, value string) bool {
+	if c == nil {
+		return false
+	}
+	i := c.find(name)
+	if i == len(c.all) || c.at(c.all[i].name) != name || c.all[i].kind != within || c.all[i].number != 1 {
+		return false
+	}
+	return c.at(c.values[c.all[i].first]) == value
 }
 
 // Matches reports whether the selector sees the object.
@@ -91,10 +143,10 @@ func (s Selector) Matches(o *Object) bool {
 	if s.Name != "" && s.Name != o.Name() {
 		return false
 	}
-	if s.labels != nil && !s.labels.Matches(o.Labels()) {
+	if s.fields != nil && !s.fields.matchFields(fieldSet{o}) {
 		return false
 	}
-	return s.fields == nil || s.fields.Matches(o.Fields())
+	return s.labels == nil || s.labels.matchLabels(o)
 }
 
 // Seen reports what a client with this selector is told about e: that an object appeared, changed, or went away, and

@@ -1,9 +1,5 @@
 package object
 
-import (
-	"k8s.io/apimachinery/pkg/selection"
-)
-
 // Term is a condition that names what it wants: a field or a label of an object has one of some values. An index can look such
 // objects and such selectors up, where any other condition can only be asked.
 type Term struct {
@@ -16,33 +12,29 @@ type Term struct {
 // metadata.namespace and metadata.name say. None are left out, but those that name no value.
 func (s Selector) Terms() []Term {
 	var terms []Term
-	add := func(label bool, name string, values ...string) {
-		terms = append(terms, Term{Label: label, Name: name, Values: values})
-	}
 	if s.Namespace != "" {
-		add(false, FieldNamespace, s.Namespace)
+		terms = append(terms, Term{Name: FieldNamespace, Values: []string{s.Namespace}})
 	}
 	if s.Name != "" {
-		add(false, FieldName, s.Name)
+		terms = append(terms, Term{Name: FieldName, Values: []string{s.Name}})
 	}
-	if s.fields != nil {
-		for _, r := range s.fields.Requirements() {
-			if equality(r.Operator) {
-				add(false, r.Field, r.Value)
-			}
-		}
-	}
-	if s.labels != nil {
-		requirements, _ := s.labels.Requirements()
-		for _, r := range requirements {
-			if equality(r.Operator()) {
-				add(true, r.Key(), r.ValuesUnsorted()...)
-			}
-		}
-	}
-	return terms
+	return s.labels.appendTerms(s.fields.appendTerms(terms, false), true)
 }
 
-func equality(op selection.Operator) bool {
-	return op == selection.Equals || op == selection.DoubleEquals || op == selection.In
+// appendTerms appends the conditions that name values.
+func (c *conditions) appendTerms(terms []Term, label bool) []Term {
+	if c == nil || c.nothing {
+		return terms
+	}
+	for _, one := range c.all {
+		if one.kind != within {
+			continue
+		}
+		t := Term{Label: label, Name: c.at(one.name)}
+		for _, v := range c.values[one.first : one.first+one.number] {
+			t.Values = append(t.Values, c.at(v))
+		}
+		terms = append(terms, t)
+	}
+	return terms
 }

@@ -1,0 +1,353 @@
+package object
+
+import (
+	"cmp"
+	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// conditions are the requirements of one label or field selector.
+//
+// They are sorted by name, and those of one name are merged, so that matching an object costs what the object has and not what the
+// selector demands: each label of the object is searched among the conditions. apimachinery's own form, which is asked requirement by
+// requirement, costs both multiplied; the client chooses the one, and often the other.
+//
+// Names and values are offsets into one text, since a client may send some hundred thousand of them: a term takes 28 bytes and its text,
+// where apimachinery's takes 230. Immutable.
+type conditions struct {
+	query   string // the selector as a request spells it
+	text    string // what the offsets are of
+	nothing bool   // no object matches
+	all     []condition
+	values  []span // those of one condition are ascending and distinct
+	demands int    // conditions that only an object with their name meets
+	terms   int    // of the selector as it was sent
+}
+
+// condition is what one name of an object has to satisfy.
+type condition struct {
+	name          span
+	first, number uint32 // of values
+	kind          conditionKind
+}
+
+type conditionKind uint8
+
+// The kinds; those of one name are in this order.
+const (
+	within  conditionKind = iota // has one of the values
+	present                      // is there
+	above                        // is a number above the value
+	below                        // is a number below the value
+	without                      // has none of the values, or is not there
+	absent                       // is not there
+)
+
+// demanding reports that a name has to be there.
+func (k conditionKind) demanding() bool { return k <= below }
+
+// labelConditions are those of a label selector, nil if it selects everything.
+func labelConditions(s labels.Selector) *conditions {
+	if s == nil || s.Empty() {
+		return nil
+	}
+	requirements, selectable := s.Requirements()
+	c := &conditions{nothing: !selectable}
+	var b compiler
+	for i := range requirements {
+		r := &requirements[i]
+		values := r.ValuesUnsorted()
+		slices.Sort(values)
+		b.label(r, values)
+		c.terms += max(1, len(values))
+	}
+	c.text = strings.Clone(b.text.String()) // which has room to grow
+	c.query = c.text
+	b.compile(c)
+	return c
+}
+
+// fieldConditions are those of a field selector, nil if it selects everything. A field that is missing is "".
+func fieldConditions(s fields.Selector) *conditions {
+	if s == nil || s.Empty() {
+		return nil
+	}
+	requirements := s.Requirements()
+	c := &conditions{nothing: len(requirements) == 0, query: s.String(), terms: len(requirements)}
+	var b compiler
+	for _, r := range requirements {
+		b.field(r)
+	}
+	if c.text = c.query; b.text.String() != c.query {
+		c.text = strings.Clone(b.text.String())
+	}
+	b.compile(c)
+	return c
+}
+
+// compiler collects requirements, each with its name and values in the text.
+type compiler struct {
+	text strings.Builder
+	raw  []requirement
+}
+
+type requirement struct {
+	name   span
+	kind   conditionKind
+	values []span
+}
+
+// kindOf is what an operator of apimachinery demands.
+func kindOf(op selection.Operator) conditionKind {
+	switch op {
+	case selection.NotIn, selection.NotEquals:
+		return without
+	case selection.Exists:
+		return present
+	case selection.DoesNotExist:
+		return absent
+	case selection.GreaterThan:
+		return above
+	case selection.LessThan:
+		return below
+	}
+	return within
+}
+
+// label writes a requirement as apimachinery does.
+func (b *compiler) label(r *labels.Requirement, values []string) {
+	b.separate()
+	one := requirement{kind: kindOf(r.Operator())}
+	if one.kind == absent {
+		b.text.WriteByte('!')
+	}
+	one.name = b.put(r.Key())
+	end := ""
+	switch op := r.Operator(); op {
+	case selection.Exists, selection.DoesNotExist:
+	case selection.In, selection.NotIn:
+		b.text.WriteString(" " + string(op) + " (")
+		end = ")"
+	case selection.GreaterThan:
+		b.text.WriteByte('>')
+	case selection.LessThan:
+		b.text.WriteByte('<')
+	default:
+		b.text.WriteString(string(op))
+	}
+	for i, v := range values {
+		if i > 0 {
+			b.text.WriteByte(',')
+		}
+		one.values = append(one.values, b.put(v))
+	}
+	b.text.WriteString(end)
+	b.raw = append(b.raw, one)
+}
+
+// field writes a requirement, as apimachinery does where nothing has to be escaped.
+func (b *compiler) field(r fields.Requirement) {
+	b.separate()
+	one := requirement{kind: kindOf(r.Operator), name: b.put(r.Field)}
+	b.text.WriteString(string(r.Operator))
+	one.values = []span{b.put(r.Value)}
+	b.raw = append(b.raw, one)
+}
+
+func (b *compiler) separate() {
+	if b.text.Len() > 0 {
+		b.text.WriteByte(',')
+	}
+}
+
+func (b *compiler) put(s string) span {
+	start := b.text.Len()
+	b.text.WriteString(s)
+	return span{uint32(start), uint32(b.text.Len())} // #nosec G115 -- a selector comes in a head of a megabyte at most
+}
+
+// compile sorts and merges what was collected.
+func (b *compiler) compile(c *conditions) {
+	slices.SortStableFunc(b.raw, func(x, y requirement) int {
+		return cmp.Or(cmp.Compare(c.at(x.name), c.at(y.name)), cmp.Compare(x.kind, y.kind))
+	})
+	for len(b.raw) > 0 {
+		first, n := b.raw[0], 1
+		for n < len(b.raw) && b.raw[n].kind == first.kind && c.at(b.raw[n].name) == c.at(first.name) {
+			n++
+		}
+		c.add(first.name, first.kind, c.merge(b.raw[:n]))
+		b.raw = b.raw[n:]
+	}
+	c.all, c.values = slices.Clip(c.all), slices.Clip(c.values)
+}
+
+func (c *conditions) add(name span, kind conditionKind, values []span) {
+	first := uint32(len(c.values)) // #nosec G115 -- as put
+	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: uint32(len(values))})
+	c.values = append(c.values, values...)
+	if kind.demanding() {
+		c.demands++
+	}
+}
+
+// merge are the values of requirements of one name and kind.
+func (c *conditions) merge(raw []requirement) []span {
+	kind, values := raw[0].kind, raw[0].values
+	switch kind {
+	case without:
+		values = nil
+		for _, r := range raw {
+			values = append(values, r.values...)
+		}
+	case within: // what all of them allow
+		for _, r := range raw[1:] {
+			allowed := c.distinct(r.values)
+			values = slices.DeleteFunc(slices.Clone(values), func(v span) bool { return !c.includes(allowed, c.at(v)) })
+		}
+	case above, below: // the narrowest
+		for _, r := range raw[1:] {
+			if n, most := c.number(r.values[0]), c.number(values[0]); kind == above && n > most || kind == below && n < most {
+				values = r.values
+			}
+		}
+		return values
+	}
+	return c.distinct(values)
+}
+
+// distinct are values in order, each once.
+func (c *conditions) distinct(values []span) []span {
+	compare := func(x, y span) int { return cmp.Compare(c.at(x), c.at(y)) }
+	if !slices.IsSortedFunc(values, compare) {
+		values = slices.Clone(values)
+		slices.SortFunc(values, compare)
+	}
+	return slices.CompactFunc(values, func(x, y span) bool { return compare(x, y) == 0 })
+}
+
+// number is what a selector compares with; apimachinery has read it before.
+func (c *conditions) number(v span) int64 {
+	n, _ := strconv.ParseInt(c.at(v), 10, 64)
+	return n
+}
+
+func (c *conditions) at(s span) string { return c.text[s.start:s.end] }
+
+// size is about how many bytes of memory they take.
+func (c *conditions) size() int {
+	if c == nil {
+		return 0
+	}
+	n := len(c.query) + 20*len(c.all) + 8*len(c.values)
+	if c.text != c.query {
+		n += len(c.text)
+	}
+	return n
+}
+
+// find is the first condition of a name, or where it would be.
+func (c *conditions) find(name string) int {
+	low, high := 0, len(c.all)
+	for low < high {
+		if middle := int(uint(low+high) >> 1); c.at(c.all[middle].name) < name { // #nosec G115 -- not negative
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// includes reports that a value is one of some, which are distinct.
+func (c *conditions) includes(values []span, value string) bool {
+	low, high := 0, len(values)
+	for low < high {
+		middle := int(uint(low+high) >> 1) // #nosec G115 -- not negative
+		switch cmp.Compare(c.at(values[middle]), value) {
+		case 0:
+			return true
+		case -1:
+			low = middle + 1
+		default:
+			high = middle
+		}
+	}
+	return false
+}
+
+// allows reports that a name may have a value, that is, be there with it.
+func (c *conditions) allows(k *condition, value string) bool {
+	values := c.values[k.first : k.first+k.number]
+	switch k.kind {
+	case within:
+		return c.includes(values, value)
+	case without:
+		return !c.includes(values, value)
+	case present:
+		return true
+	case absent:
+		return false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return err == nil && (k.kind == above && n > c.number(values[0]) || k.kind == below && n < c.number(values[0]))
+}
+
+// matchLabels reports that an object's labels meet all conditions. Of labels and conditions it walks along those that are fewer, and searches
+// the others.
+func (c *conditions) matchLabels(o *Object) bool {
+	n := o.NumLabels()
+	switch {
+	case c.nothing:
+		return false
+	case o.disordered, len(c.all)*bits.Len(uint(n)) < n*bits.Len(uint(len(c.all))): // #nosec G115 -- not negative
+		return c.matchEach(labelSet{o})
+	}
+	met := 0
+	for i := range n {
+		name, value := o.Label(i)
+		for k := c.find(name); k < len(c.all) && c.at(c.all[k].name) == name; k++ {
+			switch one := &c.all[k]; {
+			case !c.allows(one, value):
+				return false
+			case one.kind.demanding():
+				met++
+			}
+		}
+	}
+	return met == c.demands
+}
+
+// matchEach looks up what each condition is about.
+func (c *conditions) matchEach(set labelSet) bool {
+	for i := range c.all {
+		one := &c.all[i]
+		value, there := set.Lookup(c.at(one.name))
+		switch {
+		case there && !c.allows(one, value):
+			return false
+		case !there && one.kind.demanding():
+			return false
+		}
+	}
+	return true
+}
+
+// matchFields reports that an object's fields meet all conditions. A resource has few, so there are few conditions, too.
+func (c *conditions) matchFields(set fieldSet) bool {
+	if c.nothing {
+		return false
+	}
+	for i := range c.all {
+		if one := &c.all[i]; !c.allows(one, set.Get(c.at(one.name))) {
+			return false
+		}
+	}
+	return true
+}
