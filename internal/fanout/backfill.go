@@ -18,6 +18,7 @@ import (
 type Backfill struct {
 	// Static after construction.
 	backfills *Backfills
+	owner     Owner
 	voids     uint64 // of the log, when it began
 	selector  object.Selector
 
@@ -131,7 +132,7 @@ func (f *Backfill) sees(o *object.Object) bool { return !f.selector.Fixed() || f
 // arrive makes the cursor that goes on from the target, or raises the target to where the log begins by now.
 func (f *Backfill) arrive() (*Cursor, error) {
 	hub := f.backfills.hub
-	cursor, err := hub.Resume(f.target, f.selector, f.encoding)
+	cursor, err := hub.For(f.owner).Resume(f.target, f.selector, f.encoding)
 	if hub.resource.Log().Voids() != f.voids { // also if it was found: what was told until now belongs to another history
 		if cursor != nil {
 			cursor.Close()

@@ -240,7 +240,7 @@ type resumption struct {
 // resumes tells a client everything from a resourceVersion up to what the log has when it gets there. take is called with every
 // run of frames.
 func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (r resumption) {
-	f, err := s.backfills.Join(ctx, rv, sel)
+	f, err := s.backfills.Join(ctx, "", rv, sel)
 	if err != nil {
 		return resumption{err: err}
 	}
@@ -467,10 +467,10 @@ func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 
 // hold takes the only turn, so that all who come until it is given back wait together.
 func (s *story) hold(t *testing.T) (release func()) {
-	if err := s.backfills.limit.acquire(t.Context()); err != nil {
+	if err := s.backfills.limit.acquire(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	return s.backfills.limit.release
+	return func() { s.backfills.limit.release("") }
 }
 
 // What upstream forgets between two watches, nobody is told.
@@ -676,7 +676,7 @@ func TestBackfillBytesOfAll(t *testing.T) {
 			s.putPadded(fmt.Sprintf("n/p%d", i), fmt.Sprint(i%8), 32<<10, false)
 		}
 		s.begin(plenty, 8)
-		s.backfills.limit.most = 128 << 10
+		s.backfills.limit.most, s.backfills.limit.least = 128<<10, 0
 		var clients sync.WaitGroup
 		for i := range 8 {
 			clients.Go(func() {

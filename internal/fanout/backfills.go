@@ -79,12 +79,12 @@ func (b *Backfills) Close() {
 // Watches is how many upstream watches are open, and how many have been opened.
 func (b *Backfills) Watches() (open, opened int64) { return b.open.Load(), b.opened.Load() }
 
-// Join makes a client that is complete through rv one of those who are told what happened after it, once it is its turn. Close what it
+// Join makes a client of an owner's that is complete through rv one of those who are told what happened after it, once it is its turn. Close what it
 // returns. If the turn does not come before ctx ends, the error is ErrBackfillBusy. It returns nil if that is not what the client lacks: the
 // log has everything, or nobody has (see Hub.Resume).
-func (b *Backfills) Join(ctx context.Context, rv uint64, sel object.Selector) (*Backfill, error) {
+func (b *Backfills) Join(ctx context.Context, owner Owner, rv uint64, sel object.Selector) (*Backfill, error) {
 	log := b.hub.resource.Log()
-	f := &Backfill{backfills: b, voids: log.Voids(), through: rv, selector: sel}
+	f := &Backfill{backfills: b, owner: owner, voids: log.Voids(), through: rv, selector: sel}
 	_, err := log.Find(rv)
 	var expired *cache.ExpiredError
 	if !errors.As(err, &expired) || !expired.Missing() || rv == 0 {
@@ -114,6 +114,9 @@ func (b *Backfills) enter(f *Backfill) (*retelling, error) {
 		}
 	}
 	r := newRetelling(b, key, sel)
+	if !r.shared() {
+		r.owner = f.owner
+	}
 	if !r.admit(f) { // history has become void in this moment
 		r.cancel()
 		return nil, errBackfillsClosed
@@ -136,11 +139,23 @@ func (b *Backfills) forget(r *retelling) {
 }
 
 // BackfillLimit bounds how much is told of the past at a time, over all resources: the watches upstream, and the bytes that were told and
-// not yet taken.
+// not yet taken. One owner has half of the watches at most, and every watch may hold a little, or one owner of many selectors would keep
+// all others from being told.
 type BackfillLimit struct {
-	turns      chan struct{} // a token for each watch that is open
-	each, most int64         // bytes that one watch may hold, and all of them
-	held       atomic.Int64  // by all of them
+	turns             chan struct{} // a token for each watch that is open
+	least, each, most int64         // bytes that one watch may hold in any case, and at most, and all of them
+	held              atomic.Int64  // by all of them
+
+	mu struct {
+		sync.Mutex
+		shares map[Owner]*share
+	}
+}
+
+// share is an owner's, while somebody waits for a turn or has one.
+type share struct {
+	turns chan struct{}
+	users int // guarded by BackfillLimit.mu
 }
 
 // What a client has not taken yet is held up to so many bytes, of one watch and of all of them.
@@ -151,19 +166,69 @@ const (
 
 // NewBackfillLimit allows so many watches at a time.
 func NewBackfillLimit(watches int) *BackfillLimit {
-	return &BackfillLimit{turns: make(chan struct{}, watches), each: heldByEach, most: heldByAll}
+	l := &BackfillLimit{turns: make(chan struct{}, watches), least: heldByAll / 2 / int64(max(1, watches)), each: heldByEach, most: heldByAll}
+	l.mu.shares = map[Owner]*share{}
+	return l
 }
 
-func (l *BackfillLimit) acquire(ctx context.Context) error {
+// acquire waits for a turn of an owner's.
+func (l *BackfillLimit) acquire(ctx context.Context, owner Owner) error {
+	s := l.enter(owner)
+	select {
+	case s.turns <- struct{}{}:
+	case <-ctx.Done():
+		l.leave(owner, s)
+		return context.Cause(ctx)
+	}
 	select {
 	case l.turns <- struct{}{}:
 		return nil
 	case <-ctx.Done():
+		<-s.turns
+		l.leave(owner, s)
 		return context.Cause(ctx)
 	}
 }
 
-func (l *BackfillLimit) release() { <-l.turns }
+// release gives a turn back.
+func (l *BackfillLimit) release(owner Owner) {
+	<-l.turns
+	l.mu.Lock()
+	s := l.mu.shares[owner]
+	l.mu.Unlock()
+	<-s.turns
+	l.leave(owner, s)
+}
+
+// enter is the share of an owner. The empty owner, whose watches are for all who select by scope alone, may have all turns.
+func (l *BackfillLimit) enter(owner Owner) *share {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.mu.shares[owner]
+	if s == nil {
+		most := cap(l.turns)
+		if owner != "" {
+			most = max(1, most/2)
+		}
+		s = &share{turns: make(chan struct{}, most)}
+		l.mu.shares[owner] = s
+	}
+	s.users++
+	return s
+}
+
+func (l *BackfillLimit) leave(owner Owner, s *share) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if s.users--; s.users == 0 {
+		delete(l.mu.shares, owner)
+	}
+}
+
+// full reports that a watch which holds some bytes has no room for more.
+func (l *BackfillLimit) full(holds, size int64) bool {
+	return holds+size > l.each || holds+size > l.least && l.held.Load()+size > l.most
+}
 
 // turnWait is how long a client that has been told something already waits for its turn to be told the rest.
 const turnWait = 30 * time.Second

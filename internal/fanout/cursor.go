@@ -14,7 +14,8 @@ import (
 // it, reads the log itself until it meets the feed again: same frames, more work. So a client that lags costs what it
 // lags, and nobody else anything. One goroutine uses a cursor.
 type Cursor struct {
-	hub      *Hub
+	hub      *Hub // that dispatches its feed
+	owner    Owner
 	selector object.Selector
 	encoding object.Encoding
 
@@ -23,6 +24,7 @@ type Cursor struct {
 	seam               bool // between two entries of a seam
 	future             bool // the log has not reached through yet: until it does, there is silence (W-106)
 	holding, retracted bool // see Hold
+	sliced, cut        bool // see Slice
 
 	feed     *Feed // nil: the log alone, the specification of the feed
 	place    place
@@ -35,31 +37,48 @@ type Cursor struct {
 const replayRun = 64 << 10
 
 // From makes a cursor that begins at a log position at which the client is complete through rv. Close it.
-func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
-	c := h.Replay(position, rv, sel, enc)
-	c.feed = h.subscribe(sel, enc)
+func (v View) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	c := v.hub.Replay(position, rv, sel, enc)
+	c.owner = v.owner
+	c.hub, c.feed = v.hub.subscribe(v.owner, sel, enc)
+	c.selector = c.feed.selector // equal, and there once
 	return c
 }
 
 // After makes a cursor for a client that has a state. Close it.
-func (h *Hub) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+func (v View) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	if s.Reached < s.RV {
-		return h.Resume(s.RV, sel, enc)
+		return v.Resume(s.RV, sel, enc)
 	}
-	return h.From(s.Next, s.RV, sel, enc), nil
+	return v.From(s.Next, s.RV, sel, enc), nil
 }
 
 // Resume makes a cursor for a client that has seen everything up to rv. It returns a cache.ExpiredError if history does
 // not reach back to it.
-func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
-	future := rv > h.resource.Through()
-	position, err := h.resource.Log().Find(rv)
+func (v View) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	future := rv > v.hub.resource.Through()
+	position, err := v.hub.resource.Log().Find(rv)
 	if err != nil {
 		return nil, err
 	}
-	c := h.From(position, rv, sel, enc)
+	c := v.From(position, rv, sel, enc)
 	c.future = future
 	return c, nil
+}
+
+// From, After and Resume are those of a View without an owner.
+func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
+	return h.For("").From(position, rv, sel, enc)
+}
+
+// After is that of a View without an owner.
+func (h *Hub) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	return h.For("").After(s, sel, enc)
+}
+
+// Resume is that of a View without an owner.
+func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
+	return h.For("").Resume(rv, sel, enc)
 }
 
 // Replay makes a cursor that reads the log alone. It is the specification: every other cursor must return the same events.
@@ -110,8 +129,34 @@ func (c *Cursor) Signal() *ring.Signal {
 	return c.hub.resource.Signal()
 }
 
+// Slice bounds what one Next does from now on, for whoever serves many cursors with one goroutine: one that reads the log asks its selector
+// about a few entries, and then More reports that there is more to read, frames or none.
+func (c *Cursor) Slice() { c.sliced = true }
+
+// More reports that the last Next ended early.
+func (c *Cursor) More() bool { return c.cut }
+
+// sliceWork is how much a sliced cursor reads in one Next: so many entries, fewer if their objects have many labels. It is about as much work as
+// one send.
+const (
+	sliceWork   = 64
+	sliceLabels = 32 // labels that are as much work as an entry
+)
+
+// workOf is what it costs to ask a selector about an entry.
+func workOf(e *cache.Entry) int {
+	labels := 0
+	for _, o := range []*object.Object{e.New, e.Old} {
+		if o != nil {
+			labels += o.NumLabels()
+		}
+	}
+	return 1 + labels/sliceLabels
+}
+
 // Next returns the frames that follow, ready to send and valid until the next call; none if the client has everything.
 func (c *Cursor) Next() ([]byte, error) {
+	c.cut = false
 	for {
 		joined := c.join()
 		if c.live {
@@ -126,7 +171,7 @@ func (c *Cursor) Next() ([]byte, error) {
 			}
 		}
 		run, moved, err := c.replay()
-		if err != nil || len(run) > 0 || !moved {
+		if err != nil || len(run) > 0 || !moved || c.cut {
 			return run, err
 		}
 	}
@@ -175,9 +220,12 @@ func (c *Cursor) replay() (run []byte, moved bool, err error) {
 
 // fill takes log entries until there is a run of frames, or none are left below head.
 func (c *Cursor) fill(head uint64) error {
-	log := c.hub.resource.Log()
+	log, work := c.hub.resource.Log(), 0
 	for {
 		switch {
+		case c.sliced && work >= sliceWork:
+			c.cut = c.position < head
+			return nil
 		case c.retracted:
 			return ErrRetracted
 		case c.hub.resource.Retired():
@@ -189,6 +237,7 @@ func (c *Cursor) fill(head uint64) error {
 		if !ok {
 			return &cache.ExpiredError{Asked: c.through, Oldest: log.Floor()}
 		}
+		work += workOf(e)
 		pass := c.take
 		if c.future {
 			pass = c.arrive

@@ -20,6 +20,8 @@ type Feed struct {
 	key      feedKey
 	selector object.Selector
 	encoding object.Encoding
+	owner    Owner // that it was made for
+	price    int   // that the owner is charged
 
 	// Written by the dispatcher, read by cursors.
 	kept    atomic.Pointer[run]

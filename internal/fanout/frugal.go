@@ -38,6 +38,7 @@ const crowd = 64
 // Their cursors read the log, each for itself: the same frames, made once for each instead of once for all.
 func (h *Hub) Economize(on bool) {
 	if h.frugal.Swap(on) != on {
+		h.eachLane(func(l *Hub) { l.frugal.Store(on) })
 		h.resource.Signal().Wake() // so that it need not wait for the next event
 	}
 }

@@ -25,7 +25,7 @@ func (c *Cursor) Land(s *cache.Snapshot) *Cursor {
 	if !c.has(s) {
 		return nil
 	}
-	landed, err := c.hub.After(s, c.selector, c.encoding)
+	landed, err := c.hub.For(c.owner).After(s, c.selector, c.encoding)
 	if err != nil {
 		return nil // a gap was closed meanwhile
 	}

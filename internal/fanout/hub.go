@@ -6,6 +6,7 @@ package fanout
 
 import (
 	"context"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,10 +24,16 @@ type Hub struct {
 	// Static after construction.
 	resource *cache.Resource
 	room     *Room // nil: as much as there is
+	turns    *Lanes
+	stats    *Stats // a lane's are its hub's
+
+	// Of a lane, likewise.
+	parent *Hub // nil: it is none
+	owner  Owner
+	cancel context.CancelFunc
 
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]
-	stats    Stats
 
 	frugal atomic.Bool // see Economize
 
@@ -44,6 +51,7 @@ type Hub struct {
 		joined map[*Feed]struct{} // feeds that the index lacks
 		left   []*Feed            // those that it has in vain
 	}
+	lanes lanes
 }
 
 // progress is how far the hub has dispatched: every event below position is in its feeds, which makes them complete
@@ -53,11 +61,13 @@ type progress struct{ position, through uint64 }
 // Stats count what the hub did, since it was made.
 type Stats struct {
 	Events     atomic.Uint64 // dispatched
+	Asked      atomic.Uint64 // selectors that the dispatcher asked about an event
+	AskedAside atomic.Uint64 // selectors that lanes asked
 	Frames     atomic.Uint64 // made for feeds: once each, however many streams share it
 	Shares     atomic.Uint64 // streams that shared them, summed up: what is to be delivered of them
 	Replayed   atomic.Uint64 // frames made for single cursors that read the log
 	Stalls     atomic.Uint64 // dispatches of one batch that took longer than stallThreshold: something made the hub wait
-	Lapped     atomic.Uint64 // times the log moved past the hub
+	Lapped     atomic.Uint64 // times the log moved past the hub or a lane
 	FeedLapped atomic.Uint64 // times a feed moved past a cursor, which went on from the log
 }
 
@@ -66,8 +76,15 @@ const stallThreshold = time.Second
 
 // NewHub makes a hub that follows the resource's log once it Runs.
 func NewHub(r *cache.Resource) *Hub {
+	h := newHub(r)
+	h.stats = &Stats{}
+	return h
+}
+
+func newHub(r *cache.Resource) *Hub {
 	h := &Hub{resource: r}
 	h.mu.feeds, h.mu.joined = map[feedKey]*Feed{}, map[*Feed]struct{}{}
+	h.lanes.of, h.lanes.shares = map[Owner]*Hub{}, map[Owner]int{}
 	h.progress.Store(&progress{})
 	return h
 }
@@ -76,13 +93,17 @@ func NewHub(r *cache.Resource) *Hub {
 func (h *Hub) Resource() *cache.Resource { return h.resource }
 
 // Stats are the hub's counters.
-func (h *Hub) Stats() *Stats { return &h.stats }
+func (h *Hub) Stats() *Stats { return h.stats }
 
-// Feeds is the number of distinct selectors and encodings that are being followed.
+// Feeds is the number of distinct selectors and encodings that are being followed, here and in lanes.
 func (h *Hub) Feeds() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.mu.feeds)
+	n := len(h.mu.feeds)
+	for _, l := range h.lanes.of {
+		n += l.Feeds()
+	}
+	return n
 }
 
 // Lag is how many log entries the hub has yet to dispatch.
@@ -94,6 +115,7 @@ func (h *Hub) Lag() uint64 {
 // Run dispatches until ctx ends.
 func (h *Hub) Run(ctx context.Context) error {
 	defer func() { h.hold(-h.held) }()
+	defer h.endLanes()
 	for {
 		changed := h.resource.Changed()
 		h.Dispatch()
@@ -108,9 +130,15 @@ func (h *Hub) Run(ctx context.Context) error {
 
 // Dispatch brings the feeds to the head of the log, and wakes their streams once. It is what Run does at every change; only
 // one goroutine may call either.
-func (h *Hub) Dispatch() {
+func (h *Hub) Dispatch() { h.dispatch(noEnd) }
+
+// noEnd is more entries than a log has.
+const noEnd = math.MaxUint64
+
+// dispatch is Dispatch for so many entries at most. It reports whether there are more.
+func (h *Hub) dispatch(most uint64) (more bool) {
 	if !h.resource.Ready() {
-		return
+		return false
 	}
 	began := time.Now()
 	done := *h.progress.Load()
@@ -119,23 +147,26 @@ func (h *Hub) Dispatch() {
 	h.save(done.position)
 	if done.position < h.resource.Log().First() {
 		h.restart(snapshot)
-		return
+		return false
 	}
 	head := h.resource.Log().Head()
-	for done.position < head {
+	end, within := done.position+min(head-done.position, most), false
+	for done.position < end || within && done.position < head {
 		e, ok := h.resource.Log().At(done.position)
 		if !ok {
 			h.stats.Lapped.Add(1)
 			h.restart(h.resource.Snapshot())
-			return
+			return false
 		}
 		done.position, done.through = done.position+1, e.Through
+		within = e.Seam.Open() // a position never lies inside a seam
 		h.tell(e, done.position)
 	}
 	h.publish(done)
-	if time.Since(began) > stallThreshold {
+	if h.parent == nil && time.Since(began) > stallThreshold {
 		h.stats.Stalls.Add(1)
 	}
+	return done.position < head
 }
 
 // enroll brings the index up to date with who subscribed and left. New feeds start at a log position.
@@ -162,12 +193,18 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	if e.Seam == cache.SeamEnd {
 		feeds = h.index.all
 	}
+	h.count(len(feeds))
+	copied, size := 0, 0
+	if o := e.Object(); o != nil {
+		size = o.Size()
+	}
 	for _, f := range feeds {
 		untouched := !f.touched
 		before := f.size
-		if f.lonely() && (h.saving || h.room.full()) {
+		if f.lonely() && (h.saving || h.room.full() || copied >= copiedMost) {
 			f.pass(e, next)
 		} else if f.add(e, next, &h.press) {
+			copied += size
 			h.stats.Frames.Add(1)
 			h.stats.Shares.Add(uint64(f.holders.Load())) // #nosec G115 -- never negative
 		}
@@ -176,7 +213,22 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 			h.touched = append(h.touched, f)
 		}
 	}
-	h.stats.Events.Add(1)
+	if h.parent == nil {
+		h.stats.Events.Add(1)
+	}
+}
+
+// copiedMost is how many bytes of one event are copied into feeds. An object has up to a megabyte, and each distinct selector has its
+// own copy; beyond this, feeds of few streams leave the event to the log.
+const copiedMost = 8 << 20
+
+// count counts selectors that are asked.
+func (h *Hub) count(asked int) {
+	if h.parent == nil {
+		h.stats.Asked.Add(uint64(asked)) // #nosec G115 -- not negative
+	} else {
+		h.stats.AskedAside.Add(uint64(asked)) // #nosec G115 -- not negative
+	}
 }
 
 // restart gives up on what lies between the hub and the snapshot: feeds start over there. Their cursors go on from the
@@ -204,14 +256,27 @@ func (h *Hub) publish(done progress) {
 	h.touched = h.touched[:0]
 }
 
-// subscribe returns the feed of a selector and encoding, and holds it until release.
-func (h *Hub) subscribe(sel object.Selector, enc object.Encoding) *Feed {
+// subscribe returns the feed of a selector and encoding, and who dispatches it: the hub, or a lane of the owner's. It is held until release.
+func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
 	key := feedKey{selector: sel.Key(), encoding: enc}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.mu.feeds[key] != nil || h.takes(owner, sel) {
+		return h, h.enter(key, owner, sel)
+	}
+	l := h.lane(owner)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l, l.enter(key, owner, sel)
+}
+
+// enter holds the feed of a key, which is made if it is not there. The hub is locked.
+func (h *Hub) enter(key feedKey, owner Owner, sel object.Selector) *Feed {
 	f := h.mu.feeds[key]
 	if f == nil {
-		f = newFeed(key, sel, enc)
+		f = newFeed(key, sel, key.encoding)
+		f.owner, f.price = owner, priceOf(sel)
+		h.charge(f, 1)
 		h.mu.feeds[key] = f
 		h.mu.joined[f] = struct{}{}
 	}
@@ -219,14 +284,20 @@ func (h *Hub) subscribe(sel object.Selector, enc object.Encoding) *Feed {
 	return f
 }
 
-// release gives a feed back; the last holder removes it.
+// release gives a feed back; the last holder removes it, and with the last feed a lane ends.
 func (h *Hub) release(f *Feed) {
+	if h.parent != nil {
+		h.parent.mu.Lock()
+		defer h.parent.mu.Unlock()
+		defer h.parent.dismiss(h)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if f.holders.Add(-1) > 0 {
 		return
 	}
 	delete(h.mu.feeds, f.key)
+	h.charge(f, -1)
 	if _, unknown := h.mu.joined[f]; unknown {
 		delete(h.mu.joined, f)
 		return

@@ -26,6 +26,7 @@ type retelling struct {
 	backfills *Backfills
 	key       string
 	selector  object.Selector // what upstream is asked for
+	owner     Owner           // whose turn it takes: who asked first, if it is not shared
 	voids     uint64          // of the log, when it began
 	ctx       context.Context // ends when nobody listens
 	cancel    context.CancelFunc
@@ -162,11 +163,11 @@ func (r *retelling) from(f *Backfill) (items []item, changed <-chan struct{}, en
 func (r *retelling) run() {
 	defer r.cancel()
 	limit := r.backfills.limit
-	err := limit.acquire(r.ctx)
+	err := limit.acquire(r.ctx, r.owner)
 	close(r.begun)
 	if err == nil {
 		err = r.retell()
-		limit.release()
+		limit.release(r.owner)
 	}
 	r.finish(err)
 	echo := time.NewTimer(retellingEcho)
@@ -343,7 +344,7 @@ func (r *retelling) keepLocked(i item) {
 // roomLocked makes room for so many bytes: of what everybody has taken, and if that is not enough, of what the slowest have not.
 func (r *retelling) roomLocked(size int64) {
 	limit := r.backfills.limit
-	for len(r.mu.items) > 0 && (r.mu.bytes+size > limit.each || limit.held.Load()+size > limit.most) {
+	for len(r.mu.items) > 0 && limit.full(r.mu.bytes, size) {
 		taken := uint64(len(r.mu.items))
 		for _, next := range r.mu.listeners {
 			taken = min(taken, max(next, r.mu.first)-r.mu.first)

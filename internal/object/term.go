@@ -27,7 +27,7 @@ func (c *conditions) appendTerms(terms []Term, label bool) []Term {
 		return terms
 	}
 	for _, one := range c.all {
-		if one.kind != within {
+		if one.kind != within || one.number == 0 {
 			continue
 		}
 		t := Term{Label: label, Name: c.at(one.name)}

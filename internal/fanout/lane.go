@@ -1,0 +1,186 @@
+package fanout
+
+import (
+	"context"
+	"sync"
+
+	"spillway/internal/object"
+)
+
+// Owner is the user, or the address, that a watch is counted for. The empty Owner is the process itself: its selectors are not bounded.
+type Owner string
+
+// What an event costs the dispatcher is the selectors that it asks, and their frames. Clients choose both, and all clients of a resource
+// wait for the dispatcher. So each owner has a share of it, and there is a bound in all; whatever is beyond goes on in a lane of the
+// owner's: a hub of its own on the same log, with its own goroutine, index and feeds. A lane that cannot keep up delays its owner alone.
+//
+// A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing moves from one to the other: where a
+// feed is dispatched is decided when it is made.
+const (
+	// ownerShare is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single values, or 15 of 256 terms.
+	ownerShare = 4096
+	// hubShare is that of all owners' feeds.
+	hubShare = 16 * ownerShare
+	// feedPrice is what a feed costs besides its terms: a look at the event, and a copy of its frame.
+	feedPrice = 16
+	// singlePrice is the price of a feed that stands in the index under all that it demands: few of them are found by one event.
+	singlePrice = 2
+	// laneRun is how many events a lane dispatches before another lane has its turn.
+	laneRun = 64
+)
+
+// priceOf is what a selector's feed costs the dispatcher at worst. Feeds that select by scope alone cost nothing here: an event
+// concerns one of them for each encoding.
+func priceOf(sel object.Selector) int {
+	switch {
+	case sel.ScopeOnly():
+		return 0
+	case sel.Single():
+		return singlePrice
+	}
+	return feedPrice + sel.Weight()
+}
+
+// Lanes bound how many lanes dispatch at the same time, over all hubs that share them, so that owners of costly selectors do not take
+// all processors from the hubs. The nil Lanes bound nothing.
+type Lanes struct{ turns chan struct{} }
+
+// NewLanes lets so many lanes dispatch at the same time.
+func NewLanes(most int) *Lanes { return &Lanes{turns: make(chan struct{}, max(1, most))} }
+
+// ShareLanes makes the hub's lanes take turns with those of others. It is called before the hub runs.
+func (h *Hub) ShareLanes(l *Lanes) { h.turns = l }
+
+// in dispatches a run in a turn, and reports whether there is more.
+func (l *Lanes) in(dispatch func() bool) bool {
+	if l != nil {
+		l.turns <- struct{}{}
+		defer func() { <-l.turns }()
+	}
+	return dispatch()
+}
+
+// lanes are those of one hub.
+type lanes struct {
+	// Guarded by Hub.mu of the hub whose they are.
+	of     map[Owner]*Hub
+	shares map[Owner]int // the price of the owner's feeds in the hub itself
+	total  int
+	ended  bool // the hub dispatches no more, and so does no lane
+
+	running sync.WaitGroup
+}
+
+// takes reports that there is room in the hub itself for a feed of the owner's. The hub is locked.
+func (h *Hub) takes(owner Owner, sel object.Selector) bool {
+	price := priceOf(sel)
+	if owner == "" || price == 0 {
+		return true
+	}
+	return sel.Light() && h.lanes.shares[owner]+price <= ownerShare && h.lanes.total+price <= hubShare
+}
+
+// charge counts a feed in, or out again with a negative sign. The hub is locked.
+func (h *Hub) charge(f *Feed, sign int) {
+	if f.owner == "" || f.price == 0 {
+		return
+	}
+	h.lanes.total += sign * f.price
+	if h.lanes.shares[f.owner] += sign * f.price; h.lanes.shares[f.owner] == 0 {
+		delete(h.lanes.shares, f.owner)
+	}
+}
+
+// lane is the owner's lane, which is made if it is not there. The hub is locked.
+func (h *Hub) lane(owner Owner) *Hub {
+	if l := h.lanes.of[owner]; l != nil {
+		return l
+	}
+	l := newHub(h.resource)
+	l.parent, l.owner, l.room, l.turns, l.stats = h, owner, h.room, h.turns, h.stats
+	l.progress.Store(h.progress.Load()) // what lies below is read from the log
+	l.frugal.Store(h.frugal.Load())
+	ctx, cancel := context.WithCancel(context.Background())
+	l.cancel = cancel
+	h.lanes.of[owner] = l
+	if h.lanes.ended {
+		cancel() // its cursors read the log
+		return l
+	}
+	h.lanes.running.Go(func() { l.runLane(ctx) })
+	return l
+}
+
+// runLane dispatches until ctx ends.
+func (h *Hub) runLane(ctx context.Context) {
+	defer func() { h.hold(-h.held) }()
+	for {
+		changed := h.resource.Changed()
+		for h.turns.in(func() bool { return h.dispatch(laneRun) }) {
+			if ctx.Err() != nil {
+				return
+			}
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			h.dispatch(noEnd) // as Run
+			return
+		}
+	}
+}
+
+// dismiss ends a lane that nobody subscribes to any more. The hub is locked, the lane is not.
+func (h *Hub) dismiss(l *Hub) {
+	if l.Feeds() == 0 {
+		delete(h.lanes.of, l.owner)
+		l.cancel()
+	}
+}
+
+// endLanes ends all lanes once they have told what is in the log.
+func (h *Hub) endLanes() {
+	h.mu.Lock()
+	h.lanes.ended = true
+	for _, l := range h.lanes.of {
+		l.cancel()
+	}
+	h.mu.Unlock()
+	h.lanes.running.Wait()
+}
+
+// each calls f for the hub's lanes.
+func (h *Hub) eachLane(f func(*Hub)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, l := range h.lanes.of {
+		f(l)
+	}
+}
+
+// Lanes is how many owners have a lane.
+func (h *Hub) Lanes() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.lanes.of)
+}
+
+// LaneLag is how many log entries the lane that is farthest behind has yet to dispatch.
+func (h *Hub) LaneLag() (most uint64) {
+	h.eachLane(func(l *Hub) { most = max(most, l.Lag()) })
+	return most
+}
+
+// View is a hub as an owner's watches use it.
+type View struct {
+	hub   *Hub
+	owner Owner
+}
+
+// For is the hub for an owner's watches.
+func (h *Hub) For(owner Owner) View {
+	if h.parent != nil {
+		h = h.parent
+	}
+	return View{hub: h, owner: owner}
+}

@@ -1,0 +1,318 @@
+package fanout
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/internal/cache"
+	"spillway/internal/object"
+)
+
+// unlike selects all of a namespace that has no such label, by so many terms, and is another selector for each number.
+func unlike(t testing.TB, namespace string, terms, number int) object.Selector {
+	t.Helper()
+	all := make([]string, terms)
+	for i := range all {
+		all[i] = fmt.Sprintf("x%d-%d!=v", number, i)
+	}
+	return selectorOf(t, namespace, "", strings.Join(all, ","), "")
+}
+
+// until waits for a condition.
+func until(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !done(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain for %s", what)
+		}
+	}
+}
+
+// collect waits until a cursor has everything below the head.
+func (w *world) collect(c *Cursor) []byte {
+	w.Helper()
+	var all []byte
+	until(w, "a cursor to have everything", func() bool {
+		run, err := drain(c)
+		w.must(err)
+		all = append(all, run...)
+		return c.Lag() == 0
+	})
+	return all
+}
+
+// The hub asks no heavy selector about anything, and no more light ones of an owner's than its share; what it does ask is shown at once.
+func TestHubAsksNoCostlySelectors(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.hub.Dispatch()
+	view, s := w.hub.For("mallory"), w.resource.Snapshot()
+	var heavy, light []*Cursor
+	for i := range 3 {
+		heavy = append(heavy, view.From(s.Next, s.RV, unlike(t, "a", object.LightMost+1, i), plain))
+	}
+	const each = 100
+	for i := range 200 {
+		light = append(light, view.From(s.Next, s.RV, unlike(t, "a", each, 100+i), plain))
+	}
+	other := w.hub.For("alice").From(s.Next, s.RV, unlike(t, "a", 1, 1000), plain)
+	within := ownerShare / (feedPrice + each)
+	w.hub.Dispatch()
+	const events = 5
+	for i := range events {
+		w.set(fmt.Sprint("a/", i), "web")
+	}
+	w.hub.Dispatch()
+	if n := w.hub.Stats().Asked.Load(); n != uint64(events*(within+1)) {
+		t.Errorf("the hub asked %d selectors about %d events, want %d about each", n, events, within+1)
+	}
+	if run, err := drain(other); err != nil || len(decode(t, run, plain)) != events || !other.Follows() {
+		t.Errorf("another owner got %q, %v", run, err)
+	}
+	want := w.collect(w.hub.Replay(s.Next, s.RV, unlike(t, "a", 1, 1), plain))
+	for i, c := range append(heavy, light...) {
+		if got := w.collect(c); !bytes.Equal(got, want) {
+			t.Errorf("watch %d got %q, want %q", i, got, want)
+		}
+		c.Close()
+	}
+	other.Close()
+	if n := w.hub.Lanes(); n != 0 {
+		t.Errorf("%d lanes are left", n)
+	}
+	if w.hub.lanes.total != 0 || len(w.hub.lanes.shares) != 0 {
+		t.Errorf("%d are still charged, to %v", w.hub.lanes.total, w.hub.lanes.shares)
+	}
+}
+
+// Equal selectors have one feed, and are asked once, however many watches there are and whoever dispatches it.
+func TestEqualSelectorsAreAskedOnce(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.hub.Dispatch()
+	s := w.resource.Snapshot()
+	var all []*Cursor
+	for range 40 {
+		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain))
+	}
+	if n := w.hub.Feeds(); n != 1 {
+		t.Errorf("%d feeds", n)
+	}
+	for _, c := range all[1:] {
+		if c.selector != all[0].selector {
+			t.Fatal("a watch has a selector of its own")
+		}
+	}
+	lane := all[0].hub
+	w.progress() // a feed is looked for in the index from the next entry on
+	until(t, "the lane to know its feed", func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return len(lane.mu.joined) == 0 })
+	for i := range 7 {
+		w.set(fmt.Sprint("a/", i), "web")
+	}
+	for _, c := range all {
+		if n := len(decode(t, w.collect(c), plain)); n != 7 {
+			t.Errorf("%d events", n)
+		}
+	}
+	until(t, "the lane to have asked", func() bool { return w.hub.LaneLag() == 0 })
+	if n := w.hub.Stats().AskedAside.Load(); n != 7 {
+		t.Errorf("asked %d times about 7 events", n)
+	}
+	for _, c := range all {
+		c.Close()
+	}
+}
+
+// Feeds that select by scope alone are the hub's, however many an owner has; and who finds a feed there shares it.
+func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
+	w := newWorld(t, plenty)
+	s := w.resource.Snapshot()
+	var all []*Cursor
+	for i := range 3000 {
+		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, object.Selector{Namespace: fmt.Sprint("n", i)}, plain))
+	}
+	single := selectorOf(t, "", "", "app=web", "")
+	all = append(all, w.hub.For("alice").From(s.Next, s.RV, single, plain), w.hub.For("mallory").From(s.Next, s.RV, single, plain))
+	if n := w.hub.Lanes(); n != 0 {
+		t.Errorf("%d lanes", n)
+	}
+	if w.hub.lanes.total != singlePrice || w.hub.lanes.shares["alice"] != singlePrice {
+		t.Errorf("%d, %v", w.hub.lanes.total, w.hub.lanes.shares)
+	}
+	for _, c := range all {
+		c.Close()
+	}
+}
+
+// A hub that ends has its lanes tell what is in the log, and a lane that is asked for later shows that history has ended.
+func TestLanesEndWithTheirHub(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.hub.ShareLanes(NewLanes(1))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = w.hub.Run(ctx); close(done) }()
+	s := w.resource.Snapshot()
+	first, second := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain), w.hub.For("oscar").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain)
+	w.set("a/x", "web")
+	stop()
+	<-done
+	late := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 1), plain)
+	for _, c := range []*Cursor{first, second, late} {
+		w.expect(c, "ADDED a/x 102")
+		c.Close()
+	}
+}
+
+// Lanes tell what the log alone tells, byte for byte, while writers write, seams come, and cursors come and go.
+func TestLanesTellWhatTheLogTells(t *testing.T) {
+	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour})
+	w.hub.ShareLanes(NewLanes(2))
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = w.hub.Run(ctx); close(done) }()
+	r := rand.New(rand.NewPCG(3, 4))
+	type pair struct {
+		aside, log  *Cursor
+		told, truth []byte
+	}
+	var pairs []*pair
+	read := func(p *pair) {
+		run, err := p.aside.Next()
+		w.must(err)
+		p.told = append(p.told, run...)
+	}
+	for i := range 2000 {
+		switch key := fmt.Sprint([]string{"a", "b"}[r.IntN(2)], "/", r.IntN(10)); r.IntN(20) {
+		case 0:
+			w.progress()
+		case 1:
+			w.replace(w.kept()...)
+		case 2, 3:
+			if _, ok := w.resource.Snapshot().Get(key); ok {
+				w.delete(key)
+			}
+		default:
+			w.setPadded(key, fmt.Sprint("x", r.IntN(3)), r.IntN(3000))
+		}
+		if i%20 == 0 {
+			s := w.resource.Snapshot()
+			sel := selectorOf(t, []string{"", "a"}[r.IntN(2)], "", fmt.Sprintf("app!=x%d,%s", r.IntN(3), unlike(t, "", 300, r.IntN(5)).LabelQuery()), "")
+			enc := []object.Encoding{plain, bookmarks, metadata}[r.IntN(3)]
+			pairs = append(pairs, &pair{
+				aside: w.hub.For(Owner(fmt.Sprint(r.IntN(3)))).From(s.Next, s.RV, sel, enc), log: w.hub.Replay(s.Next, s.RV, sel, enc),
+			})
+		}
+		for range r.IntN(8) {
+			if len(pairs) > 0 {
+				read(pairs[r.IntN(len(pairs))])
+			}
+		}
+	}
+	followed := 0
+	for i, p := range pairs {
+		p.told = append(p.told, w.collect(p.aside)...)
+		p.truth = w.collect(p.log)
+		if !bytes.Equal(p.told, p.truth) {
+			t.Errorf("%d, %s: told %d bytes, want %d", i, p.aside.selector.Namespace, len(p.told), len(p.truth))
+		}
+		if p.aside.Through() != p.log.Through() {
+			t.Errorf("%d: through %d, want %d", i, p.aside.Through(), p.log.Through())
+		}
+		if p.aside.Follows() {
+			followed++
+		}
+		p.aside.Close()
+	}
+	if followed == 0 || w.hub.Stats().AskedAside.Load() == 0 {
+		t.Errorf("%d of %d followed a lane", followed, len(pairs))
+	}
+	stop()
+	<-done
+}
+
+// A sliced cursor that reads the log asks about a few entries at a time, and tells the same.
+func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
+	w := newWorld(t, plenty)
+	s := w.resource.Snapshot()
+	for i := range 10 * sliceWork {
+		w.set(fmt.Sprint("a/", i), []string{"web", "db"}[i*2/(10*sliceWork)])
+	}
+	sel := app("db") // sees the second half
+	whole, sliced := w.hub.Replay(s.Next, s.RV, sel, plain), w.hub.Replay(s.Next, s.RV, sel, plain)
+	sliced.Slice()
+	want, err := drain(whole)
+	w.must(err)
+	var got []byte
+	calls := 0
+	for again := true; again; calls++ {
+		before := sliced.Lag()
+		run, err := sliced.Next()
+		w.must(err)
+		if n := before - sliced.Lag(); n > sliceWork {
+			t.Fatalf("asked about %d entries at once", n)
+		}
+		got = append(got, run...)
+		again = sliced.More() || len(run) > 0
+	}
+	if !bytes.Equal(got, want) || len(want) == 0 {
+		t.Errorf("told %d bytes, want %d", len(got), len(want))
+	}
+	if calls < 10 {
+		t.Errorf("%d slices", calls)
+	}
+	if whole.More() {
+		t.Error("one that is not sliced ended early")
+	}
+}
+
+// However many distinct selectors see a large object, few copies of it are made before the next event has its turn.
+func TestLargeEventIsCopiedFewTimes(t *testing.T) {
+	w := newWorld(t, plenty)
+	s := w.resource.Snapshot()
+	var all []*Cursor
+	for i := range 30 {
+		all = append(all, w.hub.From(s.Next, s.RV, unlike(t, "a", 1, i), plain))
+	}
+	w.hub.Dispatch()
+	w.setPadded("a/x", "web", 1<<20)
+	w.hub.Dispatch()
+	if n := w.hub.Stats().Frames.Load(); n != copiedMost>>20 {
+		t.Errorf("%d copies", n)
+	}
+	for _, c := range all {
+		w.expect(c, "ADDED a/x 102")
+		c.Close()
+	}
+}
+
+// One owner has half of the turns to be told of the past, and others find the rest.
+func TestBackfillTurnsAreShared(t *testing.T) {
+	l := NewBackfillLimit(4)
+	now, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if err := l.acquire(t.Context(), "mallory"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.acquire(now, "mallory"); err == nil {
+		t.Error("a third turn of four")
+	}
+	for _, owner := range []Owner{"alice", ""} {
+		if err := l.acquire(t.Context(), owner); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := l.acquire(now, "bob"); err == nil {
+		t.Error("a fifth turn of four")
+	}
+	for _, owner := range []Owner{"mallory", "alice", "", "mallory"} {
+		l.release(owner)
+	}
+	if len(l.mu.shares) != 0 || len(l.turns) != 0 {
+		t.Errorf("%d shares and %d turns are left", len(l.mu.shares), len(l.turns))
+	}
+}
