@@ -16,10 +16,12 @@ const (
 	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
 	bodyPart    = 16
 	feedPart    = 8
+	termPart    = 16 // of which the selectors of all users take selectorTerm a term
 	formPart    = 32 // what is kept of forms when memory is short
 	// connectionPrice and watchPrice are what one of them is reckoned at, with what the kernel holds.
 	connectionPrice = 64 << 10
 	watchPrice      = 16 << 10
+	selectorTerm    = 64
 	// firstStatesMost is how many resources are listed at a time because somebody asks for them: how large they are shows only then.
 	firstStatesMost = 2
 )
@@ -71,6 +73,8 @@ func (o *options) lower(budget int64) {
 	size("max-list-bytes-in-flight", &o.limits.listBytes, listPart)
 	number("max-watches", &o.limits.watches, budget/watchPrice)
 	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
+	number("max-selector-terms-per-user", &o.limits.selectorTermsPerUser, budget/termPart/selectorTerm/2)
+	o.limits.selectorTerms = int(max(budget/termPart/selectorTerm, 1))
 	o.limits.bodyBytes = max(budget/bodyPart, minListBytes)
 	o.leastForms = budget / formPart
 	o.firstStates, o.feedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
@@ -86,6 +90,7 @@ const (
 	segmentsAt  = 0.74
 	historyAt   = 0.78
 	feedsAt     = 0.82
+	selectorsAt = 0.84
 	resourcesAt = 0.86
 	answersAt   = 0.90
 	clientsAt   = 0.94
@@ -115,6 +120,10 @@ func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 		{
 			Name: "feeds", At: feedsAt, Gone: "watches with a selector of their own read the log, each for itself",
 			Take: func() {}, Hold: m.save, Back: m.spend,
+		},
+		{
+			Name: "selectors", At: selectorsAt, Gone: "watches with selectors of more than 256 terms are ended, and hardly any begin",
+			Take: func() { server.ShedSelectors(true) }, Back: func() { server.ShedSelectors(false) },
 		},
 		{
 			Name: "resources", At: resourcesAt, Gone: "no other resource is mirrored on demand: requests pass through",

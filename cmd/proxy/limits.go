@@ -14,6 +14,8 @@ type limitOptions struct {
 	listBytes                       byteSize
 	bodyBytes                       int64 // of a memory budget
 	passThrough, passThroughPerUser int
+	selectorTerms                   int // of a memory budget; 0: as many users have as many as one may
+	selectorTermsPerUser            int
 	qpsPerUser                      float64
 	burstPerUser                    int // 0: two seconds' worth
 }
@@ -22,9 +24,12 @@ type limitOptions struct {
 // anything, so that none of them can shut out all others.
 func newLimitOptions() limitOptions {
 	return limitOptions{
-		watches:            100_000, // some 700 MB while they are idle
-		watchesPerUser:     50_000,
-		listBytes:          1 << 30,
+		watches:        100_000, // some 700 MB while they are idle
+		watchesPerUser: 50_000,
+		listBytes:      1 << 30,
+		// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
+		selectorTermsPerUser: 128 << 10,
+
 		passThrough:        600, // as a kube-apiserver takes by its own defaults: 400 that read and 200 that write
 		passThroughPerUser: 300,
 	}
@@ -40,6 +45,10 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 	fs.Var(&l.listBytes, "max-list-bytes-in-flight",
 		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and half of that to one user. "+
 			"Others wait for their turn, up to 5s; who has least goes first. What is compressed counts an eighth.")
+	fs.IntVar(&l.selectorTermsPerUser, "max-selector-terms-per-user", l.selectorTermsPerUser,
+		"Let the label and field selectors of one user's watches have at most this `number` of terms in all, names and the values of sets, where they "+
+			"are answered from memory, and those of all users eight times as many, or fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+
+			"and those of up to 16 terms not at all.")
 	fs.IntVar(&l.passThrough, "max-passthrough-requests", l.passThrough,
 		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their turn, up to 15s; who has "+
 			"fewest under way goes first.")
@@ -59,6 +68,7 @@ func (o *options) validateRequestLimits() error {
 		value int
 	}{
 		{"max-watches", l.watches}, {"max-watches-per-user", l.watchesPerUser},
+		{"max-selector-terms-per-user", l.selectorTermsPerUser},
 		{"max-passthrough-requests", l.passThrough}, {"max-passthrough-requests-per-user", l.passThroughPerUser},
 		{"max-passthrough-burst-per-user", l.burstPerUser},
 	} {
@@ -81,14 +91,22 @@ func (o *options) validateRequestLimits() error {
 // minListBytes catches a size that lost its unit.
 const minListBytes = 1 << 20
 
+// selectorUsers is how many users have as many selectors as one may, at a time.
+const selectorUsers = 8
+
 // serve are the limits as the server wants them.
 func (l limitOptions) serve() serve.Limits {
 	burst := l.burstPerUser
 	if burst == 0 {
 		burst = max(1, int(2*l.qpsPerUser))
 	}
+	terms := selectorUsers * l.selectorTermsPerUser
+	if l.selectorTerms > 0 {
+		terms = min(terms, max(l.selectorTerms, l.selectorTermsPerUser))
+	}
 	return serve.Limits{
 		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
+		SelectorTerms: terms, SelectorTermsPerUser: l.selectorTermsPerUser,
 		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,
 	}
 }

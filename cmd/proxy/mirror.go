@@ -39,11 +39,12 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
-func newMirror(room *fanout.Room, client *upstream.Client, info *object.Resource, limits cache.Limits, backfill *fanout.BackfillLimit, release *codec.Release, log *zap.Logger,
+func newMirror(room *fanout.Room, lanes *fanout.Lanes, client *upstream.Client, info *object.Resource, limits cache.Limits, backfill *fanout.BackfillLimit, release *codec.Release, log *zap.Logger,
 	lost func(*mirror, error)) *mirror {
 	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info), born: time.Now()}
 	m.hub = fanout.NewHub(m.resource)
 	m.hub.Share(room)
+	m.hub.ShareLanes(lanes)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(client, m.resource, log)
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}

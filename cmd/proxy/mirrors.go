@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -32,8 +33,9 @@ type mirrors struct {
 	backfill   *fanout.BackfillLimit // nil: nobody is told of the past
 	most       int                   // on demand
 	room       *fanout.Room          // of feeds; nil: as much as they like
-	first      chan struct{}         // a place for each first state that may be on its way on demand; nil: any number may
-	demand     bool                  // everything that can be listed and watched is mirrored when it is asked for
+	lanes      *fanout.Lanes
+	first      chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
+	demand     bool          // everything that can be listed and watched is mirrored when it is asked for
 	release    *codec.Release
 	memo       *object.Memo // of what is made of objects, whichever resource they are of
 	leastForms int64        // what it keeps when memory is short
@@ -71,6 +73,7 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.leastForms = o.leastForms
+	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is the hubs' and those who deliver
 	if o.feedBytes > 0 {
 		m.room = fanout.NewRoom(o.feedBytes)
 	}
@@ -227,7 +230,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if m.stripped {
 		info.StripManagedFields()
 	}
-	started := newMirror(m.room, m.client, info, m.limits, m.backfill, m.release, m.log, m.lose)
+	started := newMirror(m.room, m.lanes, m.client, info, m.limits, m.backfill, m.release, m.log, m.lose)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)

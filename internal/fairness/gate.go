@@ -107,7 +107,7 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal
 	w := l.join(key, l.width(width))
 	if w == nil {
 		defer g.mu.Unlock()
-		return Pass{}, g.refuseLocked(key)
+		return Pass{}, g.refuseLocked(key, l.width(width))
 	}
 	g.mu.Unlock()
 	return g.await(ctx, w)
@@ -115,13 +115,13 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal
 
 // refuseLocked refuses somebody who may not even wait. Who is at the end of what his own flow may have is told how long that is to stay
 // away, however it goes for others.
-func (g *Gate) refuseLocked(key Flow) *Refusal {
+func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 	l, pressed := g.mu.line, &g.mu.pressure
 	reason := ReasonQueueFull
 	f := l.flows[key]
 	if l.most == 0 || l.each == 0 {
 		reason = ReasonLimit
-		if f != nil && f.held >= l.share && l.held < l.limit {
+		if f != nil && f.held+width > l.share && l.held+width <= l.limit {
 			reason, pressed = ReasonShare, &f.pressure
 		}
 	} else if f.waits() >= l.each {
@@ -185,4 +185,14 @@ func (g *Gate) Load() Load {
 		load.Limit = 0
 	}
 	return load
+}
+
+// Share is the most that one flow holds; 0: there is no bound.
+func (g *Gate) Share() int64 {
+	if g == nil {
+		return 0
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.mu.line.share
 }

@@ -60,7 +60,9 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	if s.turnAway(c, request) {
 		return
 	}
-	candidate, ok := s.planner.consider(request)
+	var candidate candidate
+	var ok bool
+	s.readers.read(request.RawQuery, func() { candidate, ok = s.planner.consider(request) })
 	v, refusal := s.visit(c, request, ok, front)
 	v.came, v.flow, v.agent, v.trace = came, flowOf(c, v, front), request.UserAgent, t
 	r.of(v, refusal != nil)
@@ -75,7 +77,7 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	}
 	var plan Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored
-		plan = s.planner.plan(candidate)
+		s.readers.read(request.RawQuery, func() { plan = s.planner.plan(candidate) })
 	}
 	switch {
 	case plan.Action != Upstream && s.answer(c, plan, v):
@@ -119,7 +121,7 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 		return false
 	}
 	st := s.newStream(plan, v.grant)
-	st.client = v.client()
+	st.client, st.owner = v.client(), ownerOf(v.flow)
 	if s.letIn(c, st, v.flow) && s.reachBack(c, st) {
 		if !s.admit(st) {
 			writeFailure(c, plan.Failure, statusShuttingDown())

@@ -23,6 +23,7 @@ const (
 	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
 	EndUnfilled    EndReason = "unfilled"    // what happened before the log begins could not be told in time: a clean end, to go on from (W-113)
+	EndShed        EndReason = "shed"        // memory is short, and its selector takes much: a clean end, to go on from (W-113)
 	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
 	EndCredential      = EndReason(auth.EndExpired)         // its credential reached its end
 	EndUnauthenticated = EndReason(auth.EndUnauthenticated) // upstream takes its credential no more
@@ -36,7 +37,7 @@ const (
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled, EndShed,
 	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndStalled, EndDeparted, EndAborted,
 }
 

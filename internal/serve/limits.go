@@ -18,6 +18,8 @@ type Limits struct {
 	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
 	// user has half of it at most. Beyond it they wait, and are then refused.
 	ListBytes int64
+	// SelectorTerms bounds what the selectors of watches from memory weigh. Who comes too late is refused at once.
+	SelectorTerms, SelectorTermsPerUser int
 	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent again. Others are sent on while they come.
 	BodyBytes int64
 	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. Watches count until their answer begins;
@@ -45,6 +47,7 @@ const (
 // Limiter applies limits. A Server and its Forwarder have the same one. The nil Limiter limits nothing.
 type Limiter struct {
 	lasting, lists, passing *limit
+	selectors               *selections
 	rates                   *fairness.Rates
 	bodies                  bodies
 	overRate                func(fairness.Reason) // counts
@@ -65,6 +68,10 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	limiter.passing = m.limit(limitPassThrough, limiter, fairness.Options{
 		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waitingMost, WaitingEach: waitingEach, Wait: passThroughWait,
 	})
+	limiter.selectors = newSelections(m.limit(limitSelectors, limiter, fairness.Options{
+		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
+	}))
+	m.selectors(limiter.selectors)
 	if r != nil {
 		m.register(r)
 	}

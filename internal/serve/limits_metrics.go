@@ -11,6 +11,7 @@ const (
 	limitWatches     = "watches"
 	limitListBytes   = "list_bytes"
 	limitPassThrough = "passthrough"
+	limitSelectors   = "selectors"
 )
 
 // limitMetrics are what is told of limits. Their names follow kube-apiserver's apiserver_flowcontrol_….
@@ -48,10 +49,15 @@ var held, most = map[string]prometheus.GaugeOpts{
 		Name: "spillway_flowcontrol_current_passthrough_requests",
 		Help: "Requests under way to upstream, as --max-passthrough-requests counts them.",
 	},
+	limitSelectors: {
+		Name: "spillway_flowcontrol_current_selector_terms",
+		Help: "Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user counts them; equal ones of one user count once.",
+	},
 }, map[string]prometheus.GaugeOpts{
 	limitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
 	limitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
 	limitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
+	limitSelectors:   {Name: "spillway_flowcontrol_limit_selector_terms", Help: "Terms that the selectors of all watches may have; 0 is no limit."},
 }
 
 // limit makes one of the limits of l.
@@ -67,6 +73,17 @@ func (m *limitMetrics) limit(name string, l *Limiter, o fairness.Options) *limit
 		ConstLabels: prometheus.Labels{"limit": name},
 	}, func(l fairness.Load) float64 { return float64(l.Waiting) })
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
+}
+
+// selectors shows what selectors take.
+func (m *limitMetrics) selectors(s *selections) {
+	m.loads = append(m.loads,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "spillway_selector_bytes", Help: "Bytes of memory that the selectors take that are counted in spillway_flowcontrol_current_selector_terms.",
+		}, func() float64 { bytes, _ := s.load(); return float64(bytes) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "spillway_selectors_heavy", Help: "Distinct selectors of more than 256 terms or 8 KiB: each is dispatched aside, by a goroutine of its user's.",
+		}, func() float64 { _, heavy := s.load(); return float64(heavy) }))
 }
 
 // refuser counts refusals of a limit. Each reason is there from the start.

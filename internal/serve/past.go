@@ -30,7 +30,7 @@ func (s *Server) reachBack(c call, st *stream) bool {
 	defer cancel()
 	defer c.departs(cancel)()
 	var err error
-	if st.past, err = past.Join(ctx, w.RV, st.plan.Selector); !errors.Is(err, fanout.ErrBackfillBusy) {
+	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, fanout.ErrBackfillBusy) {
 		return true // that nobody is told any more is found out when it begins
 	}
 	st.letGo(EndAborted)
@@ -51,10 +51,10 @@ func statusPastBusy() *metav1.Status {
 func (s *stream) resume() (EndReason, error) {
 	s.started = s.plan.Watch.RV
 	if s.past == nil {
-		c, err := s.plan.Source.Hub.Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		c, err := s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
 		var expired *cache.ExpiredError
 		if errors.As(err, &expired) && expired.Ahead() && s.seenUpstream() {
-			c, err = s.plan.Source.Hub.Resume(s.started, s.plan.Selector, s.plan.Encoding)
+			c, err = s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
 		}
 		s.cursor = c
 		return "", err

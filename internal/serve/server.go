@@ -95,6 +95,7 @@ type Server struct {
 	warned    lastWarnings
 	seats     *seats
 	haste     *haste
+	readers   readers
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven
 	arrivals  arrivals
 	conns     *connections
@@ -118,7 +119,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)

@@ -29,7 +29,9 @@ type stream struct {
 	grant    *grant // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
+	owner    fanout.Owner    // whom the hub counts it for
 	lasting  fairness.Pass   // of the number of watches
+	selected claimed         // of what selectors weigh
 	starting fairness.Pass   // of the bytes of initial states, until it is past its own
 
 	end    ending
@@ -64,6 +66,9 @@ const (
 // resource is the label of metrics and log lines.
 func (s *stream) resource() string { return s.plan.Source.Resource().Info.String() }
 
+// hub is the hub, as the stream's user uses it.
+func (s *stream) hub() fanout.View { return s.plan.Source.Hub.For(s.owner) }
+
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
 	defer s.starting.Release()
@@ -79,7 +84,7 @@ func (s *stream) initial() (EndReason, error) {
 	case EventsFrom:
 		return s.resume()
 	case EventsFromNow:
-		s.cursor = s.plan.Source.Hub.From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
+		s.cursor = s.hub().From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
 		s.started = state.RV
 		return "", nil
 	case StateConsistent:
@@ -98,7 +103,7 @@ func (s *stream) initial() (EndReason, error) {
 
 // state sends a state as ADDED events, and places the cursor behind it.
 func (s *stream) state(snapshot *cache.Snapshot) error {
-	cursor, err := s.plan.Source.Hub.After(snapshot, s.plan.Selector, s.plan.Encoding)
+	cursor, err := s.hub().After(snapshot, s.plan.Selector, s.plan.Encoding)
 	if err != nil {
 		return err
 	}
@@ -205,7 +210,7 @@ func (s *stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	}
 	s.sent = false
 	if look {
-		return s.due(true)
+		return s.due(!s.cursor.More())
 	}
 	return nil, "", nil
 }

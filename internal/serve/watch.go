@@ -35,6 +35,10 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 	}()
 	var refusal *fairness.Refusal
 	if st.lasting, refusal = s.opts.Limiter.last(flow); refusal == nil {
+		if costly := s.opts.Limiter.choose(flow, st); costly != nil {
+			s.refuseSelector(c, st, costly)
+			return false
+		}
 		if width := st.stateWidth(); width > 0 {
 			st.starting, refusal = s.opts.Limiter.list(c.departs, flow, width)
 		}
@@ -54,6 +58,7 @@ func (st *stream) letGo(reason EndReason) {
 		st.past.Close()
 	}
 	st.starting.Release()
+	st.server.opts.Limiter.unchoose(st)
 	st.lasting.Release()
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"spillway/internal/fanout"
@@ -32,7 +33,7 @@ type Watch struct {
 	LastEvent time.Time     // when that happened which it was told of last; zero if history does not reach back to it, or it was read from the log
 }
 
-// Selected is what a watch selects, in the words of its request; empty where that is everything.
+// Selected is what a watch selects, in the words of its request or the beginning of them; empty where that is everything.
 type Selected struct{ Namespace, Name, Labels, Fields string }
 
 // Phase is what a watch is about.
@@ -118,7 +119,7 @@ func (s *Server) figures(ctx context.Context, streams []*stream) ([]figures, err
 // watch is what is known of a stream by its figures.
 func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 	w := Watch{
-		ID: s.id, Source: s.plan.Source, Selected: s.selected(), Encoding: streamEncoding(s.plan.Encoding),
+		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
 		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: "HTTP/1.1", Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
@@ -151,10 +152,20 @@ func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 // began is when the stream was made.
 func (s *stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
-// selected is what the stream selects.
-func (s *stream) selected() Selected {
+// selection is what the stream selects.
+func (s *stream) selection() Selected {
 	sel := s.plan.Selector
-	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: sel.LabelQuery(), Fields: sel.FieldQuery()}
+	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shown(sel.LabelQuery()), Fields: shown(sel.FieldQuery())}
+}
+
+// shownMost is how much of a selector is shown: a page of all watches must not be as long as all that they select by.
+const shownMost = 1 << 10
+
+func shown(query string) string {
+	if len(query) <= shownMost {
+		return query
+	}
+	return strings.Clone(query[:shownMost]) + "…"
 }
 
 // streamEncoding names an encoding with its content-coding.

@@ -66,6 +66,7 @@ func (w *writer) adopt(st *stream) bool {
 		return false
 	}
 	s := &slot{stream: st, writer: w, place: -1, port: port}
+	st.cursor.Slice()
 	st.schedule(now())
 	st.end.rest()
 	st.slot.Store(s)
@@ -235,8 +236,11 @@ func (w *writer) turn(s *slot) {
 		return
 	}
 	if !s.port.full(s.rest) { // there is nothing to send
-		if s.reason != "" {
+		switch {
+		case s.reason != "":
 			w.end(s, s.reason)
+		case s.stream.shut == nil && s.stream.cursor.More():
+			w.enqueue(s)
 		}
 		return
 	}

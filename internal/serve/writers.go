@@ -35,6 +35,8 @@ func (d *writers) deliver(s *stream) {
 	switch {
 	case reason != "" || err != nil:
 		goroutines{}.finish(s, nil, reason, err)
+	case !s.plan.Selector.Light(): // it may have to be asked about a log that is long
+		goroutines{}.live(s)
 	case !d.shards[int(d.next.Add(1))%len(d.shards)].adopt(s):
 		goroutines{}.live(s)
 	}

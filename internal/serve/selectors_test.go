@@ -1,0 +1,207 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// unlike is a label selector of so many terms that matches everything, and is another one for each number.
+func unlike(terms, number int) string {
+	all := make([]string, terms)
+	for i := range all {
+		all[i] = fmt.Sprintf("x%d-%d!=v", number, i)
+	}
+	return url.QueryEscape(strings.Join(all, ","))
+}
+
+// selecting is a rig with limits on selectors, in which alice and bob may see everything.
+func selecting(t *testing.T, goroutines bool, limits Limits) *rig {
+	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{
+		mirrors: []*object.Resource{configMaps}, access: true, clients: limits, goroutines: goroutines, backfill: 1,
+	})
+	r.people()
+	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
+	return r
+}
+
+// as begins a watch of a user's.
+func (r *rig) as(token, target string) (*kubetest.Watcher, int) {
+	r.t.Helper()
+	w := kubetest.Watch(deadline(r.t), r.url, target, bearing(token))
+	r.t.Cleanup(w.Close)
+	code, _, err := w.Head(deadline(r.t))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return w, code
+}
+
+// One user's selectors are bounded in sum, equal ones count once, and others have their own. What ends is given back.
+func TestSelectorsAreBoundedInSum(t *testing.T) {
+	eachWay(t, func(t *testing.T, goroutines bool) {
+		t.Parallel()
+		r := selecting(t, goroutines, Limits{SelectorTerms: 2000, SelectorTermsPerUser: 1000})
+		watch := func(terms, number int) string {
+			return inN + "?watch=1&resourceVersion=1&labelSelector=" + unlike(terms, number)
+		}
+		var open []*kubetest.Watcher
+		for i, c := range []struct {
+			token         string
+			terms, number int
+			code          int
+		}{
+			{"alice", 600, 1, 200}, {"alice", 600, 1, 200}, {"alice", 401, 2, 429}, {"alice", 400, 2, 200}, {"alice", 17, 3, 429},
+			{"alice", freeWeight, 3, 200}, {"bob", 600, 1, 200},
+		} {
+			w, code := r.as(c.token, watch(c.terms, c.number))
+			if code != c.code {
+				t.Errorf("%d: %d, want %d", i, code, c.code)
+			}
+			open = append(open, w)
+		}
+		for name, want := range map[string]float64{
+			"spillway_flowcontrol_current_selector_terms": 1600, "spillway_flowcontrol_limit_selector_terms": 2000, "spillway_selectors_heavy": 3,
+		} {
+			if n := r.metric(name); n != want {
+				t.Errorf("%s is %v, want %v", name, n, want)
+			}
+		}
+		if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=selectors", "reason=user-limit"); n != 2 {
+			t.Errorf("counted %v refusals", n)
+		}
+		r.up.Create(kubetest.ConfigMaps, "n", "a")
+		for i, w := range open {
+			if i == 2 || i == 4 {
+				continue
+			}
+			if e, err := w.Next(deadline(t)); err != nil || e.Type != "ADDED" {
+				t.Errorf("%d: %v, %v", i, e, err)
+			}
+		}
+		for _, w := range open {
+			w.Close()
+		}
+		r.limiter.returned(t)
+		if n := r.metric("spillway_selector_bytes"); n != 0 {
+			t.Errorf("%v bytes are left", n)
+		}
+		if _, code := r.as("alice", watch(1000, 4)); code != http.StatusOK {
+			t.Errorf("later: %d", code)
+		}
+	})
+}
+
+// Who is refused is told why, in a Status. A single selector that is more than a user may have is let in alone.
+func TestRefusalNamesSelectors(t *testing.T) {
+	t.Parallel()
+	r := selecting(t, false, Limits{SelectorTerms: 800, SelectorTermsPerUser: 400})
+	target := inN + "?watch=1&resourceVersion=1&labelSelector="
+	if _, code := r.as("alice", target+unlike(600, 1)); code != http.StatusOK {
+		t.Fatalf("alone: %d", code)
+	}
+	request, err := http.NewRequestWithContext(deadline(t), http.MethodGet, r.url+target+unlike(300, 2), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Authorization", "Bearer alice")
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	var status metav1.Status
+	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
+		t.Fatal(err)
+	}
+	if status.Code != 429 || status.Reason != metav1.StatusReasonTooManyRequests || status.Details.RetryAfterSeconds < 1 || response.Header.Get("Retry-After") == "" ||
+		!strings.Contains(status.Message, "more than 400 terms") || !strings.Contains(status.Message, "counts 300") || !strings.Contains(status.Message, "--max-selector-terms-per-user") {
+		t.Errorf("%v, %+v", response.Header, status)
+	}
+}
+
+// While memory is short, watches with heavy selectors end cleanly and others go on; those that ended go on from where they were afterwards.
+func TestHeavySelectorsAreShed(t *testing.T) {
+	eachWay(t, func(t *testing.T, goroutines bool) {
+		t.Parallel()
+		r := selecting(t, goroutines, Limits{SelectorTerms: 16_000, SelectorTermsPerUser: 8000})
+		target := inN + "?watch=1&resourceVersion=1&labelSelector="
+		heavy, _ := r.as("alice", target+unlike(300, 1))
+		light, _ := r.as("alice", target+unlike(200, 2))
+		r.up.Create(kubetest.ConfigMaps, "n", "a")
+		for _, w := range []*kubetest.Watcher{heavy, light} {
+			if _, err := w.Next(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.server.ShedSelectors(true)
+		if _, err := heavy.Next(deadline(t)); err == nil {
+			t.Error("a heavy watch goes on")
+		}
+		eventually(t, "the end to be counted", func() bool {
+			return r.metric("spillway_watch_ends_total", "reason=shed") == 1 && r.metric("spillway_selectors_heavy") == 0
+		})
+		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusTooManyRequests {
+			t.Errorf("another one meanwhile: %d", code)
+		}
+		r.server.ShedSelectors(false)
+		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusOK {
+			t.Errorf("another one later: %d", code)
+		}
+		r.up.Create(kubetest.ConfigMaps, "n", "b")
+		if e, err := light.Next(deadline(t)); err != nil || e.Type != "ADDED" {
+			t.Errorf("a light watch: %v, %v", e, err)
+		}
+	})
+}
+
+// The hub asks no heavy selector about an event, and equal ones are asked once, aside.
+func TestHeavySelectorsAreAskedAside(t *testing.T) {
+	t.Parallel()
+	r := selecting(t, false, Limits{})
+	target := inN + "?watch=1&resourceVersion=1&labelSelector="
+	var open []*kubetest.Watcher
+	for i := range 12 {
+		w, code := r.as("alice", target+unlike(600, i/4))
+		if code != http.StatusOK {
+			t.Fatal(code)
+		}
+		open = append(open, w)
+	}
+	plain, _ := r.as("bob", inN+"?watch=1&resourceVersion=1")
+	open = append(open, plain)
+	const events = 20
+	for i := range events {
+		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+	}
+	for _, w := range open {
+		for range events {
+			if _, err := w.Next(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	stats := r.catalog[kubetest.ConfigMaps].Hub.Stats()
+	if asked, aside := stats.Asked.Load(), stats.AskedAside.Load(); asked > events || aside > 3*events || aside == 0 {
+		t.Errorf("asked %d selectors, and %d aside, about %d events: want at most %d and %d", asked, aside, events, events, 3*events)
+	}
+}
+
+// What the status page shows of a selector is bounded.
+func TestShownSelector(t *testing.T) {
+	if got := shown("a=b"); got != "a=b" {
+		t.Error(got)
+	}
+	if got := shown(strings.Repeat("a", 1<<20)); len(got) > shownMost+len("…") || !strings.HasSuffix(got, "…") {
+		t.Errorf("%d bytes", len(got))
+	}
+}
