@@ -31,6 +31,9 @@ func checkPlainAddress(address string) error {
 		if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") {
 			return errors.New("must be unix:// and an absolute path, such as unix:///run/spillway.sock")
 		}
+		if len(path) > maxSocketPath {
+			return fmt.Errorf("has a path of %d bytes: a unix socket may have %d", len(path), maxSocketPath)
+		}
 		return nil
 	}
 	split, err := splitAddress(address)

@@ -55,8 +55,10 @@ func TestBindUnix(t *testing.T) {
 		second.Close()
 		t.Fatal("took over a socket that is served")
 	}
-	first.(*net.UnixListener).SetUnlinkOnClose(false)
-	first.Close()
+	defer first.Close()
+	if err := first.(*socketListener).UnixListener.Close(); err != nil { // as if the process had been killed
+		t.Fatal(err)
+	}
 	third, err := newOptions().bind("listen", address)
 	if err != nil {
 		t.Fatalf("a dead socket is in the way: %v", err)

@@ -1,16 +1,12 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"net"
-	"os"
 	"os/user"
 	"strconv"
 	"strings"
-	"syscall"
 )
 
 // unixSocket is where a socket file is, and who may connect to it: whoever may write to the file. Who connects is not asked who he is: a
@@ -24,64 +20,14 @@ type unixSocket struct {
 // privateMode lets nobody connect but the proxy's own user, and root.
 const privateMode fs.FileMode = 0o600
 
-// listen makes the socket. It is private from its first moment (bindPrivate), and is opened to others only when it has its owner. A socket
-// that nobody listens on any more is replaced.
-func (s unixSocket) listen() (net.Listener, error) {
-	removeDeadSocket(s.path)
-	config := net.ListenConfig{Control: bindPrivate}
-	listener, err := config.Listen(context.Background(), "unix", s.path)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.open(); err != nil {
-		_ = listener.Close()
-		return nil, err
-	}
-	return listener, nil
-}
+// maxSocketPath is the longest name that a client can connect to, in bytes.
+const maxSocketPath = 107
 
 // errSocketOwner and errSocketMode say which setting of a socket could not be had.
 var (
 	errSocketOwner = errors.New("owner")
 	errSocketMode  = errors.New("mode")
 )
-
-// open gives the socket its owner, and then its mode. Names are not followed where they lead elsewhere: only whoever may write to the
-// folder can put something else in this place, and he is not to have it changed by us.
-func (s unixSocket) open() error {
-	if s.owner != keepOwner {
-		if err := os.Lchown(s.path, s.owner.uid, s.owner.gid); err != nil {
-			return fmt.Errorf("%w: %w", errSocketOwner, err)
-		}
-	}
-	info, err := os.Lstat(s.path)
-	if err == nil && info.Mode().Type() != fs.ModeSocket {
-		err = errors.New("is no longer a socket")
-	}
-	if err == nil && info.Mode().Perm() != s.mode {
-		err = os.Chmod(s.path, s.mode)
-	}
-	if err != nil {
-		return fmt.Errorf("%w: %w", errSocketMode, err)
-	}
-	return nil
-}
-
-// removeDeadSocket removes the socket file that a process which was killed left behind. It removes nothing else.
-func removeDeadSocket(path string) {
-	info, err := os.Lstat(path)
-	if err != nil || info.Mode().Type() != os.ModeSocket {
-		return
-	}
-	conn, err := net.Dial("unix", path)
-	if err == nil {
-		_ = conn.Close()
-		return
-	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		_ = os.Remove(path) // if it stays, Listen says so
-	}
-}
 
 // socketOwner is a user and a group; -1 leaves what the file has.
 type socketOwner struct{ uid, gid int }

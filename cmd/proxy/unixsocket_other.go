@@ -4,10 +4,10 @@ package main
 
 import (
 	"errors"
-	"syscall"
+	"net"
 )
 
-// bindPrivate refuses: elsewhere a socket is for everybody until it is closed to them, which is a moment too long.
-func bindPrivate(_, _ string, _ syscall.RawConn) error {
-	return errors.New("unix sockets are served on Linux only")
+// listen refuses: elsewhere a socket is for everybody until it is closed to them, which is a moment too long.
+func (unixSocket) listen() (net.Listener, error) {
+	return nil, errors.New("unix sockets are served on Linux only")
 }

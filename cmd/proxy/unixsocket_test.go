@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -119,22 +120,288 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 	f("everybody's", bound(t, 0o666, keepOwner), true)
 }
 
-// What was put in the place of a socket by somebody else is left as it is.
-func TestUnixSocketFollowsNothing(t *testing.T) {
-	dir := t.TempDir()
-	precious := writeFile(t, "precious", "mine")
-	link := filepath.Join(dir, "s.sock")
-	if err := os.Symlink(precious, link); err != nil {
+// A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own in /proc as well. The
+// child is this very program.
+func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
+	const making = "SPILLWAY_TEST_MAKE"
+	if path := os.Getenv(making); path != "" {
+		if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := deadSocket(path); err != nil {
+			t.Fatal(err)
+		}
+		l, err := unixSocket{path: path, mode: 0o660, owner: keepOwner}.listen()
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectSocket(t, path, 0o660, os.Getuid(), os.Getgid())
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
+		return
+	}
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be somebody else")
+	}
+	dir, err := os.MkdirTemp("/tmp", "spillway-socket")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (unixSocket{path: link, mode: 0o666, owner: keepOwner}).open(); !errors.Is(err, errSocketMode) {
-		t.Errorf("opened a link: %v", err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	if err := os.Chown(dir, stranger, stranger); err != nil {
+		t.Fatal(err)
+	}
+	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestUnixSocketOfAnUndumpableProxy$")
+	child.Env = []string{making + "=" + filepath.Join(dir, "s.sock")}
+	child.Dir = "/"
+	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
+	if out, err := child.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// What has the name of a socket already is left as it is: a link, where it leads, a file, and a socket of another kind.
+func TestUnixSocketReplacesOnlyDeadSockets(t *testing.T) {
+	precious := writeFile(t, "precious", "mine")
+	fill := map[string]func(path string) error{
+		"a link to a file":        func(path string) error { return os.Symlink(precious, path) },
+		"a link to nothing":       func(path string) error { return os.Symlink(path+"-none", path) },
+		"a link to a dead socket": func(path string) error { return errors.Join(deadSocket(path+"-dead"), os.Symlink(path+"-dead", path)) },
+		"a file":                  func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a folder":                func(path string) error { return os.Mkdir(path, 0o700) },
+		"a socket for datagrams": func(path string) error {
+			conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+			if err == nil {
+				t.Cleanup(func() { _ = conn.Close() })
+			}
+			return err
+		},
+	}
+	for name, put := range fill {
+		path := filepath.Join(t.TempDir(), "s.sock")
+		if err := put(path); err != nil {
+			t.Fatal(err)
+		}
+		before, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l, err := (unixSocket{path: path, mode: 0o666, owner: keepOwner}).listen(); !errors.Is(err, syscall.EADDRINUSE) {
+			t.Errorf("%s: %v, %v", name, l, err)
+		}
+		after, err := os.Lstat(path)
+		if err != nil || !os.SameFile(before, after) || before.Mode() != after.Mode() {
+			t.Errorf("%s: is now %v, %v", name, after, err)
+		}
+		expectFiles(t, filepath.Dir(path), 1, name)
 	}
 	if info, err := os.Stat(precious); err != nil || info.Mode() != 0o600 {
-		t.Errorf("what it leads to is now %v, %v", info, err)
+		t.Errorf("what the link leads to is now %v, %v", info, err)
 	}
-	if _, err := (unixSocket{path: link, mode: 0o666, owner: keepOwner}).listen(); err == nil {
-		t.Error("bound in the place of a link")
+}
+
+// deadSocket makes a socket that no process listens on.
+func deadSocket(path string) error {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return err
+	}
+	l.SetUnlinkOnClose(false)
+	return l.Close()
+}
+
+// expectFiles checks how many files of a folder are not of the test's own making.
+func expectFiles(t *testing.T, dir string, most int, what string) {
+	t.Helper()
+	found, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range found {
+		if strings.HasPrefix(f.Name(), ".spillway-") {
+			t.Errorf("%s: %s was left behind", what, f.Name())
+		}
+	}
+	if len(found) < most {
+		t.Errorf("%s: %v", what, found)
+	}
+}
+
+// Another user who may write to the folder, and moves what he finds there, has neither mode nor owner of anything changed
+// but of the socket itself.
+func TestUnixSocketChangesNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	precious := writeFile(t, "precious", "mine")
+	path := filepath.Join(dir, "s.sock")
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() { // puts links to a file in the place of all that comes, and takes them away again
+		defer close(stopped)
+		link, taken := filepath.Join(t.TempDir(), "link"), filepath.Join(t.TempDir(), "taken")
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			found, _ := os.ReadDir(dir)
+			for _, f := range found {
+				at := filepath.Join(dir, f.Name())
+				if f.Type() == fs.ModeSymlink {
+					_ = os.Remove(at)
+				} else if os.Symlink(precious, link) == nil && os.Rename(at, taken) == nil {
+					_ = os.Rename(link, at)
+					_ = os.RemoveAll(taken)
+				}
+				_ = os.Remove(link)
+			}
+		}
+	}()
+	for range 2000 {
+		if l, err := (unixSocket{path: path, mode: 0o666, owner: keepOwner}).listen(); err == nil {
+			_ = l.Close()
+		}
+	}
+	close(stop)
+	<-stopped
+	if info, err := os.Stat(precious); err != nil || info.Mode() != 0o600 {
+		t.Errorf("the file is now %v, %v", info, err)
+	}
+}
+
+// Of proxies that find the same dead socket at once, one gets its name, and is listened to under it.
+func TestUnixSocketOfManyProxies(t *testing.T) {
+	for range 50 {
+		path := filepath.Join(t.TempDir(), "s.sock")
+		if err := deadSocket(path); err != nil {
+			t.Fatal(err)
+		}
+		all := make(chan net.Listener, 8)
+		var starts sync.WaitGroup
+		for range cap(all) {
+			starts.Go(func() {
+				if l, err := (unixSocket{path: path, mode: 0o600, owner: keepOwner}).listen(); err == nil {
+					all <- l
+				} else if !errors.Is(err, syscall.EADDRINUSE) {
+					t.Error(err)
+				}
+			})
+		}
+		starts.Wait()
+		if len(all) != 1 {
+			t.Fatalf("%d listen", len(all))
+		}
+		l := <-all
+		conn, err := net.Dial("unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+		if _, err := l.Accept(); err != nil {
+			t.Error(err)
+		}
+		expectFiles(t, filepath.Dir(path), 1, "after the start")
+		_ = l.Close()
+	}
+}
+
+// A proxy that ends leaves the socket of another one that has taken its name.
+func TestUnixSocketEndsWithItsName(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.sock")
+	first, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil { // by an operator, say
+		t.Fatal(err)
+	}
+	second, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Addr().String() != path {
+		t.Errorf("listens on %s", first.Addr())
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatalf("the second one cannot be reached any more: %v", err)
+	}
+	_ = conn.Close()
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the second one left its socket: %v", err)
+	}
+}
+
+// A folder that is replaced after it was looked up has no part in what follows.
+func TestUnixSocketStaysInItsFolder(t *testing.T) {
+	dir := t.TempDir()
+	ours, other := filepath.Join(dir, "ours"), filepath.Join(dir, "other")
+	for _, d := range []string{ours, other} {
+		if err := os.Mkdir(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	path := filepath.Join(ours, "s.sock")
+	l, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(os.Rename(ours, ours+"-moved"), os.Symlink(other, ours), os.WriteFile(path, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(other, "s.sock")); err != nil {
+		t.Errorf("a file elsewhere was removed: %v", err)
+	}
+	if _, err := os.Lstat(filepath.Join(ours+"-moved", "s.sock")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the socket is still there: %v", err)
+	}
+}
+
+// A path that clients could not connect to is refused, and one that they just can is served.
+func TestUnixSocketPathLength(t *testing.T) {
+	dir, err := os.MkdirTemp("/tmp", "s") // short, whatever TMPDIR is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	path := dir + "/" + strings.Repeat("x", maxSocketPath-len(dir)-1)
+	if err := checkPlainAddress(unixPrefix + path + "x"); err == nil || !strings.Contains(err.Error(), "has a path of 108 bytes") {
+		t.Errorf("a longer one: %v", err)
+	}
+	if err := checkPlainAddress(unixPrefix + path); err != nil {
+		t.Error(err)
+	}
+	l, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = conn.Close()
+	for _, bad := range []string{"@abstract", "\x00abstract", "/run/../", "run/s"} {
+		if checkPlainAddress(unixPrefix+bad) == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+	if l, err := (unixSocket{path: dir + "/a\x00b", mode: 0o600, owner: keepOwner}).listen(); err == nil {
+		t.Errorf("a name with a NUL: %v", l.Addr())
 	}
 }
 
