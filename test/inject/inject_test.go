@@ -36,7 +36,13 @@ type cluster struct {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), ServiceAccountAdmission: true})
+	return newClusterWith(t, controlplane.Options{ServiceAccountAdmission: true})
+}
+
+func newClusterWith(t *testing.T, o controlplane.Options) *cluster {
+	t.Helper()
+	o.Log = t.Output()
+	cp, err := controlplane.Start(t.Context(), o)
 	must(t, err)
 	t.Cleanup(cp.Stop)
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))

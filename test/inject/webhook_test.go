@@ -7,11 +7,14 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -71,7 +74,7 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		IsCA: true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
@@ -82,6 +85,65 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	must(t, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600))
 	must(t, os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	return certificate
+}
+
+// admissionConfig is an AdmissionConfiguration by which kube-apiserver shows webhooks on loopback a certificate, which vouches for itself.
+func admissionConfig(t *testing.T) (file, certificate string) {
+	t.Helper()
+	dir := t.TempDir()
+	writePair(t, dir)
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		must(t, os.WriteFile(path, []byte(text), 0o600))
+		return path
+	}
+	certificate = filepath.Join(dir, "tls.crt")
+	kubeconfig := write("kubeconfig", "apiVersion: v1\nkind: Config\nusers:\n- name: \"*\"\n  user:\n    client-certificate: "+certificate+
+		"\n    client-key: "+filepath.Join(dir, "tls.key")+"\n")
+	return write("admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: MutatingAdmissionWebhook\n  configuration:\n"+
+		"    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: "+kubeconfig+"\n"), certificate
+}
+
+// TestWebhookOfAPIServersAlone: a webhook with --client-ca-file answers a kube-apiserver that has a certificate, as kube-apiserver shows it, and no other client; a pod
+// that is more than it looks at is created without a sidecar, with a warning.
+func TestWebhookOfAPIServersAlone(t *testing.T) {
+	config, certificate := admissionConfig(t)
+	c := newClusterWith(t, controlplane.Options{ServiceAccountAdmission: true, APIServerArgs: []string{"--admission-control-config-file=" + config}})
+	w := c.startWebhook(t, "--client-ca-file="+certificate, "--client-allowed-names=kube-apiserver")
+	c.register(t, w)
+	client := c.warned(t)
+	create := func(name string, containers int) *corev1.Pod {
+		t.Helper()
+		client.warnings = nil
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"spillway/inject": "enabled"}},
+			Spec:       corev1.PodSpec{ServiceAccountName: account},
+		}
+		for i := range containers {
+			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("app-", i), Image: "app"})
+		}
+		pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		must(t, err)
+		return pod
+	}
+	process.Awaiting(t, "kube-apiserver to know the webhook", func(context.Context) error {
+		if len(create("app", 1).Spec.InitContainers) == 1 {
+			return nil
+		}
+		return errors.New("not yet")
+	})
+	if pod := create("most", 128); len(pod.Spec.InitContainers) != 1 || len(client.warnings) > 0 {
+		t.Errorf("with 128 containers: %d, %q", len(pod.Spec.InitContainers), client.warnings)
+	}
+	for containers, warning := range map[int]string{129: "has 129 containers, of at most 128", 20_000: "its review "} {
+		pod := create("more", containers)
+		if len(pod.Spec.InitContainers) != 0 || len(client.warnings) != 1 || !strings.HasPrefix(client.warnings[0], "spillway: not injected: "+warning) {
+			t.Errorf("with %d containers: %d, %q", containers, len(pod.Spec.InitContainers), client.warnings)
+		}
+	}
+	if answer, code, err := ask(t.Context(), w.clientOf(t), w.url, reviewOf(goodPod(0), "")); err != nil || code != http.StatusForbidden {
+		t.Errorf("a client without a certificate: %v, %d, %+v", err, code, answer)
+	}
 }
 
 // register has kube-apiserver ask the webhook about pods with the label, until the test ends.
