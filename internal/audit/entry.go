@@ -131,7 +131,7 @@ func (e *Entry) Ended() {
 
 // size is about how many bytes an entry without an answer holds. What the client may make long counts as it is.
 func (e *Entry) size() int {
-	return 256 + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
+	return 256 + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
 }
 
 // Panicked puts on record that a request ran into a bug. What was found there is for nobody to read.

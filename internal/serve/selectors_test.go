@@ -195,13 +195,3 @@ func TestHeavySelectorsAreAskedAside(t *testing.T) {
 		t.Errorf("asked %d selectors, and %d aside, about %d events: want at most %d and %d", asked, aside, events, events, 3*events)
 	}
 }
-
-// What the status page shows of a selector is bounded.
-func TestShownSelector(t *testing.T) {
-	if got := shown("a=b"); got != "a=b" {
-		t.Error(got)
-	}
-	if got := shown(strings.Repeat("a", 1<<20)); len(got) > shownMost+len("…") || !strings.HasSuffix(got, "…") {
-		t.Errorf("%d bytes", len(got))
-	}
-}

@@ -152,20 +152,21 @@ func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 // began is when the stream was made.
 func (s *stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
+// selectorMost is how much of a selector is told, in bytes: a client may send a megabyte, for each of its watches.
+const selectorMost = 1024
+
 // selection is what the stream selects.
 func (s *stream) selection() Selected {
 	sel := s.plan.Selector
-	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shown(sel.LabelQuery()), Fields: shown(sel.FieldQuery())}
+	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()), Fields: shortened(sel.FieldQuery())}
 }
 
-// shownMost is how much of a selector is shown: a page of all watches must not be as long as all that they select by.
-const shownMost = 1 << 10
-
-func shown(query string) string {
-	if len(query) <= shownMost {
-		return query
+// shortened holds no more of a long text than it shows.
+func shortened(text string) string {
+	if len(text) <= selectorMost {
+		return text
 	}
-	return strings.Clone(query[:shownMost]) + "…"
+	return strings.ToValidUTF8(text[:selectorMost], "") + "…" // a copy
 }
 
 // streamEncoding names an encoding with its content-coding.

@@ -215,3 +215,15 @@ func TestSelects(t *testing.T) {
 		}
 	}
 }
+
+// What is told of a selector is short, valid text, and does not keep the rest of it in memory.
+func TestLongSelectorsAreShortened(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "", "app=x": "app=x", strings.Repeat("a", selectorMost): strings.Repeat("a", selectorMost),
+		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorMost) + "…", strings.Repeat("€", 1<<10): strings.Repeat("€", selectorMost/3) + "…",
+	} {
+		if got := shortened(text); got != want {
+			t.Errorf("%.20q of %d bytes became %.20q of %d", text, len(text), got, len(got))
+		}
+	}
+}
