@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/test/controlplane"
 	"spillway/test/crowd"
 	"spillway/test/exchange"
 	"spillway/test/process"
@@ -40,14 +41,14 @@ type world struct {
 
 // TestFailClosed is every doubt.
 func TestFailClosed(t *testing.T) {
-	w := &world{crowd.Start(t, crowd.Options{}), process.BuildProxy(t)}
+	w := &world{crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{"impersonator": nil}}), process.BuildProxy(t)}
 	w.Namespace(t, "red")
 	w.Namespace(t, "busy")
 	w.object(t, "red", "a", nil)
 	w.object(t, "busy", "first", nil)
 	for name, test := range map[string]func(*testing.T){
 		"reviews": w.failing, "watches": w.holding, "authority": w.authorityChanges, "serving certificate": w.servingChanges,
-		"expiry": w.certificateEnds, "audience": w.otherAudience,
+		"expiry": w.certificateEnds, "audience": w.otherAudience, "lent credentials": w.lentCredentials,
 	} {
 		t.Run(name, test)
 	}
