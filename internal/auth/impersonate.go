@@ -72,11 +72,14 @@ func (i *Identity) loss(h http.Header) error {
 			}
 		}
 	}
-	if size > http.DefaultMaxHeaderBytes {
+	if size > maxImpersonation {
 		return uncarriable("identity", i.name, "is larger than the head of a request may be")
 	}
 	return nil
 }
+
+// maxImpersonation is half of what upstream reads of a head; the rest is for the headers of a request.
+const maxImpersonation = http.DefaultMaxHeaderBytes / 2
 
 // headerOverhead is what HTTP/2 counts for a header besides its name and its value.
 const headerOverhead = 32

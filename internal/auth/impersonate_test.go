@@ -1,7 +1,9 @@
 package auth
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
@@ -9,6 +11,7 @@ import (
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
 type (
@@ -144,5 +147,54 @@ func TestReviewsAskOnlyAboutText(t *testing.T) {
 	}
 	if q := (question{NewIdentity(userInfo{Username: "a \n\x00ä\ufffd"}), get}); !q.isText() {
 		t.Error("text is refused")
+	}
+}
+
+// takesAll answers every review with yes.
+type takesAll struct {
+	user  userInfo
+	asked []string
+}
+
+func (a *takesAll) token(_ context.Context, token secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+	a.asked = append(a.asked, token.reveal())
+	return authenticationv1.TokenReviewStatus{Authenticated: true, User: a.user}, nil
+}
+
+func (a *takesAll) access(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+	a.asked = append(a.asked, spec.User)
+	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
+}
+
+// A review that would ask about another token, or whose answer may name another user, proves nothing, and what cannot be asked is not allowed.
+func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
+	up := &takesAll{user: userInfo{Username: "alice"}}
+	reviewer := &Reviewer{asker: up}
+	a := NewAuthenticator(AuthenticatorOptions{Reviewer: reviewer})
+	with := func(value string) Result {
+		return a.Authenticate(t.Context(), Request{Header: http.Header{"Authorization": {value}}})
+	}
+	for _, value := range []string{"Bearer t\t more", "Bearer \tt", "Bearer t\xff", "Bearer t\u00a0 more"} {
+		if r := with(value); r.Outcome != Refused || len(up.asked) != 0 {
+			t.Errorf("%q: %s, asked about %q", value, r.Outcome, up.asked)
+		}
+	}
+	for i, user := range []userInfo{
+		{Username: "a\ufffd"}, {Username: "a", Groups: []string{"b", "\ufffd"}}, {Username: "a", UID: "\ufffd"}, {Username: "a", Extra: map[string]extraValue{"k": {"\ufffd"}}},
+	} {
+		up.user = user
+		if r := with(fmt.Sprint("Bearer u", i)); r.Outcome != Refused {
+			t.Errorf("%q: %s", user, r.Outcome)
+		}
+	}
+	up.user, up.asked = userInfo{Username: "a\nb "}, nil
+	if r := with("Bearer t"); r.Outcome != Authenticated || r.Identity.Name() != "a\nb " {
+		t.Errorf("got %s", seen(r))
+	}
+	z := NewAuthorizer(AuthorizerOptions{Reviewer: reviewer})
+	up.asked = nil
+	d := z.Authorize(t.Context(), NewIdentity(userInfo{Username: "a\xff"}), Attributes{Verb: "get", Resource: "pods"})
+	if d.Verdict != Unasked || !errors.Is(d.Err, ErrNotText) || len(up.asked) != 0 {
+		t.Errorf("got %+v, asked about %q", d, up.asked)
 	}
 }

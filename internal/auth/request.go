@@ -32,8 +32,7 @@ func (r Request) impersonates() bool {
 }
 
 // bearer is the token of the request's Authorization header, as kube-apiserver reads it: the scheme in any case, and the token up to the
-// next blank. Headers that come twice are nobody's: upstream reads the first, and who stands before it may read the last. A TokenReview asks
-// about a token in JSON, and upstream trims what it reads there: a token that either would change is not asked about.
+// next blank. Headers that come twice are nobody's: upstream reads the first, and who stands before it may read the last.
 func (r Request) bearer() (secret, bool) {
 	values := r.Header[authorizationHeader]
 	if len(values) != 1 {
@@ -41,9 +40,6 @@ func (r Request) bearer() (secret, bool) {
 	}
 	parts := strings.SplitN(strings.TrimSpace(values[0]), " ", 3)
 	if len(parts) < 2 || strings.ToLower(parts[0]) != "bearer" || parts[1] == "" {
-		return secret{}, false
-	}
-	if !isText(parts[1]) || strings.TrimSpace(parts[1]) != parts[1] {
 		return secret{}, false
 	}
 	return newSecret(parts[1]), true

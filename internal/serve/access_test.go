@@ -9,6 +9,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ import (
 	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -544,6 +546,63 @@ func TestImpersonatedCertificates(t *testing.T) {
 				if answer.StatusCode != c.code || got != c.want {
 					t.Errorf("%s over %s, long: %v: %d, upstream was told %q; want %d, %q", c.name, answer.Proto, long, answer.StatusCode, got, c.code, c.want)
 				}
+			}
+		}
+	}
+}
+
+// A certificate whose identity a header would change is refused where the request would pass through, over both versions and for each way, and
+// the answer names the part and what to do. Upstream hears nothing. From memory the identity gets what exactly it may have.
+func TestUncarriableCertificatesAreRefused(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	up := kubetest.New(kubetest.Options{})
+	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("upstream got %q", asserted(r.Header)) }))
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file()})
+	r.people()
+	plain := bareTransport()
+	t.Cleanup(plain.CloseIdleConnections)
+	r.server.opts.Forwarder.opts.As = all(withToken{plain})
+	until := time.Now().Add(time.Hour)
+	for part, cert := range map[string]tls.Certificate{
+		`the user "admin " begins or ends with a blank`:                          ca.user("admin ", until),
+		`the user "\tadmin" begins or ends with a blank`:                         ca.user("\tadmin", until),
+		`the user "a\r\nImpersonate-Group: system:masters" holds a control`:      ca.user("a\r\nImpersonate-Group: system:masters", until),
+		`the group "system:masters " begins or ends with a blank`:                ca.user("mallory", until, "system:masters "),
+		`the group "system:masters\n" holds a control character`:                 ca.user("mallory", until, "dev", "system:masters\n"),
+		`the group "\x00" holds a control character`:                             ca.user("mallory", until, "\x00"),
+		`the user "system:anonymous" is not in the group system:unauthenticated`: ca.user("system:anonymous", until),
+	} {
+		for _, http2 := range []bool{false, true} {
+			for _, method := range []string{"GET", "POST"} {
+				answer := r.withCertificate(cert, http2, method, "/seen", http.NoBody)
+				var status metav1.Status
+				if err := json.Unmarshal([]byte(answer.Status), &status); err != nil || answer.StatusCode != 403 || !strings.Contains(status.Message, part) ||
+					!strings.Contains(status.Message, "use a bearer token, the apiserver itself, or another name") {
+					t.Errorf("%s over %s: %d %q, want %q", method, answer.Proto, answer.StatusCode, answer.Status, part)
+				}
+			}
+		}
+	}
+}
+
+// A client's own impersonation over HTTP/2 may have blanks that are lost on the way to upstream: refused, not carried out as another user's.
+func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
+	r := newRig(t, rigOptions{access: true})
+	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-K"} {
+		for _, value := range []string{"admin ", " admin", "admin\t"} {
+			tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // throw-away
+			request, _ := http.NewRequestWithContext(deadline(t), "GET", r.tlsURL+"/api/v1/nodes", http.NoBody)
+			request.Header = http.Header{"Authorization": {"Bearer alice"}, name: {value}}
+			answer, err := tr.RoundTrip(request)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, _ := io.ReadAll(answer.Body)
+			answer.Body.Close()
+			tr.CloseIdleConnections()
+			if answer.ProtoMajor != 2 || answer.StatusCode != 403 || !strings.Contains(string(text), "the header "+name+" begins or ends with a blank") {
+				t.Errorf("%s %q: %d %s", name, value, answer.StatusCode, text)
 			}
 		}
 	}

@@ -117,6 +117,24 @@ func TestForwardRefusesToDropIdentity(t *testing.T) {
 	}
 }
 
+// The token of a browser is in a header that only WebSockets have: to name it would lose the token, and the request be anonymous upstream.
+func TestForwardRefusesToDropBrowsersTokens(t *testing.T) {
+	seen := make(recorder, 1)
+	fr := newFront(t, seen, frontOptions{})
+	bearer := "Sec-WebSocket-Protocol: v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA\r\n"
+	for _, way := range ways {
+		code, body := fr.send(t, fmt.Sprintf(way, bearer+"Connection: sec-websocket-PROTOCOL\r\n"))
+		if code != 400 || !strings.Contains(body, "the Connection header must not name") {
+			t.Errorf("%q: %d %s", way, code, body)
+		}
+	}
+	code, body := fr.send(t, fmt.Sprintf(ways[0], "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\nConnection: Sec-WebSocket-Protocol\r\n"))
+	if code != 200 {
+		t.Errorf("without a token: %d %s", code, body)
+	}
+	await(t, seen, "the request")
+}
+
 func TestForwardAsSelf(t *testing.T) {
 	seen := make(recorder, 1)
 	fr := newFront(t, seen, frontOptions{identity: IdentitySelf})

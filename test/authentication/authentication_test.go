@@ -223,7 +223,7 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 		// Which of two counts is not ours to say: what upstream takes from the first passes through, as if there were none.
 		want = ours.Outcome
 		ok = false
-		if ours.Outcome == auth.Authenticated && ours.Identity.Name[:5] == "owner" {
+		if ours.Outcome == auth.Authenticated && ours.Identity.Name()[:5] == "owner" {
 			t.Errorf("%s: one of two tokens is believed", what)
 		}
 	}
@@ -234,8 +234,8 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 	if !ok {
 		return ours
 	}
-	i := ours.Identity
-	if i.Name != resp.User.GetName() || i.UID != resp.User.GetUID() || !same(i.Groups, resp.User.GetGroups()) || !sameExtra(i.Extra, resp.User.GetExtra()) {
+	i := ours.Identity.UserInfo()
+	if i.Username != resp.User.GetName() || i.UID != resp.User.GetUID() || !same(i.Groups, resp.User.GetGroups()) || !sameExtra(i.Extra, resp.User.GetExtra()) {
 		t.Errorf("%s:\nours   %+v\ntheirs %+v", what, i, resp.User)
 	}
 	return ours
@@ -244,7 +244,7 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 func same(a, b []string) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
 
 // sameExtra compares but for the order of values that come from several headers, which upstream takes from a map.
-func sameExtra(a, b map[string][]string) bool {
+func sameExtra(a map[string]authenticationv1.ExtraValue, b map[string][]string) bool {
 	if len(a) != len(b) {
 		return false
 	}
@@ -281,9 +281,9 @@ func TestAuthenticate(t *testing.T) {
 	for range tries {
 		result := w.compare(t, header(r), pick(r, w.certs...))
 		kind := string(result.Outcome)
-		if result.Identity != nil && strings.HasPrefix(result.Identity.Name, "owner of ") {
+		if result.Identity != nil && strings.HasPrefix(result.Identity.Name(), "owner of ") {
 			kind += " by token"
-		} else if result.Identity != nil && result.Identity.Extra["authentication.kubernetes.io/credential-id"] == nil {
+		} else if result.Identity != nil && result.Identity.UserInfo().Extra["authentication.kubernetes.io/credential-id"] == nil {
 			kind += " by front proxy"
 		}
 		tally[kind]++
@@ -357,7 +357,7 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	for _, reason := range []string{"", "because <of> it"} {
 		status := responsewriters.ForbiddenStatusError(attributes, reason).Status()
 		status.Kind, status.APIVersion = "Status", "v1"
-		if got := auth.Forbidden(&auth.Identity{Name: who.Name}, ours, reason); !reflect.DeepEqual(*got, status) {
+		if got := auth.Forbidden(auth.NewIdentity(authenticationv1.UserInfo{Username: who.Name}), ours, reason); !reflect.DeepEqual(*got, status) {
 			t.Errorf("%s:\nours   %+v\ntheirs %+v", what, *got, status)
 		}
 	}

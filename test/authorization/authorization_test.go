@@ -275,12 +275,9 @@ func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := review.Status.UserInfo
-	extra := map[string][]string{}
-	for key, values := range u.Extra {
-		extra[key] = values
-	}
-	if ours.Name != u.Username || ours.UID != u.UID || !slices.Equal(ours.Groups, u.Groups) || len(extra)+len(ours.Extra) > 0 && !reflect.DeepEqual(ours.Extra, extra) {
+	u, got := review.Status.UserInfo, ours.UserInfo()
+	if got.Username != u.Username || got.UID != u.UID || !slices.Equal(got.Groups, u.Groups) ||
+		len(got.Extra)+len(u.Extra) > 0 && !reflect.DeepEqual(got.Extra, u.Extra) {
 		t.Errorf("%s:\nours   %+v\ntheirs %+v", p.name, ours, u)
 	}
 }

@@ -230,12 +230,12 @@ func (q questions) subjects() []rbacv1.Subject {
 func (q questions) identity() *auth.Identity {
 	if q.IntN(3) == 0 {
 		home := q.namespace()
-		return &auth.Identity{
-			Name:   "system:serviceaccount:" + home + ":" + q.pick("r1", "r2", "r3"),
-			Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"},
-		}
+		return auth.NewIdentity(authenticationv1.UserInfo{
+			Username: "system:serviceaccount:" + home + ":" + q.pick("r1", "r2", "r3"),
+			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"},
+		})
 	}
-	return &auth.Identity{Name: q.person(), Groups: q.some("dev", "ops", "qa", "system:authenticated", "system:masters-not")}
+	return auth.NewIdentity(authenticationv1.UserInfo{Username: q.person(), Groups: q.some("dev", "ops", "qa", "system:authenticated", "system:masters-not")})
 }
 
 // target is a request: what it asks for.
@@ -343,7 +343,7 @@ func TestLocalRBAC(t *testing.T) {
 	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
-	admin := &auth.Identity{Name: "admin", Groups: []string{"system:masters"}}
+	admin := auth.NewIdentity(authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}})
 	first := m.decider(w)
 	await(t, "decided here", func() bool {
 		_, here := first.decide(t, admin, auth.Attributes{Verb: "get", Version: "v1", Resource: "pods", Namespace: "default"})
@@ -399,7 +399,7 @@ func TestStaleRights(t *testing.T) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	d := m.decider(w)
-	who := &auth.Identity{Name: "system:serviceaccount:default:reads-pods", Groups: []string{"system:authenticated"}}
+	who := auth.NewIdentity(authenticationv1.UserInfo{Username: "system:serviceaccount:default:reads-pods", Groups: []string{"system:authenticated"}})
 	what := auth.Attributes{Verb: "list", Version: "v1", Resource: "pods", Namespace: "default"}
 	decide := func(want auth.Verdict) bool {
 		decision, here := d.decide(t, who, what)
@@ -442,7 +442,7 @@ func TestPlantedDisagreement(t *testing.T) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 0 } // all is checked
 	})
 	d := m.decider(w)
-	eve := &auth.Identity{Name: "eve", Groups: []string{"system:authenticated"}}
+	eve := auth.NewIdentity(authenticationv1.UserInfo{Username: "eve", Groups: []string{"system:authenticated"}})
 	what := auth.Attributes{Verb: "list", Version: "v1", Resource: "secrets"}
 	// Upstream denies it whenever it is asked, so that it is the verdict that tells who decided: the check of the very first decision may
 	// have asked upstream already by the time that decide counts.
@@ -467,7 +467,7 @@ func TestPlantedDisagreement(t *testing.T) {
 		}
 	}
 	t.Logf("for good after %v: %s", time.Since(planted), logs.All()[0].Message)
-	admin := &auth.Identity{Name: "admin", Groups: []string{"system:masters"}}
+	admin := auth.NewIdentity(authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}})
 	if decision, here := d.decide(t, admin, what); here || decision.Verdict != auth.Allowed {
 		t.Errorf("an admin, decided here: %v, %s", here, decision.Verdict)
 	}
