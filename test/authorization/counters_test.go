@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -66,7 +67,7 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 1 }
 	})
 	d, ctx, rbac := m.decider(w), t.Context(), w.admin.RbacV1()
-	mallory := &auth.Identity{Name: user, Groups: []string{"system:authenticated"}}
+	mallory := auth.NewIdentity(authenticationv1.UserInfo{Username: user})
 	lists := func(resource string) auth.Attributes {
 		return auth.Attributes{Verb: "list", Version: "v1", Resource: resource, Namespace: namespace}
 	}
@@ -80,7 +81,7 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	roles := w.spend(t, "roles", bindings+500)
 	w.settle(t)
 	await(t, "decided here", func() bool {
-		admin := &auth.Identity{Name: "admin", Groups: []string{"system:masters"}}
+		admin := auth.NewIdentity(authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}})
 		_, here := d.decide(t, admin, lists("pods"))
 		return here
 	})
