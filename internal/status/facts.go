@@ -64,7 +64,7 @@ func (r *Report) memoryFact() Fact {
 	}
 	text := Bytes(float64(m.InUseBytes)) + " of " + Bytes(float64(m.LimitBytes))
 	if len(m.Forgone) > 0 {
-		text += ", without " + strings.Join(m.Forgone, ", ")
+		text += ", without " + Printable(strings.Join(m.Forgone, ", "))
 	}
 	return Fact{Name: "Memory", Text: text, Alert: len(m.Forgone) > 0}
 }
@@ -86,16 +86,16 @@ func (r *Report) EndFacts() []Fact {
 
 // Shown says which watches are shown.
 func (r *Report) Shown() string {
-	w := r.Watches
+	w, sort := r.Watches, Printable(r.Watches.Sort)
 	switch {
 	case w.Total == 0:
 		return "Nobody watches."
 	case len(w.Items) < w.Total:
-		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)), Count(w.Total), w.Sort, Count(w.Total-len(w.Items)))
+		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)), Count(w.Total), sort, Count(w.Total-len(w.Items)))
 	case w.Total == 1:
 		return "One watch."
 	}
-	return fmt.Sprintf("All %s watches, by %s.", Count(w.Total), w.Sort)
+	return fmt.Sprintf("All %s watches, by %s.", Count(w.Total), sort)
 }
 
 // Moment is when the report was made.

@@ -250,3 +250,15 @@ func TestParseBase(t *testing.T) {
 		}
 	}
 }
+
+// A report with nothing where something should be is shown, too.
+func TestNullsInAReport(t *testing.T) {
+	client := proxy(t, nil, func(w http.ResponseWriter, _ *http.Request) bool {
+		fmt.Fprint(w, `{"watches":{"total":1,"items":[null]},"resources":[null],"evictions":[null]}`)
+		return true
+	})
+	var out strings.Builder
+	if err := Once(t.Context(), Options{Client: client}, &out); err != nil || !strings.Contains(out.String(), "0 of 0 resources") {
+		t.Errorf("%v: %s", err, &out)
+	}
+}
