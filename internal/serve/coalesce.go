@@ -15,6 +15,8 @@ const (
 	sharedMost = 8 << 20
 	// sharingMost is how many such answers are being fetched at once.
 	sharingMost = 16
+	// laneKeyLimit is how long the key of a lane may be, in bytes: keys are kept, and clients make them up.
+	laneKeyLimit = 4 << 10
 	// gatherMost is how long a LIST waits for the one before it to be under way. After that upstream is taken to be stuck, which is
 	// no reason to wait any longer.
 	gatherMost = 2 * time.Second
@@ -93,6 +95,10 @@ func laneOf(r Request, acceptEncoding string) laneKey {
 	}
 }
 
+func (k laneKey) size() int {
+	return len(k.path) + len(k.query) + len(k.accept) + len(k.acceptEncoding)
+}
+
 // pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
 // head of its answer is there. It reports whether it was shared.
 func (c *coalescer) pass(w responder, key laneKey, agent string, alone func(head func())) bool {
@@ -120,7 +126,7 @@ func (c *coalescer) join(key laneKey, agent string) (g *gathering, first bool) {
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
 	switch {
-	case c.own == nil || time.Since(c.mu.large[key]) < largeFor:
+	case c.own == nil || key.size() > laneKeyLimit || time.Since(c.mu.large[key]) < largeFor:
 		return nil, false
 	case l == nil:
 		c.mu.lanes[key] = &lane{sent: 1}

@@ -192,6 +192,24 @@ func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 	})
 }
 
+// What is long is not kept: each passes through by himself.
+func TestLongListsAreNotShared(t *testing.T) {
+	inCrowd(t, func(c *crowd) {
+		long := pods500
+		long.RawQuery += "&labelSelector=" + strings.Repeat("a", laneKeyLimit)
+		for range 3 {
+			c.list(long)
+		}
+		c.expect(3, 0, 0)
+		if n := len(c.coalescer.mu.lanes); n > 0 {
+			t.Errorf("%d lanes", n)
+		}
+		for range 3 {
+			c.release <- struct{}{}
+		}
+	})
+}
+
 // Who is the only one to have gathered passes through as he would have, and others gather behind him.
 func TestNobodyToShareWith(t *testing.T) {
 	inCrowd(t, func(c *crowd) {

@@ -72,6 +72,9 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 	if b.as != nil {
 		withoutIdentity(x.header)
 	}
+	if x.lent {
+		withoutPlace(x.header)
+	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
 	if !f.limited(w, x, b.flow, to.departs) || !f.enter(w, x) {
 		x.letGo()

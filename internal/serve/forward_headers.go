@@ -86,7 +86,23 @@ func unsendable(in *inbound) string {
 			return "invalid header value"
 		}
 	}
+	if strings.ContainsFunc(in.upgrade, func(r rune) bool { return r < ' ' || r > '~' }) {
+		return "invalid Upgrade header" // net/http's proxy sends none such
+	}
 	return ""
+}
+
+// placeHeaders begin the names of headers in which a front tells another, or is made to believe, what was asked for: by some of them a front serves
+// another path or host, or understands another method, than the request line says.
+var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-", "X-Ms-Original-", "X-Waws-Unencoded-"}
+
+// withoutPlace takes such headers from those of a request that travels under lent credentials.
+func withoutPlace(out http.Header) {
+	for key := range out {
+		if key != "X-Forwarded-For" && slices.ContainsFunc(placeHeaders, func(place string) bool { return strings.HasPrefix(key, place) }) {
+			delete(out, key)
+		}
+	}
 }
 
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever

@@ -106,12 +106,19 @@ func (f *front) askHTTP2(t *testing.T, method, target string, header ...string) 
 	}
 }
 
-// lenders are fronts whose upstream is below a path, and where requests without credentials are lent some.
-func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self bool)) {
+// mallory is an identity that a header carries.
+func mallory(t *testing.T) *auth.Impersonation {
+	t.Helper()
 	as, err := auth.NewImpersonation(auth.NewIdentity(authenticationv1.UserInfo{Username: "mallory"}))
 	if err != nil {
 		t.Fatal(err)
 	}
+	return as
+}
+
+// lenders are fronts whose upstream is below a path, and where requests without credentials are lent some.
+func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self bool)) {
+	as := mallory(t)
 	for name, o := range map[string]frontOptions{
 		"self": {identity: IdentitySelf}, "self over TLS": {identity: IdentitySelf, tls: true}, "self over HTTP/2": {identity: IdentitySelf, http2: true},
 		"impersonator": {as: as}, "impersonator over TLS": {as: as, tls: true},
@@ -202,6 +209,50 @@ func TestOwnCredentialsGoAnywhere(t *testing.T) {
 	}
 }
 
+// A header that may send a front elsewhere goes with nobody's credentials but the client's own.
+func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
+	t.Parallel()
+	placing := []string{
+		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Http-Method-Override",
+		"X-Http-Method", "X-Method-Override", "X-Envoy-Original-Path", "X-Ms-Original-Url", "X-Waws-Unencoded-Url",
+	}
+	header := []string{"X-Ordinary", "a"}
+	for _, key := range placing {
+		header = append(header, key, "/v3/secrets")
+	}
+	for name, o := range map[string]frontOptions{
+		"self": {identity: IdentitySelf}, "HTTP/2": {identity: IdentitySelf, http2: true}, "impersonator": {as: mallory(t)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			seen := make(recorder, 1)
+			o.mutate = func(f *ForwarderOptions) { f.As = f.Self }
+			fr := newFront(t, seen, o)
+			for _, target := range []string{"/a", "/a?watch=1"} {
+				fr.ask(t, "GET", target, header...)
+				got := await(t, seen, "the request")
+				for _, key := range placing {
+					if got[key] != nil {
+						t.Errorf("%s: upstream got %s", target, key)
+					}
+				}
+				if got.Get("X-Ordinary") != "a" || got.Get("X-Forwarded-For") == "" {
+					t.Errorf("%s: upstream got %v", target, got)
+				}
+				if o.as != nil {
+					continue
+				}
+				fr.ask(t, "GET", target, append([]string{"Authorization", "Bearer x"}, header...)...)
+				got = await(t, seen, "the request")
+				for _, key := range placing {
+					if got.Get(key) != "/v3/secrets" {
+						t.Errorf("%s: the client's own %s was dropped", target, key)
+					}
+				}
+			}
+		})
+	}
+}
+
 // Of a query of which parties may read different parts nothing is sent with credentials that are lent, and all of it with the client's own.
 func TestLentCredentialsAreForWhatWasRead(t *testing.T) {
 	t.Parallel()
@@ -261,7 +312,7 @@ func TestRequestLinesCarryWhatWasAsked(t *testing.T) {
 				{"GET", "/a\r\nX: y"}, {"GET", "/a\tb"}, {"GET", "/a\x00b"}, {"GET", "/a?\x00"}, {"GET", "/a?b\x7f"}, {"GET", "/a\x1b[2J"}, {"GET", "/%zz"},
 				{"GET", "http://other/x"}, {"GET", "//\x01"}, {"G T", "/a"}, {"GET /x", "/a"}, {"GET\t", "/a"}, {"G\x00T", "/a"}, {"", "/a"}, {"GÄT", "/a"}, {"G(T", "/a"},
 				{"GET", "/a", "X-A", "b\x00"}, {"GET", "/a", "X-A", "b\x01c"}, {"GET", "/a", "X-A", "b\x7f"}, {"GET", "/a", "X A", "b"}, {"GET", "/a", "X\x01", "b"}, {"GET", "/a", "Xä", "b"},
-				{"CONNECT", "/a"}, {"OPTIONS", "*"}, {"GET", "a"}, {"GET", ""}, {"GET", "/a?watch=1", "X-A", "b\x01c"}, {"POST", "/a", "X-A", "b\x01c"},
+				{"GET", "/a", "Connection", "Upgrade", "Upgrade", "ü"}, {"GET", "/a", "Connection", "Upgrade", "Upgrade", "a\tb"}, {"CONNECT", "/a"}, {"OPTIONS", "*"}, {"GET", "a"}, {"GET", ""}, {"GET", "/a?watch=1", "X-A", "b\x01c"}, {"POST", "/a", "X-A", "b\x01c"},
 			}
 			if !o.http2 {
 				bad = append(bad, []string{"GET", "/a b"}, []string{"GET", "/a?b c"}, []string{"GET", "/a HTTP/1.1\r\nA: b\r\n\r\nGET /c"})
