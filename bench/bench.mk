@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -63,6 +63,9 @@ show-tokenherd: controlplane ## 500 clients with 500 tokens come back at once, n
 
 show-restart: controlplane ## 500 informers do not notice a restart of kube-apiserver, and cost it next to nothing after it
 	cd bench && go run ./restart
+
+show-hostile: controlplane ## One user's costly selectors delay no other user's watch, and what they weigh is bounded
+	cd bench && go run ./hostile
 
 bench-halfload: controlplane ## Half of what one core sustains, for MINUTES=30: every event arrives, and memory does not grow
 	cd bench && go run ./halfload $(if $(MINUTES),-duration=$(MINUTES)m,-results=RESULTS.md)

@@ -208,7 +208,7 @@ func (l *BackfillLimit) enter(owner Owner) *share {
 	if s == nil {
 		most := cap(l.turns)
 		if owner != "" {
-			most = max(1, most/2)
+			most = (most + 1) / 2
 		}
 		s = &share{turns: make(chan struct{}, most)}
 		l.mu.shares[owner] = s

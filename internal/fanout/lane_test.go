@@ -126,7 +126,7 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	}
 }
 
-// Feeds that select by scope alone are the hub's, however many an owner has; and who finds a feed there shares it.
+// Feeds that select by scope alone are the hub's, however many an owner has; and an equal selector shares the feed that is there.
 func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	w := newWorld(t, plenty)
 	s := w.resource.Snapshot()

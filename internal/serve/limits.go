@@ -18,7 +18,7 @@ type Limits struct {
 	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
 	// user has half of it at most. Beyond it they wait, and are then refused.
 	ListBytes int64
-	// SelectorTerms bounds what the selectors of watches from memory weigh. Who comes too late is refused at once.
+	// SelectorTerms bounds what the selectors of watches from memory weigh. A watch beyond the bound is refused at once.
 	SelectorTerms, SelectorTermsPerUser int
 	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent again. Others are sent on while they come.
 	BodyBytes int64

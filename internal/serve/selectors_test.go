@@ -101,7 +101,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 	})
 }
 
-// Who is refused is told why, in a Status. A single selector that is more than a user may have is let in alone.
+// A refusal says why, in a Status. A single selector that is larger than a user's share is served alone.
 func TestRefusalNamesSelectors(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, Limits{SelectorTerms: 800, SelectorTermsPerUser: 400})

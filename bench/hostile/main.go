@@ -1,0 +1,318 @@
+// Command hostile shows that one user's costly selectors delay no other user: a user who may read namespace a opens watches there with selectors
+// of many terms, each another one or all the same; another user's watch of namespace b is as prompt as before, and what the selectors weigh is bounded.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"spillway/bench/rig"
+)
+
+var (
+	window  = flag.Duration("window", 10*time.Second, "how long delays are measured each time")
+	rate    = flag.Float64("rate", 40, "writes per second in namespace a")
+	compare = flag.Bool("compare", true, "measure kube-apiserver with the first attack, too")
+	only    = flag.String("only", "", "play one attack only, by its name")
+)
+
+// attack is watches that one user opens in namespace a.
+type attack struct {
+	name           string
+	watches, terms int
+	equal          bool
+}
+
+var attacks = []attack{
+	{name: "40 × 60,000 terms", watches: 40, terms: 60_000},
+	{name: "40 equal × 60,000 terms", watches: 40, terms: 60_000, equal: true},
+	{name: "400 × 3,000 terms", watches: 400, terms: 3000},
+	{name: "4,000 × 257 terms", watches: 4000, terms: 257},
+	{name: "4,000 × 256 terms", watches: 4000, terms: 256},
+	{name: "4,000 × 17 terms", watches: 4000, terms: 17},
+}
+
+// mostRatio is how much later than without the attack the other user's events may be.
+const mostRatio = 2.0
+
+func main() { rig.Main("hostile", run) }
+
+// show is one run.
+type show struct {
+	report         *rig.Report
+	pair           *rig.Pair
+	mallory, alice string // tokens
+}
+
+func run(ctx context.Context, r *rig.Report) error {
+	pair, err := rig.StartAPIServers(ctx)
+	if err != nil {
+		return err
+	}
+	defer pair.Stop()
+	s := &show{report: r, pair: pair}
+	if err := s.people(ctx); err != nil {
+		return err
+	}
+	kubeconfig, err := pair.ProxyKubeconfig(ctx)
+	if err != nil {
+		return err
+	}
+	if err := pair.StartProxyAs(ctx, kubeconfig, "configmaps"); err != nil {
+		return err
+	}
+	if err := pair.Settle(ctx); err != nil {
+		return err
+	}
+	for _, a := range attacks {
+		if *only != "" && *only != a.name {
+			continue
+		}
+		if err := s.play(ctx, a); err != nil {
+			return fmt.Errorf("%s: %w", a.name, err)
+		}
+	}
+	if *compare {
+		return s.compare(ctx, attacks[0])
+	}
+	return nil
+}
+
+// people makes two users, each with a namespace that the other may not read.
+func (s *show) people(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(s.pair.Config())
+	if err != nil {
+		return err
+	}
+	for namespace, person := range map[string]struct {
+		name  string
+		token *string
+	}{"a": {"mallory", &s.mallory}, "b": {"alice", &s.alice}} {
+		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		if *person.token, err = rig.NewServiceAccount(ctx, client, namespace, person.name); err != nil {
+			return err
+		}
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}},
+		}}
+		if _, err := client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		binding := &rbacv1.RoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: person.name}},
+		}
+		if _, err := client.RbacV1().RoleBindings(namespace).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pulse", Labels: map[string]string{"app": "pulse", "tier": "x"}}}
+		if _, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// selector has so many terms, and is another one for each number. It sees everything: that costs most.
+func selector(terms, number int) string {
+	var b strings.Builder
+	for i := range terms {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "k%d.%d!=v", number, i)
+	}
+	return b.String()
+}
+
+// siege is the hostile watches that are open.
+type siege struct {
+	stop     context.CancelFunc
+	reading  sync.WaitGroup
+	open     atomic.Int64
+	refused  atomic.Int64
+	failed   atomic.Int64
+	received atomic.Int64
+}
+
+func (g *siege) end() {
+	g.stop()
+	g.reading.Wait()
+}
+
+// besiege opens the watches of an attack, and returns when each is open or refused.
+func (s *show) besiege(ctx context.Context, server rig.Server, a attack) *siege {
+	ctx, stop := context.WithCancel(ctx)
+	g := &siege{stop: stop}
+	clients := make([]*http.Client, 1+a.watches/200)
+	for i := range clients {
+		clients[i] = rig.NewHTTP2Client(s.mallory)
+	}
+	var opening sync.WaitGroup
+	turns := make(chan struct{}, 8)
+	for i := range a.watches {
+		turns <- struct{}{}
+		opening.Add(1)
+		number := i
+		if a.equal {
+			number = 0
+		}
+		target := server.URL + "/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&timeoutSeconds=3600&labelSelector=" + selector(a.terms, number)
+		g.reading.Go(func() {
+			body, err := rig.Get(ctx, clients[i%len(clients)], target)
+			<-turns
+			opening.Done()
+			var status *rig.StatusError
+			switch {
+			case err == nil:
+				g.open.Add(1)
+				n, _ := io.Copy(io.Discard, body)
+				g.received.Add(n)
+				_ = body.Close()
+			case errors.As(err, &status) && status.Code == http.StatusTooManyRequests:
+				g.refused.Add(1)
+			default:
+				if g.failed.Add(1) == 1 {
+					rig.Say("a hostile watch: %.300v", err)
+				}
+			}
+		})
+	}
+	opening.Wait()
+	return g
+}
+
+// measure is how late events of namespace b reach their watch at a server while both namespaces are written to.
+func (s *show) measure(ctx context.Context, server rig.Server) (*sample, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rv, err := (rig.Server{Name: server.Name, URL: server.URL, Token: s.alice}).Newest(ctx, "/api/v1/namespaces/b/configmaps")
+	if err != nil {
+		return nil, err
+	}
+	client := rig.NewHTTP2Client(s.alice)
+	defer client.CloseIdleConnections()
+	watch, err := rig.OpenWatch(ctx, client, server.URL+"/api/v1/namespaces/b/configmaps", map[string][]string{"resourceVersion": {fmt.Sprint(rv)}})
+	if err != nil {
+		return nil, err
+	}
+	defer watch.Close()
+	writing := make(chan error, 2)
+	var written int
+	for namespace, perSecond := range map[string]float64{"a": *rate, "b": *rate} {
+		writer := s.pair.NewWriter([]string{"/api/v1/namespaces/" + namespace + "/configmaps/pulse"})
+		go func() {
+			n, err := writer.Run(ctx, perSecond, 1, *window)
+			if namespace == "b" {
+				written = n
+			}
+			writing <- err
+		}()
+	}
+	late := make(chan []time.Duration, 1)
+	go func() { late <- read(watch) }()
+	for range 2 {
+		if err := <-writing; err != nil {
+			return nil, err
+		}
+	}
+	_ = rig.Sleep(ctx, 6*time.Second) // what has not arrived by then is lost, as far as the other user can tell
+	watch.Close()
+	return newSample(<-late, written), nil
+}
+
+// play measures the proxy without an attack, with it, and after it.
+func (s *show) play(ctx context.Context, a attack) error {
+	rig.Say("%s", a.name)
+	before, err := s.measure(ctx, s.pair.Spillway)
+	if err != nil {
+		return err
+	}
+	idle, err := s.pair.Proxy.Usage()
+	if err != nil {
+		return err
+	}
+	g := s.besiege(ctx, s.pair.Spillway, a)
+	defer g.end()
+	if err := s.pair.Settle(ctx); err != nil {
+		return err
+	}
+	lag := s.follow(ctx)
+	during, err := s.measure(ctx, s.pair.Spillway)
+	most := lag()
+	if err != nil {
+		return err
+	}
+	const terms, bytes, lanes = "spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes", "spillway_dispatch_lanes"
+	m, err := s.pair.Proxy.Metrics().Read(ctx, terms, bytes, lanes)
+	if err != nil {
+		return err
+	}
+	busy, err := s.pair.Proxy.Usage()
+	if err != nil {
+		return err
+	}
+	ratio := float64(during.at(99)) / float64(before.at(99))
+	s.report.Check(ratio <= mostRatio && during.complete(), a.name,
+		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99), ratio, len(during.delays), during.written)
+	s.report.Check(most <= lagMost, a.name+": dispatch lag", "at most %.0f events", most)
+	s.report.Note(a.name+": watches", "%d open, %d refused with 429, %d failed", g.open.Load(), g.refused.Load(), g.failed.Load())
+	s.report.Note(a.name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms), m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
+	return nil
+}
+
+// lagMost is a backlog that a dispatcher which keeps up has at times: what comes while another goroutine has the processor.
+const lagMost = 40
+
+// follow looks at the dispatch lag until it is told to stop, and tells the greatest.
+func (s *show) follow(ctx context.Context) (stop func() float64) {
+	ctx, cancel := context.WithCancel(ctx)
+	seen := make(chan float64)
+	go func() {
+		most := 0.0
+		for rig.Sleep(ctx, 200*time.Millisecond) == nil {
+			if m, err := s.pair.Proxy.Metrics().Read(ctx, "spillway_dispatch_lag_entries"); err == nil {
+				most = max(most, m.Sum("spillway_dispatch_lag_entries"))
+			}
+		}
+		seen <- most
+	}()
+	return func() float64 {
+		cancel()
+		return <-seen
+	}
+}
+
+// compare measures kube-apiserver with and without an attack, and beside it nothing of the proxy.
+func (s *show) compare(ctx context.Context, a attack) error {
+	rig.Say("kube-apiserver: %s", a.name)
+	s.pair.StopProxy()
+	before, err := s.measure(ctx, s.pair.APIServer)
+	if err != nil {
+		return err
+	}
+	g := s.besiege(ctx, s.pair.APIServer, a)
+	defer g.end()
+	during, err := s.measure(ctx, s.pair.APIServer)
+	if err != nil {
+		return err
+	}
+	s.report.Note("kube-apiserver, "+a.name, "p50 %s → %s, p99 %s → %s, %d of %d events; %d open, %d failed", before.at(50), during.at(50), before.at(99), during.at(99),
+		len(during.delays), during.written, g.open.Load(), g.failed.Load())
+	return nil
+}
