@@ -27,7 +27,10 @@ type Conn struct {
 	over   chan struct{} // closed when the connection has ended
 
 	// The reader's.
-	greeted bool // the client's settings have come
+	greeted  bool // the client's settings have come
+	decoder  *hpack.Decoder
+	incoming *block // the head that is on its way in; nil: none is
+	lost     bool   // heads cannot be decoded any more
 
 	mu       sync.Mutex
 	err      error // why the connection has ended
@@ -38,6 +41,8 @@ type Conn struct {
 	awayCode http2.ErrCode
 	closing  *time.Timer // nil: not yet
 	handlers handlers
+	ledger   ledger
+	rests    rests
 	outbox   outbox
 	inflow   inflow
 	encoder  *hpack.Encoder
@@ -67,8 +72,8 @@ func New(c net.Conn, opts Options) *Conn {
 	}
 	h.framer = http2.NewFramer(&h.outbox, c)
 	h.framer.SetMaxReadFrameSize(opts.Window)
-	h.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
-	h.framer.MaxHeaderListSize = opts.headerList()
+	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
+	h.ledger = ledger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
 	h.encoder.SetMaxDynamicTableSizeLimit(tableSize)
 	h.hello() // before GoAway can be called
@@ -89,6 +94,7 @@ func (c *Conn) Serve() {
 	c.alive.start(c)
 	c.mu.Unlock()
 	err := c.read()
+	c.drop()
 	if err != nil && !errors.Is(err, errGone) {
 		c.opts.Log.Debug("ending an HTTP/2 connection", zap.String("client", c.remote), zap.Error(err))
 	}
@@ -159,7 +165,7 @@ func (c *Conn) read() error {
 			c.refuse(stream)
 		case errors.As(err, &all):
 			c.goAway(http2.ErrCode(all))
-			if frame == nil { // where the next one begins is not known
+			if frame == nil || c.lost { // where the next one begins is not known, or what it says
 				c.ignore()
 				return all
 			}
@@ -250,6 +256,7 @@ func (c *Conn) end(err error) {
 			s.close(err)
 		}
 		c.alive.stop()
+		c.rests.stop()
 		if c.closing != nil {
 			c.closing.Stop()
 		}

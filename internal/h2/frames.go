@@ -20,8 +20,11 @@ func (c *Conn) take(frame http2.Frame) error {
 		c.alive.soon()
 		c.mu.Unlock()
 	}
-	if headers, ok := frame.(*http2.MetaHeadersFrame); ok {
-		return c.headers(headers)
+	switch f := frame.(type) {
+	case *http2.HeadersFrame:
+		return c.begin(f)
+	case *http2.ContinuationFrame:
+		return c.proceed(f)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

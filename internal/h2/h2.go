@@ -25,6 +25,10 @@ type Options struct {
 	MaxStreams uint32 // at a time, per connection
 	Window     uint32 // bytes of request body that a client may send before they are read, per stream; MaxStreams times as many per connection
 	MaxHeader  uint32 // bytes of a request's head
+	// Bounds are on what heads hold; nil: there are none but these.
+	Bounds *Bounds
+	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long as it likes.
+	Stall func() time.Duration
 
 	Quiet time.Duration // without a frame from the client, after which it is asked whether it is still there
 	Pong  time.Duration // that it may take to say so

@@ -25,16 +25,31 @@ type call struct {
 
 // schedule runs a call, or lets it wait. Called with mu held.
 func (c *Conn) schedule(one *call) error {
+	most, waiting := c.opts.MaxStreams, waitingFactor*c.opts.MaxStreams
+	if c.unproven() {
+		most, waiting = c.ledger.bounds.Handlers, unprovenWaiting
+	}
 	switch h := &c.handlers; {
-	case h.running < c.opts.MaxStreams:
+	case h.running < most:
 		h.running++
 		go c.run(one)
-	case uint32(len(h.waiting)) >= waitingFactor*c.opts.MaxStreams: // #nosec G115 -- bounded by the comparison
+	case uint32(len(h.waiting)) >= waiting: // #nosec G115 -- bounded by the comparison
 		return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 	default:
 		h.waiting = append(h.waiting, one)
+		one.stream.call = one
 	}
 	return nil
+}
+
+// startWaiting has more handlers run, since more may. Called with mu held.
+func (c *Conn) startWaiting() {
+	for h := &c.handlers; h.running < c.opts.MaxStreams && len(h.waiting) > 0; {
+		h.running++
+		if one := c.next(); one != nil {
+			go c.run(one)
+		}
+	}
 }
 
 // run runs a call's handler, and what waits behind it.
@@ -54,6 +69,7 @@ func (c *Conn) next() *call {
 		one := h.waiting[0]
 		h.waiting[0] = nil
 		if h.waiting = h.waiting[1:]; one.stream.err == nil {
+			one.stream.call = nil
 			return one
 		}
 		if one.stream.body != nil {
@@ -79,6 +95,9 @@ func (c *Conn) handle(one *call) {
 		if s.body != nil {
 			_ = s.body.Close()
 		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		s.handled()
 	}()
 	one.handler.ServeHTTP(w, one.request)
 	w.finish()

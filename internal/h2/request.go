@@ -18,11 +18,12 @@ import (
 // a server to take it, which it looks for there.
 var serverContext = context.WithValue(context.Background(), http.ServerContextKey, &http.Server{ReadHeaderTimeout: helloTimeout})
 
-// headers takes a request, or the trailer of one.
-func (c *Conn) headers(f *http2.MetaHeadersFrame) error {
+// arrived takes a request, or the trailer of one.
+func (c *Conn) arrived(b *block) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.deaf(f.Header()) {
+	f := &http2.MetaHeadersFrame{HeadersFrame: &b.headers, Fields: b.fields}
+	if c.deaf(b.headers.FrameHeader) {
 		return nil
 	}
 	id := f.StreamID
@@ -30,7 +31,7 @@ func (c *Conn) headers(f *http2.MetaHeadersFrame) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if s := c.streams[id]; s != nil {
-		return s.trail(f)
+		return s.trail(b, f)
 	}
 	if id <= c.last {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
@@ -46,20 +47,64 @@ func (c *Conn) headers(f *http2.MetaHeadersFrame) error {
 	if f.HasPriority() && f.Priority.StreamDep == id {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol}
 	}
+	if b.refused && b.small(c.ledger.bounds) {
+		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
+	}
 	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)}, heard: f.StreamEnded()} // #nosec G115 -- bounded by the options
-	r, err := c.request(s, f)
+	r, handler, err := c.accept(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
 	}
+	s.claim, b.claim = b.claim, claim{}
 	c.streams[id] = s
 	c.alive.stir()
-	handler := c.opts.Handler
-	if f.Truncated {
-		handler = http.HandlerFunc(tooLarge)
-	} else if err := forbiddenHeader(r.Header); err != nil {
-		handler = badRequest(err)
-	}
 	return c.schedule(&call{stream: s, request: r, handler: handler})
+}
+
+// accept makes the request that a head is, and finds who answers it.
+func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Request, http.Handler, error) {
+	if b.over || b.refused {
+		return c.headless(s, b), c.refusal(b), nil
+	}
+	r, err := c.request(s, f)
+	if err != nil {
+		return nil, nil, err
+	}
+	if bounds := c.ledger.bounds; bounds != nil && b.claim.large && !c.ledger.proven && !bounds.Credentials(r) {
+		s.cancel(errDone)
+		c.ledger.free(&b.claim)
+		return c.headless(s, b), bounds.Refuse, nil
+	}
+	join(r)
+	if err := forbiddenHeader(r.Header); err != nil {
+		return r, badRequest(err), nil
+	}
+	return r, c.opts.Handler, nil
+}
+
+// headless is a request whose head was not taken, for whoever says so.
+func (c *Conn) headless(s *Stream, b *block) *http.Request {
+	r := &http.Request{
+		Method: http.MethodGet, URL: &url.URL{Path: "/"}, RequestURI: "/", Host: "localhost",
+		Proto: "HTTP/2.0", ProtoMajor: 2, Header: http.Header{}, RemoteAddr: c.remote, TLS: c.tls, Body: http.NoBody,
+	}
+	if len(b.fields) > 0 && b.fields[0].Name == ":method" && b.fields[0].Value == http.MethodHead {
+		r.Method = http.MethodHead
+	}
+	if !s.heard {
+		s.body = newBody(s, -1, false)
+		r.Body = s.body
+	}
+	ctx, cancel := context.WithCancelCause(serverContext)
+	s.cancel = cancel
+	return r.WithContext(ctx)
+}
+
+// join makes one field of a request's cookies (RFC 9113, section 8.2.3).
+func join(r *http.Request) {
+	if cookies := r.Header["Cookie"]; len(cookies) > 1 {
+		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
+	}
 }
 
 func tooLarge(w http.ResponseWriter, _ *http.Request) {
@@ -99,9 +144,6 @@ func (c *Conn) request(s *Stream, f *http2.MetaHeadersFrame) (*http.Request, err
 	}
 	if scheme == "https" {
 		r.TLS = c.tls
-	}
-	if cookies := r.Header["Cookie"]; len(cookies) > 1 {
-		r.Header["Cookie"] = []string{strings.Join(cookies, "; ")}
 	}
 	announced(r)
 	proceed := httpguts.HeaderValuesContainsToken(r.Header["Expect"], "100-continue")
@@ -186,8 +228,10 @@ func contentLength(h http.Header) int64 {
 }
 
 // trail takes the trailer of a request, which ends it.
-func (s *Stream) trail(f *http2.MetaHeadersFrame) error {
+func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
 	switch {
+	case b.over || b.refused:
+		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeEnhanceYourCalm}
 	case s.heard:
 		return http2.StreamError{StreamID: s.id, Code: http2.ErrCodeStreamClosed}
 	case s.trailing:
@@ -206,6 +250,7 @@ func (s *Stream) trail(f *http2.MetaHeadersFrame) error {
 			}
 			trailer[key] = append(trailer[key], field.Value)
 		}
+		s.conn.ledger.adopt(&s.claim, &b.claim)
 	}
 	s.complete(trailer)
 	return nil

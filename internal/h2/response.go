@@ -108,6 +108,9 @@ func (w *Response) FlushError() error {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
+	if w.whole() {
+		return nil // finish sends it, and need not wait
+	}
 	if len(w.held) > 0 {
 		return w.flushHeld()
 	}
@@ -190,6 +193,10 @@ func (w *Response) finish() {
 		}
 	}
 	w.trailers = slices.DeleteFunc(w.trailers, func(key string) bool { return len(w.header[key]) == 0 })
+	if w.leavable() {
+		_ = w.leave()
+		return
+	}
 	_ = w.send(w.held, true) // fails on a stream that has ended
 }
 

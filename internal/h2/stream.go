@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -29,6 +30,10 @@ type Stream struct {
 	waiting  bool          // for room, in the outbox's list
 	room     func()        // the owner's, once it waits for room
 	wake     chan struct{} // the handler's, once it does
+	claim    claim         // of its head, until no handler has it, and then of what it rests on
+	call     *call         // it waits for a handler
+	rest     []byte        // of the answer, that its handler has left
+	rested   time.Time     // when the client last took some of it
 }
 
 // write sends b, and ends the stream after it if end says so. It waits for room, until the stream ends.
@@ -40,7 +45,7 @@ func (s *Stream) write(b []byte, end bool) error {
 		if s.err != nil {
 			return s.err
 		}
-		n := c.put(s, b, end, outboxFull)
+		n := c.put(s, b, end, c.full())
 		c.flush()
 		if b = b[n:]; len(b) == 0 {
 			if end {
@@ -55,7 +60,7 @@ func (s *Stream) write(b []byte, end bool) error {
 // admit waits until a head may be put into the outbox, or the stream ends. Heads have no window: without waiting, a client that asks
 // and never reads would pile them up. Called with mu held.
 func (s *Stream) admit() error {
-	for s.err == nil && s.conn.outbox.len() >= outboxFull {
+	for s.err == nil && s.conn.outbox.len() >= s.conn.full() {
 		s.sleep(true)
 	}
 	return s.err
@@ -148,6 +153,11 @@ func (s *Stream) close(err error) {
 	s.err = err
 	delete(c.streams, s.id)
 	s.cancel(err)
+	c.rests.leave(s)
+	if one := s.call; one != nil { // it never gets a handler
+		s.call, one.request = nil, nil
+		c.ledger.free(&s.claim)
+	}
 	if s.body != nil {
 		s.body.fail(err)
 	}
@@ -174,6 +184,10 @@ func (s *Stream) wait(room bool) {
 
 // told says that there may be room, or that there never will be.
 func (s *Stream) told() {
+	if s.rest != nil && s.err == nil {
+		s.resume()
+		return
+	}
 	if room := s.room; room != nil {
 		s.room = nil
 		room()

@@ -1,0 +1,269 @@
+package h2
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+)
+
+// block is a head, or a trailer, on its way in: a HEADERS frame and what follows it. It is read as
+// http2.Framer.ReadMetaHeaders does, with one difference, which is why it is done here: what its fields occupy is
+// claimed while they are decoded, and time is short. A few bytes on the wire can be a megabyte here.
+type block struct {
+	headers  http2.HeadersFrame
+	fields   []hpack.HeaderField
+	left     uint32 // bytes of fields that may still come, as RFC 9113, section 6.5.2, counts them
+	trailers uint32 // the same of the names of trailers
+	regular  bool   // a field that is none of HTTP/2's own has come
+	invalid  error
+	over     bool // larger than any head may be
+	refused  bool // there is no room for it
+
+	claim   claim
+	encoded int64 // bytes on the wire: a decoder holds what has no end yet
+	due     int64 // decoded, and not yet claimed
+	cost    int64 // decoded, in all
+	empty   int   // frames without a byte
+	clock   *time.Timer
+}
+
+// Limits of a head's frames.
+const (
+	claimStep      = 4 << 10 // bytes that are decoded before they are claimed
+	maxEmptyFrames = 16
+	// refusedMost is how many bytes of a head that was refused are followed, so that its connection can go on.
+	refusedMost = 2 * minFrame
+)
+
+// errSlowHead ends a connection on which a head does not come to its end.
+var errSlowHead = errors.New("the head of a request took too long to arrive")
+
+// begin takes the first frame of a head.
+func (c *Conn) begin(f *http2.HeadersFrame) error {
+	limit := c.opts.headerList()
+	b := &block{headers: *f, left: limit, trailers: limit}
+	c.incoming = b
+	c.decoder.SetEmitEnabled(true)
+	c.decoder.SetMaxStringLength(int(limit))
+	c.decoder.SetEmitFunc(func(field hpack.HeaderField) { c.field(b, field) })
+	if c.ledger.bounds != nil && !f.HeadersEnded() {
+		b.clock = time.AfterFunc(c.ledger.bounds.Arrival, func() { c.end(errSlowHead) })
+	}
+	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+}
+
+// proceed takes one of the frames that follow. The framer has checked that it belongs to the head.
+func (c *Conn) proceed(f *http2.ContinuationFrame) error {
+	if b := c.incoming; len(f.HeaderBlockFragment()) == 0 && !f.HeadersEnded() {
+		if b.empty++; b.empty > maxEmptyFrames {
+			return c.broken(http2.ErrCodeEnhanceYourCalm)
+		}
+	}
+	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+}
+
+// broken gives the head up, and with it the connection: its compression cannot be followed any more.
+func (c *Conn) broken(code http2.ErrCode) error {
+	c.drop()
+	c.lost = true
+	return http2.ConnectionError(code)
+}
+
+// drop lets go of the head.
+func (c *Conn) drop() {
+	b := c.incoming
+	if b == nil {
+		return
+	}
+	if b.clock != nil {
+		b.clock.Stop()
+	}
+	c.incoming = nil
+	c.decoder.SetEmitFunc(func(hpack.HeaderField) {})
+	c.mu.Lock()
+	c.ledger.free(&b.claim)
+	c.mu.Unlock()
+}
+
+// fragment decodes a part of a head, and acts on the head with its last one.
+func (c *Conn) fragment(part []byte, last bool) error {
+	b := c.incoming
+	if int64(len(part)) > 2*(int64(b.left)+int64(b.trailers)) || b.invalid != nil {
+		return c.broken(http2.ErrCodeProtocol)
+	}
+	b.encoded += int64(len(part))
+	c.holds(b, int64(len(part)))
+	if !last && b.refused && b.encoded > refusedMost {
+		return c.turnAway(b)
+	}
+	if _, err := c.decoder.Write(part); err != nil {
+		return c.broken(http2.ErrCodeCompression)
+	}
+	c.holds(b, b.due)
+	b.due = 0
+	switch {
+	case !last:
+		return nil
+	case c.decoder.Close() != nil:
+		return c.broken(http2.ErrCodeCompression)
+	case b.invalid == nil:
+		b.invalid = checkPseudo(b.fields)
+	}
+	defer c.drop()
+	if b.invalid != nil {
+		return http2.StreamError{StreamID: b.headers.StreamID, Code: http2.ErrCodeProtocol, Cause: b.invalid}
+	}
+	c.settle(b)
+	return c.arrived(b)
+}
+
+// field takes one decoded field.
+func (c *Conn) field(b *block, field hpack.HeaderField) {
+	switch {
+	case !httpguts.ValidHeaderFieldValue(field.Value):
+		b.invalid = fmt.Errorf("invalid value of header field %q", field.Name) // the value may be secret
+	case strings.HasPrefix(field.Name, ":"):
+		if b.regular {
+			b.invalid = errors.New("a pseudo header field after regular ones")
+		}
+	default:
+		b.regular = true
+		if !validWireName(field.Name) {
+			b.invalid = fmt.Errorf("invalid header field name %q", field.Name)
+		}
+	}
+	left, size := &b.left, field.Size()
+	if field.Name == "trailer" { // each name in it becomes a field
+		names := uint32(strings.Count(field.Value, ",")) + 1                            // #nosec G115 -- bounded by the size of a head
+		left, size = &b.trailers, uint32(len(field.Value))-names+1+names*perHeaderField // #nosec G115 -- likewise
+		b.due += int64(names) * fieldCost
+	}
+	if size > *left {
+		b.over, b.left, b.trailers = true, 0, 0
+	} else {
+		*left -= size
+	}
+	cost := fieldCost + int64(len(field.Name)) + int64(len(field.Value))
+	b.due += cost
+	if b.due >= claimStep && b.invalid == nil && !b.over {
+		c.holds(b, b.due)
+		b.due = 0
+	}
+	if b.invalid != nil || b.over || b.refused {
+		c.decoder.SetEmitEnabled(false)
+		b.fields = nil
+		return
+	}
+	b.cost += cost
+	b.fields = append(b.fields, field)
+}
+
+// holds claims n bytes more for a head, unless it has been refused.
+func (c *Conn) holds(b *block, n int64) bool {
+	if c.ledger.bounds == nil || b.refused || b.over || n == 0 {
+		return !b.refused
+	}
+	large := b.claim.large
+	if !c.claims(&b.claim, n) {
+		b.refused = true
+		return false
+	}
+	if b.claim.large && !large && b.clock != nil {
+		b.clock.Reset(c.ledger.bounds.Large)
+	}
+	return true
+}
+
+// settle has a head claim what it occupies from now on: its fields, once more what of them is joined, and its stream.
+func (c *Conn) settle(b *block) {
+	if c.ledger.bounds == nil || b.refused {
+		return
+	}
+	cost := streamCost + b.cost + joined(b.fields)
+	if more := cost - b.claim.total(); more > 0 {
+		c.holds(b, more)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ledger.shrink(&b.claim, cost)
+}
+
+// joined is how many bytes of fields are copied to make one of several: cookies (RFC 9113, section 8.2.3), and the way
+// that a request has come, which a proxy adds to.
+func joined(fields []hpack.HeaderField) (n int64) {
+	for _, f := range fields {
+		if f.Name == "cookie" || f.Name == "x-forwarded-for" {
+			n += int64(len(f.Value)) + 2
+		}
+	}
+	return n
+}
+
+// turnAway refuses a head whose end is still to come, and ends the connection: to follow its compression is to hold it.
+func (c *Conn) turnAway(b *block) error {
+	b.refused, b.fields = true, nil
+	err := c.arrived(b)
+	c.drop()
+	var stream http2.StreamError
+	if errors.As(err, &stream) {
+		c.refuse(stream)
+	}
+	c.lost = true
+	return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
+}
+
+// small reports whether a head that was refused is an ordinary one, which there may be room for later.
+func (b *block) small(bounds *Bounds) bool {
+	return !b.claim.large && b.claim.total()+b.due <= bounds.Head && b.encoded <= refusedMost
+}
+
+// checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once each.
+func checkPseudo(fields []hpack.HeaderField) error {
+	var seen [5]bool
+	for _, f := range fields {
+		if !f.IsPseudo() {
+			break
+		}
+		n := -1
+		for i, name := range [len(seen)]string{":method", ":path", ":scheme", ":authority", ":protocol"} {
+			if f.Name == name {
+				n = i
+			}
+		}
+		if n < 0 || seen[n] {
+			return fmt.Errorf("a pseudo header field that is unknown or there twice: %q", f.Name)
+		}
+		seen[n] = true
+	}
+	return nil
+}
+
+// validWireName reports whether a name may be a header field's in HTTP/2, where it is in lower case.
+func validWireName(name string) bool {
+	if name == "" {
+		return false
+	}
+	for _, r := range name {
+		if !httpguts.IsTokenRune(r) || 'A' <= r && r <= 'Z' {
+			return false
+		}
+	}
+	return true
+}
+
+// refusal answers a request whose head was not taken.
+func (c *Conn) refusal(b *block) http.Handler {
+	switch {
+	case b.over || c.ledger.bounds == nil || c.ledger.bounds.Refuse == nil:
+		return http.HandlerFunc(tooLarge)
+	default:
+		return c.ledger.bounds.Refuse
+	}
+}

@@ -1,0 +1,200 @@
+package h2
+
+import (
+	"net/http"
+	"time"
+)
+
+// Bounds are what a connection may make the process hold of its requests' heads, and of short answers that its client
+// does not take. Sizes are those in memory: decoded, and with what joining header fields adds.
+//
+// A connection has an allowance of its own. It is small until a request has proven who sends it (Response.Prove),
+// since until then anything may have opened the connection. A head beyond Head bytes is taken from a pool that all
+// connections share.
+type Bounds struct {
+	Head     int64         // bytes of one head, beyond which it is large and comes from the pool
+	Unproven int64         // bytes of a connection that has proven nothing
+	Proven   int64         // bytes of another; what exceeds them comes from the pool
+	Handlers uint32        // that run at a time for a connection that has proven nothing
+	Arrival  time.Duration // for a head in several frames
+	Large    time.Duration // for a large head, from when it has become large
+
+	// Reserve takes bytes from the pool, or reports that it has none left. Release gives them back.
+	Reserve func(int64) bool
+	Release func(int64)
+	// Credentials reports whether a request says who sends it. No other may have a large head.
+	Credentials func(*http.Request) bool
+	// Refuse answers a request whose large head is not taken.
+	Refuse http.Handler
+}
+
+const (
+	streamCost = 1 << 10 // of a request, beside its fields
+	fieldCost  = 200     // of a field in the maps that hold it, beside its bytes
+	restCost   = 768     // of an answer that waits for its client, beside its bytes
+	// roomWait is how long a request waits, unread, for others of its connection to end or to prove something.
+	roomWait = 250 * time.Millisecond
+	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler, those
+	// included that were reset.
+	unprovenWaiting = 64
+)
+
+// claim is what one head or answer holds: a part of its connection's allowance, and of the pool.
+type claim struct {
+	own, pooled int64
+	large       bool
+}
+
+func (cl *claim) total() int64 { return cl.own + cl.pooled }
+
+// ledger adds up the claims of a connection. Guarded by Conn.mu.
+//
+// Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
+type ledger struct {
+	bounds *Bounds // static; nil: nothing is bounded
+	held   int64
+	large  int // claims that are large
+	proven bool
+	vain   bool          // a wait for room was in vain, and nothing has been given back since
+	freed  chan struct{} // rings when something has been given back, or proven
+}
+
+func (l *ledger) allowance() int64 {
+	if l.proven {
+		return l.bounds.Proven
+	}
+	return l.bounds.Unproven
+}
+
+// grow adds n bytes to a claim, or reports that there is no room for them.
+func (l *ledger) grow(cl *claim, n int64) bool {
+	if l.bounds == nil {
+		return true
+	}
+	if cl.pooled == 0 && cl.own+n <= l.bounds.Head {
+		if l.held+n <= l.allowance() {
+			l.held += n
+			cl.own += n
+			return true
+		}
+		if !l.proven {
+			return false
+		}
+	}
+	if !cl.large && cl.total()+n > l.bounds.Head {
+		if !l.proven && l.large > 0 {
+			return false
+		}
+		cl.large = true
+		l.large++
+	}
+	if !l.bounds.Reserve(n) {
+		return false
+	}
+	cl.pooled += n
+	return true
+}
+
+// shrink gives back all of a claim but n bytes.
+func (l *ledger) shrink(cl *claim, n int64) {
+	less := cl.total() - n
+	if l.bounds == nil || less <= 0 {
+		return
+	}
+	pooled := min(less, cl.pooled)
+	if pooled > 0 {
+		l.bounds.Release(pooled)
+	}
+	cl.pooled -= pooled
+	cl.own -= less - pooled
+	l.held -= less - pooled
+	if cl.large && cl.total() == 0 {
+		cl.large = false
+		l.large--
+	}
+	l.ring()
+}
+
+// adopt has one claim hold what another did.
+func (l *ledger) adopt(cl, other *claim) {
+	cl.own, cl.pooled = cl.own+other.own, cl.pooled+other.pooled
+	if other.large && cl.large {
+		l.large--
+	}
+	cl.large = cl.large || other.large
+	*other = claim{}
+}
+
+func (l *ledger) free(cl *claim) { l.shrink(cl, 0) }
+
+func (l *ledger) ring() {
+	l.vain = false
+	select {
+	case l.freed <- struct{}{}:
+	default:
+	}
+}
+
+// claims is grow for the reader: while requests of the connection are being handled, it waits a moment for what they
+// give back or prove.
+func (c *Conn) claims(cl *claim, n int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var end time.Time
+	for !c.ledger.grow(cl, n) {
+		switch {
+		case c.err != nil, c.handlers.running == 0, c.ledger.vain, cl.total()+n > c.ledger.bounds.Head:
+			return false
+		case end.IsZero():
+			end = time.Now().Add(roomWait)
+		case !time.Now().Before(end):
+			c.ledger.vain = true
+			return false
+		}
+		c.mu.Unlock()
+		late := time.NewTimer(time.Until(end))
+		select {
+		case <-c.ledger.freed:
+		case <-late.C:
+		}
+		late.Stop()
+		c.mu.Lock()
+	}
+	return true
+}
+
+// Prove notes that the request has shown who sends it: its connection may have as much as any client that is known.
+func (w *Response) Prove() { w.stream.conn.prove() }
+
+// Prover is Prove for who learns it later, even after the request.
+func (w *Response) Prover() (prove func()) { return w.stream.conn.prove }
+
+// Proven reports that the connection need prove nothing more.
+func (w *Response) Proven() bool {
+	c := w.stream.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unproven()
+}
+
+func (c *Conn) prove() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ledger.proven {
+		return
+	}
+	c.ledger.proven = true
+	c.ledger.ring()
+	c.startWaiting()
+}
+
+// unproven reports that the connection is bounded as one that anything may have opened. Called with mu held.
+func (c *Conn) unproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
+
+// full is from how many bytes in the outbox on a handler waits: what a client does not read is held, too.
+func (c *Conn) full() int {
+	if c.unproven() {
+		return minFrame
+	}
+	return outboxFull
+}

@@ -1,0 +1,158 @@
+package h2
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+)
+
+// bounded are options with small bounds, and what their pool holds.
+func bounded(h http.HandlerFunc) (Options, *atomic.Int64) {
+	pool := &atomic.Int64{}
+	opts := options(h)
+	opts.MaxStreams, opts.MaxHeader = 100, 1<<20
+	opts.Bounds = &Bounds{
+		Head: 16 << 10, Unproven: 16 << 10, Proven: 64 << 10, Handlers: 2, Arrival: 15 * time.Second, Large: 10 * time.Second,
+		Reserve: func(n int64) bool {
+			if pool.Add(n) > 4<<20 {
+				pool.Add(-n)
+				return false
+			}
+			return true
+		},
+		Release:     func(n int64) { pool.Add(-n) },
+		Credentials: func(r *http.Request) bool { return r.Header.Get("Authorization") != "" },
+		Refuse:      http.HandlerFunc(tooLarge),
+	}
+	opts.Stall = func() time.Duration { return 5 * time.Second }
+	return opts, pool
+}
+
+// crumbs are fields that are a byte each on the wire, but for the first.
+func crumbs(name string, n int) (fields []string) {
+	for range n {
+		fields = append(fields, name, strings.Repeat("c", 3000))
+	}
+	return fields
+}
+
+// settled checks that the connection holds nothing any more.
+func (c *client) settled(pool *atomic.Int64) {
+	c.Helper()
+	c.eventually("the end of all claims", func() bool {
+		return c.locked(func(c *Conn) bool { return c.ledger.held == 0 && c.ledger.large == 0 && len(c.rests.streams) == 0 }) && pool.Load() == 0
+	})
+}
+
+func TestLargeHeadsNeedCredentials(t *testing.T) {
+	t.Parallel()
+	opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("Cookie"))) })
+	c := connect(t, opts)
+	c.head(1, true, crumbs("cookie", 50)...)
+	c.until("HEADERS 1 status=431")
+	c.head(3, true, append(crumbs("cookie", 50), "authorization", "a")...)
+	c.until("HEADERS 3 status=200")
+	c.until(`DATA 3 "150098" END`)
+	c.settled(pool)
+}
+
+// Handlers of one that has proven nothing are few, what waits holds no more than its allowance, and what exceeds that is
+// refused so that clients send it again.
+func TestUnprovenConnectionsHoldLittle(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opts, pool := bounded(func(http.ResponseWriter, *http.Request) { <-gate })
+		c := connect(t, opts)
+		for i := range uint32(50) {
+			c.head(2*i+1, true, "x", fmt.Sprint(i))
+		}
+		c.until("RST_STREAM 99 REFUSED_STREAM")
+		c.locked(func(c *Conn) bool {
+			if c.handlers.running != 2 || c.ledger.held > 16<<10 {
+				t.Errorf("%d handlers run, %d bytes are held", c.handlers.running, c.ledger.held)
+			}
+			return true
+		})
+		close(gate)
+		c.settled(pool)
+	})
+}
+
+// Once a request has proven who sends it, what waits is handled, and more may come.
+func TestProvenConnectionsHaveMore(t *testing.T) {
+	t.Parallel()
+	gate, running := make(chan struct{}), make(chan struct{}, 100)
+	opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/prove" {
+			w.(*Response).Prove()
+		}
+		running <- struct{}{}
+		<-gate
+	})
+	c := connect(t, opts)
+	for _, path := range []string{"/", "/prove", "/", "/", "/"} {
+		c.get(map[bool]uint32{true: c.conn.last + 2, false: 1}[c.conn.last > 0], path)
+		c.quiet()
+	}
+	for range 5 {
+		c.await(running, "a handler")
+	}
+	close(gate)
+	c.settled(pool)
+}
+
+// A small answer that its client does not take keeps no handler, and its stream is reset when that lasts.
+func TestAnswersThatAreNotTakenEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("an answer")) })
+		c := connect(t, opts, http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0})
+		c.get(1, "/")
+		c.get(3, "/")
+		c.until("HEADERS")
+		c.until("HEADERS")
+		c.eventually("the handlers' return", func() bool {
+			return c.locked(func(c *Conn) bool { return c.handlers.running == 0 && len(c.rests.streams) == 2 })
+		})
+		c.must(c.framer.WriteWindowUpdate(3, 3))
+		c.expect(`DATA 3 "an "`)
+		c.must(c.framer.WriteWindowUpdate(3, 100))
+		c.expect(`DATA 3 "answer" END`, "RST_STREAM 1 CANCEL")
+		c.settled(pool)
+	})
+}
+
+// A head that does not end is given up, and what it held with it.
+func TestHeadsMustArrive(t *testing.T) {
+	for name, size := range map[string]int{"ordinary": 10, "large": 40_000} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				opts, pool := bounded(nil)
+				c := connect(t, opts)
+				c.block.Reset()
+				block := []byte{0x00, 0x01, 'a', 0x7f, 0xff, 0xff, 0x02} // a literal of some tens of kB
+				c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block}))
+				for n := 0; n < size; n += 10_000 {
+					c.must(c.framer.WriteContinuation(1, false, make([]byte, min(size-n, 10_000))))
+				}
+				c.over()
+				c.settled(pool)
+			})
+		})
+	}
+}
+
+func TestEmptyContinuationsEnd(t *testing.T) {
+	t.Parallel()
+	opts, _ := bounded(nil)
+	c := connect(t, opts)
+	c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1}))
+	for range maxEmptyFrames + 1 {
+		c.must(c.framer.WriteContinuation(1, false, nil))
+	}
+	c.last("GOAWAY 0 ENHANCE_YOUR_CALM")
+}
