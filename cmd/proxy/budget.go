@@ -15,6 +15,7 @@ const (
 	historyPart = 8 // of each resource
 	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
 	bodyPart    = 16
+	headPart    = 16
 	feedPart    = 8
 	termPart    = 16 // of which the selectors of all users take selectorTerm a term
 	formPart    = 32 // what is kept of forms when memory is short
@@ -24,6 +25,8 @@ const (
 	selectorTerm    = 64
 	// firstStatesMost is how many resources are listed at a time because somebody asks for them: how large they are shows only then.
 	firstStatesMost = 2
+	// minHeadBytes is what one of the largest heads over HTTP/1.1 takes.
+	minHeadBytes = 8 << 20
 )
 
 // budget is what the process may use.
@@ -71,6 +74,9 @@ func (o *options) lower(budget int64) {
 	size("encoded-bytes", &o.encodedBytes, encodedPart)
 	size("history-bytes", &o.historyBytes, historyPart)
 	size("max-list-bytes-in-flight", &o.limits.listBytes, listPart)
+	if !o.given("max-large-head-bytes") {
+		o.limits.headBytes = min(o.limits.headBytes, byteSize(max(budget/headPart, minHeadBytes)))
+	}
 	number("max-watches", &o.limits.watches, budget/watchPrice)
 	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
 	number("max-selector-terms-per-user", &o.limits.selectorTermsPerUser, budget/termPart/selectorTerm/2)

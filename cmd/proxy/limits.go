@@ -13,6 +13,7 @@ type limitOptions struct {
 	watches, watchesPerUser         int
 	listBytes                       byteSize
 	bodyBytes                       int64 // of a memory budget
+	headBytes                       byteSize
 	passThrough, passThroughPerUser int
 	selectorTerms                   int // of a memory budget; 0: as many users have as many as one may
 	selectorTermsPerUser            int
@@ -29,9 +30,9 @@ func newLimitOptions() limitOptions {
 		listBytes:      1 << 30,
 		// Two selectors of 60,000 terms each, 512 of 256, or any number of few: some 5 MB.
 		selectorTermsPerUser: 128 << 10,
-
-		passThrough:        600, // as a kube-apiserver takes by its own defaults: 400 that read and 200 that write
-		passThroughPerUser: 300,
+		headBytes:            64 << 20,
+		passThrough:          600, // as a kube-apiserver takes by its own defaults: 400 that read and 200 that write
+		passThroughPerUser:   300,
 	}
 }
 
@@ -49,6 +50,9 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 		"Let the label and field selectors of one user's watches have at most this `number` of terms in all, names and the values of sets, where they "+
 			"are answered from memory, and those of all users eight times as many, or fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+
 			"and those of up to 16 terms not at all.")
+	fs.Var(&l.headBytes, "max-large-head-bytes",
+		"Hold at most this many `bytes` for large heads of requests at a time, of all connections together: those above 16 KiB over HTTP/1.1, "+
+			"which count six times, and those above 64 KiB, decoded, over HTTP/2. Others are answered 431. A head may have 1 MiB, as the API server has it.")
 	fs.IntVar(&l.passThrough, "max-passthrough-requests", l.passThrough,
 		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their turn, up to 15s; who has "+
 			"fewest under way goes first.")
@@ -79,6 +83,9 @@ func (o *options) validateRequestLimits() error {
 	if l.listBytes != 0 && l.listBytes < minListBytes {
 		return o.refuse("max-list-bytes-in-flight", l.listBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
 	}
+	if l.headBytes != 0 && l.headBytes < minListBytes {
+		return o.refuse("max-large-head-bytes", l.headBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
+	}
 	if !(l.qpsPerUser >= 0 && l.qpsPerUser <= qpsMost) { // also what is no number
 		return o.refuse("max-passthrough-qps-per-user", fmt.Sprint(l.qpsPerUser), "must be between 0, which is no limit, and 1000000")
 	}
@@ -107,6 +114,7 @@ func (l limitOptions) serve() serve.Limits {
 	return serve.Limits{
 		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
 		SelectorTerms: terms, SelectorTermsPerUser: l.selectorTermsPerUser,
+		HeadBytes:   int64(l.headBytes),
 		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,
 	}
 }

@@ -53,6 +53,8 @@ func TestBadSettings(t *testing.T) {
 			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
 		{"negative idle timeout", nil, "--resource-idle-timeout=-1h", "--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
 		{"unit forgotten", nil, "--history-bytes=64", "--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"heads without a unit", nil, "--max-large-head-bytes=64",
+			"--max-large-head-bytes=64: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--history-bytes=-64Mi", "--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"unit forgotten", nil, "--encoded-bytes=64", "--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"negative bytes", nil, "--encoded-bytes=-64Mi", "--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},

@@ -60,8 +60,10 @@ type grant struct {
 func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
+		c.proven()
 		return visitor{admitted: true}, nil
 	case front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
+		c.proven()
 		v := visitor{admitted: true}
 		if front.Self != nil {
 			v.self = front.Self()
@@ -84,6 +86,7 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 		v.busy = errors.Is(result.Err, auth.ErrBusy)
 		return v, refusal
 	}
+	c.proven()
 	v := visitor{stranded: result.Credential.Certified(), who: result.Identity}
 	if !candidate {
 		return v, nil
@@ -126,7 +129,9 @@ func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (
 		return visitor{}, statusUnauthorized()
 	case result.Identity.Name() != a.Owner:
 		return visitor{who: result.Identity}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
-	case !candidate || len(headers) > 1:
+	}
+	c.proven()
+	if !candidate || len(headers) > 1 {
 		return visitor{}, nil
 	}
 	return a.authorized(ctx, r, result, visitor{})

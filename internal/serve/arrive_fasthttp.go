@@ -2,12 +2,14 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/valyala/fasthttp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // What becomes of an HTTP/1.1 connection before and between its requests, where fasthttp has it.
@@ -19,6 +21,9 @@ func (s *Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 
 // connState follows a connection from one request to the next.
 func connState(c net.Conn, state fasthttp.ConnState) {
+	if h := headConnOf(c); h != nil && state == fasthttp.StateIdle {
+		h.listen(true)
+	}
 	p := pacer(c)
 	if p == nil {
 		return
@@ -32,13 +37,18 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 }
 
 // misread ends a connection on which no request could be read, with the answer that net/http, and so upstream, has for that. Who took
-// too long, or left, gets none.
-func misread(ctx *fasthttp.RequestCtx, err error) {
+// too long, or left, gets none. A head that is too large for the buffer is read elsewhere, where l says so.
+func (s *Server) misread(ctx *fasthttp.RequestCtx, err error, l largeServer) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
 	var broken net.Error
 	switch {
 	case errors.As(err, &tooLarge):
+		if h := headConnOf(c); h != nil && l.server != nil && h.whole() != nil {
+			h.detach()
+			l.serve(h.Conn, h.whole())
+			return
+		}
 		lastWords(c, "431 Request Header Fields Too Large")
 	case errors.As(err, &broken), errors.Is(err, io.ErrUnexpectedEOF):
 	default:
@@ -53,8 +63,21 @@ const lastWordsWait = 500 * time.Millisecond
 
 // lastWords is an answer of net/http's own, after which it closes the connection.
 func lastWords(c net.Conn, status string) {
+	lastAnswer(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
+}
+
+// lastStatus is an answer of the proxy's own, after which it closes the connection.
+func lastStatus(c net.Conn, s *metav1.Status) {
+	body := statusBody(s)
+	lastAnswer(c, fmt.Sprintf("HTTP/1.1 %d %s\r\nAudit-Id: %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), answerAuditID(""), len(body), body))
+}
+
+// lastAnswer sends an answer, and has the client read it.
+func lastAnswer(c net.Conn, answer string) {
 	_ = c.SetDeadline(time.Now().Add(lastWordsWait)) // fails on a closed connection, as what follows will
-	_, err := io.WriteString(c, "HTTP/1.1 "+status+"\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"+status)
+	_, err := io.WriteString(c, answer)
+	c = belowHead(c)
 	if below, ok := c.(*conn); ok {
 		c = below.Conn
 	}

@@ -24,6 +24,8 @@ type call interface {
 	headers(wanted func(key string) bool) http.Header
 	// certificates are those that the client sent, its own first; nobody has verified them.
 	certificates() []*x509.Certificate
+	// proven notes that it is known who sends the request, or that the listener does not ask.
+	proven()
 	// address is the client's IP address; none for a unix socket.
 	address() netip.Addr
 	// departs tells of the client's departure, for those who wait before they answer.

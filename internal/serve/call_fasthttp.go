@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/valyala/fasthttp"
-	"go.uber.org/zap"
 	"golang.org/x/net/http/httpguts"
 
 	"spillway/internal/auth"
@@ -32,6 +31,9 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s, fast: fast, front: front}
 		defer c.strict()
 		defer c.recovered()
+		if h := headConnOf(ctx.Conn()); h != nil {
+			h.listen(false)
+		}
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()
 			p.guest.enter(p, busy)
@@ -64,6 +66,8 @@ func (c fastCall) recovered() {
 		writeBug(c)
 	}
 }
+
+func (c fastCall) proven() {} // its connection has one head at a time
 
 func (c fastCall) address() netip.Addr { return addressOf(c.ctx.RemoteAddr()) }
 
@@ -150,7 +154,7 @@ func (c fastCall) watch(st *stream) {
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
-		out.conn = conn
+		out.conn = belowHead(conn)
 		s.attach(st, out)
 		go s.runConn(st, out, c.fast)
 	}, func() {
@@ -193,10 +197,5 @@ func (s *Server) next(out *connSink, fast *fasthttp.Server, draining bool) {
 		_ = out.conn.Close() // there is nobody left to tell
 		return
 	}
-	if p := pacer(out.conn); p != nil {
-		p.guest.enter(p, resting)
-	}
-	if err := fast.ServeConn(out.conn); err != nil {
-		s.log.Debug("connection after a watch", zap.String("error", errorKind(err)))
-	}
+	s.rejoin(out.conn, fast)
 }

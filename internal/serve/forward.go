@@ -98,7 +98,7 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 // no longer the server's). h is told of the answer.
 func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
 	f.starts.Do(f.start)
-	w := h.trace.noting(fastResponder{ctx: ctx})
+	w := h.trace.noting(fastResponder{ctx: ctx, stall: f.opts.StallTimeout})
 	in, err := readInbound(ctx)
 	if err != nil {
 		writeMalformed(w, err.Error())

@@ -36,7 +36,13 @@ type exchange struct {
 	broken  atomic.Bool              // replayed, and its body could not be read to its end
 	late    *http.ResponseController // of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
 	ends    sync.Once
-	owned   int64 // what is reserved for the body, in bytes
+	owned   int64      // what is reserved for the body, in bytes
+	large   *largeHead // the request's head; nil: it is not large
+
+	measures bool // a refusal is read as a whole, if it is short
+
+	known func() // told that upstream knows who sends the request; nil: nobody asks
+	hurry func() // told that the answer is short, so that the client must take it; nil: it must in any case
 }
 
 // reach is how the client of an exchange is reached, whatever the way of its answer.
@@ -217,6 +223,7 @@ func (x *exchange) complete(spent time.Duration) {
 func (x *exchange) end() {
 	x.ends.Do(func() {
 		x.letGo()
+		x.large.over()
 		if x.code == 0 {
 			x.code = codeClientGone
 		}

@@ -28,10 +28,15 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		return
 	}
 	defer x.end()
-	x.body = r.Body
+	x.body, x.measures = r.Body, true
 	x.hear(h)
+	if bearsToken(in.header) {
+		x.known = out.proven
+	}
 	if !x.class.short() {
+		stall := out.stall
 		out.patient()
+		x.hurry = func() { out.impatient(stall) }
 	}
 	if err := ownBody(out, r, x); err != nil {
 		writeStatus(w, statusBadRequest("the request body ended early"))

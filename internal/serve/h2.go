@@ -4,8 +4,10 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"spillway/internal/auth"
 	"spillway/internal/h2"
 )
 
@@ -46,13 +48,19 @@ func newHTTP2Server(s *Server) *http2Server {
 
 // serve serves one connection until its end.
 func (h *http2Server) serve(c net.Conn, front Front) error {
-	below := pacer(c)
+	below, from := pacer(c), addressOf(c.RemoteAddr())
+	proving := &atomic.Bool{}
 	conn := h2.New(c, h2.Options{
-		Handler:    http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.answer(w, r, front, below) }),
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			h.prove(w, r, front, proving)
+			h.answer(w, r, front, below)
+		}),
 		Log:        h.server.log,
 		MaxStreams: http2Streams,
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
+		Bounds:     h.bounds(from, front),
+		Stall:      func() time.Duration { return h.server.haste.stall(h.server.opts.StallTimeout) },
 		Quiet:      http2Quiet,
 		Pong:       http2Pong,
 		Idle:       idleTimeout,
@@ -68,6 +76,29 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	}
 	conn.Serve()
 	return nil
+}
+
+// prove finds out beside the request who sends it, unless its connection has shown that already: what passes through is
+// otherwise asked about by nobody here, and others of a client that is known need not wait for upstream's answer to it.
+func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
+	response, ok := w.(*h2.Response)
+	if !ok || front.Access == nil || response.Proven() || !bearsToken(r.Header) || !proving.CompareAndSwap(false, true) {
+		return
+	}
+	a := front.Access.Authenticator
+	request := auth.Request{Header: http.Header{}}
+	for name, values := range r.Header {
+		if a.Reads(name) {
+			request.Header[name] = values
+		}
+	}
+	prove := response.Prover()
+	h.active.Go(func() {
+		defer proving.Store(false)
+		if a.Authenticate(h.server.base, request).Outcome == auth.Authenticated {
+			prove()
+		}
+	})
 }
 
 // busy notes that a connection has streams, or none.
@@ -105,6 +136,8 @@ func (h *http2Server) left(c *h2.Conn) {
 func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *conn) {
 	out := newNetWriter(w, below, h.server.opts.StallTimeout)
 	defer out.close()
+	anonymous := front.anonymous(r)
+	out.parts = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
 	c := http2Call{netResponder: netResponder{out, r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
 	if below != nil && below.guest.unwelcome() {

@@ -43,6 +43,8 @@ func (c http2Call) recovered() {
 	}
 }
 
+func (c http2Call) proven() { c.out.proven() }
+
 func (c http2Call) address() netip.Addr {
 	address, _ := netip.ParseAddrPort(c.r.RemoteAddr) // of a unix socket it is none
 	return address.Addr()

@@ -22,6 +22,8 @@ type Limits struct {
 	SelectorTerms, SelectorTermsPerUser int
 	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent again. Others are sent on while they come.
 	BodyBytes int64
+	// HeadBytes bounds what large heads of requests hold together.
+	HeadBytes int64
 	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. Watches count until their answer begins;
 	// all else that lasts does not count, as in kube-apiserver's flow control. Beyond it they wait, and are then refused.
 	PassThrough, PassThroughPerUser int
@@ -50,6 +52,7 @@ type Limiter struct {
 	selectors               *selections
 	rates                   *fairness.Rates
 	bodies                  bodies
+	heads                   *headPool
 	overRate                func(fairness.Reason) // counts
 
 	open context.Context // nobody waits any more once it is done
@@ -59,7 +62,7 @@ type Limiter struct {
 // NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
 func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
-	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes), rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
 	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser)})
 	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
@@ -72,6 +75,7 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
 	}))
 	m.selectors(limiter.selectors)
+	m.heads(limiter.heads)
 	if r != nil {
 		m.register(r)
 	}
@@ -146,6 +150,14 @@ func (l *Limiter) disown(size int64) {
 	if l != nil {
 		l.bodies.held.Add(-size)
 	}
+}
+
+// largeHeads are what large heads hold; nil: they are not bounded.
+func (l *Limiter) largeHeads() *headPool {
+	if l == nil {
+		return nil
+	}
+	return l.heads
 }
 
 // bodies are those that are being read, or have been and are being sent on.

@@ -86,6 +86,22 @@ func (m *limitMetrics) selectors(s *selections) {
 		}, func() float64 { _, heavy := s.load(); return float64(heavy) }))
 }
 
+// heads shows what large heads hold.
+func (m *limitMetrics) heads(p *headPool) {
+	m.loads = append(m.loads,
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "spillway_flowcontrol_current_head_bytes",
+			Help: "Bytes that large heads of requests hold, as --max-large-head-bytes counts them.",
+		}, func() float64 { return float64(p.holds()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+			Name: "spillway_flowcontrol_limit_head_bytes", Help: "The value of --max-large-head-bytes; 0 is no limit.",
+		}, func() float64 { return float64(p.most) }),
+		prometheus.NewCounterFunc(prometheus.CounterOpts{
+			Name: "spillway_large_heads_refused_total", Help: "Requests answered 431 since --max-large-head-bytes left no room for their heads.",
+		}, func() float64 { return float64(p.refused.Load()) }),
+	)
+}
+
 // refuser counts refusals of a limit. Each reason is there from the start.
 func (m *limitMetrics) refuser(name string) func(fairness.Reason) {
 	by := map[fairness.Reason]prometheus.Counter{}

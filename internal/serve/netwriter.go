@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"spillway/internal/h2"
 )
 
 // netWriter is an answer of net/http whose client must keep up, as conn is for a whole connection. On HTTP/2 a client may take
@@ -22,6 +24,9 @@ type netWriter struct {
 	rate    *pace // nil: any progress will do
 	seat    seat
 	began   bool // the head is written
+	// parts reports that the connection ends with an answer of that status, as kube-apiserver has it for requests over
+	// HTTP/2 that it does not know the user of; nil: it does not.
+	parts func(code int) bool
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -53,7 +58,17 @@ func (n *netWriter) WriteHeader(code int) {
 	if n.conn != nil && n.conn.strict != nil && n.Header()[strictTransportSecurity] == nil {
 		n.Header().Set(strictTransportSecurity, *n.conn.strict)
 	}
+	if code >= http.StatusOK && n.parts != nil && n.parts(code) {
+		n.Header().Set("Connection", "close") // which becomes GOAWAY
+	}
 	n.ResponseWriter.WriteHeader(code)
+}
+
+// proven notes that it is known who sent the request.
+func (n *netWriter) proven() {
+	if response, ok := n.ResponseWriter.(*h2.Response); ok {
+		response.Prove()
+	}
 }
 
 // Write sends b, of which net/http may hold something back until it is flushed. It returns errStalled once the client falls below the pace, and has reset the stream.
@@ -113,6 +128,9 @@ func (n *netWriter) cause(err error) error {
 	}
 	return err
 }
+
+// impatient demands progress again, within a stall timeout.
+func (n *netWriter) impatient(stall time.Duration) { n.stall = stall }
 
 // patient ends all demands on the client: what passes through for long may pause as long as its own rules allow.
 func (n *netWriter) patient() { n.stall = 0 }

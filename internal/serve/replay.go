@@ -79,6 +79,14 @@ func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
 		}
 		head = append(head, read...)
 	}
+	if h := headConnOf(ctx.Conn()); h != nil {
+		x.large = h.large.share()
+	}
+	x.hurry = func() {
+		if p := pacer(x.conn); p != nil {
+			_ = p.setPace(x.f.opts.StallTimeout, false) // fails on a closed connection, as the answer will
+		}
+	}
 	x.waiting.Store(true)
 	hijack(ctx, func(c net.Conn) {
 		if !x.waiting.CompareAndSwap(true, false) {

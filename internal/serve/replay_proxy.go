@@ -1,11 +1,13 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -64,13 +66,48 @@ func rewrite(pr *httputil.ProxyRequest) {
 // noteResponse notes the head of an answer. ReverseProxy writes that of a changed protocol itself, and net/http puts a length to it if the
 // request was a POST, which such an answer must not have (RFC 9110, section 8.6).
 func noteResponse(resp *http.Response) error {
-	exchangeOf(resp.Request.Context()).answered(resp)
+	x := exchangeOf(resp.Request.Context())
+	x.answered(resp)
+	if x.measures && resp.StatusCode >= http.StatusBadRequest && resp.ContentLength < 0 && len(resp.Trailer) == 0 {
+		measure(resp)
+	}
+	if x.known != nil && vouches(resp.StatusCode) {
+		x.known()
+	}
+	if x.hurry != nil && (x.class.short() || ends(resp)) {
+		x.hurry()
+	}
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		resp.Header.Del("Content-Length")
 		resp.Request = resp.Request.WithContext(resp.Request.Context())
 		resp.Request.Method = http.MethodGet
 	}
 	return nil
+}
+
+// measure reads a refusal that does not say how long it is, if it is as short as they are: an answer that is at hand as a
+// whole does not keep its handler while its client does not take it.
+func measure(resp *http.Response) {
+	const most = 4 << 10
+	body := make([]byte, most)
+	n, err := io.ReadFull(resp.Body, body)
+	rest := resp.Body
+	read := io.Reader(bytes.NewReader(body[:n]))
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		resp.ContentLength = int64(n)
+		resp.Header.Set("Content-Length", strconv.Itoa(n))
+	} else {
+		read = io.MultiReader(read, rest) // what failed fails again
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{read, rest}
+}
+
+// ends reports that an answer is short, whatever was asked for: a refusal, or one whose length is known.
+func ends(resp *http.Response) bool {
+	return resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode >= http.StatusOK && resp.ContentLength >= 0
 }
 
 // exchangeTransport sends each request with the transport of its exchange.

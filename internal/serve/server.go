@@ -169,7 +169,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}
-	if err := server.Serve(paced); err != nil {
+	if err := server.Serve(headListener{paced}); err != nil {
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -190,20 +190,30 @@ var usualArrivals = arrivals{head: 32 * time.Second, owned: time.Minute, passed:
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
 
+// fasthttp reads the connections of a listener.
 func (s *Server) fasthttp(front Front) *fasthttp.Server {
-	server := &fasthttp.Server{
+	server := s.fasthttpOf(ordinaryHead)
+	server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, largeServer{s, front, server}) }
+	server.Handler = s.fastHandler(server, front)
+	server.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return s.http2.serve(belowHead(c), front) })
+	return server
+}
+
+// fasthttpOf is a server without a handler that takes heads of so many bytes.
+func (s *Server) fasthttpOf(head int) *fasthttp.Server {
+	return &fasthttp.Server{
 		KeepHijackedConns:            true,
 		StreamRequestBody:            true,
 		DisablePreParseMultipartForm: true,
 		ReduceMemoryUsage:            true,
-		ReadBufferSize:               16 << 10,
+		ReadBufferSize:               head,
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
 		ReadTimeout:                  s.arrivals.head,
 		HeaderReceived:               s.headArrived,
 		SecureErrorLogMessage:        true, // else what could not be read is told with its bytes, credentials and all
-		ErrorHandler:                 misread,
+		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, largeServer{}) },
 		ConnState:                    connState,
 		IdleTimeout:                  idleTimeout,
 		TCPKeepalive:                 true,
@@ -211,9 +221,6 @@ func (s *Server) fasthttp(front Front) *fasthttp.Server {
 		Concurrency:                  1 << 20,
 		Logger:                       serverLog{s.log},
 	}
-	server.Handler = s.fastHandler(server, front)
-	server.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return s.http2.serve(c, front) })
-	return server
 }
 
 func (s *Server) panicked(p any) {

@@ -1,0 +1,179 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/tls"
+	"net"
+	"sync"
+	"time"
+)
+
+// headConn is what fasthttp reads an HTTP/1.1 connection through. It remembers what it has read of a request's head,
+// since fasthttp gives up a head that does not fit into its buffer, and with it those bytes. The connection then goes on
+// elsewhere (serveLarge), and this one is closed without it.
+//
+// What is remembered is right only if fasthttp's buffer was empty when the head began; otherwise it is shorter than
+// that buffer when that is full, so that whole tells the one from the other.
+type headConn struct {
+	net.Conn
+	prefix   []byte     // read before, to be read first
+	large    *largeHead // nil: the head is an ordinary one
+	heard    *[]byte    // of the head; nil: nothing yet, or nothing is remembered
+	hearing  bool       // a head is on its way
+	detached bool       // the connection is somebody else's
+}
+
+// tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
+type tlsHeadConn struct {
+	*headConn
+	secure *tls.Conn
+}
+
+func (c tlsHeadConn) Handshake() error                     { return c.secure.Handshake() }
+func (c tlsHeadConn) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }
+
+// heardHeads are what heads were remembered in.
+var heardHeads = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
+
+// throughHead wraps a connection. prefix is what was read of it before.
+func throughHead(c net.Conn, prefix []byte, large *largeHead) net.Conn {
+	h := &headConn{Conn: c, prefix: prefix, large: large, hearing: large == nil}
+	if secure, ok := c.(*tls.Conn); ok {
+		return tlsHeadConn{h, secure}
+	}
+	return h
+}
+
+// headConnOf is the headConn that c is, or nil.
+func headConnOf(c net.Conn) *headConn {
+	switch v := c.(type) {
+	case *headConn:
+		return v
+	case tlsHeadConn:
+		return v.headConn
+	}
+	return nil
+}
+
+// belowHead is the connection without what reads heads. Nothing of it may be left to be read there.
+func belowHead(c net.Conn) net.Conn {
+	if h := headConnOf(c); h != nil {
+		return h.Conn
+	}
+	return c
+}
+
+// NetConn is the connection below.
+func (c *headConn) NetConn() net.Conn { return c.Conn }
+
+// Read implements net.Conn.
+func (c *headConn) Read(p []byte) (int, error) {
+	if len(c.prefix) > 0 {
+		n := copy(p, c.prefix)
+		if c.prefix = c.prefix[n:]; len(c.prefix) == 0 {
+			c.prefix = nil
+		}
+		return n, nil
+	}
+	n, err := c.Conn.Read(p)
+	if c.hearing && n > 0 {
+		c.remember(p[:n])
+	}
+	return n, err
+}
+
+func (c *headConn) remember(b []byte) {
+	if c.heard == nil {
+		c.heard = heardHeads.Get().(*[]byte)
+	}
+	*c.heard = append(*c.heard, b[:min(len(b), ordinaryHead+1-len(*c.heard))]...)
+}
+
+// listen remembers what comes from now on, or forgets it.
+func (c *headConn) listen(on bool) {
+	c.hearing = on && c.large == nil
+	if c.heard != nil {
+		if cap(*c.heard) <= 4096 {
+			*c.heard = (*c.heard)[:0]
+			heardHeads.Put(c.heard)
+		}
+		c.heard = nil
+	}
+}
+
+// whole is what fasthttp's full buffer holds of a head, or nil if that is not known.
+func (c *headConn) whole() []byte {
+	if c.heard == nil || len(*c.heard) != ordinaryHead {
+		return nil
+	}
+	return *c.heard
+}
+
+// detach leaves the connection to others: what is done to this one from now on does nothing.
+func (c *headConn) detach() { c.detached = true }
+
+// Write implements net.Conn.
+func (c *headConn) Write(b []byte) (int, error) {
+	if c.detached {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// Close implements net.Conn.
+func (c *headConn) Close() error {
+	if c.detached {
+		return nil
+	}
+	return c.Conn.Close()
+}
+
+// SetDeadline implements net.Conn, as the next two.
+func (c *headConn) SetDeadline(t time.Time) error {
+	return c.deadline(func() error { return c.Conn.SetDeadline(t) })
+}
+
+func (c *headConn) SetReadDeadline(t time.Time) error {
+	return c.deadline(func() error { return c.Conn.SetReadDeadline(t) })
+}
+
+func (c *headConn) SetWriteDeadline(t time.Time) error {
+	return c.deadline(func() error { return c.Conn.SetWriteDeadline(t) })
+}
+
+func (c *headConn) deadline(set func() error) error {
+	if c.detached {
+		return net.ErrClosed
+	}
+	return set()
+}
+
+// headEnd is where the head that b begins with may end: not behind where fasthttp sees its end. -1: it is not there.
+func headEnd(b []byte, from int) int {
+	for at := max(from, 0); ; {
+		n := bytes.IndexByte(b[at:], '\n')
+		if n < 0 {
+			return -1
+		}
+		at += n + 1
+		rest := b[at:]
+		if len(rest) > 0 && rest[0] == '\n' {
+			return at + 1
+		}
+		if len(rest) > 1 && rest[0] == '\r' && rest[1] == '\n' {
+			return at + 2
+		}
+	}
+}
+
+// headListener has fasthttp read connections through a headConn.
+type headListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l headListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return throughHead(c, nil, nil), nil
+}

@@ -1,0 +1,122 @@
+package serve
+
+import (
+	"errors"
+	"io"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+)
+
+// largeServer serves the one request of an HTTP/1.1 connection whose head does not fit into fasthttp's buffer: it reads the
+// head to its end and serves the connection by a fasthttp.Server of its own, whose buffer is as large as that head. After the
+// answer the connection returns to the server that it came from, and buffers and server are garbage.
+//
+// So all connections have small buffers, and a large head is parsed, checked and answered by the code that does it for all.
+type largeServer struct {
+	server *Server
+	front  Front
+	small  *fasthttp.Server
+}
+
+// errHeadTooLarge says that a head is larger than any may be, and errNoHeadRoom that there is no room for it.
+var (
+	errHeadTooLarge = errors.New("the head is larger than 1 MiB")
+	errNoHeadRoom   = errors.New("there is no room for a large head")
+)
+
+// serve serves the request whose beginning heard is.
+func (l largeServer) serve(c net.Conn, heard []byte) {
+	head := &largeHead{pool: l.server.opts.Limiter.largeHeads(), peer: addressOf(c.RemoteAddr())}
+	defer head.handled()
+	all, end, err := readLargeHead(c, heard, head)
+	switch {
+	case errors.Is(err, errHeadTooLarge):
+		lastWords(c, "431 Request Header Fields Too Large")
+	case errors.Is(err, errNoHeadRoom):
+		lastStatus(c, statusHeadTooLarge())
+	}
+	if err != nil {
+		_ = c.Close()
+		return
+	}
+	fast := l.server.fasthttpOf(end)
+	handler := l.server.fastHandler(l.small, l.front)
+	fast.Handler = func(ctx *fasthttp.RequestCtx) {
+		handler(ctx)
+		l.giveBack(ctx)
+	}
+	if err := fast.ServeConn(throughHead(c, all, head)); err != nil {
+		l.server.log.Debug("a request with a large head", zap.String("error", errorKind(err)))
+	}
+}
+
+// giveBack has the connection return to its server after the answer, unless somebody has taken it over or it has to be
+// closed: where a body was sent, one cannot be certain that all of it is read.
+func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
+	switch {
+	case ctx.Hijacked():
+		return
+	case ctx.Request.Header.ContentLength() > 0 || ctx.Request.Header.ContentLength() == -1 || len(ctx.Request.Header.Peek("Transfer-Encoding")) > 0:
+		ctx.SetConnectionClose()
+		return
+	}
+	ctx.Hijack(func(c net.Conn) {
+		if pipelined(c) {
+			_ = c.Close()
+			return
+		}
+		if h, ok := c.(interface{ UnsafeConn() net.Conn }); ok {
+			c = h.UnsafeConn()
+		}
+		c = belowHead(c)
+		go l.server.rejoin(c, l.small)
+	})
+}
+
+// rejoin lets a connection serve its next request.
+func (s *Server) rejoin(c net.Conn, fast *fasthttp.Server) {
+	if p := pacer(c); p != nil {
+		p.guest.enter(p, resting)
+	}
+	if err := fast.ServeConn(throughHead(c, nil, nil)); err != nil {
+		s.log.Debug("a connection's next request", zap.String("error", errorKind(err)))
+	}
+}
+
+// readLargeHead reads on until the head's end, and returns all that was read and where the head ends in it.
+func readLargeHead(c net.Conn, heard []byte, head *largeHead) ([]byte, int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(headArrival)); err != nil {
+		return nil, 0, err
+	}
+	size := 2 * ordinaryHead
+	if !head.grow(headCopies * int64(size)) {
+		return nil, 0, errNoHeadRoom
+	}
+	all := append(make([]byte, 0, size), heard...)
+	for looked := 0; ; {
+		if end := headEnd(all, looked-3); end >= 0 {
+			return all, end, nil
+		}
+		looked = len(all)
+		if len(all) == cap(all) {
+			if size = min(2*size, largestHead); size == cap(all) {
+				return nil, 0, errHeadTooLarge
+			}
+			if !head.grow(headCopies * int64(size)) {
+				return nil, 0, errNoHeadRoom
+			}
+			all = append(make([]byte, 0, size), all...)
+		}
+		n, err := c.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		if err != nil && n == 0 {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, 0, err
+		}
+	}
+}

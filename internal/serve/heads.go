@@ -1,0 +1,178 @@
+package serve
+
+import (
+	"net/http"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/h2"
+)
+
+// What the heads of requests may hold. An ordinary head is its connection's own. A large one holds bytes of a pool that
+// all connections of all listeners share, from when it becomes large until nothing needs it any more: Limits.HeadBytes.
+const (
+	// largestHead is the largest head that kube-apiserver takes: net/http's limit, and the buffer that it reads with.
+	largestHead = http.DefaultMaxHeaderBytes + 4096
+	// ordinaryHead is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
+	ordinaryHead = 16 << 10
+	// headCopies is how many times a head over HTTP/1.1 is held, about, while it is handled: as it came, in fasthttp's
+	// buffer, as fasthttp's fields and raw head, as net/http's header, and as what goes upstream.
+	headCopies = 6
+	// headArrival is how long a head may take to arrive once it is large: until then others cannot have what it holds.
+	headArrival = 10 * time.Second
+	// leastHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
+	leastHeadShare = headCopies * largestHead
+)
+
+// What a connection of HTTP/2 may hold of its own; see h2.Bounds.
+const (
+	http2Head     = 64 << 10
+	http2Unproven = 64 << 10
+	http2Proven   = 256 << 10
+	http2Handlers = 4
+)
+
+// headPool is the bytes that large heads hold together.
+//
+// Invariant: held is the sum of what was taken and not given back, over all peers.
+type headPool struct {
+	most    int64 // static; 0: no limit
+	refused atomic.Uint64
+
+	mu struct {
+		sync.Mutex
+		held  int64
+		peers map[netip.Addr]int64
+	}
+}
+
+func newHeadPool(most int64) *headPool {
+	p := &headPool{most: most}
+	p.mu.peers = map[netip.Addr]int64{}
+	return p
+}
+
+// take takes n bytes for a peer, or reports that there are none left for it.
+func (p *headPool) take(peer netip.Addr, n int64) bool {
+	if p == nil {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	share := max(p.most/2, leastHeadShare)
+	if p.most > 0 && (p.mu.held+n > p.most || p.mu.peers[peer]+n > share) {
+		p.refused.Add(1)
+		return false
+	}
+	p.mu.held += n
+	p.mu.peers[peer] += n
+	return true
+}
+
+// give gives n bytes back.
+func (p *headPool) give(peer netip.Addr, n int64) {
+	if p == nil || n == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.held -= n
+	if p.mu.peers[peer] -= n; p.mu.peers[peer] == 0 {
+		delete(p.mu.peers, peer)
+	}
+}
+
+// holds is how many bytes are taken.
+func (p *headPool) holds() int64 {
+	if p == nil {
+		return 0
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.held
+}
+
+// largeHead is what one large head over HTTP/1.1 holds of the pool. The server has it until the answer is sent or the
+// connection is taken over, and an exchange that goes on holds the part that it needs.
+type largeHead struct {
+	pool *headPool
+	peer netip.Addr
+
+	mu     sync.Mutex
+	bytes  int64
+	shared bool // an exchange holds it, too
+}
+
+// grow has the head hold n bytes in all, or reports that there is no room.
+func (l *largeHead) grow(n int64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.pool.take(l.peer, n-l.bytes) {
+		return false
+	}
+	l.bytes = n
+	return true
+}
+
+// share has an exchange hold the head. The nil head is an ordinary one.
+func (l *largeHead) share() *largeHead {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.shared = true
+	}
+	return l
+}
+
+// handled follows the server's part: what an exchange still needs are two headers of the same values.
+func (l *largeHead) handled() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	left := int64(0)
+	if l.shared {
+		left = min(l.bytes, 2*l.bytes/headCopies)
+	}
+	l.pool.give(l.peer, l.bytes-left)
+	l.bytes = left
+}
+
+// over follows the end of the exchange.
+func (l *largeHead) over() {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.shared = false
+		l.pool.give(l.peer, l.bytes)
+		l.bytes = 0
+	}
+}
+
+// statusHeadTooLarge is the answer to a large head for which there is no room.
+func statusHeadTooLarge() *metav1.Status {
+	return newStatus(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
+		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
+			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
+			"shorter fields, or a shorter selector", nil)
+}
+
+// bounds are what a connection of HTTP/2 may hold.
+func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
+	pool := h.server.opts.Limiter.largeHeads()
+	return &h2.Bounds{
+		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
+		Arrival: h.server.arrivals.head, Large: headArrival,
+		Reserve:     func(n int64) bool { return pool.take(peer, n) },
+		Release:     func(n int64) { pool.give(peer, n) },
+		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
+		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
+			defer out.close()
+			out.parts = func(int) bool { return front.anonymous(r) }
+			writeStatus(netResponder{out, r.Header}, statusHeadTooLarge())
+		}),
+	}
+}
