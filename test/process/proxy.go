@@ -109,6 +109,20 @@ func (p *Proxy) AwaitReady(t *testing.T) {
 	})
 }
 
+// Resident is the memory that the proxy has now, in bytes: the second figure of statm of proc(5).
+func (p *Proxy) Resident(t *testing.T) int64 {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", p.child.cmd.Process.Pid))
+	if err != nil {
+		t.Fatalf("the proxy is gone: %v", err)
+	}
+	var all, resident int64
+	if _, err := fmt.Sscan(string(text), &all, &resident); err != nil {
+		t.Fatal(err)
+	}
+	return resident * int64(os.Getpagesize())
+}
+
 // MostResident is the most memory that the proxy has had so far, in bytes.
 func (p *Proxy) MostResident(t *testing.T) int64 {
 	t.Helper()

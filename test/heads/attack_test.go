@@ -1,0 +1,147 @@
+package heads
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+
+	"spillway/test/process"
+)
+
+// crumb is the length of the value that a head repeats: it fits into HPACK's table, so that each repetition is a byte.
+const crumb = 3950
+
+// head is what every stream of an attack asks.
+type head struct {
+	name, value string
+	times       int
+	credentials string // the Authorization field; empty: none
+}
+
+// attacks are heads that are small on the wire.
+var attacks = map[string]head{
+	"cookie":                           {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
+	"x-forwarded-for":                  {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
+	"a field that is not joined":       {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
+	"user-agent":                       {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
+	"impersonate-group":                {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
+	"accept":                           {name: "accept", value: strings.Repeat("a", crumb), times: 250},
+	"traceparent":                      {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
+	"many small fields":                {name: "x", value: "", times: 30_000},
+	"ordinary heads":                   {name: "x-other", value: "o", times: 1},
+	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
+	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
+}
+
+// streams is how many a connection of the attack opens: as many as a client may.
+const streams = 100
+
+// attacker is a connection over HTTP/2 whose client takes no byte of any answer.
+type attacker struct {
+	net    net.Conn
+	framer *http2.Framer
+	mu     sync.Mutex // held while writing
+	sent   int64
+	away   atomic.Bool // the server has said goodbye
+	over   chan struct{}
+}
+
+func connect(t *testing.T, p *process.Proxy) *attacker {
+	t.Helper()
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.TLS, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &attacker{net: c, framer: http2.NewFramer(c, c), over: make(chan struct{})}
+	t.Cleanup(a.close)
+	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
+	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
+		t.Fatal(err)
+	}
+	a.write(func() error { return a.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) })
+	go a.read()
+	return a
+}
+
+func (a *attacker) close() { _ = a.net.Close(); <-a.over }
+
+func (a *attacker) write(f func() error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_ = f() // fails when the server has ended the connection, as it may
+}
+
+// read reads what the server says, and takes nothing of what it answers.
+func (a *attacker) read() {
+	defer close(a.over)
+	for {
+		f, err := a.framer.ReadFrame()
+		var stream http2.StreamError
+		if err != nil && !errors.As(err, &stream) {
+			return
+		}
+		switch f := f.(type) {
+		case *http2.SettingsFrame:
+			if !f.IsAck() {
+				a.write(a.framer.WriteSettingsAck)
+			}
+		case *http2.PingFrame:
+			if !f.IsAck() {
+				a.write(func() error { return a.framer.WritePing(true, f.Data) })
+			}
+		case *http2.GoAwayFrame:
+			a.away.Store(true)
+		}
+	}
+}
+
+// ask opens all streams.
+func (a *attacker) ask(h head) {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) } // into memory
+	for i := range uint32(streams) {
+		block.Reset()
+		field(":method", "GET")
+		field(":scheme", "https")
+		field(":authority", "localhost")
+		field(":path", "/api/v1/nodes")
+		if h.credentials != "" {
+			field("authorization", h.credentials)
+		}
+		for range h.times {
+			field(h.name, h.value)
+		}
+		a.write(func() error { return a.send(2*i+1, block.Bytes()) })
+	}
+}
+
+// send sends a head in frames that any server takes.
+func (a *attacker) send(id uint32, block []byte) error {
+	const most = 16 << 10
+	a.sent += int64(len(block))
+	first := block[:min(len(block), most)]
+	block = block[len(first):]
+	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: len(block) == 0})
+	for err == nil && len(block) > 0 {
+		next := block[:min(len(block), most)]
+		block = block[len(next):]
+		err = a.framer.WriteContinuation(id, len(block) == 0, next)
+	}
+	return err
+}
+
+func (h head) String() string {
+	return fmt.Sprintf("%d × %s of %d bytes", h.times, h.name, len(h.value))
+}
