@@ -24,11 +24,17 @@ func (h *Hub) Share(r *Room) { h.room = r }
 
 // hold counts bytes that feeds keep now, or no longer.
 func (h *Hub) hold(bytes int64) {
+	h.held += bytes
 	if h.room != nil && bytes != 0 {
-		h.held += bytes
 		h.room.held.Add(bytes)
 	}
 }
+
+// laneRoom is how many bytes the feeds of a lane keep at most, whatever room there is for all: its owner chooses how many there are.
+const laneRoom = 32 << 20
+
+// full reports that feeds of few streams go on without memory.
+func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >= laneRoom }
 
 // crowd is how many streams a feed must have to be worth its memory while that is short. What it keeps of its frames grows with them and
 // is bounded, so that of a feed of so many it is little for each.

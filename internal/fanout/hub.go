@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"spillway/internal/cache"
-	"spillway/internal/object"
 )
 
 // Hub reads one resource's log and hands each event to the feeds whose selectors it concerns.
@@ -169,21 +168,28 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	return done.position < head
 }
 
-// enroll brings the index up to date with who subscribed and left. New feeds start at a log position.
+// enroll brings the index up to date with who subscribed and left. New feeds start at a log position. The lock is held for no more than the lists:
+// to index a feed costs what its selector demands, and the writers wait for the lock, also for that of a lane.
 func (h *Hub) enroll(position uint64) {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, f := range h.mu.left {
+	left, joined := h.mu.left, h.mu.joined
+	if len(left) > 0 {
+		h.mu.left = nil
+	}
+	if len(joined) > 0 {
+		h.mu.joined = map[*Feed]struct{}{}
+	} else {
+		joined = nil // the map is filled by others from now on
+	}
+	h.mu.Unlock()
+	for _, f := range left {
 		h.index.remove(f)
 		h.hold(-f.size)
 	}
-	for f := range h.mu.joined {
+	for f := range joined { // one that is released meanwhile is among those that have left, next time
 		f.activate(position)
 		h.index.add(f)
 	}
-	clear(h.mu.left)
-	h.mu.left = h.mu.left[:0]
-	clear(h.mu.joined)
 }
 
 // tell adds an entry to the feeds that it concerns; next is the log position after it. The end of a seam concerns all.
@@ -201,7 +207,7 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	for _, f := range feeds {
 		untouched := !f.touched
 		before := f.size
-		if f.lonely() && (h.saving || h.room.full() || copied >= copiedMost) {
+		if f.lonely() && (h.saving || h.full() || copied >= copiedMost) {
 			f.pass(e, next)
 		} else if f.add(e, next, &h.press) {
 			copied += size
@@ -254,53 +260,4 @@ func (h *Hub) publish(done progress) {
 	}
 	clear(h.touched) // nothing is held that is removed later
 	h.touched = h.touched[:0]
-}
-
-// subscribe returns the feed of a selector and encoding, and who dispatches it: the hub, or a lane of the owner's. It is held until release.
-func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
-	key := feedKey{selector: sel.Key(), encoding: enc}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.mu.feeds[key] != nil || h.takes(owner, sel) {
-		return h, h.enter(key, owner, sel)
-	}
-	l := h.lane(owner)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l, l.enter(key, owner, sel)
-}
-
-// enter holds the feed of a key, which is made if it is not there. The hub is locked.
-func (h *Hub) enter(key feedKey, owner Owner, sel object.Selector) *Feed {
-	f := h.mu.feeds[key]
-	if f == nil {
-		f = newFeed(key, sel, key.encoding)
-		f.owner, f.price = owner, priceOf(sel)
-		h.charge(f, 1)
-		h.mu.feeds[key] = f
-		h.mu.joined[f] = struct{}{}
-	}
-	f.holders.Add(1)
-	return f
-}
-
-// release gives a feed back; the last holder removes it, and with the last feed a lane ends.
-func (h *Hub) release(f *Feed) {
-	if h.parent != nil {
-		h.parent.mu.Lock()
-		defer h.parent.mu.Unlock()
-		defer h.parent.dismiss(h)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if f.holders.Add(-1) > 0 {
-		return
-	}
-	delete(h.mu.feeds, f.key)
-	h.charge(f, -1)
-	if _, unknown := h.mu.joined[f]; unknown {
-		delete(h.mu.joined, f)
-		return
-	}
-	h.mu.left = append(h.mu.left, f)
 }

@@ -316,3 +316,33 @@ func TestBackfillTurnsAreShared(t *testing.T) {
 		t.Errorf("%d shares and %d turns are left", len(l.mu.shares), len(l.turns))
 	}
 }
+
+// The feeds of a lane keep a bounded number of bytes, however many there are, and tell the same.
+func TestLaneHasRoomOfItsOwn(t *testing.T) {
+	w := newWorld(t, plenty)
+	w.hub.Dispatch()
+	s := w.resource.Snapshot()
+	var all []*Cursor
+	for i := range 300 {
+		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", object.LightMost+1, i), plain))
+	}
+	lane := all[0].hub
+	const events = 6
+	for i := range events {
+		w.setPadded(fmt.Sprint("a/", i), "web", 50_000)
+	}
+	until(t, "the lane to dispatch", func() bool { return w.hub.LaneLag() == 0 })
+	held := int64(0)
+	for _, f := range lane.index.all { // which its goroutine has left behind by the progress that LaneLag has seen
+		held += f.size
+	}
+	if most := int64(laneRoom + 1<<20); held > most {
+		t.Errorf("%d bytes are kept, want at most %d", held, most)
+	}
+	for i, c := range all {
+		if n := len(decode(t, w.collect(c), plain)); n != events {
+			t.Errorf("watch %d got %d events", i, n)
+		}
+		c.Close()
+	}
+}

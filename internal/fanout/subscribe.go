@@ -1,0 +1,52 @@
+package fanout
+
+import "spillway/internal/object"
+
+// subscribe returns the feed of a selector and encoding, and who dispatches it: the hub, or a lane of the owner's. It is held until release.
+func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
+	key := feedKey{selector: sel.Key(), encoding: enc}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.mu.feeds[key] != nil || h.takes(owner, sel) {
+		return h, h.enter(key, owner, sel)
+	}
+	l := h.lane(owner)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l, l.enter(key, owner, sel)
+}
+
+// enter holds the feed of a key, which is made if it is not there. The hub is locked.
+func (h *Hub) enter(key feedKey, owner Owner, sel object.Selector) *Feed {
+	f := h.mu.feeds[key]
+	if f == nil {
+		f = newFeed(key, sel, key.encoding)
+		f.owner, f.price = owner, priceOf(sel)
+		h.charge(f, 1)
+		h.mu.feeds[key] = f
+		h.mu.joined[f] = struct{}{}
+	}
+	f.holders.Add(1)
+	return f
+}
+
+// release gives a feed back; the last holder removes it, and with the last feed a lane ends.
+func (h *Hub) release(f *Feed) {
+	if h.parent != nil {
+		h.parent.mu.Lock()
+		defer h.parent.mu.Unlock()
+		defer h.parent.dismiss(h)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if f.holders.Add(-1) > 0 {
+		return
+	}
+	delete(h.mu.feeds, f.key)
+	h.charge(f, -1)
+	if _, unknown := h.mu.joined[f]; unknown {
+		delete(h.mu.joined, f)
+		return
+	}
+	h.mu.left = append(h.mu.left, f)
+}
