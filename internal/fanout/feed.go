@@ -22,6 +22,7 @@ type Feed struct {
 	encoding object.Encoding
 	owner    Owner // that it was made for
 	price    int   // that the owner is charged
+	aside    bool  // a lane dispatches it
 
 	// Written by the dispatcher, read by cursors.
 	kept    atomic.Pointer[run]
@@ -125,7 +126,15 @@ func (*Feed) worth(segments []*segment, room int) []*segment {
 
 // largest is the size of the feed's segments once it has shown much. What piles up for a stream while the others have their turns is one
 // send if it lies in one segment; thousands of feeds of one stream each must not keep as much as one of thousands.
-func (f *Feed) largest() int { return min(maxSegment, perHolder*int(f.holders.Load())) }
+//
+// In a lane there are as many as its owner likes, so those of one stream are smaller still.
+func (f *Feed) largest() int {
+	each := perHolder
+	if f.aside {
+		each /= 8
+	}
+	return min(maxSegment, each*int(f.holders.Load()))
+}
 
 // add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
 // the entry. Frames whose size is not known beforehand come from the press.

@@ -31,10 +31,10 @@ func (h *Hub) hold(bytes int64) {
 }
 
 // laneRoom is how many bytes the feeds of a lane keep at most, whatever room there is for all: its owner chooses how many there are.
-const laneRoom = 32 << 20
+const laneRoom = 128 << 20
 
 // full reports that feeds of few streams go on without memory.
-func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >= laneRoom }
+func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >= h.most }
 
 // crowd is how many streams a feed must have to be worth its memory while that is short. What it keeps of its frames grows with them and
 // is bounded, so that of a feed of so many it is little for each.

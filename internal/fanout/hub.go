@@ -30,6 +30,7 @@ type Hub struct {
 	parent *Hub // nil: it is none
 	owner  Owner
 	cancel context.CancelFunc
+	most   int64 // bytes of its feeds
 
 	// Written by the dispatcher, read by all.
 	progress atomic.Pointer[progress]

@@ -101,7 +101,7 @@ func (h *Hub) lane(owner Owner) *Hub {
 	l.progress.Store(h.progress.Load()) // what lies below is read from the log
 	l.frugal.Store(h.frugal.Load())
 	ctx, cancel := context.WithCancel(context.Background())
-	l.cancel = cancel
+	l.cancel, l.most = cancel, laneRoom
 	h.lanes.of[owner] = l
 	if h.lanes.ended {
 		cancel() // its cursors read the log
