@@ -5,6 +5,9 @@ package permissions
 // for, it answers them itself, since upstream cannot be shown the certificate, and says so: in these cells, and in no others, the answer need
 // not be the same.
 var passing = map[string]bool{
+	// A namespace of this name cannot exist, and its name could lead elsewhere in a path that the proxy asks for itself.
+	`GET /api/v1/namespaces/%3Cred%3E/configmaps?resourceVersion=0`: true,
+
 	`GET /api/v1/namespaces/green/services`:                                                                   true,
 	`GET /api/v1/namespaces/green/services?resourceVersion=0`:                                                 true,
 	`GET /api/v1/namespaces/green/services?resourceVersion=0&fieldSelector=metadata.name%3Da`:                 true,
