@@ -61,6 +61,25 @@ func askForCertificates(config *tls.Config, a *auth.Authenticator) {
 	}
 }
 
+// speaking is config for a listener of these protocols alone, also where a hook gives each connection a configuration of
+// its own: the hook's would offer what the server does not speak.
+func speaking(config *tls.Config, protocols ...string) *tls.Config {
+	config = config.Clone()
+	config.NextProtos = protocols
+	if hook := config.GetConfigForClient; hook != nil {
+		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+			fresh, err := hook(hello)
+			if err != nil || fresh == nil {
+				return fresh, err
+			}
+			fresh = fresh.Clone()
+			fresh.NextProtos = protocols
+			return fresh, nil
+		}
+	}
+	return config
+}
+
 // certificate is a key pair that is read again when its files change. A pair that cannot be read, as in the middle of a
 // rotation, leaves the one in use.
 type certificate struct {

@@ -153,6 +153,9 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	s := httptest.NewTLSServer(http.NotFoundHandler())
 	defer s.Close()
 	secure := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
+	each := secure.Clone() // as where certificates of clients are asked for
+	secure.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return each, nil }
+	secure = speaking(secure, "http/1.1")
 	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure, log: zap.NewNop()})
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trusting.NextProtos = []string{"h2", "http/1.1"}

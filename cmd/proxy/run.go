@@ -119,8 +119,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			// Health is told until the very end, readiness off.
 			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, exemplars: traces.tracer != nil, debug: o.debug, log: log}
 			if o.metricsTLS {
-				seen.tls = secure.Clone()
-				seen.tls.NextProtos = nil // net/http's to choose
+				seen.tls = speaking(secure, "http/1.1")
 			}
 			fail(func() error { return seen.run(life.stop, listeners.metrics) })
 		}
