@@ -9,63 +9,67 @@ import (
 
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
-func newForwarder(config *upstream.Config, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter, o *options, registry prometheus.Registerer,
+func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter, o *options, registry prometheus.Registerer,
 	log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{
 		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups, Limiter: limiter,
 		StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
 	}
 	var err error
-	if opts.Client, err = nobodys(config, bare); err != nil {
+	if opts.Client, err = withoutCredentials(transports, bare); err != nil {
 		return nil, err
 	}
 	if o.plainIdentity == identitySelf {
-		if opts.Self, err = owners(config, own); err != nil {
+		if opts.Self, err = withCredentials(transports, own); err != nil {
 			return nil, err
 		}
 	}
 	if o.impersonateClientCerts {
-		if opts.As, err = impersonators(config, o.impersonationKubeconfig); err != nil {
+		if opts.As, err = impersonators(transports, o.impersonationKubeconfig); err != nil {
 			return nil, err
 		}
 	}
 	return serve.NewForwarder(opts), nil
 }
 
-// nobodys are the transports without any credentials; shared is upstream.Forward's.
-func nobodys(config *upstream.Config, shared http.RoundTripper) (t serve.Transports, err error) {
+// withoutCredentials are the transports that add no credentials; shared is the first of them.
+func withoutCredentials(transports *transport.Factory, shared http.RoundTripper) (t serve.Transports, err error) {
 	t.Any = shared
-	if t.HTTP1, err = upstream.ForwardHTTP1(config); err != nil {
+	if t.HTTP1, err = transports.Bare(transport.PassingHTTP1); err != nil {
 		return serve.Transports{}, err
 	}
-	t.Fresh, err = upstream.ForwardFresh(config)
+	t.Fresh, err = transports.Bare(transport.PassingFresh)
 	return t, err
 }
 
-// owners are the transports with the credentials of config; shared is upstream.Self's.
-func owners(config *upstream.Config, shared http.RoundTripper) (t serve.Transports, err error) {
+// withCredentials are the transports that add the factory's credentials; shared is the first of them.
+func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t serve.Transports, err error) {
 	t.Any = shared
-	if t.HTTP1, err = upstream.SelfHTTP1(config); err != nil {
+	if t.HTTP1, err = transports.Own(transport.PassingHTTP1); err != nil {
 		return serve.Transports{}, err
 	}
-	t.Fresh, err = upstream.SelfFresh(config)
+	t.Fresh, err = transports.Own(transport.PassingFresh)
 	return t, err
 }
 
-// impersonators are the transports of somebody who may impersonate. Where upstream is, and whom to trust there, is said by config alone: of
-// the kubeconfig nothing counts but who it is.
-func impersonators(config *upstream.Config, kubeconfig string) (serve.Transports, error) {
+// impersonators are the transports of an identity that may impersonate. Where upstream is, and whom to trust there, the proxy's own
+// configuration says: of the kubeconfig only the credentials count.
+func impersonators(transports *transport.Factory, kubeconfig string) (serve.Transports, error) {
 	who, err := upstream.LoadConfig(kubeconfig)
 	if err != nil {
 		return serve.Transports{}, err
 	}
-	who = upstream.WithIdentity(config, who)
-	shared, err := upstream.Self(who)
+	others, err := transports.As(who)
 	if err != nil {
 		return serve.Transports{}, err
 	}
-	return owners(who, shared)
+	shared, err := others.Own(transport.Passing)
+	if err != nil {
+		return serve.Transports{}, err
+	}
+	return withCredentials(others, shared)
 }

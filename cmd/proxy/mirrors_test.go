@@ -15,6 +15,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 // patience bounds waits that a working program ends soon.
@@ -55,12 +56,23 @@ func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), reso
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
 }
 
-func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
+// clientOf is upstream's client, which the test closes.
+func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
 	t.Helper()
-	client, err := upstream.NewClient(up.Config())
+	transports, err := transport.New(transport.Source{Config: up.Config()}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
+	client, err := upstream.NewClient(transports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
+	t.Helper()
+	client := clientOf(t, up)
 	o := newOptions()
 	o.resources = resources
 	if change != nil {
@@ -342,10 +354,7 @@ func TestReadyWhenListed(t *testing.T) {
 func TestStartIsBounded(t *testing.T) {
 	up := newUpstream(t)
 	up.Hang()
-	client, err := upstream.NewClient(up.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, up)
 	defer client.Close()
 	starting, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

@@ -10,7 +10,6 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/kubetest"
-	"spillway/internal/upstream"
 )
 
 // Rights are watched for whatever needs them, and for nothing else.
@@ -33,10 +32,7 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 func TestRightsThatMayNotBeWatched(t *testing.T) {
 	up := kubetest.New(kubetest.Options{}) // which serves none of them
 	t.Cleanup(up.Close)
-	client, err := upstream.NewClient(up.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := clientOf(t, up)
 	t.Cleanup(client.Close)
 	core, logs := observer.New(zap.DebugLevel)
 	o := newOptions()

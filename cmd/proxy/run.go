@@ -16,6 +16,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 // run wires the parts and owns their lifetimes: upstream, mirrors, server, listeners. It returns when the process is told to
@@ -27,7 +28,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		}
 	}
 	started, budget := time.Now(), o.applyBudget()
-	config, err := upstream.LoadConfig(o.kubeconfig)
+	source, err := upstream.LoadConfig(o.kubeconfig)
+	if err != nil {
+		return err
+	}
+	transports, err := transport.New(source, log)
 	if err != nil {
 		return err
 	}
@@ -36,7 +41,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		return err
 	}
 	defer listeners.close()
-	client, err := upstream.NewClient(config)
+	client, err := upstream.NewClient(transports)
 	if err != nil {
 		return err
 	}
@@ -48,16 +53,16 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	mirrors := newMirrors(life.stop, client, o, log)
 	registry := newRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
-	own, err := upstream.Self(config)
+	own, err := transports.Own(transport.Passing)
 	if err != nil {
 		return err
 	}
-	bare, err := upstream.Forward(config)
+	bare, err := transports.Bare(transport.Passing)
 	if err != nil {
 		return err
 	}
 	limiter := serve.NewLimiter(o.limits.serve(), registry)
-	forwarder, err := newForwarder(config, client.Base(), own, bare, limiter, o, registry, log)
+	forwarder, err := newForwarder(transports, client.Base(), own, bare, limiter, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -110,7 +115,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	stands := &standing{host: config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard}
+	stands := &standing{host: source.Config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard}
 	reporter := status.NewReporter(stands.report)
 	defer reporter.Close()
 	listening := sync.OnceFunc(func() {
@@ -139,6 +144,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if pod != nil {
 		fail(func() error { pod.projection.Run(life.stop); return nil })
 	}
+	fail(func() error { return transports.Run(life.stop) })
 	refused := beginning.await(life.drain, client, begin, listening, log)
 	switch {
 	case life.drain.Err() != nil: // it was told to end first
@@ -154,7 +160,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			fail(func() error { return guard.Run(life.stop) })
 		}
 		budget.announce(log)
-		announce(ctx, listeners, access, client, config, o, log)
+		announce(ctx, listeners, access, client, source.Config, o, log)
 		<-life.drain.Done()
 	}
 	h.drain()

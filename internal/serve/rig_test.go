@@ -26,6 +26,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 var configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true)
@@ -117,7 +118,11 @@ func rigOf(t *testing.T, up *kubetest.Server, o rigOptions) *rig {
 // mirror starts the mirrors.
 func (r *rig) mirror(o rigOptions) {
 	r.t.Helper()
-	client, err := upstream.NewClient(r.up.Config())
+	transports, err := transport.New(transport.Source{Config: r.up.Config()}, zap.NewNop())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	client, err := upstream.NewClient(transports)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -14,11 +14,12 @@ import (
 	"sync"
 	"testing"
 
+	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
 // named is a transport that is told from others.
@@ -182,15 +183,19 @@ func without(t *testing.T, up *httptest.Server) (*url.URL, Transports) {
 	}
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
 	config := &rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
-	shared, err := upstream.Forward(config)
+	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	http1, err := upstream.ForwardHTTP1(config)
+	shared, err := transports.Bare(transport.Passing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	fresh, err := upstream.ForwardFresh(config)
+	http1, err := transports.Bare(transport.PassingHTTP1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := transports.Bare(transport.PassingFresh)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"runtime/debug"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,58 +14,41 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
+
+	"spillway/internal/upstream/transport"
 )
 
-// Client is the transport Own (design D12): upstream under the proxy's own credentials. It carries nothing that a client of the proxy sent
-// but names that were parsed. One Client serves all reflectors, probes and look-ups.
+// Client is upstream under the proxy's own credentials (design D12). It sends nothing that a client of the proxy sent but names that
+// were parsed. One Client serves all reflectors, probes and look-ups.
 type Client struct {
-	cfg       *rest.Config
-	base      *url.URL
-	http      *http.Client
-	discovery *discovery.DiscoveryClient
-	probes    pool
-	lookout   lookout
+	transports *transport.Factory
+	cfg        *rest.Config
+	base       *url.URL
+	http       *http.Client
+	discovery  *discovery.DiscoveryClient
+	probes     *transport.Pool
+	lookout    lookout
 }
 
-// NewClient makes the client of one upstream; it sends nothing yet. cfg stays the caller's. Without cfg.UserAgent it is "spillway/<version>".
-func NewClient(cfg *rest.Config) (*Client, error) {
+// NewClient makes the client of one upstream; it sends nothing yet. The factory's files are followed while its Run runs.
+func NewClient(transports *transport.Factory) (*Client, error) {
+	cfg := transports.Config()
 	base, err := BaseURL(cfg)
 	if err != nil {
 		return nil, err
 	}
-	cfg = ownConfig(cfg)
-	client, err := rest.HTTPClientFor(cfg)
+	own, err := transports.Own(transport.Mirrors)
 	if err != nil {
 		return nil, fmt.Errorf("credentials for %s: %w; correct them in the kubeconfig", base.Host, err)
 	}
-	client.CheckRedirect = refuseRedirect
-	if t := transportBeneath(client.Transport); t != nil {
-		watchHealth(t, pingAfter, pingTimeout)
-	}
+	client := &http.Client{Transport: own, CheckRedirect: refuseRedirect}
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
 	if err != nil {
 		return nil, fmt.Errorf("client for %s: %w", base.Host, err)
 	}
-	c := &Client{cfg: cfg, base: base, http: client, discovery: disco}
-	c.probes.cfg = cfg
+	c := &Client{transports: transports, cfg: cfg, base: base, http: client, discovery: disco, probes: transports.Links()}
 	c.lookout.ask = c.serves
 	return c, nil
-}
-
-// ownConfig is cfg as everything under the proxy's own credentials uses it.
-func ownConfig(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	if cfg.UserAgent == "" {
-		cfg.UserAgent = "spillway/" + buildVersion()
-	}
-	cfg.QPS = -1    // reflectors are few; upstream has priority and fairness
-	cfg.Timeout = 0 // it would end watches
-	if cfg.Dial == nil {
-		// With a dialer of its own client-go makes a transport of its own, where it would otherwise take http.DefaultTransport and
-		// forget DisableCompression.
-		cfg.Dial = newDialer().DialContext
-	}
-	return cfg
 }
 
 // refuseRedirect is for http.Client, which would follow: client-go's transports then show the proxy's credentials to whoever is there. A
@@ -75,15 +57,6 @@ func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirecte
 
 func redirected(to string) error {
 	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server in the kubeconfig right?", to)
-}
-
-// buildVersion is the version that the binary was built as.
-func buildVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
-		return "devel"
-	}
-	return info.Main.Version
 }
 
 // Config is the configuration of the client, for typed clients that share HTTP(). The caller must not change it.
@@ -98,7 +71,7 @@ func (c *Client) HTTP() *http.Client { return c.http }
 // Close closes idle connections. Idempotent; requests under way go on.
 func (c *Client) Close() {
 	utilnet.CloseIdleConnectionsFor(c.http.Transport)
-	c.probes.close()
+	c.probes.Close()
 }
 
 // Version asks upstream what it is.

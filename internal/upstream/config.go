@@ -9,23 +9,29 @@ import (
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"spillway/internal/upstream/transport"
 
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever kubectl can log in with
 )
 
 // LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that this runs in. An error is one line that says
 // what to do.
-func LoadConfig(path string) (*rest.Config, error) {
-	load := inCluster
-	if path != "" {
-		load = func() (*rest.Config, error) { return fromFile(path) }
+func LoadConfig(path string) (transport.Source, error) {
+	if path == "" {
+		cfg, err := inCluster()
+		return transport.Source{Config: cfg}, err
 	}
-	cfg, err := load()
+	raw, err := readKubeconfig(path)
 	if err != nil {
-		return nil, err
+		return transport.Source{}, err
 	}
-	cfg.QPS = -1
-	return cfg, nil
+	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
+	context := raw.CurrentContext
+	again := func() (*rest.Config, error) { return fromFile(path, context) }
+	cfg, err := again()
+	return transport.Source{Config: cfg, File: path, Again: again}, err
 }
 
 func inCluster() (*rest.Config, error) {
@@ -38,10 +44,12 @@ func inCluster() (*rest.Config, error) {
 	case err != nil:
 		return nil, fmt.Errorf("the pod's service account: %s", oneLine(err))
 	}
+	cfg.QPS = -1
 	return cfg, nil
 }
 
-func fromFile(path string) (*rest.Config, error) {
+// readKubeconfig reads a kubeconfig that has a current context.
+func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
 	if err != nil {
 		var p *fs.PathError
@@ -57,12 +65,17 @@ func fromFile(path string) (*rest.Config, error) {
 	if raw.CurrentContext == "" {
 		return nil, fmt.Errorf("kubeconfig %s has no current context: kubectl --kubeconfig %s config use-context NAME", path, path)
 	}
-	// Paths of certificates in the file are relative to it: load it once more, as kubectl does.
+	return raw, nil
+}
+
+// fromFile is one context of a kubeconfig. Paths of certificates in the file are relative to it, so clientcmd loads it, as for kubectl.
+func fromFile(path, context string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{}).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s, context %q: %s", path, raw.CurrentContext, oneLine(err))
+		return nil, fmt.Errorf("kubeconfig %s, context %q: %s", path, context, oneLine(err))
 	}
+	cfg.QPS = -1
 	return cfg, nil
 }
 
@@ -77,14 +90,4 @@ func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	}
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
 	return u, nil
-}
-
-// WithIdentity is the upstream that where says, reached as the one that who says. Nothing else of who counts: its credentials are shown to
-// nobody but that upstream.
-func WithIdentity(where, who *rest.Config) *rest.Config {
-	cfg := rest.AnonymousClientConfig(where)
-	cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile = who.Username, who.Password, who.BearerToken, who.BearerTokenFile
-	cfg.AuthProvider, cfg.AuthConfigPersister, cfg.ExecProvider = who.AuthProvider, who.AuthConfigPersister, who.ExecProvider
-	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = who.CertFile, who.CertData, who.KeyFile, who.KeyData
-	return cfg
 }

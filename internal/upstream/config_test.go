@@ -7,9 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/kubetest"
+	"spillway/internal/upstream/transport"
 )
 
 func TestLoadConfig(t *testing.T) {
@@ -25,10 +27,11 @@ func TestLoadConfig(t *testing.T) {
 	write("ca.crt", "") // named relative to the kubeconfig
 	const clusters = `{"apiVersion":"v1","kind":"Config","clusters":[{"name":"c","cluster":{"server":"https://up:6443/prefix/","certificate-authority":"ca.crt"}}],
 		"users":[{"name":"u","user":{"token":"t"}}],"contexts":[{"name":"x","context":{"cluster":"c","user":"u"}}]`
-	cfg, err := LoadConfig(write("good", clusters+`,"current-context":"x"}`))
+	source, err := LoadConfig(write("good", clusters+`,"current-context":"x"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg := source.Config
 	if cfg.Host != "https://up:6443/prefix/" || cfg.BearerToken != "t" || cfg.QPS != -1 || cfg.CAFile != filepath.Join(dir, "ca.crt") {
 		t.Errorf("%+v", cfg)
 	}
@@ -115,7 +118,11 @@ func TestClientSendsCredentials(t *testing.T) {
 	if agent := clientFor(t, s.Config()).Config().UserAgent; !strings.HasPrefix(agent, "spillway/") {
 		t.Errorf("default agent %q", agent)
 	}
-	if _, err := NewClient(&rest.Config{Host: "http://a b"}); err == nil {
+	transports, err := transport.New(transport.Source{Config: &rest.Config{Host: "http://a b"}}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := NewClient(transports); err == nil {
 		t.Error("a malformed address was taken")
 	}
 }

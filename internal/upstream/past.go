@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/transport"
 )
 
 // pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends it in time (W-112), but what it has
@@ -32,7 +33,7 @@ func (c *Client) NewPast(r *object.Resource) *Past { return &Past{client: c, res
 // shows what it is asked for (design D7). It belongs to one goroutine, and must be closed.
 type Telling struct {
 	past *Past
-	link *link // nil once closed
+	link *transport.Link // nil once closed
 	stop context.CancelFunc
 	body interface{ Close() error } // nil before the watch
 	in   *lines
@@ -40,13 +41,13 @@ type Telling struct {
 
 // Begin asks for the store's revision, as Prober.Begin does.
 func (p *Past) Begin(ctx context.Context) (uint64, *Telling, error) {
-	l, err := p.client.probes.take()
+	l, err := p.client.probes.Take()
 	if err != nil {
 		return 0, nil, err
 	}
 	rv, err := p.client.revision(ctx, l, p.request("list", p.resource.Path(), url.Values{"limit": {"1"}}, partialList))
 	if err != nil {
-		l.hangUp()
+		l.HangUp()
 		return 0, nil, err
 	}
 	return rv, &Telling{past: p, link: l}, nil
@@ -73,7 +74,7 @@ func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) e
 		return err
 	}
 	ctx, t.stop = context.WithTimeout(ctx, proofSeconds*time.Second+pastGrace)
-	body, err := t.past.client.getWith(ctx, t.link.roundTripper, t.past.request("watch", t.past.path(sel), query, ""))
+	body, err := t.past.client.getWith(ctx, t.link, t.past.request("watch", t.past.path(sel), query, ""))
 	if err != nil {
 		t.hangUp()
 		return err
@@ -125,7 +126,7 @@ func (t *Telling) Close() {
 	switch {
 	case t.link == nil:
 	case t.body == nil:
-		t.past.client.probes.put(t.link)
+		t.past.client.probes.Put(t.link)
 		t.link = nil
 	default:
 		_ = t.body.Close()
@@ -135,6 +136,6 @@ func (t *Telling) Close() {
 
 func (t *Telling) hangUp() {
 	t.stop()
-	t.link.hangUp()
+	t.link.HangUp()
 	t.link = nil
 }

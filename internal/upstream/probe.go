@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/transport"
 )
 
 const (
@@ -66,7 +67,7 @@ func (p *Prober) Stats() ProbeStats {
 // not make current: with two of them the proof never came.
 type Probe struct {
 	prober *Prober
-	link   *link // nil once closed
+	link   *transport.Link // nil once closed
 }
 
 // Progress is what a proof watch showed: all events in (from, Bookmark] or, without a bookmark, in (from, Last].
@@ -81,13 +82,13 @@ type Progress struct {
 // Begin asks for the store's revision: the version of a LIST of the resource that starts now (W-211c).
 func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	p.probes.Add(1)
-	l, err := p.client.probes.take()
+	l, err := p.client.probes.Take()
 	if err == nil {
 		var rv uint64
 		if rv, err = p.client.revision(ctx, l, p.request("list", url.Values{"limit": {"1"}}, partialList)); err == nil {
 			return rv, &Probe{prober: p, link: l}, nil
 		}
-		l.hangUp()
+		l.HangUp()
 	}
 	p.failed.Add(1)
 	return 0, nil, err
@@ -101,8 +102,8 @@ func (p *Prober) request(verb string, query url.Values, accept string) request {
 }
 
 // revision is the version of a LIST of one item.
-func (c *Client) revision(ctx context.Context, l *link, r request) (uint64, error) {
-	body, err := c.getWith(ctx, l.roundTripper, r)
+func (c *Client) revision(ctx context.Context, l *transport.Link, r request) (uint64, error) {
+	body, err := c.getWith(ctx, l, r)
 	if err != nil {
 		return 0, err
 	}
@@ -159,7 +160,7 @@ func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err 
 	if err != nil {
 		return progress, err
 	}
-	body, err := p.prober.client.getWith(ctx, p.link.roundTripper, p.prober.request("watch", query, partialObject))
+	body, err := p.prober.client.getWith(ctx, p.link, p.prober.request("watch", query, partialObject))
 	if err != nil {
 		return progress, err
 	}
@@ -201,12 +202,12 @@ func (p *Progress) read(in *lines) error {
 // Close gives the connection back. Idempotent.
 func (p *Probe) Close() {
 	if p.link != nil {
-		p.prober.client.probes.put(p.link)
+		p.prober.client.probes.Put(p.link)
 		p.link = nil
 	}
 }
 
 func (p *Probe) hangUp() {
-	p.link.hangUp()
+	p.link.HangUp()
 	p.link = nil
 }

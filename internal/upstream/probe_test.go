@@ -175,31 +175,3 @@ func TestProofWithoutBookmark(t *testing.T) {
 		return true
 	})
 }
-
-func TestPoolForgetsIdleLinks(t *testing.T) {
-	p := &pool{cfg: &rest.Config{Host: "https://127.0.0.1:1"}}
-	a, err := p.take()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.put(a)
-	if b, _ := p.take(); b != a {
-		t.Error("an idle link was not used again")
-	}
-	p.put(a)
-	a.idle = a.idle.Add(-probeIdle)
-	if b, _ := p.take(); b == a {
-		t.Error("a link was used after too long")
-	}
-	for range probeLinks + 3 {
-		p.put(&link{transport: &http.Transport{}})
-	}
-	if len(p.links) != probeLinks {
-		t.Errorf("%d links are kept", len(p.links))
-	}
-	p.close()
-	p.put(a)
-	if len(p.links) != 0 {
-		t.Error("a closed pool keeps links")
-	}
-}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/transport"
 )
 
 // An upstream that sends the proxy elsewhere is told nothing more, and elsewhere hears nothing: not under the proxy's credentials, and not
@@ -31,10 +32,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			http.Redirect(w, r, trap.URL+r.URL.RequestURI(), code)
 		}))
 		cfg := &rest.Config{Host: up.URL, BearerToken: "ours"}
-		c, err := NewClient(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := clientFor(t, cfg)
 		for what, ask := range map[string]func(ctx context.Context) error{
 			"Check":   c.Check,
 			"Objects": func(ctx context.Context) error { _, err := c.Objects(ctx, info, 0); return err },
@@ -61,31 +59,29 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 			}
 		}
 		c.Close()
-		for name, make := range map[string]func(*rest.Config) (http.RoundTripper, error){
-			"Forward":      func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
-			"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
-			"Self":         Self,
-			"SelfHTTP1":    SelfHTTP1,
-			"ForwardFresh": ForwardFresh,
-			"SelfFresh":    SelfFresh,
+		for name, make := range map[string]func(transport.Kind) (http.RoundTripper, error){
+			"bare": func(k transport.Kind) (http.RoundTripper, error) { return c.transports.Bare(k) },
+			"own":  c.transports.Own,
 		} {
-			rt, err := make(cfg)
-			if err != nil {
-				t.Fatal(err)
+			for _, kind := range []transport.Kind{transport.Passing, transport.PassingHTTP1, transport.PassingFresh} {
+				rt, err := make(kind)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, up.URL+"/x", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				response, err := rt.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = response.Body.Close()
+				if response.StatusCode != code || response.Header.Get("Location") != trap.URL+"/x" {
+					t.Errorf("%s: %d to %q", name, response.StatusCode, response.Header.Get("Location"))
+				}
+				utilnet.CloseIdleConnectionsFor(rt)
 			}
-			r, err := http.NewRequestWithContext(deadline(t), http.MethodGet, up.URL+"/x", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			response, err := rt.RoundTrip(r)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = response.Body.Close()
-			if response.StatusCode != code || response.Header.Get("Location") != trap.URL+"/x" {
-				t.Errorf("%s: %d to %q", name, response.StatusCode, response.Header.Get("Location"))
-			}
-			utilnet.CloseIdleConnectionsFor(rt)
 		}
 		up.Close()
 	}

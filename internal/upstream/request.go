@@ -57,7 +57,7 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 			err = errNoHead
 		}
 		cancel(nil)
-		return nil, &url.Error{Op: "Get", URL: c.base.Host + r.path, Err: err}
+		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.path, Err: err}
 	}
 	body := &answer{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {

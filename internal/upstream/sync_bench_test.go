@@ -47,11 +47,7 @@ func BenchmarkSync(b *testing.B) {
 var podsGVR = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 
 func syncReflector(ctx context.Context, b *testing.B, cfg *rest.Config, want int) {
-	client, err := NewClient(cfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer client.Close()
+	client := clientFor(b, cfg)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	sink := arrival{cancel: cancel}

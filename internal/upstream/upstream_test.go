@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/upstream/transport"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -42,9 +44,13 @@ func apiserver(t *testing.T, o kubetest.Options) (*kubetest.Server, *Client) {
 	return s, clientFor(t, s.Config())
 }
 
-func clientFor(t *testing.T, cfg *rest.Config) *Client {
+func clientFor(t testing.TB, cfg *rest.Config) *Client {
 	t.Helper()
-	c, err := NewClient(cfg)
+	transports, err := transport.New(transport.Source{Config: cfg}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := NewClient(transports)
 	if err != nil {
 		t.Fatal(err)
 	}

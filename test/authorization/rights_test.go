@@ -25,6 +25,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 	"spillway/test/controlplane"
 )
 
@@ -66,11 +67,15 @@ const apiAudience = "https://kubernetes.default.svc" // what the control plane's
 func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth.RightsOptions)) (*watchman, *auth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
-	client, err := upstream.NewClient(config)
+	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := rest.TransportFor(config)
+	client, err := upstream.NewClient(transports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := transports.Own(transport.Passing)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"context"
@@ -33,7 +33,7 @@ type dialer struct {
 var errMute = errors.New("nobody has answered there lately")
 
 func newDialer() *dialer {
-	return &dialer{mutes: &everybody, Dialer: net.Dialer{
+	return &dialer{mutes: &mutes{}, Dialer: net.Dialer{
 		Timeout: dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{
 			Enable: true, Idle: keepaliveIdle, Interval: keepaliveProbe, Count: int((unacknowledged - keepaliveIdle) / keepaliveProbe),
@@ -64,16 +64,13 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 }
 
 // mutes are the addresses where connections were given up that waited for a word. What the mirrors find out within seconds, by asking for signs
-// of life, all transports go by: those that have idle connections let go of them, since they would be the next to wait.
+// of life, all transports to one upstream go by: those that have idle connections let go of them, since they would be the next to wait.
 type mutes struct {
 	mu         sync.Mutex
 	until      map[string]time.Time
 	heard      map[string]*atomic.Int64 // when anybody last read something from an address, in Unix nanoseconds
 	transports []weak.Pointer[http.Transport]
 }
-
-// everybody is all transports of the process, whose addresses are those of one upstream.
-var everybody mutes
 
 // concern has a transport's idle connections closed when an address goes mute, for as long as anybody has the transport.
 func (m *mutes) concern(t *http.Transport) {
@@ -114,11 +111,18 @@ func (m *mutes) add(address string) {
 		m.until = map[string]time.Time{}
 	}
 	m.until[address] = time.Now().Add(muteFor)
+	m.mu.Unlock()
+	m.closeIdle()
+}
+
+// closeIdle closes the idle connections of all transports. The caller may hold locks of theirs.
+func (m *mutes) closeIdle() {
+	m.mu.Lock()
 	transports := slices.Clone(m.transports)
 	m.mu.Unlock()
 	for _, p := range transports {
 		if t := p.Value(); t != nil {
-			go t.CloseIdleConnections() // whoever told us may hold the transport's locks
+			go t.CloseIdleConnections()
 		}
 	}
 }

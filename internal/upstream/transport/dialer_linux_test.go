@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"context"
@@ -76,7 +76,7 @@ func both(t *testing.T) (first, second net.Listener, port string) {
 func TestDialerLeavesTheMute(t *testing.T) {
 	_, second, port := both(t)
 	d := newDialer()
-	d.mutes, d.Resolver = &mutes{}, resolving(t)
+	d.Resolver = resolving(t)
 	dial := func(want string) *listened {
 		t.Helper()
 		c, err := d.DialContext(deadline(t), "tcp", "upstream.test:"+port)
@@ -138,7 +138,6 @@ func TestMuteAddress(t *testing.T) {
 	s.Start()
 	defer s.Close()
 	d := newDialer()
-	d.mutes = &mutes{}
 	transport := &http.Transport{DialContext: d.DialContext}
 	d.mutes.concern(transport)
 	address := s.Listener.Addr().String()

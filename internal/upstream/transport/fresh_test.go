@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"context"
@@ -38,7 +38,7 @@ func TestFresh(t *testing.T) {
 	up.StartTLS()
 	defer up.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
-	rt, err := ForwardFresh(&rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}})
+	rt, err := factoryOf(t, &rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}).Bare(PassingFresh)
 	if err != nil {
 		t.Fatal(err)
 	}

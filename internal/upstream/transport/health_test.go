@@ -1,7 +1,6 @@
-package upstream
+package transport
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,26 +13,18 @@ import (
 func TestTransportHealth(t *testing.T) {
 	s := kubetest.New(kubetest.Options{HTTP2: true})
 	defer s.Close()
-	c := clientFor(t, s.Config())
-	self, err := Self(s.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	selfHTTP1, err := SelfHTTP1(s.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	bare, err := Forward(s.Config())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, rt := range map[string]http.RoundTripper{"client": c.http.Transport, "self": self, "self HTTP/1.1": selfHTTP1, "bare": bare} {
-		transport := transportBeneath(rt)
+	f := factoryOf(t, s.Config())
+	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "passing HTTP/1.1": PassingHTTP1} {
+		made, _, err := f.own(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := made.now.Load().http
 		after, within := 30*time.Second, 15*time.Second
-		if name == "client" {
+		if name == "mirrors" {
 			after, within = pingAfter, pingTimeout
 		}
-		if transport == nil || transport.HTTP2 == nil || transport.TLSHandshakeTimeout != handshakeTimeout ||
+		if transport.HTTP2 == nil || transport.TLSHandshakeTimeout != handshakeTimeout ||
 			transport.HTTP2.SendPingTimeout != after || transport.HTTP2.PingTimeout != within {
 			t.Errorf("%s notices dead connections at another time", name)
 		}

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package upstream
+package transport
 
 import "syscall"
 

@@ -1,6 +1,7 @@
-package upstream
+package transport
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -14,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 )
@@ -24,6 +27,7 @@ func TestTransports(t *testing.T) {
 		authorization, agent, encoding string
 		proto, certificates            int
 	}
+	const compressed = "what stands for gzip's bytes"
 	var last seen
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		last = seen{r.Header.Get("Authorization"), r.Header.Get("User-Agent"), r.Header.Get("Accept-Encoding"), r.ProtoMajor, 0}
@@ -31,7 +35,7 @@ func TestTransports(t *testing.T) {
 			last.certificates = len(r.TLS.PeerCertificates)
 		}
 		w.Header().Set("Content-Encoding", "gzip")
-		_, _ = w.Write(member("body", true))
+		_, _ = w.Write([]byte(compressed))
 	})
 	secure := httptest.NewUnstartedServer(handler)
 	secure.EnableHTTP2 = true
@@ -42,18 +46,18 @@ func TestTransports(t *testing.T) {
 	defer plain.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 
-	makers := map[string]func(*rest.Config) (http.RoundTripper, error){
-		"Forward":      func(c *rest.Config) (http.RoundTripper, error) { return Forward(c) },
-		"ForwardHTTP1": func(c *rest.Config) (http.RoundTripper, error) { return ForwardHTTP1(c) },
-		"ForwardFresh": ForwardFresh,
-		"Self":         Self,
-		"SelfHTTP1":    SelfHTTP1,
-		"SelfFresh":    SelfFresh,
+	makers := map[string]func(*Factory) (http.RoundTripper, error){
+		"bare":          func(f *Factory) (http.RoundTripper, error) { return f.Bare(Passing) },
+		"bare HTTP/1.1": func(f *Factory) (http.RoundTripper, error) { return f.Bare(PassingHTTP1) },
+		"bare fresh":    func(f *Factory) (http.RoundTripper, error) { return f.Bare(PassingFresh) },
+		"own":           func(f *Factory) (http.RoundTripper, error) { return f.Own(Passing) },
+		"own HTTP/1.1":  func(f *Factory) (http.RoundTripper, error) { return f.Own(PassingHTTP1) },
+		"own fresh":     func(f *Factory) (http.RoundTripper, error) { return f.Own(PassingFresh) },
 	}
 	f := func(name string, cfg *rest.Config, want seen) {
 		t.Helper()
 		cfg.BearerToken, cfg.UserAgent = "ours", "spillway/test"
-		rt, err := makers[name](cfg)
+		rt, err := makers[name](factoryOf(t, cfg))
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -69,7 +73,7 @@ func TestTransports(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		_ = resp.Body.Close()
-		if err != nil || string(body) != string(member("body", true)) || resp.Header.Get("Content-Encoding") != "gzip" {
+		if err != nil || string(body) != compressed || resp.Header.Get("Content-Encoding") != "gzip" {
 			t.Errorf("%s: the body did not pass untouched: %q, %v", name, body, err)
 		}
 		if last != want {
@@ -80,24 +84,44 @@ func TestTransports(t *testing.T) {
 		return &rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}
 	}
 	plainConfig := func() *rest.Config { return &rest.Config{Host: plain.URL} }
-	f("Forward", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
-	f("ForwardHTTP1", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
-	f("ForwardFresh", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
-	f("SelfFresh", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
-	f("Self", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
-	f("SelfHTTP1", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
-	f("Forward", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
-	f("ForwardFresh", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
-	f("SelfFresh", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
-	f("Self", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+	f("bare", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
+	f("bare HTTP/1.1", tlsConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("bare fresh", tlsConfig(), seen{agent: "kubectl/v1", proto: 2})
+	f("own fresh", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
+	f("own", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2})
+	f("own HTTP/1.1", tlsConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+	f("bare", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("bare fresh", plainConfig(), seen{agent: "kubectl/v1", proto: 1})
+	f("own fresh", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
+	f("own", plainConfig(), seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 1})
 
 	// A client certificate in the kubeconfig is ours too.
 	certificate := tlsConfig()
 	certificate.CertData, certificate.KeyData = keyPair(t)
-	f("Forward", certificate, seen{agent: "kubectl/v1", proto: 2})
-	f("Self", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
-	f("ForwardFresh", certificate, seen{agent: "kubectl/v1", proto: 2})
-	f("SelfFresh", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
+	f("bare", certificate, seen{agent: "kubectl/v1", proto: 2})
+	f("own", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
+	f("bare fresh", certificate, seen{agent: "kubectl/v1", proto: 2})
+	f("own fresh", certificate, seen{authorization: "Bearer ours", agent: "kubectl/v1", proto: 2, certificates: 1})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// deadline is a context that ends long after every test should.
+func deadline(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// factoryOf makes the transports of a configuration that came from no file.
+func factoryOf(t *testing.T, cfg *rest.Config) *Factory {
+	t.Helper()
+	f, err := New(Source{Config: cfg}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
 }
 
 // keyPair is a client certificate that nobody signed but itself.

@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"net/http"
@@ -15,12 +15,6 @@ const freshIdle = 10 * time.Second
 // HTTP/2 in its pool, and who comes second to one has lost a body that was closed on the way. So each request has a pool of its own.
 type fresh struct {
 	like *http.Transport // never used itself
-}
-
-// newFresh is for requests that are sent as t sends them. t must not be used any more.
-func newFresh(t *http.Transport) fresh {
-	t.DisableKeepAlives, t.IdleConnTimeout = true, freshIdle
-	return fresh{like: t}
 }
 
 // RoundTrip implements http.RoundTripper.

@@ -1,6 +1,6 @@
 //go:build !race
 
-package upstream
+package transport
 
 import (
 	"syscall"

@@ -1,11 +1,6 @@
-package upstream
+package transport
 
-import (
-	"net/http"
-	"time"
-
-	utilnet "k8s.io/apimachinery/pkg/util/net"
-)
+import "time"
 
 // How soon a connection is known to be dead that nobody has closed: an apiserver that hangs, a host or a path that has gone. A mirror on it is
 // not current any more, and no byte tells. What is taken for dead too early costs a connection and new watches that go on where the old ones
@@ -32,24 +27,3 @@ const (
 	dialTimeout      = 5 * time.Second
 	handshakeTimeout = 5 * time.Second
 )
-
-// watchHealth lets a transport that nobody has used yet notice dead connections, which must answer a ping after some silence and within a time.
-func watchHealth(t *http.Transport, after, within time.Duration) {
-	everybody.concern(t)
-	t.TLSHandshakeTimeout = handshakeTimeout
-	t.HTTP2 = &http.HTTP2Config{SendPingTimeout: after, PingTimeout: within}
-}
-
-// transportBeneath is net/http's transport below what client-go wraps around it; nil if there is none.
-func transportBeneath(rt http.RoundTripper) *http.Transport {
-	for {
-		switch t := rt.(type) {
-		case *http.Transport:
-			return t
-		case utilnet.RoundTripperWrapper:
-			rt = t.WrappedRoundTripper()
-		default:
-			return nil
-		}
-	}
-}

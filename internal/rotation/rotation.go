@@ -1,0 +1,171 @@
+// Package rotation follows files that are replaced while the process runs: certificates, keys, tokens, kubeconfigs.
+//
+// The invariant: what is in use was read whole and understood. A file that cannot be read, or does not fit the files that
+// it belongs to, leaves in use what was there before, as in the middle of a rotation; the log names it once.
+//
+// Files are compared by their bytes. Their times would be cheaper to look at and say less: a volume of the kubelet's changes
+// when a symbolic link is renamed, and tools that restore files restore their times.
+package rotation
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+)
+
+// State is how one file stands.
+type State struct {
+	File    string
+	Use     string    // what the file is for
+	Since   time.Time // when what is in use was read
+	Changes uint64    // how often something else was taken since the first time
+	Expires time.Time // when what is in use ends; zero: it does not tell
+	Err     error     // why what is in the file now is not in use; nil: it is
+}
+
+// Part is one of the files that belong together.
+type Part struct {
+	File string
+	Text []byte
+}
+
+// Options say what a Value is made of.
+type Options[T any] struct {
+	// Use is what the files are for, in the singular or plural, as in "TLS certificate". It begins log lines and errors.
+	Use string
+	// Read reads the files, always as many. Files is the usual one.
+	Read func() ([]Part, error)
+	// Parse makes something of them, and says when that ends if it tells. Its errors need not name the files.
+	Parse func([]Part) (value T, expires time.Time, err error)
+	Clock clock.PassiveClock // nil: the real one
+	Log   *zap.Logger        // nil: none
+}
+
+// Files reads files by their names.
+func Files(names ...string) func() ([]Part, error) {
+	return func() ([]Part, error) {
+		parts := make([]Part, 0, len(names))
+		for _, name := range names {
+			text, err := os.ReadFile(name) // #nosec G304 -- the operator names it
+			if err != nil {
+				return nil, err
+			}
+			parts = append(parts, Part{File: name, Text: text})
+		}
+		return parts, nil
+	}
+}
+
+// Value is what was made last of files that belong together. Any goroutine may use it.
+type Value[T any] struct {
+	o       Options[T] // static
+	current atomic.Pointer[T]
+	looked  atomic.Int64 // when the files were looked at, in Unix nanoseconds
+
+	mu      sync.Mutex
+	parts   []Part // what current was made of
+	since   time.Time
+	changes uint64
+	expires time.Time
+	err     error
+}
+
+// New reads the files for the first time.
+func New[T any](o Options[T]) (*Value[T], error) {
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	v := &Value[T]{o: o}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if _, err := v.lookLocked(); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// Get is what is in use. It reads no file.
+func (v *Value[T]) Get() T { return *v.current.Load() }
+
+// Recent is what is in use once the files have been looked at, unless they were less than age ago.
+func (v *Value[T]) Recent(age time.Duration) T {
+	if v.o.Clock.Now().UnixNano()-v.looked.Load() >= age.Nanoseconds() {
+		v.Look()
+	}
+	return v.Get()
+}
+
+// Look reads the files, and reports whether something else is in use from now on.
+func (v *Value[T]) Look() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	changed, err := v.lookLocked()
+	switch {
+	case err != nil && (v.err == nil || v.err.Error() != err.Error()):
+		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err), zap.Time("inUseSince", v.since))
+	case changed:
+		v.o.Log.Info(v.o.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("changes", v.changes))
+	case err == nil && v.err != nil:
+		v.o.Log.Info("the "+v.o.Use+" in use is there again", zap.Strings("files", names(v.parts)))
+	}
+	v.err = err
+	return changed
+}
+
+func (v *Value[T]) lookLocked() (changed bool, err error) {
+	now := v.o.Clock.Now()
+	v.looked.Store(now.UnixNano())
+	parts, err := v.o.Read()
+	if err != nil {
+		return false, fmt.Errorf("%s: %w", v.o.Use, err)
+	}
+	first := v.current.Load() == nil
+	if !first && slices.EqualFunc(parts, v.parts, Part.equal) {
+		return false, nil
+	}
+	value, expires, err := v.o.Parse(parts)
+	if err != nil {
+		return false, fmt.Errorf("%s %s: %w", v.o.Use, strings.Join(names(parts), " with "), err)
+	}
+	v.current.Store(&value)
+	v.parts, v.since, v.expires = parts, now, expires
+	if !first {
+		v.changes++
+	}
+	return !first, nil
+}
+
+// States is how each of the files stands.
+func (v *Value[T]) States() []State {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	states := make([]State, 0, len(v.parts))
+	for _, name := range names(v.parts) {
+		states = append(states, State{File: name, Use: v.o.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err})
+	}
+	return states
+}
+
+func (p Part) equal(other Part) bool { return p.File == other.File && bytes.Equal(p.Text, other.Text) }
+
+// names are the names of the files, each once.
+func names(parts []Part) []string {
+	var all []string
+	for _, p := range parts {
+		if !slices.Contains(all, p.File) {
+			all = append(all, p.File)
+		}
+	}
+	return all
+}

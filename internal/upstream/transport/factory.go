@@ -1,0 +1,248 @@
+// Package transport makes everything that connects to one upstream, and keeps it in step with the files that say whom to
+// trust there and what credentials to show.
+package transport
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+	"weak"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"spillway/internal/rotation"
+)
+
+// lookInterval is how late a rotated file is noticed at most. A certificate that is not trusted, and credentials that are
+// not accepted, have the files looked at in between.
+const lookInterval = 10 * time.Second
+
+// Source is a client's configuration, and where it came from.
+type Source struct {
+	Config *rest.Config
+	// File is the kubeconfig that Config was read from, and Again reads it once more. Empty and nil: there is none.
+	File  string
+	Again func() (*rest.Config, error)
+}
+
+// Factory makes all transports to one upstream under one identity; As makes them under others. What one of them finds out
+// about an address of upstream's is known to all, and all follow the same files: what trust, certificates and tokens were
+// read from, and the kubeconfig itself, whose inline certificates and tokens are followed as files are. Requests under way
+// and watches keep their connections when a file changes; new requests get new ones.
+//
+// client-go's own transports follow files, too, but each by itself: they look every five minutes, share caches that nothing
+// here controls, and end every connection, watches included, when a client certificate is renewed.
+type Factory struct {
+	shared *shared
+	base   *rest.Config                  // as it was read first
+	source *rotation.Value[*rest.Config] // nil: there is no kubeconfig
+	file   string                        // the kubeconfig's; "": there is none
+	trust  *rotation.Value[*trust]       // nil: nothing says whom to trust
+	pair   *rotation.Value[*certificate] // nil: there is no client certificate that is followed
+	token  *rotation.Value[string]       // nil: there is no token
+}
+
+// shared is what the transports of all identities at one upstream have in common.
+type shared struct {
+	dialer *dialer
+	log    *zap.Logger
+
+	mu      sync.Mutex
+	values  []followed
+	retired []weak.Pointer[http.Transport] // which some requests may still use
+}
+
+// followed is a rotation.Value, whatever it is of.
+type followed interface {
+	Look() bool
+	States() []rotation.State
+}
+
+// New reads the files that a configuration names. It connects to nothing.
+func New(source Source, log *zap.Logger) (*Factory, error) {
+	f := &Factory{shared: &shared{dialer: newDialer(), log: log}}
+	if err := f.follow(source); err != nil {
+		return nil, err
+	}
+	var err error
+	if f.trust, err = f.followTrust(); err != nil {
+		return nil, err
+	}
+	return f, f.followCredentials()
+}
+
+// As makes transports to the same upstream, which trust the same certificates, with the credentials of another source.
+// Nothing else of it counts: its credentials are shown to nothing but this upstream.
+func (f *Factory) As(who Source) (*Factory, error) {
+	other := &Factory{shared: f.shared, trust: f.trust}
+	where := f.base
+	narrow := func(who *rest.Config) *rest.Config { return withIdentity(where, who) }
+	again := who.Again
+	if again != nil {
+		who.Again = func() (*rest.Config, error) {
+			cfg, err := again()
+			if err != nil {
+				return nil, err
+			}
+			return narrow(cfg), nil
+		}
+	}
+	who.Config = narrow(who.Config)
+	if err := other.follow(who); err != nil {
+		return nil, err
+	}
+	return other, other.followCredentials()
+}
+
+// withIdentity is the upstream of where with the credentials of who.
+func withIdentity(where, who *rest.Config) *rest.Config {
+	cfg := rest.AnonymousClientConfig(where)
+	cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile = who.Username, who.Password, who.BearerToken, who.BearerTokenFile
+	cfg.AuthProvider, cfg.AuthConfigPersister, cfg.ExecProvider = who.AuthProvider, who.AuthConfigPersister, who.ExecProvider
+	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = who.CertFile, who.CertData, who.KeyFile, who.KeyData
+	return cfg
+}
+
+// Config is where upstream is and under which identity, for clients that send by a transport of the Factory's. The caller
+// must not change it.
+func (f *Factory) Config() *rest.Config { return f.base }
+
+// follow begins to follow the kubeconfig.
+func (f *Factory) follow(source Source) error {
+	f.base, f.file = ownConfig(source.Config), source.File
+	if source.Again == nil {
+		return nil
+	}
+	var err error
+	f.source, err = followKubeconfig(source, f.shared.log)
+	if err == nil {
+		f.shared.add(f.source)
+	}
+	return err
+}
+
+// ownConfig is cfg as everything under the proxy's own credentials uses it.
+func ownConfig(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	if cfg.UserAgent == "" {
+		cfg.UserAgent = "spillway/" + buildVersion()
+	}
+	cfg.QPS = -1    // reflectors are few; upstream has priority and fairness
+	cfg.Timeout = 0 // it would end watches
+	return cfg
+}
+
+// buildVersion is the version that the binary was built as.
+func buildVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
+		return "devel"
+	}
+	return info.Main.Version
+}
+
+func (f *Factory) followTrust() (*rotation.Value[*trust], error) {
+	if f.base.Insecure && hasCA(f.base) {
+		return nil, errors.New("specifying a root certificates file with the insecure flag is not allowed")
+	}
+	if !hasCA(f.base) {
+		return nil, nil
+	}
+	return add(f.shared, rotation.Options[*trust]{
+		Use: "the apiserver's certificate authority", Read: f.readTrust, Parse: parseTrust, Log: f.shared.log,
+	})
+}
+
+func (f *Factory) followCredentials() (err error) {
+	if hasPair(f.base) {
+		f.pair, err = add(f.shared, rotation.Options[*certificate]{
+			Use: "client certificate", Read: f.readPair, Parse: parsePair, Log: f.shared.log,
+		})
+	}
+	if err == nil && hasToken(f.base) {
+		if f.base.Username != "" {
+			return errors.New("username/password or bearer token may be set, but not both")
+		}
+		f.token, err = add(f.shared, rotation.Options[string]{Use: "token", Read: f.readToken, Parse: parseToken, Log: f.shared.log})
+	}
+	return err
+}
+
+// add begins to follow files.
+func add[T any](s *shared, o rotation.Options[T]) (*rotation.Value[T], error) {
+	v, err := rotation.New(o)
+	if err != nil {
+		return nil, err
+	}
+	s.add(v)
+	return v, nil
+}
+
+func (s *shared) add(v followed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.values = append(s.values, v)
+}
+
+// Run looks at the files until ctx ends.
+func (f *Factory) Run(ctx context.Context) error {
+	ticks := time.NewTicker(lookInterval)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+			f.shared.look()
+		}
+	}
+}
+
+// look looks at all files. When something changed, connections that are idle are closed: they were made by what was there
+// before. Those of transports that were replaced are closed whenever they are idle.
+func (s *shared) look() (changed bool) {
+	s.mu.Lock()
+	values := slices.Clone(s.values)
+	s.mu.Unlock()
+	for _, v := range values {
+		changed = v.Look() || changed
+	}
+	if changed {
+		s.dialer.mutes.closeIdle()
+	}
+	s.mu.Lock()
+	s.retired = slices.DeleteFunc(s.retired, func(p weak.Pointer[http.Transport]) bool { return p.Value() == nil })
+	retired := slices.Clone(s.retired)
+	s.mu.Unlock()
+	for _, p := range retired {
+		if t := p.Value(); t != nil {
+			t.CloseIdleConnections()
+		}
+	}
+	return changed
+}
+
+// retire is for a transport that another one has replaced.
+func (s *shared) retire(t *http.Transport) {
+	t.CloseIdleConnections()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.retired = append(s.retired, weak.Make(t))
+}
+
+// Files is how the files stand that the transports of all identities follow.
+func (f *Factory) Files() []rotation.State {
+	f.shared.mu.Lock()
+	values := slices.Clone(f.shared.values)
+	f.shared.mu.Unlock()
+	var all []rotation.State
+	for _, v := range values {
+		all = append(all, v.States()...)
+	}
+	return all
+}
