@@ -22,14 +22,14 @@ type access struct {
 }
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
-func newAccess(client *upstream.Client, own, bare http.RoundTripper, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *files, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.insecureAllowAll {
 		return &access{}, nil
 	}
 	metrics := auth.NewMetrics(registry)
 	reviewer := auth.NewReviewer(client.Base(), own, log)
 	rights := newRights(client, reviewer, o, metrics, log)
-	others, err := accessOf(reviewer, rights, o, metrics, log)
+	others, err := accessOf(reviewer, rights, followed, o, metrics, log)
 	if err != nil {
 		return nil, err
 	}
@@ -101,13 +101,14 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 }
 
 // accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Rights: rights, Metrics: metrics}
 	if o.clientCAFile != "" {
 		authority, err := auth.NewAuthority(o.clientCAFile, clock.RealClock{}, log)
 		if err != nil {
 			return nil, err
 		}
+		followed.add(authority.States)
 		who.ClientCA = authority
 	}
 	if o.frontProxy.caFile != "" {
@@ -115,6 +116,7 @@ func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, o *options, metrics 
 		if err != nil {
 			return nil, err
 		}
+		followed.add(authority.States)
 		who.FrontProxy = o.frontProxy.of(authority)
 	}
 	return asking(who, o, metrics, log), nil

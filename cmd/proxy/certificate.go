@@ -11,16 +11,16 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"spillway/internal/auth"
+	"spillway/internal/rotation"
 )
 
 // tlsConfig is what listeners with TLS present: the sidecar's pair, the configured one, or a self-signed one that lives in memory.
-func tlsConfig(o *options, pod *podFiles, log *zap.Logger) (*tls.Config, error) {
+func tlsConfig(o *options, pod *podFiles, followed *files, log *zap.Logger) (*tls.Config, error) {
 	// One record size from the first byte on: small first records would split events.
 	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}
 	if o.http2 {
@@ -38,10 +38,11 @@ func tlsConfig(o *options, pod *podFiles, log *zap.Logger) (*tls.Config, error) 
 		config.Certificates = []tls.Certificate{pair}
 		return config, nil
 	}
-	c := &certificate{certFile: o.tlsCertFile, keyFile: o.tlsPrivateKeyFile, log: log}
-	if _, err := c.get(nil); err != nil {
+	c, err := readCertificate(o.tlsCertFile, o.tlsPrivateKeyFile, log)
+	if err != nil {
 		return nil, err
 	}
+	followed.add(c.files.States)
 	config.GetCertificate = c.get
 	return config, nil
 }
@@ -83,14 +84,21 @@ func speaking(config *tls.Config, protocols ...string) *tls.Config {
 // certificate is a key pair that is read again when its files change. A pair that cannot be read, as in the middle of a
 // rotation, leaves the one in use.
 type certificate struct {
-	// Static after construction.
-	certFile, keyFile string
-	log               *zap.Logger
+	files *rotation.Value[*tls.Certificate]
+}
 
-	mu      sync.Mutex
-	checked time.Time
-	changed [2]time.Time // of the files that pair was read from
-	pair    *tls.Certificate
+// readCertificate reads it for the first time.
+func readCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, error) {
+	files, err := rotation.New(rotation.Options[*tls.Certificate]{
+		Use: "TLS certificate", Read: rotation.Files(certFile, keyFile), Log: log,
+		Parse: func(parts []rotation.Part) (*tls.Certificate, time.Time, error) {
+			return rotation.ParsePair(parts[0].Text, parts[1].Text)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &certificate{files: files}, nil
 }
 
 // checkEvery bounds how often the files are looked at.
@@ -98,43 +106,7 @@ const checkEvery = time.Second
 
 // get implements tls.Config.GetCertificate.
 func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.pair != nil && time.Since(c.checked) < checkEvery {
-		return c.pair, nil
-	}
-	c.checked = time.Now()
-	if err := c.reload(); err != nil {
-		if c.pair == nil {
-			return nil, err
-		}
-		c.log.Warn("keeping the certificate in use: the new one cannot be read", zap.Error(err))
-	}
-	return c.pair, nil
-}
-
-// reload reads the pair if a file has changed. Callers hold mu.
-func (c *certificate) reload() error {
-	var changed [2]time.Time
-	for i, name := range []string{c.certFile, c.keyFile} {
-		info, err := os.Stat(name)
-		if err != nil {
-			return fmt.Errorf("TLS certificate: %w", err)
-		}
-		changed[i] = info.ModTime()
-	}
-	if c.pair != nil && changed == c.changed {
-		return nil
-	}
-	pair, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
-	if err != nil {
-		return fmt.Errorf("TLS certificate %s with key %s: %w", c.certFile, c.keyFile, err)
-	}
-	if c.pair != nil {
-		c.log.Info("TLS certificate reloaded", zap.String("file", c.certFile))
-	}
-	c.pair, c.changed = &pair, changed
-	return nil
+	return c.files.Recent(checkEvery), nil
 }
 
 // selfSigned makes a certificate for this host's names that is valid for a year from now.

@@ -100,6 +100,7 @@ func metricGroups() []metricGroup {
 		{name: "Limits", about: "Who has to wait, and who is refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
 		{name: "Who may read what", about: "Reviews, and watches that are asked about again. None with `--insecure-allow-all`."},
 		{name: "Audit log", about: "What is put on record. Only with `--audit-policy-file`."},
+		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` is the path, `use` what it is for."},
 		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there is a budget."},
 	}
 	groups[0].collectors = []prometheus.Collector{newMirrorMetrics(nil)}
@@ -108,7 +109,8 @@ func metricGroups() []metricGroup {
 	serve.NewLimiter(newOptions().limits.serve(), &groups[3])
 	auth.NewMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
-	groups[6].collectors = []prometheus.Collector{newMemoryMetrics(nil, nil)}
+	groups[6].collectors = []prometheus.Collector{newFileMetrics(nil)}
+	groups[7].collectors = []prometheus.Collector{newMemoryMetrics(nil, nil)}
 	return groups
 }
 

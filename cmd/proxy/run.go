@@ -53,6 +53,9 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	mirrors := newMirrors(life.stop, client, o, log)
 	registry := newRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
+	followed := &files{}
+	followed.add(transports.Files)
+	registry.MustRegister(newFileMetrics(followed))
 	own, err := transports.Own(transport.Passing)
 	if err != nil {
 		return err
@@ -66,7 +69,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	access, err := newAccess(client, own, bare, o, registry, log)
+	access, err := newAccess(client, own, bare, followed, o, registry, log)
 	if err != nil {
 		return err
 	}
@@ -74,7 +77,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	secure, err := secureListeners(o, access, pod, log)
+	secure, err := secureListeners(o, access, pod, followed, log)
 	if err != nil {
 		return err
 	}
@@ -104,6 +107,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	h.require("mirrors", mirrors.ready)
 	h.require("upstream", mirrors.upstream)
 	h.require("pass-through", mirrors.passThrough)
+	h.require("files", followed.ready)
 
 	var group errgroup.Group
 	fail := func(f func() error) {
@@ -115,7 +119,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	stands := &standing{host: source.Config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard}
+	stands := &standing{host: source.Config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard, files: followed}
 	reporter := status.NewReporter(stands.report)
 	defer reporter.Close()
 	listening := sync.OnceFunc(func() {
@@ -209,11 +213,11 @@ func (s *listenerSet) close() {
 }
 
 // secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *options, access *access, pod *podFiles, log *zap.Logger) (*tls.Config, error) {
+func secureListeners(o *options, access *access, pod *podFiles, followed *files, log *zap.Logger) (*tls.Config, error) {
 	if o.listenTLS == "" && !o.metricsTLS {
 		return nil, nil
 	}
-	secure, err := tlsConfig(o, pod, log)
+	secure, err := tlsConfig(o, pod, followed, log)
 	if err == nil && access.tls != nil && pod == nil { // a pod's clients bring tokens
 		askForCertificates(secure, access.tls.Authenticator)
 	}

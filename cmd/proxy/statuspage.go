@@ -26,6 +26,7 @@ type standing struct {
 	mirrors   *mirrors
 	server    *serve.Server
 	guard     *memory.Guard // nil: there is no limit
+	files     *files
 }
 
 // report tells how everything stands now. It asks what counts by itself; nothing is counted for it.
@@ -39,7 +40,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		At: now, Version: versionText(), Started: s.started, UptimeSeconds: now.Sub(s.started).Seconds(),
 		Upstream: status.Upstream{Host: s.host, Away: []string{}}, Memory: s.memory(), Resources: []*status.Resource{},
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
-		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{},
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: s.files.status(),
 	}
 	if err := s.beginning.reason(); err != nil {
 		r.Upstream.Waiting = oneLine(err.Error())

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -131,8 +130,8 @@ func TestKubeconfigFile(t *testing.T) {
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
 	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", linger: patience}
-	w.certificate.certFile, w.certificate.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	first := pairFiles(t, w.certificate.certFile, w.certificate.keyFile)
+	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	first := pairFiles(t, w.certFile, w.keyFile)
 	core, logs := observer.New(zap.InfoLevel)
 	done := make(chan error, 1)
 	go func() { done <- w.run(t.Context(), zap.New(core)) }()
@@ -161,8 +160,7 @@ func TestWebhook(t *testing.T) {
 	if code, _ := shown("/inject"); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET of reviews: %d", code)
 	}
-	second := pairFiles(t, w.certificate.certFile, w.certificate.keyFile)
-	later(t, time.Minute, w.certificate.certFile, w.certificate.keyFile)
+	second := pairFiles(t, w.certFile, w.keyFile)
 	eventually(t, "the new certificate", func() bool {
 		_, leaf := shown("/livez")
 		return bytes.Equal(leaf, second)

@@ -24,14 +24,14 @@ import (
 
 // webhook is `spillway webhook`: a server of its own, which holds nothing of a cluster and asks it nothing.
 type webhook struct {
-	sidecar     inject.Options
-	listen      string
-	certificate certificate
-	clientCA    string
-	clientNames []string
-	linger      time.Duration
-	logLevel    string
-	logFormat   string
+	sidecar           inject.Options
+	listen            string
+	certFile, keyFile string
+	clientCA          string
+	clientNames       []string
+	linger            time.Duration
+	logLevel          string
+	logFormat         string
 }
 
 // newWebhook returns `spillway webhook`, which logs to stderr.
@@ -61,8 +61,8 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.listen, "listen", ":8443", "Serve HTTPS on this `address`.")
-	f.StringVar(&w.certificate.certFile, "tls-cert-file", "", "Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
-	f.StringVar(&w.certificate.keyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
+	f.StringVar(&w.certFile, "tls-cert-file", "", "Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
+	f.StringVar(&w.keyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
 	f.StringVar(&w.clientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
 		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
 	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil, "And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
@@ -80,7 +80,7 @@ func (w *webhook) validate() error {
 	if _, err := splitAddress(w.listen); err != nil {
 		return fmt.Errorf("--listen=%s: %w", w.listen, err)
 	}
-	if w.certificate.certFile == "" || w.certificate.keyFile == "" {
+	if w.certFile == "" || w.keyFile == "" {
 		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
 	}
 	if len(w.clientNames) > 0 && w.clientCA == "" {
@@ -94,11 +94,11 @@ func (w *webhook) validate() error {
 
 // run serves until ctx ends or the process is told to.
 func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
-	w.certificate.log = log
-	if _, err := w.certificate.get(nil); err != nil {
+	pair, err := readCertificate(w.certFile, w.keyFile, log)
+	if err != nil {
 		return err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: w.certificate.get, SessionTicketsDisabled: true}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, SessionTicketsDisabled: true}
 	verify, err := w.clients(log)
 	if err != nil {
 		return err

@@ -80,16 +80,3 @@ func TestNewAuthorityRefuses(t *testing.T) {
 		t.Error("a file that is not there is taken")
 	}
 }
-
-// FuzzAuthorities: a file is certificates, or an error.
-func FuzzAuthorities(f *testing.F) {
-	f.Add([]byte(""))
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"))
-	f.Add([]byte("-----BEGIN CERTIFICATE-----\nA: b\n\nAAAA\n-----END CERTIFICATE-----\n"))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		certs, err := parseAuthorities(raw)
-		if (err == nil) != (len(certs) > 0) {
-			t.Errorf("%d certificates, %v", len(certs), err)
-		}
-	})
-}

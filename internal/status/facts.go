@@ -21,6 +21,7 @@ func (r *Report) Facts() []Fact {
 		Fact{Name: "Watches", Text: Count(r.Watches.Total) + ", " + Bytes(r.Watches.BytesPerSecond) + "/s"},
 		Fact{Name: "Evicted", Text: Count(r.Ended[stalled]), Alert: r.evictedLately()},
 		r.memoryFact(),
+		r.fileFact(),
 		Fact{Name: "Version", Text: Printable(r.Version) + ", up " + Seconds(r.UptimeSeconds)},
 	)
 	return facts
@@ -67,6 +68,28 @@ func (r *Report) memoryFact() Fact {
 		text += ", without " + Printable(strings.Join(m.Forgone, ", "))
 	}
 	return Fact{Name: "Memory", Text: text, Alert: len(m.Forgone) > 0}
+}
+
+// fileFact is about the files that are followed: the first that is not in use as it is, or the certificate that ends first.
+func (r *Report) fileFact() Fact {
+	const soon = 24 * time.Hour
+	text, ending := Count(len(r.Files))+" followed", (*File)(nil)
+	for _, f := range r.Files {
+		if f.Error != "" {
+			return Fact{Name: "Files", Alert: true, Text: Printable("kept from " + f.Since.UTC().Format(time.DateTime) + " UTC: " + f.Error)}
+		}
+		if f.Expires != nil && (ending == nil || f.Expires.Before(*ending.Expires)) {
+			ending = f
+		}
+	}
+	if ending == nil {
+		return Fact{Name: "Files", Text: text}
+	}
+	left := ending.Expires.Sub(r.At)
+	if left <= 0 {
+		return Fact{Name: "Files", Alert: true, Text: text + ", " + Printable(ending.File) + " has ended"}
+	}
+	return Fact{Name: "Files", Alert: left < soon, Text: text + ", " + Printable(ending.File) + " ends in " + Seconds(left.Seconds())}
 }
 
 // evictedLately reports that somebody may want to know who it was.

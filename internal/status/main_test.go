@@ -18,6 +18,10 @@ func sample() *Report {
 		At: noon, Version: "v1.2.3", Started: noon.Add(-3 * time.Hour), UptimeSeconds: 3 * 3600,
 		Upstream: Upstream{Host: "https://api:6443", Away: []string{"pods"}, StateAgeSeconds: 12},
 		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Forgone: []string{"encodings"}},
+		Files: []*File{
+			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour), Changes: 2, Expires: new(noon.Add(72 * time.Hour))},
+			{File: "/etc/spillway/tls.crt", Use: "TLS certificate", Since: noon.Add(-3 * time.Hour), Expires: new(noon.Add(5 * time.Hour))},
+		},
 		Resources: []*Resource{
 			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20, Since: noon.Add(-time.Hour),
 				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1, Lists: 1, Failures: 3, Error: "connection refused"},

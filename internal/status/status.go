@@ -16,6 +16,7 @@ type Report struct {
 
 	Upstream  Upstream          `json:"upstream"`
 	Memory    Memory            `json:"memory"`
+	Files     []*File           `json:"files"` // that are followed while they are rotated
 	Resources []*Resource       `json:"resources"`
 	Watches   Watches           `json:"watches"`
 	Ended     map[string]uint64 `json:"ended"`     // watches, by the one reason why
@@ -39,6 +40,16 @@ type Memory struct {
 	InUseBytes int64 `json:"inUseBytes"` // as the guard of the limit counts it; 0 where there is none
 	// Forgone is what is given up at present since memory is short.
 	Forgone []string `json:"forgone"`
+}
+
+// File is one that is read again when it changes: of certificates, keys, a token, a kubeconfig.
+type File struct {
+	File    string     `json:"file"`
+	Use     string     `json:"use"`
+	Since   time.Time  `json:"since"` // when what is in use was read
+	Changes uint64     `json:"changes"`
+	Expires *time.Time `json:"expires,omitempty"` // when the certificate in use ends; of authorities, the last of them
+	Error   string     `json:"error,omitempty"`   // why what is in the file now is not in use
 }
 
 // Resource is one that is mirrored.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // What others read by programs stays as it is: the names and the forms of what is in the JSON.
@@ -48,6 +49,26 @@ func TestText(t *testing.T) {
 	if b.String() != string(want) {
 		t.Errorf("the text differs from %s; if it is meant to, run go test ./internal/status -update. Got:\n%s", golden, b.String())
 	}
+}
+
+// A file that is not in use as it is comes before a certificate that ends soon, and both before how many there are.
+func TestFileFactNamesWhatNeedsACare(t *testing.T) {
+	r := sample()
+	f := func(want string, alert bool) {
+		t.Helper()
+		if got := r.fileFact(); got.Text != want || got.Alert != alert {
+			t.Errorf("got %q, alert %t; want %q", got.Text, got.Alert, want)
+		}
+	}
+	f("2 followed, /etc/spillway/tls.crt ends in 5h", true)
+	r.Files[1].Expires = new(noon.Add(24 * time.Hour))
+	f("2 followed, /etc/spillway/tls.crt ends in 1d", false)
+	r.Files[1].Expires = new(noon)
+	f("2 followed, /etc/spillway/tls.crt has ended", true)
+	r.Files[0].Error = "no such file\x1b"
+	f("kept from 2026-05-04 11:00:00 UTC: no such file\ufffd", true)
+	r.Files = r.Files[:0]
+	f("0 followed", false)
 }
 
 func TestFormats(t *testing.T) {
