@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// mapBack changes what an answer says of upstream's addresses to what they are from the client's side: the path of base, which
+// goes in front of every request's, is taken off again, and so are upstream's scheme and host. Elsewhere is left as it is.
+func mapBack(h http.Header, base *url.URL) {
+	if locations := h["Location"]; len(locations) > 0 {
+		mapped := make([]string, len(locations))
+		for i, location := range locations {
+			mapped[i] = mapLocation(location, base)
+		}
+		h["Location"] = mapped
+	}
+	prefix := basePath(base)
+	cookies := h["Set-Cookie"]
+	if len(cookies) == 0 || prefix == "" {
+		return
+	}
+	mapped := make([]string, len(cookies))
+	for i, cookie := range cookies {
+		mapped[i] = mapCookie(cookie, prefix)
+	}
+	h["Set-Cookie"] = mapped
+}
+
+// basePath is the path of base as it is sent, without a slash at its end.
+func basePath(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
+
+// mapLocation is a redirect's target for the client. One that is relative to the request is so on both sides. A path of upstream's host
+// that no request of the client's can reach is given with that host.
+func mapLocation(location string, base *url.URL) string {
+	u, err := url.Parse(location)
+	if err != nil || u.Opaque != "" {
+		return location
+	}
+	target, prefix := location, basePath(base)
+	switch {
+	case u.Scheme == "" && u.Host == "" && prefix != "" && strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//"):
+	case u.Host != "" && (u.Scheme == "" || strings.EqualFold(u.Scheme, base.Scheme)) && u.User == nil && sameHost(u, base):
+		target = afterHost(location)
+	default:
+		return location
+	}
+	if below, ok := belowPath(target, prefix); ok {
+		return below
+	}
+	if u.Host != "" {
+		return location
+	}
+	return base.Scheme + "://" + base.Host + target
+}
+
+// afterHost is what follows the host of an absolute URL.
+func afterHost(location string) string {
+	_, rest, _ := strings.Cut(location, "//")
+	if at := strings.IndexAny(rest, "/?#"); at >= 0 {
+		return rest[at:]
+	}
+	return ""
+}
+
+// sameHost compares hosts and ports.
+func sameHost(a, b *url.URL) bool {
+	port := func(u *url.URL) string {
+		if p := u.Port(); p != "" {
+			return p
+		}
+		if b.Scheme == "http" {
+			return "80"
+		}
+		return "443"
+	}
+	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
+}
+
+// belowPath is a target, a path and what follows it, without the prefix of its path. It begins with one slash: with two, or with what
+// browsers take for them, it would name a host.
+func belowPath(target, prefix string) (string, bool) {
+	rest, ok := strings.CutPrefix(target, prefix)
+	switch {
+	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])):
+		return "", false
+	case rest == "" || rest[0] != '/':
+		return "/" + rest, true
+	case len(rest) > 1 && (rest[1] == '/' || rest[1] == '\\'):
+		return "/." + rest, true
+	}
+	return rest, true
+}
+
+// mapCookie is a Set-Cookie header whose Path is the client's.
+func mapCookie(cookie, prefix string) string {
+	attributes := strings.Split(cookie, ";")
+	for i, attribute := range attributes[1:] {
+		name, value, _ := strings.Cut(attribute, "=")
+		if !strings.EqualFold(strings.TrimSpace(name), "Path") {
+			continue
+		}
+		if below, ok := belowPath(strings.TrimSpace(value), prefix); ok {
+			attributes[i+1] = name + "=" + below
+		}
+	}
+	return strings.Join(attributes, ";")
+}
