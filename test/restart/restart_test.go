@@ -2,6 +2,7 @@ package restart
 
 import (
 	"flag"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,8 @@ type scene struct {
 	churn  *churn
 }
 
-func newScene(t *testing.T) *scene {
+// newScene starts them. What happens directly upstream trusts more authorities, too.
+func newScene(t *testing.T, more ...*controlplane.Authority) *scene {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
 	if err != nil {
@@ -36,6 +38,9 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(cp.Stop)
 	config := rest.CopyConfig(cp.Config(controlplane.Admin))
 	config.QPS, config.Timeout = -1, 5*time.Second
+	for _, authority := range more {
+		config.CAData = slices.Concat(config.CAData, authority.PEM())
+	}
 	direct, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		t.Fatal(err)
