@@ -21,6 +21,9 @@ func (s *Server) Handle(prefix string, h http.Handler) {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	commonHeaders(w, r)
+	if s.opts.Warning != "" {
+		w.Header().Set("Warning", `299 - "`+s.opts.Warning+`"`)
+	}
 	if h := s.extraFor(r.URL.Path); h != nil {
 		s.record(r, "", nil)
 		h.ServeHTTP(w, r)
@@ -44,7 +47,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if text := at.table.kind.Deprecated; text != "" {
-		w.Header().Set("Warning", `299 - "`+text+`"`) // W-4
+		w.Header().Add("Warning", `299 - "`+text+`"`) // W-4
 	}
 	if verb == "watch" {
 		s.watch(w, r, at, seen.proof())

@@ -42,6 +42,8 @@ type Options struct {
 	NoGzip bool
 	// Seed makes UIDs reproducible.
 	Seed uint64
+	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is nothing.
+	Warning string
 	// Resources are served besides the built-in ones, as custom resources unless their kind is known to client-go's scheme.
 	Resources []Resource
 }

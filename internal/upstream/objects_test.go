@@ -43,6 +43,21 @@ func TestObjects(t *testing.T) {
 func TestWarning(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
 	_, c := apiserver(t, kubetest.Options{Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}}})
+	expectWarnings(t, c, gvr)
+}
+
+// What upstream thinks of the proxy's credentials is no client's business.
+func TestWarningsAboutCredentialsAreDropped(t *testing.T) {
+	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
+	_, c := apiserver(t, kubetest.Options{
+		Warning:   `take a \"better\" token, will you`,
+		Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}},
+	})
+	expectWarnings(t, c, gvr)
+}
+
+func expectWarnings(t *testing.T, c *Client, gvr schema.GroupVersionResource) {
+	t.Helper()
 	for want, res := range map[string]*object.Resource{
 		`299 - "gadgets are old news"`: object.NewResource(gvr, "Gadget", false, false),
 		"":                             configMaps,

@@ -2,8 +2,6 @@ package upstream
 
 import (
 	"context"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -168,11 +166,6 @@ func (r *Reflector) Warning() string {
 		return *w
 	}
 	return ""
-}
-
-// heed keeps what the head of an answer says of the resource itself.
-func (r *Reflector) heed(head http.Header) {
-	r.warning.Store(new(strings.Join(head.Values("Warning"), ", ")))
 }
 
 // Relist asks for the complete state again: the watch under way ends, and a Replace follows after a backoff. It is for what changes the

@@ -64,7 +64,7 @@ func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalve
 	if err != nil {
 		return nil, err
 	}
-	body, err := s.r.client.get(ctx, s.request("list", query))
+	body, err := s.r.client.get(ctx, s.request(ctx, "list", query))
 	if err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
-	body, err := s.r.client.get(ctx, s.request("watch", query))
+	body, err := s.r.client.get(ctx, s.request(ctx, "watch", query))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -202,9 +202,10 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 	return st, nil
 }
 
-func (s source) request(verb string, query url.Values) request {
+func (s source) request(ctx context.Context, verb string, query url.Values) request {
 	info := s.r.resource
-	return request{verb: verb, resource: info.GVR.GroupResource(), path: info.Path(), query: query, accepted: s.r.heed}
+	accepted := func(head http.Header) { s.r.heed(ctx, head) }
+	return request{verb: verb, resource: info.GVR.GroupResource(), path: info.Path(), query: query, accepted: accepted}
 }
 
 // atLeast raises the version that a complete state must not be older than to what has been promised. Versions that mean something else

@@ -1,0 +1,51 @@
+package upstream
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+)
+
+// warningTimeout bounds the question what upstream warns the proxy of: the answer that waits for it is whole without it.
+const warningTimeout = 5 * time.Second
+
+// heed keeps what the head of an answer says of the resource itself. Texts do not tell that from what it says of the proxy's credentials,
+// since a definition's author may write anything. But what concerns the credentials comes with every answer to them, so whatever upstream
+// says about its version, too, is not of the resource. Where that cannot be found out, what was known stays.
+func (r *Reflector) heed(ctx context.Context, head http.Header) {
+	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // what is malformed is no warning to anyone
+	if len(warnings) > 0 {
+		ours, err := r.client.warnings(ctx)
+		if err != nil {
+			return
+		}
+		warnings = slices.DeleteFunc(warnings, func(w utilnet.WarningHeader) bool { return slices.Contains(ours, w) })
+	}
+	texts := make([]string, 0, len(warnings))
+	for _, w := range warnings {
+		if text, err := utilnet.NewWarningHeader(w.Code, w.Agent, w.Text); err == nil {
+			texts = append(texts, text)
+		}
+	}
+	r.warning.Store(new(strings.Join(texts, ", ")))
+}
+
+// warnings are what upstream warns of whatever it is asked under the proxy's credentials.
+func (c *Client) warnings(ctx context.Context) ([]utilnet.WarningHeader, error) {
+	ctx, cancel := context.WithTimeout(ctx, warningTimeout)
+	defer cancel()
+	req := c.newRequest(ctx, request{verb: "get", path: "/version"})
+	response, err := c.http.Transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxError)) // so that the connection is used again
+	_ = response.Body.Close()
+	warnings, _ := utilnet.ParseWarningHeaders(response.Header.Values("Warning"))
+	return warnings, nil
+}
