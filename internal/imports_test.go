@@ -181,7 +181,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object", "spillway/internal/ring", "imports no package of ours")
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
-	f("internal/upstream", "spillway/internal/cache", "may import object only")
+	f("internal/upstream", "spillway/internal/cache", "may import object, rotation only")
 	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, fairness, fanout, cache, codec, h2, object, ring, tracing only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
