@@ -13,7 +13,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A file that is rotated counts a second later; one that cannot be read leaves the one before, and the log says so once.
+// A file that is rotated counts a second later; one that cannot be read leaves the one before, and the log says so once for each reason.
 func TestAuthorityReloads(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	first, second := newCA(t, "first", clock.Now()), newCA(t, "second", clock.Now())
@@ -57,9 +57,9 @@ func TestAuthorityReloads(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.Step(reloadEvery)
-	check(true, true, 2)
+	check(true, true, 3)
 	replace(pemOf(second.cert))
-	check(false, true, 3)
+	check(false, true, 4)
 	if _, certs := a.current(); len(certs) != 1 || certs[0].Subject.CommonName != "second" {
 		t.Errorf("got %v", certs)
 	}
