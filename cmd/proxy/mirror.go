@@ -64,6 +64,7 @@ func newMirror(room *fanout.Room, lanes *fanout.Lanes, client *upstream.Client, 
 			}
 		}))
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
+	m.source.CompressesWatchLists = m.reflector.CompressesWatchLists
 	return m
 }
 

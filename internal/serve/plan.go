@@ -148,7 +148,7 @@ func (p *Planner) plan(c candidate) Plan {
 	plan.answerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
-		plan.Encoding.Gzip = form.Gzip && w.EndMark // no other watch is compressed (W-7)
+		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.compresses() // no other watch is compressed (W-7)
 	}
 	return plan
 }

@@ -108,3 +108,25 @@ func TestPlanDoubtful(t *testing.T) {
 		t.Errorf("any state, after two failures: %q", got)
 	}
 }
+
+// A watch-list is gzipped where upstream's are, and only where its client accepts that.
+func TestPlanWatchListsAreCompressedAsUpstreams(t *testing.T) {
+	p := testPlanner(t)
+	source := p.Catalog.Find(podResource.GVR)
+	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1&allowWatchBookmarks=true&resourceVersion=0", Plain: true}
+	for _, c := range []struct {
+		upstream       func() bool
+		accepted, want bool
+	}{
+		{nil, true, true}, {nil, false, false},
+		{func() bool { return true }, true, true}, {func() bool { return false }, true, false},
+	} {
+		source.CompressesWatchLists, r.AcceptEncoding = c.upstream, ""
+		if c.accepted {
+			r.AcceptEncoding = "gzip"
+		}
+		if got := p.Plan(r); got.Watch == nil || !got.Watch.EndMark || got.Encoding.Gzip != c.want {
+			t.Errorf("%+v: compressed %t, %+v", c, got.Encoding.Gzip, got.Watch)
+		}
+	}
+}

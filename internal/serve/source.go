@@ -31,6 +31,9 @@ type Source struct {
 	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never
 	// anything.
 	Warning func() string
+	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each flush is a gzip member of its own, and
+	// several HTTP libraries read the first alone, so where upstream sends none, nor do we. nil: it does.
+	CompressesWatchLists func() bool
 	// Age is how long ago the state was last known to be upstream's, if upstream is away; 0 while it is kept current; nil: it always is.
 	Age func() time.Duration
 
@@ -39,6 +42,9 @@ type Source struct {
 
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
+
+// compresses reports whether a watch-list is gzipped for those who accept that.
+func (s *Source) compresses() bool { return s.CompressesWatchLists == nil || s.CompressesWatchLists() }
 
 // warning is what is to be warned of with every answer about the resource, "" if nothing.
 func (s *Source) warning() string {

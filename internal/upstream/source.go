@@ -188,7 +188,15 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 		return nil, err
 	}
 	ctx, cancel := watchContext(ctx, o.TimeoutSeconds)
-	body, err := s.r.client.get(ctx, s.request(ctx, "watch", query))
+	asked := s.request(ctx, "watch", query)
+	if o.SendInitialEvents != nil && *o.SendInitialEvents {
+		heed := asked.accepted
+		asked.accepted = func(head http.Header) {
+			heed(head)
+			s.r.gzips.Store(head.Get("Content-Encoding") == "gzip")
+		}
+	}
+	body, err := s.r.client.get(ctx, asked)
 	if err != nil {
 		cancel()
 		return nil, err
