@@ -9,8 +9,8 @@ import (
 	"spillway/internal/status"
 )
 
-// files are those that the proxy follows while it runs, whatever follows them: upstream's transports, listeners, and what
-// verifies clients' certificates.
+// files are those that the proxy follows while it runs, whatever follows them: upstream's
+// transports, listeners, and what verifies clients' certificates.
 type files struct {
 	mu   sync.Mutex
 	from []func() []rotation.State
@@ -33,7 +33,8 @@ func (f *files) states() []rotation.State {
 	return all
 }
 
-// ready says which file is not in use as it is. That is no reason to send requests elsewhere: what was read before is.
+// ready says which file is not in use as it is. That is no reason to send requests elsewhere: what
+// was read before is.
 func (f *files) ready() (detail string, err error) {
 	for _, s := range f.states() {
 		if s.Err != nil {

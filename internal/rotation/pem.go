@@ -20,15 +20,15 @@ var (
 	errCutOff        = errors.New("its last certificate is cut off")
 )
 
-// ParseAuthorities reads PEM certificates, of which there must be one. What else is there does not matter, but a certificate
-// whose end is missing does: the file is being written. They end when the last of them does, since a file that is about to be
-// rotated holds old ones, too.
+// ParseAuthorities reads PEM certificates, of which there must be one. What else is there does not
+// matter, but a certificate whose end is missing does: the file is being written. They end when the
+// last of them does, since a file that is about to be rotated holds old ones, too.
 func ParseAuthorities(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, false)
 }
 
-// ParseRoots is ParseAuthorities without the certificates that cannot be read, as x509.CertPool reads a bundle and so every
-// client of an apiserver.
+// ParseRoots is ParseAuthorities without the certificates that cannot be read, as x509.CertPool
+// reads a bundle and so every client of an apiserver.
 func ParseRoots(text []byte) (*Authorities, time.Time, error) {
 	return parseAuthorities(text, true)
 }
@@ -65,7 +65,8 @@ func parseAuthorities(text []byte, lenient bool) (a *Authorities, expires time.T
 	return a, expires, nil
 }
 
-// ParsePair reads a PEM certificate chain and its private key, which must fit. It ends when its first certificate does.
+// ParsePair reads a PEM certificate chain and its private key, which must fit. It ends when its
+// first certificate does.
 func ParsePair(certificate, key []byte) (*tls.Certificate, time.Time, error) {
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {

@@ -1,10 +1,13 @@
-// Package rotation follows files that are replaced while the process runs: certificates, keys, tokens, kubeconfigs.
+// Package rotation follows files that are replaced while the process runs: certificates, keys,
+// tokens, kubeconfigs.
 //
-// The invariant: what is in use was read whole and understood. A file that cannot be read, or does not fit the files that
-// it belongs to, leaves in use what was there before, as in the middle of a rotation; the log names it once.
+// The invariant: what is in use was read whole and understood. A file that cannot be read, or does
+// not fit the files that it belongs to, leaves in use what was there before, as in the middle of a
+// rotation; the log names it once.
 //
-// Files are compared by their bytes. Their times would be cheaper to look at and say less: a volume of the kubelet's changes
-// when a symbolic link is renamed, and tools that restore files restore their times.
+// Files are compared by their bytes. Their times would be cheaper to look at and say less: a volume
+// of the kubelet's changes when a symbolic link is renamed, and tools that restore files restore
+// their times.
 package rotation
 
 import (
@@ -39,11 +42,13 @@ type Part struct {
 
 // Options say what a Value is made of.
 type Options[T any] struct {
-	// Use is what the files are for, in the singular or plural, as in "TLS certificate". It begins log lines and errors.
+	// Use is what the files are for, in the singular or plural, as in "TLS certificate". It begins
+	// log lines and errors.
 	Use string
 	// Read reads the files, always as many. Files is the usual one.
 	Read func() ([]Part, error)
-	// Parse makes something of them, and says when that ends if it tells. Its errors need not name the files.
+	// Parse makes something of them, and says when that ends if it tells. Its errors need not name
+	// the files.
 	Parse func([]Part) (value T, expires time.Time, err error)
 	Clock clock.PassiveClock // nil: the real one
 	Log   *zap.Logger        // nil: none
@@ -113,7 +118,8 @@ func (v *Value[T]) Look() bool {
 	changed, err := v.lookLocked()
 	switch {
 	case err != nil && (v.err == nil || v.err.Error() != err.Error()):
-		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err), zap.Time("inUseSince", v.since))
+		v.o.Log.Warn("keeping the "+v.o.Use+" in use: what is there now cannot be used", zap.Error(err),
+			zap.Time("inUseSince", v.since))
 	case changed:
 		v.o.Log.Info(v.o.Use+" reloaded", zap.Strings("files", names(v.parts)), zap.Uint64("changes", v.changes))
 	case err == nil && v.err != nil:
@@ -152,7 +158,9 @@ func (v *Value[T]) States() []State {
 	defer v.mu.Unlock()
 	states := make([]State, 0, len(v.parts))
 	for _, name := range names(v.parts) {
-		states = append(states, State{File: name, Use: v.o.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err})
+		states = append(states, State{
+			File: name, Use: v.o.Use, Since: v.since, Changes: v.changes, Expires: v.expires, Err: v.err,
+		})
 	}
 	return states
 }

@@ -110,7 +110,8 @@ func TestValueIsLookedAtNoMoreThanAsked(t *testing.T) {
 	}
 }
 
-// The kubelet renames a symbolic link. The files that it leads to may be as long and as old as those before.
+// The kubelet renames a symbolic link. The files that it leads to may be as long and as old as
+// those before.
 func TestValueBehindALink(t *testing.T) {
 	dir := t.TempDir()
 	for _, version := range []string{"v1", "v2"} {

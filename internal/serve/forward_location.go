@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// mapBack changes what an answer says of upstream's addresses to what they are from the client's side: the path of base, which
-// goes in front of every request's, is taken off again, and so are upstream's scheme and host. Elsewhere is left as it is.
+// mapBack changes what an answer says of upstream's addresses to what they are from the client's
+// side: the path of base, which goes in front of every request's, is taken off again, and so are
+// upstream's scheme and host. Elsewhere is left as it is.
 func mapBack(h http.Header, base *url.URL) {
 	if locations := h["Location"]; len(locations) > 0 {
 		mapped := make([]string, len(locations))
@@ -31,8 +32,9 @@ func mapBack(h http.Header, base *url.URL) {
 // basePath is the path of base as it is sent, without a slash at its end.
 func basePath(base *url.URL) string { return strings.TrimSuffix(base.EscapedPath(), "/") }
 
-// mapLocation is a redirect's target for the client. One that is relative to the request is so on both sides. A path of upstream's host
-// that no request of the client's can reach is given with that host.
+// mapLocation is a redirect's target for the client. One that is relative to the request is so on
+// both sides. A path of upstream's host that no request of the client's can reach is given with
+// that host.
 func mapLocation(location string, base *url.URL) string {
 	u, err := url.Parse(location)
 	if err != nil || u.Opaque != "" {
@@ -78,8 +80,8 @@ func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// belowPath is a target, a path and what follows it, without the prefix of its path. It begins with one slash: with two, or with what
-// browsers take for them, it would name a host.
+// belowPath is a target, a path and what follows it, without the prefix of its path. It begins with
+// one slash: with two, or with what browsers take for them, it would name a host.
 func belowPath(target, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(target, prefix)
 	switch {

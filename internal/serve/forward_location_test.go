@@ -23,7 +23,8 @@ func TestLocationsLeadBackThroughTheProxy(t *testing.T) {
 		{"https://h/k8s/clusters/c-1", "../pods", "../pods"},
 		{"https://h/k8s/clusters/c-1", "?x=1", "?x=1"},
 		{"https://h/k8s/clusters/c-1", "", ""},
-		// Another place is left as it is, and one that the client cannot reach through here is named in full.
+		// Another place is left as it is, and one that the client cannot reach through here is
+		// named in full.
 		{"https://h/k8s/clusters/c-1", "https://h/login", "https://h/login"},
 		{"https://h/k8s/clusters/c-1", "/login?x=1", "https://h/login?x=1"},
 		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-10/api", "https://h/k8s/clusters/c-10/api"},
@@ -70,7 +71,8 @@ func TestCookiesAreOfThePathThatTheClientSees(t *testing.T) {
 	}
 }
 
-// U10: below a path, a redirect led to that path twice. On every way through it is followed to where upstream meant.
+// U10: below a path, a redirect led to that path twice. On every way through it is followed to
+// where upstream meant.
 func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 	const prefix = "/k8s/clusters/c-1"
 	for _, o := range []frontOptions{{}, {http2: true}} {
@@ -122,7 +124,8 @@ func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 	}
 }
 
-// FuzzLocation: what was on another host stays there, and a path of the client's own host is one of upstream's.
+// FuzzLocation: what was on another host stays there, and a path of the client's own host is one of
+// upstream's.
 func FuzzLocation(f *testing.F) {
 	for _, seed := range []string{"/k/api", "https://h/k/api", "//h/k//evil", "https://h/k/\\evil", "/login", "../x", "https://evil/k", "https://h\\evil/k", "https://h?x", "/k/..//x"} {
 		f.Add(seed)

@@ -11,12 +11,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// warningTimeout bounds the question what upstream warns the proxy of: the answer that waits for it is whole without it.
+// warningTimeout bounds the question what upstream warns the proxy of: the answer that waits for it
+// is whole without it.
 const warningTimeout = 5 * time.Second
 
-// heed keeps what the head of an answer says of the resource itself. Texts do not tell that from what it says of the proxy's credentials,
-// since a definition's author may write anything. But what concerns the credentials comes with every answer to them, so whatever upstream
-// says about its version, too, is not of the resource. Where that cannot be found out, what was known stays.
+// heed keeps what the head of an answer says of the resource itself. Texts do not tell that from
+// what it says of the proxy's credentials, since a definition's author may write anything. But what
+// concerns the credentials comes with every answer to them, so whatever upstream says about its
+// version, too, is not of the resource. Where that cannot be found out, what was known stays.
 func (r *Reflector) heed(ctx context.Context, head http.Header) {
 	warnings, _ := utilnet.ParseWarningHeaders(head.Values("Warning")) // what is malformed is no warning to anyone
 	if len(warnings) > 0 {

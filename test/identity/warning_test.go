@@ -21,7 +21,8 @@ import (
 	"spillway/test/process"
 )
 
-// T2: the proxy's own token is one that kube-apiserver warns of. Clients are warned of the resource, as directly, and of nothing else.
+// T2: the proxy's own token is one that kube-apiserver warns of. Clients are warned of the
+// resource, as directly, and of nothing else.
 func TestWarningsAboutTheProxyAreNotItsClients(t *testing.T) {
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{ControllerManager: true, Log: t.Output()})
 	if err != nil {
@@ -84,7 +85,8 @@ func TestWarningsAboutTheProxyAreNotItsClients(t *testing.T) {
 	}
 }
 
-// legacyToken is one from a Secret that its service account names, as clusters made them before 1.24.
+// legacyToken is one from a Secret that its service account names, as clusters made them before
+// 1.24.
 func legacyToken(t *testing.T, admin kubernetes.Interface) string {
 	t.Helper()
 	ctx, core := t.Context(), admin.CoreV1()

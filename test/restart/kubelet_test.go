@@ -22,8 +22,8 @@ import (
 	"spillway/test/process"
 )
 
-// kubelet is as much of one as logs and exec need at their far end: a log goes on while lines are sent to it, and a command sends
-// back what it is sent.
+// kubelet is as much of one as logs and exec need at their far end: a log goes on while lines are
+// sent to it, and a command sends back what it is sent.
 type kubelet struct{ followers chan chan string } // one for each that follows the log: its lines
 
 const kubeletNode, kubeletPod = "kubelet", "talker"

@@ -28,8 +28,9 @@ func (b *bearer) WrappedRoundTripper() http.RoundTripper { return b.next }
 // refusedInterval is how often credentials that are not accepted have their files looked at.
 const refusedInterval = time.Second
 
-// renewed looks at the files of the credentials when upstream does not accept these, so that the next request has what is
-// there by now. It sends none again: whether that is safe, its sender knows.
+// renewed looks at the files of the credentials when upstream does not accept these, so that the
+// next request has what is there by now. It sends none again: whether that is safe, its sender
+// knows.
 type renewed struct {
 	factory *Factory
 	next    http.RoundTripper

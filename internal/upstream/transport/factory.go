@@ -1,5 +1,5 @@
-// Package transport makes everything that connects to one upstream, and keeps it in step with the files that say whom to
-// trust there and what credentials to show.
+// Package transport makes everything that connects to one upstream, and keeps it in step with the
+// files that say which authorities to trust there and which credentials to show.
 package transport
 
 import (
@@ -18,31 +18,34 @@ import (
 	"spillway/internal/rotation"
 )
 
-// lookInterval is how late a rotated file is noticed at most. A certificate that is not trusted, and credentials that are
-// not accepted, have the files looked at in between.
+// lookInterval is how late a rotated file is noticed at most. A certificate that is not trusted,
+// and credentials that are not accepted, have the files looked at in between.
 const lookInterval = 10 * time.Second
 
 // Source is a client's configuration, and where it came from.
 type Source struct {
 	Config *rest.Config
-	// File is the kubeconfig that Config was read from, and Again reads it once more. Empty and nil: there is none.
+	// File is the kubeconfig that Config was read from, and Again reads it once more. Empty and
+	// nil: there is none.
 	File  string
 	Again func() (*rest.Config, error)
 }
 
-// Factory makes all transports to one upstream under one identity; As makes them under others. What one of them finds out
-// about an address of upstream's is known to all, and all follow the same files: what trust, certificates and tokens were
-// read from, and the kubeconfig itself, whose inline certificates and tokens are followed as files are. Requests under way
-// and watches keep their connections when a file changes; new requests get new ones.
+// Factory makes all transports to one upstream under one identity; As makes them under others. What
+// one of them finds out about an address of upstream's is known to all, and all follow the same
+// files: of authorities, certificates and tokens, and the kubeconfig itself, whose inline
+// certificates and tokens are followed as files are. Requests under way and watches keep their
+// connections when a file changes; new requests get new ones.
 //
-// client-go's own transports follow files, too, but each by itself: they look every five minutes, share caches that nothing
-// here controls, and end every connection, watches included, when a client certificate is renewed.
+// client-go's own transports follow files, too, but each by itself: they look every five minutes,
+// share caches that nothing here controls, and end every connection, watches included, when a
+// client certificate is renewed.
 type Factory struct {
 	shared *shared
 	base   *rest.Config                  // as it was read first
 	source *rotation.Value[*rest.Config] // nil: there is no kubeconfig
 	file   string                        // the kubeconfig's; "": there is none
-	trust  *rotation.Value[*trust]       // nil: nothing says whom to trust
+	trust  *rotation.Value[*trust]       // nil: no authority is named
 	pair   *rotation.Value[*certificate] // nil: there is no client certificate that is followed
 	token  *rotation.Value[string]       // nil: there is no token
 }
@@ -76,8 +79,9 @@ func New(source Source, log *zap.Logger) (*Factory, error) {
 	return f, f.followCredentials()
 }
 
-// As makes transports to the same upstream, which trust the same certificates, with the credentials of another source.
-// Nothing else of it counts: its credentials are shown to nothing but this upstream.
+// As makes transports to the same upstream, which trust the same certificates, with the credentials
+// of another source. Nothing else of it counts: its credentials are shown to nothing but this
+// upstream.
 func (f *Factory) As(who Source) (*Factory, error) {
 	other := &Factory{shared: f.shared, trust: f.trust}
 	where := f.base
@@ -102,14 +106,16 @@ func (f *Factory) As(who Source) (*Factory, error) {
 // withIdentity is the upstream of where with the credentials of who.
 func withIdentity(where, who *rest.Config) *rest.Config {
 	cfg := rest.AnonymousClientConfig(where)
-	cfg.Username, cfg.Password, cfg.BearerToken, cfg.BearerTokenFile = who.Username, who.Password, who.BearerToken, who.BearerTokenFile
-	cfg.AuthProvider, cfg.AuthConfigPersister, cfg.ExecProvider = who.AuthProvider, who.AuthConfigPersister, who.ExecProvider
+	cfg.Username, cfg.Password = who.Username, who.Password
+	cfg.BearerToken, cfg.BearerTokenFile = who.BearerToken, who.BearerTokenFile
+	cfg.AuthProvider, cfg.AuthConfigPersister = who.AuthProvider, who.AuthConfigPersister
+	cfg.ExecProvider = who.ExecProvider
 	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = who.CertFile, who.CertData, who.KeyFile, who.KeyData
 	return cfg
 }
 
-// Config is where upstream is and under which identity, for clients that send by a transport of the Factory's. The caller
-// must not change it.
+// Config is where upstream is and under which identity, for clients that send by a transport of the
+// Factory's. The caller must not change it.
 func (f *Factory) Config() *rest.Config { return f.base }
 
 // follow begins to follow the kubeconfig.
@@ -168,7 +174,9 @@ func (f *Factory) followCredentials() (err error) {
 		if f.base.Username != "" {
 			return errors.New("username/password or bearer token may be set, but not both")
 		}
-		f.token, err = add(f.shared, rotation.Options[string]{Use: "token", Read: f.readToken, Parse: parseToken, Log: f.shared.log})
+		f.token, err = add(f.shared, rotation.Options[string]{
+			Use: "token", Read: f.readToken, Parse: parseToken, Log: f.shared.log,
+		})
 	}
 	return err
 }
@@ -203,8 +211,9 @@ func (f *Factory) Run(ctx context.Context) error {
 	}
 }
 
-// look looks at all files. When something changed, connections that are idle are closed: they were made by what was there
-// before. Those of transports that were replaced are closed whenever they are idle.
+// look looks at all files. When something changed, connections that are idle are closed: they were
+// made by what was there before. Those of transports that were replaced are closed whenever they
+// are idle.
 func (s *shared) look() (changed bool) {
 	s.mu.Lock()
 	values := slices.Clone(s.values)

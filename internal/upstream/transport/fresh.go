@@ -5,14 +5,17 @@ import (
 	"time"
 )
 
-// freshIdle is how long a connection is kept that was made in vain, since who wanted it left meanwhile.
+// freshIdle is how long a connection is kept that was made in vain, since the request that wanted
+// it ended meanwhile.
 const freshIdle = 10 * time.Second
 
-// fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there an answer may begin, and end, before the
-// request does. The connection ends with the answer, and no other request can end it.
+// fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there
+// an answer may begin, and end, before the request does. The connection ends with the answer, and
+// no other request can end it.
 //
-// A single transport that keeps no connections alive would not do: requests that begin at once find each other's new connections of
-// HTTP/2 in its pool, and who comes second to one has lost a body that was closed on the way. So each request has a pool of its own.
+// A single transport that keeps no connections alive would not do: requests that begin at once find
+// each other's new connections of HTTP/2 in its pool, and the second one on it has lost a body that
+// was closed on the way. So each request has a pool of its own.
 type fresh struct {
 	like *http.Transport // never used itself
 }

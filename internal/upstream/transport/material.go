@@ -14,7 +14,7 @@ import (
 	"spillway/internal/rotation"
 )
 
-// trust is whom upstream's certificate must be from, and the file that says so.
+// trust is the authorities that may vouch for upstream's certificate, and the file that names them.
 type trust struct {
 	*rotation.Authorities
 	file string
@@ -34,8 +34,8 @@ func hasPair(c *rest.Config) bool {
 
 func hasToken(c *rest.Config) bool { return c.BearerToken != "" || c.BearerTokenFile != "" }
 
-// followKubeconfig follows a kubeconfig. Of one that leads elsewhere by now, or takes another kind of credentials, nothing
-// is taken: to whom they are shown is decided once.
+// followKubeconfig follows a kubeconfig. Of one that leads elsewhere by now, or takes another kind
+// of credentials, nothing is taken: which server they are shown to is decided once.
 func followKubeconfig(source Source, log *zap.Logger) (*rotation.Value[*rest.Config], error) {
 	first := source.Config
 	parse := func([]rotation.Part) (*rest.Config, time.Time, error) {
@@ -43,15 +43,19 @@ func followKubeconfig(source Source, log *zap.Logger) (*rotation.Value[*rest.Con
 		switch {
 		case err != nil:
 			return nil, time.Time{}, err
-		case cfg.Host != first.Host || cfg.APIPath != first.APIPath || cfg.ServerName != first.ServerName || cfg.Insecure != first.Insecure:
+		case cfg.Host != first.Host || cfg.APIPath != first.APIPath || cfg.ServerName != first.ServerName ||
+			cfg.Insecure != first.Insecure:
 			return nil, time.Time{}, errors.New("the server, or how it is verified, is another one: restart to go there")
-		case hasCA(cfg) != hasCA(first) || hasPair(cfg) != hasPair(first) || hasToken(cfg) != hasToken(first) || cfg.Username != first.Username ||
-			(cfg.ExecProvider == nil) != (first.ExecProvider == nil) || (cfg.AuthProvider == nil) != (first.AuthProvider == nil):
+		case hasCA(cfg) != hasCA(first) || hasPair(cfg) != hasPair(first) || hasToken(cfg) != hasToken(first) ||
+			cfg.Username != first.Username || (cfg.ExecProvider == nil) != (first.ExecProvider == nil) ||
+			(cfg.AuthProvider == nil) != (first.AuthProvider == nil):
 			return nil, time.Time{}, errors.New("it has credentials of another kind, or lacks what it had: restart to use them")
 		}
 		return cfg, time.Time{}, nil
 	}
-	return rotation.New(rotation.Options[*rest.Config]{Use: "kubeconfig", Read: rotation.Files(source.File), Parse: parse, Log: log})
+	return rotation.New(rotation.Options[*rest.Config]{
+		Use: "kubeconfig", Read: rotation.Files(source.File), Parse: parse, Log: log,
+	})
 }
 
 // config is the configuration as the kubeconfig has it now.

@@ -9,7 +9,8 @@ import (
 const (
 	// probeIdle is how long the connection of a probe is kept for the next.
 	probeIdle = 30 * time.Second
-	// probeLinks is how many are kept: probes come one at a time per resource, and few resources have many.
+	// probeLinks is how many are kept: probes come one at a time per resource, and few resources
+	// have many.
 	probeLinks = 4
 )
 

@@ -29,6 +29,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
 // authority signs certificates in tests.
@@ -96,8 +97,9 @@ func serialOf(t *testing.T, certificate []byte) string {
 	return parsed.SerialNumber.String()
 }
 
-// rotating is an upstream whose certificate can be exchanged, with the files of a client of it. It answers with the number of
-// the connection, what it knows of the client, and how long its body is; at /watch it sends a line whenever it is told to.
+// rotating is an upstream whose certificate can be exchanged, with the files of a client of it. It
+// answers with the number of the connection, what it knows of the client, and how long its body is;
+// at /watch it sends the lines that it is given.
 type rotating struct {
 	t      *testing.T
 	server *httptest.Server
@@ -220,8 +222,8 @@ func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	return all
 }
 
-// T1: the apiserver gets a certificate of another authority, and the file names that one. No request fails, even where nothing looked at the file
-// in between, and whatever the request brings.
+// T1: the apiserver gets a certificate of another authority, and the file names that one. No
+// request fails, even where nothing looked at the file in between, and whatever the request brings.
 func TestEveryTransportTrustsWhatTheFileSaysNow(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
@@ -265,7 +267,8 @@ func TestEveryTransportTrustsWhatTheFileSaysNow(t *testing.T) {
 	check("all at once")
 }
 
-// An idle connection that was verified by an authority that is gone is not used again, and closed; a watch on one goes on.
+// An idle connection that was verified by an authority that is gone is not used again, and closed;
+// a watch on one goes on.
 func TestWatchesSurviveARotation(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
@@ -307,7 +310,8 @@ func TestWatchesSurviveARotation(t *testing.T) {
 	}
 }
 
-// Credentials follow their files, and a pair that does not fit, or a token that is empty, leaves those in use.
+// Credentials follow their files, and a pair that does not fit, or a token that is empty, leaves
+// those in use.
 func TestCredentialsFollowTheirFiles(t *testing.T) {
 	ca := newAuthority(t)
 	up := newRotating(t, ca)
@@ -397,7 +401,8 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	}
 }
 
-// A kubeconfig's inline certificates and token are followed like files; one that leads elsewhere, or lacks what it had, is not.
+// A kubeconfig's inline certificates and token are followed like files; one that leads elsewhere,
+// or lacks what it had, is not.
 func TestKubeconfigsAreFollowed(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
@@ -446,7 +451,7 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	change("a token in a file", func(c *rest.Config) {}, "two", "")
 }
 
-// What is not trusted is said with the file that says whom to trust, and whatever that file holds later counts.
+// An error about trust names the file of authorities.
 func TestUntrustedNamesTheFile(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, second)
@@ -467,7 +472,8 @@ func TestUntrustedNamesTheFile(t *testing.T) {
 	}
 }
 
-// Other identities at the same upstream follow files of their own, trust what the first trusts, and know what it knows of addresses.
+// Other identities at the same upstream follow files of their own, trust what the first trusts, and
+// know what it knows of addresses.
 func TestOtherIdentities(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
@@ -496,6 +502,35 @@ func TestOtherIdentities(t *testing.T) {
 	check("theirs2")
 	if n := len(f.Files()); n != 3 {
 		t.Errorf("%d files: %+v", n, f.Files())
+	}
+}
+
+// An exec plugin is client-go's: its token is shown, by what adds credentials alone, unless there are others.
+func TestExecPluginsGiveCredentials(t *testing.T) {
+	ca := newAuthority(t)
+	up := newRotating(t, ca)
+	plugin := up.write("plugin", []byte(`#!/bin/sh
+echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","status":{"token":"given"}}'
+`))
+	if err := os.Chmod(plugin, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for token, want := range map[string]string{"": "Bearer given", "ours": "Bearer ours"} {
+		f := factoryOf(t, &rest.Config{
+			Host: up.server.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()},
+			ExecProvider: &clientcmdapi.ExecConfig{
+				Command: plugin, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+			},
+		})
+		for name, rt := range transports(t, f) {
+			want := want
+			if strings.HasPrefix(name, "bare") {
+				want = ""
+			}
+			if got, err := up.ask(rt, nil); err != nil || got[1] != want {
+				t.Errorf("%s with the token %q shows %v, %v; want %q", name, token, got, err, want)
+			}
+		}
 	}
 }
 

@@ -32,25 +32,33 @@ var (
 	Mirrors = Kind{compressed: true, maxIdle: 25, idle: idleTimeout, pingAfter: pingAfter, pingWait: pingTimeout}
 	// Passing is for requests that pass through, over HTTP/2 if upstream speaks it.
 	Passing = Kind{maxIdle: passThroughIdle, idle: idleTimeout, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
-	// PassingHTTP1 is Passing over HTTP/1.1, which upgrades (exec, port-forward) need and large answers take less of.
-	PassingHTTP1 = Kind{http1: true, maxIdle: passThroughIdle, idle: idleBelowUpstreams, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
+	// PassingHTTP1 is Passing over HTTP/1.1, which upgrades (exec, port-forward) need and large
+	// answers take less of.
+	PassingHTTP1 = Kind{
+		http1: true, maxIdle: passThroughIdle, idle: idleBelowUpstreams,
+		pingAfter: passingPingAfter, pingWait: passingPingTimeout,
+	}
 	// PassingFresh is Passing with a connection for each request.
 	PassingFresh = Kind{fresh: true, idle: freshIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
 
 	// single has at most one connection.
-	single = Kind{http1: true, maxConns: 1, maxIdle: 1, idle: probeIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
+	single = Kind{
+		http1: true, maxConns: 1, maxIdle: 1, idle: probeIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout,
+	}
 )
 
 const (
 	idleTimeout = 90 * time.Second
-	// idleBelowUpstreams is how long an idle connection of HTTP/1.1 is kept: kube-apiserver closes one after 90 s, and who sends just then
-	// may get no answer.
+	// idleBelowUpstreams is how long an idle connection of HTTP/1.1 is kept: kube-apiserver closes
+	// one after 90 s, and a request that is sent just then may get no answer.
 	idleBelowUpstreams = time.Minute
-	// passThroughIdle is how many idle connections are kept for pass-through: as many as clients of a busy proxy use at once over HTTP/1.1.
+	// passThroughIdle is how many idle connections are kept for pass-through: as many as clients of
+	// a busy proxy use at once over HTTP/1.1.
 	passThroughIdle = 256
 )
 
-// Transport sends requests by an http.Transport that is replaced when whom it trusts, or its certificate, is.
+// Transport sends requests by an http.Transport that is replaced when the authorities that it
+// trusts, or its certificate, change.
 type Transport struct {
 	factory *Factory
 	kind    Kind
@@ -68,13 +76,15 @@ type generation struct {
 	http  *http.Transport
 }
 
-// Bare is a transport of requests that bring their own credentials (design D12): it knows whom to trust, and nothing else. It
-// adds no credentials, no client certificate, none of client-go's wrappers, so a request's own are all that upstream sees.
+// Bare is a transport of requests that bring their own credentials (design D12): it knows which
+// authorities to trust, and nothing else. It adds no credentials, no client certificate, none of
+// client-go's wrappers, so a request's own are all that upstream sees.
 func (f *Factory) Bare(kind Kind) (*Transport, error) {
 	return f.transport(kind, rest.AnonymousClientConfig(f.base), true)
 }
 
-// Own is a transport that adds the credentials of the Factory. A request that has an Authorization header keeps it.
+// Own is a transport that adds the credentials of the Factory. A request that has an Authorization
+// header keeps it.
 func (f *Factory) Own(kind Kind) (http.RoundTripper, error) {
 	_, rt, err := f.own(kind)
 	return rt, err
@@ -102,8 +112,9 @@ func (f *Factory) own(kind Kind) (*Transport, http.RoundTripper, error) {
 }
 
 func (f *Factory) transport(kind Kind, cfg *rest.Config, bare bool) (*Transport, error) {
-	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData, cfg.CAFile, cfg.CAData = "", nil, "", nil, "", nil // followed
-	cfg.NextProtos = nil                                                                                     // net/http's to choose, by Protocols
+	cfg.CertFile, cfg.CertData, cfg.KeyFile, cfg.KeyData = "", nil, "", nil // followed
+	cfg.CAFile, cfg.CAData = "", nil
+	cfg.NextProtos = nil // net/http's to choose, by Protocols
 	if cfg.Dial == nil {
 		cfg.Dial = f.shared.dialer.DialContext
 	}
@@ -116,8 +127,9 @@ func (f *Factory) transport(kind Kind, cfg *rest.Config, bare bool) (*Transport,
 	return t, err
 }
 
-// RoundTrip implements http.RoundTripper. If upstream's certificate is not trusted, and the file that says whom to trust
-// turns out to be another one by now, the request is sent again: nothing of it has been sent.
+// RoundTrip implements http.RoundTripper. If upstream's certificate is not trusted, and the file of
+// authorities turns out to be another one by now, the request is sent again: nothing of it has been
+// sent.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if t.kind.fresh { // its body may not be there a second time
 		t.factory.shared.refreshTrust(t.factory)
@@ -143,7 +155,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refreshTrust looks at the file that says whom to trust.
+// refreshTrust looks at the file of authorities.
 func (s *shared) refreshTrust(f *Factory) {
 	if f.trust != nil && f.trust.Look() {
 		s.dialer.mutes.closeIdle()
@@ -156,7 +168,8 @@ func distrusted(err error) bool {
 	return errors.As(err, &bad)
 }
 
-// rewound is a request that was not sent, to be sent once more; nil if its body cannot be had again.
+// rewound is a request that was not sent, to be sent once more; nil if its body cannot be had
+// again.
 func rewound(r *http.Request) *http.Request {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r
