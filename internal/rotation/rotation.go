@@ -73,7 +73,7 @@ func Files(names ...string) func() ([]Part, error) {
 type Value[T any] struct {
 	o       Options[T] // static
 	current atomic.Pointer[T]
-	looked  atomic.Int64 // when the files were looked at, in Unix nanoseconds
+	looked  atomic.Pointer[time.Time] // when the files were looked at, by both clocks: the wall clock may be set back
 
 	mu      sync.Mutex
 	parts   []Part // what current was made of
@@ -105,7 +105,7 @@ func (v *Value[T]) Get() T { return *v.current.Load() }
 
 // Recent is what is in use once the files have been looked at, unless they were less than age ago.
 func (v *Value[T]) Recent(age time.Duration) T {
-	if v.o.Clock.Now().UnixNano()-v.looked.Load() >= age.Nanoseconds() {
+	if v.o.Clock.Now().Sub(*v.looked.Load()) >= age {
 		v.Look()
 	}
 	return v.Get()
@@ -131,7 +131,7 @@ func (v *Value[T]) Look() bool {
 
 func (v *Value[T]) lookLocked() (changed bool, err error) {
 	now := v.o.Clock.Now()
-	v.looked.Store(now.UnixNano())
+	v.looked.Store(&now)
 	parts, err := v.o.Read()
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", v.o.Use, err)
