@@ -192,8 +192,9 @@ func (x *exchange) hear(h heard) {
 	h.trace.propagate(x.header)
 }
 
-// answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A cookie that a front hands out is worth what the credentials were that it was asked
-// with: the client keeps none that it was lent. Those of what is behind a proxy subresource are that service's own.
+// answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A cookie that a front
+// hands out is worth what the credentials were that it was asked with: the client keeps none that it was lent. Those of
+// what is behind a proxy subresource are that service's own.
 func (x *exchange) answered(resp *http.Response) {
 	x.code = resp.StatusCode
 	if x.lent && !x.in.path.proxies() {

@@ -80,12 +80,13 @@ func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// belowPath is a target, a path and what follows it, without the prefix of its path. It begins with
-// one slash: with two, or with what browsers take for them, it would name a host.
+// belowPath is a target, a path and what follows it, without the prefix of its path. A target that climbs may lead out of
+// the prefix, so it is not below it. What is returned begins with one slash: with two, or with what browsers take for them,
+// it would name a host.
 func belowPath(target, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(target, prefix)
 	switch {
-	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])):
+	case !ok, rest != "" && !strings.ContainsRune("/?#", rune(rest[0])), prefix != "" && climbs(rest):
 		return "", false
 	case rest == "" || rest[0] != '/':
 		return "/" + rest, true
@@ -93,6 +94,21 @@ func belowPath(target, prefix string) (string, bool) {
 		return "/." + rest, true
 	}
 	return rest, true
+}
+
+// climbs reports that some party may read the path of a target as one with a segment that leads up, at any depth of
+// percent-decoding.
+func climbs(target string) bool {
+	path := target
+	if end := strings.IndexAny(target, "?#"); end >= 0 {
+		path = target[:end]
+	}
+	for segment := range strings.FieldsFuncSeq(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' }) {
+		if name, _, _ := strings.Cut(segment, ";"); name == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // mapCookie is a Set-Cookie header whose Path is the client's.

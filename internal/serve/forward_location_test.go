@@ -34,6 +34,13 @@ func TestLocationsLeadBackThroughTheProxy(t *testing.T) {
 		{"https://h/k8s/clusters/c-1", "https://u@h/k8s/clusters/c-1/api", "https://u@h/k8s/clusters/c-1/api"},
 		{"https://h/k8s/clusters/c-1", "mailto:a@h", "mailto:a@h"},
 		{"https://h/k8s/clusters/c-1", "https://h/%zz", "https://h/%zz"},
+		// A path that climbs may lead out of the prefix, and what it leads to is not below it.
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/../c-2/api", "https://h/k8s/clusters/c-1/../c-2/api"},
+		{"https://h/k8s/clusters/c-1", "https://h/k8s/clusters/c-1/..", "https://h/k8s/clusters/c-1/.."},
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/%2e%2E/api", "https://h/k8s/clusters/c-1/%2e%2E/api"},
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/%252e./api", "https://h/k8s/clusters/c-1/%252e./api"},
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/x%2f..%5c..;y/api", "https://h/k8s/clusters/c-1/x%2f..%5c..;y/api"},
+		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/a..b?x=/../y#/../z", "/a..b?x=/../y#/../z"},
 		// No path becomes a host.
 		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1//evil/x", "/.//evil/x"},
 		{"https://h/k8s/clusters/c-1", "/k8s/clusters/c-1/\\evil/x", "/./\\evil/x"},
@@ -59,11 +66,12 @@ func TestCookiesAreOfThePathThatTheClientSees(t *testing.T) {
 	for cookie, want := range map[string]string{
 		"a=b; Path=/k8s/clusters/c-1; HttpOnly":   "a=b; Path=/; HttpOnly",
 		"a=b;path= /k8s/clusters/c-1/api ;Secure": "a=b;path=/api;Secure",
-		"a=b; Path=/":                  "a=b; Path=/",
-		"a=b; Path=/k8s/clusters/c-10": "a=b; Path=/k8s/clusters/c-10",
-		"Path=/k8s/clusters/c-1; Path": "Path=/k8s/clusters/c-1; Path",
-		"a=b":                          "a=b",
-		"":                             "",
+		"a=b; Path=/":                        "a=b; Path=/",
+		"a=b; Path=/k8s/clusters/c-10":       "a=b; Path=/k8s/clusters/c-10",
+		"a=b; Path=/k8s/clusters/c-1/../c-2": "a=b; Path=/k8s/clusters/c-1/../c-2",
+		"Path=/k8s/clusters/c-1; Path":       "Path=/k8s/clusters/c-1; Path",
+		"a=b":                                "a=b",
+		"":                                   "",
 	} {
 		if got := mapCookie(cookie, "/k8s/clusters/c-1"); got != want {
 			t.Errorf("%q is %q, want %q", cookie, got, want)
@@ -149,6 +157,11 @@ func FuzzLocation(f *testing.F) {
 		to := asked.ResolveReference(meant)
 		if from.Host != "proxy" && from.Host != to.Host {
 			t.Errorf("%q leads to %s, and became %q, which leads to %s", location, to, got, from)
+		}
+		rooted := meant.Host != "" || strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//")
+		rest, below := strings.CutPrefix(to.Path, "/k")
+		if below = below && (rest == "" || rest[0] == '/'); from.Host == "proxy" && rooted && !below {
+			t.Errorf("%q leads to %s, and became %q, which leads below the prefix", location, to, got)
 		}
 		if from.Host == "proxy" && to.Host != "h" && !sameHost(to, base) {
 			t.Errorf("%q leads to %s, and became %q, which leads to the proxy", location, to, got)
