@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"rotation": {},
 	"upstream": {"object", "rotation"},
 	"auth":     {"object", "rotation"},
+	"mirror":   {},
 	"fairness": {},
 	"memory":   {},
 	"h2":       {},

@@ -1,0 +1,37 @@
+package mirror
+
+// Why is what kind of cause a state has. The values are those of the label "cause" of metrics.
+type Why string
+
+// All kinds of cause.
+const (
+	WhyNone        Why = ""            // nothing is out of order
+	WhyNoAnswer    Why = "no_answer"   // the apiserver does not answer
+	WhyWatchEnded  Why = "watch_ended" // a watch was ended before its time, by the apiserver or on the way
+	WhyBusy        Why = "busy"        // the apiserver has too much to do
+	WhyRefused     Why = "refused"     // the apiserver answers with an error for this resource
+	WhyForbidden   Why = "forbidden"   // the proxy may not list and watch it
+	WhyNotServed   Why = "not_served"  // the apiserver does not know the resource
+	WhyUncacheable Why = "uncacheable" // it is of a kind that is never mirrored
+	WhyMalformed   Why = "malformed"   // what the apiserver sends cannot be read
+	WhyNoEndMark   Why = "no_end_mark" // the bookmark that ends a watch-list's initial events does not come
+	WhyRelist      Why = "relist"      // the proxy asked for the complete state again
+	WhyRedefined   Why = "redefined"   // the resource is served in another way than before
+	WhyIdle        Why = "idle"        // no client asks for it
+	WhyMemory      Why = "memory"      // memory is short
+)
+
+// Whys are all kinds of cause but WhyNone.
+func Whys() []Why {
+	return []Why{
+		WhyNoAnswer, WhyWatchEnded, WhyBusy, WhyRefused, WhyForbidden, WhyNotServed, WhyUncacheable, WhyMalformed, WhyNoEndMark,
+		WhyRelist, WhyRedefined, WhyIdle, WhyMemory,
+	}
+}
+
+// Cause is why a mirror is in its state.
+type Cause struct {
+	Why Why
+	// Text says it in one line, mostly in the apiserver's words.
+	Text string
+}

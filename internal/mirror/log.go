@@ -1,0 +1,150 @@
+package mirror
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+const (
+	// LogPeriod is for how long transitions of one kind and cause are counted after one of them had its line.
+	LogPeriod = time.Minute
+	// namedMost is how many resources a line names of those that it counts.
+	namedMost = 5
+)
+
+// Log writes a line for each transition. Those that are to one kind of state for one cause have one line for each period: the
+// first at once, and then how often it happened again. A proxy between, an apiserver that restarts or a missing right concern
+// every mirror, so that lines for each would hide what they say.
+type Log struct {
+	log    *zap.Logger
+	period time.Duration
+	now    func() time.Time
+
+	mu     sync.Mutex
+	chains map[chain]*repeated
+}
+
+// chain is what transitions have in common that share a line.
+type chain struct {
+	to  Kind
+	why Why
+}
+
+// repeated is what happened since the line before.
+type repeated struct {
+	since     time.Time
+	count     int
+	resources []string // at most namedMost
+	more      bool
+	last      Transition
+}
+
+// NewLog writes to log. Run writes the lines that are due at the end of a period.
+func NewLog(log *zap.Logger, period time.Duration, now func() time.Time) *Log {
+	return &Log{log: log, period: period, now: now, chains: map[chain]*repeated{}}
+}
+
+// Tell hears of a transition of the mirror of a resource.
+func (l *Log) Tell(resource, version string, t Transition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.From.Kind() == KindStarting && t.To.Kind() == KindSynced { // once in a mirror's life
+		l.write(t, zap.String("resource", resource), zap.String("version", version), zap.Duration("after", since(t)))
+		return
+	}
+	key := chain{t.To.Kind(), t.To.Cause().Why}
+	if key.to == KindSynced {
+		key.why = t.From.Cause().Why
+	}
+	r := l.chains[key]
+	if r == nil {
+		l.chains[key] = &repeated{since: t.At}
+		fields := []zap.Field{zap.String("resource", resource), zap.String("version", version), zap.Duration("after", since(t))}
+		if next := t.To.Next(); !next.IsZero() {
+			fields = append(fields, zap.Duration("again", next.Sub(t.At).Round(time.Millisecond)))
+		}
+		l.write(t, fields...)
+		return
+	}
+	r.count++
+	r.last = t
+	switch name := resource; {
+	case slices.Contains(r.resources, name):
+	case len(r.resources) < namedMost:
+		r.resources = append(r.resources, name)
+	default:
+		r.more = true
+	}
+}
+
+func since(t Transition) time.Duration { return t.At.Sub(t.From.Since()).Round(time.Millisecond) }
+
+// Run writes lines at the end of periods until ctx ends.
+func (l *Log) Run(ctx context.Context) {
+	tick := time.NewTicker(l.period / 12)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			l.Flush()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Flush writes the lines of the periods that are over.
+func (l *Log) Flush() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	for key, r := range l.chains {
+		switch {
+		case now.Sub(r.since) < l.period:
+		case r.count == 0:
+			delete(l.chains, key)
+		default:
+			names := strings.Join(r.resources, ", ")
+			if r.more {
+				names += ", …"
+			}
+			l.write(r.last, zap.String("resources", names), zap.Int("count", r.count), zap.Duration("within", now.Sub(r.since).Round(time.Second)))
+			l.chains[key] = &repeated{since: now}
+		}
+	}
+}
+
+func (l *Log) write(t Transition, fields ...zap.Field) {
+	text, level := describe(t)
+	fields = append(fields, zap.String("state", string(t.To.Kind())), zap.String("was", string(t.From.Kind())))
+	if reason := t.To.Cause().Text; reason != "" {
+		fields = append(fields, zap.String("reason", reason))
+	}
+	l.log.Log(level, text, fields...)
+}
+
+// describe is a transition in plain words.
+func describe(t Transition) (string, zapcore.Level) {
+	switch t.To.Kind() {
+	case KindStarting:
+		return "the mirror has no state yet", zap.WarnLevel
+	case KindSynced:
+		if t.From.Kind() == KindStarting {
+			return "the mirror is synced", zap.InfoLevel
+		}
+		return "the mirror is current again", zap.InfoLevel
+	case KindResuming:
+		return "the mirror is not kept current, its watch is opened again", zap.WarnLevel
+	case KindRefused:
+		return "the resource is not mirrored for now, its requests pass through", zap.WarnLevel
+	case KindFallingBack:
+		return "the mirror falls back to LIST and WATCH", zap.WarnLevel
+	}
+	return "the mirror has ended, its requests pass through", zap.InfoLevel
+}

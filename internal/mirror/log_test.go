@@ -1,0 +1,76 @@
+package mirror
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// Ten mirrors whose watches are cut each 20 s, one after another, for ten minutes.
+func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, lines := observer.New(zapcore.DebugLevel)
+		log := NewLog(zap.New(core), LogPeriod, time.Now)
+		ctx := t.Context()
+		go log.Run(ctx)
+		var machines []*Machine
+		for i := range 10 {
+			name := fmt.Sprintf("kind%d", i)
+			m := NewMachine(time.Now, func(tr Transition) { log.Tell(name, "v1", tr) })
+			m.Complete()
+			machines = append(machines, m)
+		}
+		if n := lines.FilterMessage("the mirror is synced").Len(); n != 10 {
+			t.Errorf("%d mirrors are said to be synced", n)
+		}
+		lines.TakeAll()
+		most, counted := 0, 0
+		for range 10 {
+			for range 3 {
+				for _, m := range machines {
+					m.Interrupt(Cause{WhyWatchEnded, "unexpected EOF"})
+					time.Sleep(100 * time.Millisecond)
+					m.Open()
+				}
+				time.Sleep(19 * time.Second)
+			}
+			written := lines.TakeAll()
+			most = max(most, len(written))
+			for _, line := range written {
+				if n, ok := line.ContextMap()["count"].(int64); ok {
+					counted += int(n)
+				}
+			}
+		}
+		t.Logf("at most %d lines a minute, which count %d transitions", most, counted)
+		if most > 6 || counted < 500 {
+			t.Errorf("%d lines in a minute, %d of 600 transitions are counted", most, counted)
+		}
+	})
+}
+
+// What is over is told at once when it begins again.
+func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
+	clock := newClock()
+	core, lines := observer.New(zapcore.DebugLevel)
+	log := NewLog(zap.New(core), time.Minute, clock.Now)
+	m := NewMachine(clock.Now, func(tr Transition) { log.Tell("pods", "v1", tr) })
+	for i := range 3 {
+		m.Complete()
+		lines.TakeAll()
+		m.Interrupt(Cause{WhyNoAnswer, "connection refused"})
+		if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" || got[0].ContextMap()["resource"] != "pods" {
+			t.Errorf("round %d: %v", i, got)
+		}
+		clock.now = clock.now.Add(2 * time.Minute)
+		log.Flush()
+		if got := lines.TakeAll(); len(got) != 0 {
+			t.Errorf("round %d: a period in which nothing happened has lines: %v", i, got)
+		}
+	}
+}

@@ -1,0 +1,183 @@
+// Package mirror knows how the mirror of one resource stands: in exactly one State at a time, for one reason, since one moment.
+//
+// The states and the transitions between them are drawn in docs/design/mirror-states.md.
+package mirror
+
+import "time"
+
+// Kind names a State. The values are those of the label "state" of metrics.
+type Kind string
+
+// All kinds of State.
+const (
+	// Starting: the first complete state has not arrived. Requests wait for it, or pass through once an attempt has failed.
+	KindStarting Kind = "starting"
+	// Synced: a watch keeps the state current.
+	KindSynced Kind = "synced"
+	// Resuming: the watch ended, and the next one has not begun. The state is served, with its age once that is more than a moment.
+	KindResuming Kind = "resuming"
+	// Refused: the apiserver answers, and not with this resource. Requests pass through, until an attempt succeeds.
+	KindRefused Kind = "refused"
+	// FallingBack: a watch-list never ended its initial events. A LIST and a WATCH take its place.
+	KindFallingBack Kind = "falling_back"
+	// GivenUp: the mirror has ended. Requests pass through.
+	KindGivenUp Kind = "given_up"
+)
+
+// Kinds are all kinds of State, in the order in which a mirror may take them.
+func Kinds() []Kind {
+	return []Kind{KindStarting, KindSynced, KindResuming, KindRefused, KindFallingBack, KindGivenUp}
+}
+
+// State is how a mirror stands at a moment. Immutable.
+//
+// The types behind it are unexported and have no setters, so that only a Machine makes one, and each holds no more than its kind
+// has: a synced mirror cannot have a next attempt, nor one that has been given up. A struct with a kind and every field would
+// allow both.
+type State interface {
+	Kind() Kind
+	// Since is when this kind of state began.
+	Since() time.Time
+	// Cause is why the mirror is in this state; the zero Cause needs no explanation.
+	Cause() Cause
+	// Next is when the apiserver is asked again at the latest; zero: no attempt is due, or it is under way.
+	Next() time.Time
+	// Holds reports that there is a complete state, however old.
+	Holds() bool
+
+	// A type that lacks an answer to one of these does not compile.
+	completed(at time.Time) State
+	opened(at time.Time) State
+	interrupted(at time.Time, t trouble) State
+	refused(at time.Time, t trouble) State
+	fellBack(at time.Time, t trouble) State
+	lost(at time.Time, t trouble) State
+	waits(next time.Time) State
+	gaveUp(at time.Time, c Cause) State
+}
+
+// trouble is what a state other than synced has to tell.
+type trouble struct {
+	cause Cause
+	next  time.Time
+}
+
+func (t trouble) Cause() Cause    { return t.cause }
+func (t trouble) Next() time.Time { return t.next }
+
+// era is when a state began, and what all states do the same.
+type era struct{ since time.Time }
+
+func (e era) Since() time.Time                 { return e.since }
+func (era) gaveUp(at time.Time, c Cause) State { return givenUp{era{at}, c} }
+func (era) lost(at time.Time, t trouble) State { return refused{era{at}, t, false} }
+func (era) completed(at time.Time) State       { return synced{era: era{at}} }
+
+// starting has no complete state yet.
+type starting struct {
+	era
+	trouble
+}
+
+func (starting) Kind() Kind                                 { return KindStarting }
+func (starting) Holds() bool                                { return false }
+func (s starting) opened(time.Time) State                   { return s }
+func (s starting) interrupted(_ time.Time, t trouble) State { return starting{s.era, t} }
+func (starting) refused(at time.Time, t trouble) State      { return refused{era{at}, t, false} }
+func (starting) fellBack(at time.Time, t trouble) State     { return fallingBack{era{at}, t, false} }
+func (s starting) waits(next time.Time) State               { s.next = next; return s }
+
+// synced follows a watch. Its cause, if it has one, is why it follows another way than usual.
+type synced struct {
+	era
+	cause Cause
+}
+
+func (synced) Kind() Kind                                { return KindSynced }
+func (s synced) Cause() Cause                            { return s.cause }
+func (synced) Next() time.Time                           { return time.Time{} }
+func (synced) Holds() bool                               { return true }
+func (s synced) completed(time.Time) State               { return s }
+func (s synced) opened(time.Time) State                  { return s }
+func (synced) interrupted(at time.Time, t trouble) State { return resuming{era{at}, t} }
+func (synced) refused(at time.Time, t trouble) State     { return refused{era{at}, t, true} }
+func (synced) fellBack(at time.Time, t trouble) State    { return fallingBack{era{at}, t, true} }
+func (s synced) waits(time.Time) State                   { return s }
+
+// resuming has a complete state that no watch keeps current.
+type resuming struct {
+	era
+	trouble
+}
+
+func (resuming) Kind() Kind                                 { return KindResuming }
+func (resuming) Holds() bool                                { return true }
+func (resuming) opened(at time.Time) State                  { return synced{era: era{at}} }
+func (r resuming) interrupted(_ time.Time, t trouble) State { return resuming{r.era, t} }
+func (resuming) refused(at time.Time, t trouble) State      { return refused{era{at}, t, true} }
+func (resuming) fellBack(at time.Time, t trouble) State     { return fallingBack{era{at}, t, true} }
+func (r resuming) waits(next time.Time) State               { r.next = next; return r }
+
+// refused is not served by an apiserver that answers.
+type refused struct {
+	era
+	trouble
+	holds bool
+}
+
+func (refused) Kind() Kind    { return KindRefused }
+func (r refused) Holds() bool { return r.holds }
+func (r refused) opened(at time.Time) State {
+	if !r.holds {
+		return r // of a watch-list: the state is on its way
+	}
+	return synced{era: era{at}}
+}
+func (r refused) interrupted(at time.Time, t trouble) State {
+	if !r.holds {
+		return starting{era{at}, t}
+	}
+	return resuming{era{at}, t}
+}
+func (r refused) refused(_ time.Time, t trouble) State   { return refused{r.era, t, r.holds} }
+func (r refused) lost(_ time.Time, t trouble) State      { return refused{r.era, t, false} }
+func (r refused) fellBack(at time.Time, t trouble) State { return fallingBack{era{at}, t, r.holds} }
+func (r refused) waits(next time.Time) State             { r.next = next; return r }
+
+// fallingBack waits for a LIST where a watch-list did not end.
+type fallingBack struct {
+	era
+	trouble
+	holds bool
+}
+
+func (fallingBack) Kind() Kind                     { return KindFallingBack }
+func (f fallingBack) Holds() bool                  { return f.holds }
+func (f fallingBack) completed(at time.Time) State { return synced{era{at}, f.cause} }
+func (f fallingBack) opened(time.Time) State       { return f }
+func (f fallingBack) interrupted(_ time.Time, t trouble) State {
+	f.next = t.next // why it falls back stays the cause
+	return f
+}
+func (f fallingBack) refused(at time.Time, t trouble) State { return refused{era{at}, t, f.holds} }
+func (f fallingBack) fellBack(_ time.Time, t trouble) State { return fallingBack{f.era, t, f.holds} }
+func (f fallingBack) waits(next time.Time) State            { f.next = next; return f }
+
+// givenUp is the end.
+type givenUp struct {
+	era
+	cause Cause
+}
+
+func (givenUp) Kind() Kind                             { return KindGivenUp }
+func (g givenUp) Cause() Cause                         { return g.cause }
+func (givenUp) Next() time.Time                        { return time.Time{} }
+func (givenUp) Holds() bool                            { return false }
+func (g givenUp) completed(time.Time) State            { return g }
+func (g givenUp) opened(time.Time) State               { return g }
+func (g givenUp) interrupted(time.Time, trouble) State { return g }
+func (g givenUp) refused(time.Time, trouble) State     { return g }
+func (g givenUp) lost(time.Time, trouble) State        { return g }
+func (g givenUp) fellBack(time.Time, trouble) State    { return g }
+func (g givenUp) waits(time.Time) State                { return g }
+func (g givenUp) gaveUp(time.Time, Cause) State        { return g }
