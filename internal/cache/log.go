@@ -70,6 +70,8 @@ type ExpiredError struct {
 	Asked, Oldest uint64
 	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what followed it.
 	Void bool
+	// Words are upstream's own where they name no version, as those of an apiserver without a watch cache; "": those of W-107.
+	Words string
 }
 
 // Ahead reports that Asked is beyond what is known of a history that began anew. Whether it belongs to that one, or to the one that is void, is
@@ -80,6 +82,9 @@ func (e *ExpiredError) Ahead() bool { return e.Void && e.Asked > e.Oldest }
 func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
 
 func (e *ExpiredError) Error() string {
+	if e.Words != "" {
+		return e.Words
+	}
 	return fmt.Sprintf("too old resource version: %d (%d)", e.Asked, e.Oldest)
 }
 

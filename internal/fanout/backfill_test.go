@@ -196,7 +196,7 @@ func (c *chapter) next() (*object.Event, time.Duration, error) {
 	if !c.begun && c.passed < s.oldest {
 		message := fmt.Sprintf("too old resource version: %d (%d)", c.passed, s.oldest)
 		if s.nameless {
-			message = "The resourceVersion for the provided watch is too old."
+			message = forgotten
 		}
 		return nil, 0, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: message,
@@ -278,10 +278,13 @@ func (s *story) check(r resumption, want []string) {
 	}
 }
 
+// forgotten are the words of an apiserver that has no watch cache.
+const forgotten = "The resourceVersion for the provided watch is too old."
+
 func (s *story) checkExpired(r resumption, asked, oldest uint64) {
 	s.Helper()
 	var expired *cache.ExpiredError
-	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest {
+	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest || s.nameless != (expired.Words == forgotten) {
 		s.Errorf("told %q, then %v; want expired: %d (%d)", r.events, r.err, asked, oldest)
 	}
 }

@@ -279,18 +279,22 @@ func (r *retelling) start() (from, target uint64, ok bool) {
 // (W-107). Whoever asked for the least is refused in any case, so that the next watch is another one. An error is everybody's refusal.
 func (r *retelling) refuse(err error) error {
 	var asked, oldest uint64
+	words := ""
 	if _, bad := fmt.Sscanf(err.Error(), "too old resource version: %d (%d)", &asked, &oldest); bad != nil {
 		oldest = 0
+		if apierrors.IsResourceExpired(err) {
+			words = err.Error()
+		}
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.mu.first > 0 || len(r.mu.items) > 0 { // upstream has forgotten meanwhile what was to come next, which all of them lack
-		return &cache.ExpiredError{Asked: r.mu.through, Oldest: max(oldest, r.mu.through+1)}
+		return &cache.ExpiredError{Asked: r.mu.through, Oldest: max(oldest, r.mu.through+1), Words: words}
 	}
 	oldest = max(oldest, r.mu.from+1)
 	for f := range r.mu.listeners {
 		if f.through < oldest {
-			f.refused = &cache.ExpiredError{Asked: f.through, Oldest: oldest}
+			f.refused = &cache.ExpiredError{Asked: f.through, Oldest: oldest, Words: words}
 			delete(r.mu.listeners, f)
 		}
 	}
