@@ -144,7 +144,7 @@ func TestEndsWhileWaiting(t *testing.T) {
 // An upstream that answers has the last word on the configuration, however late.
 func TestRefusedAfterWaiting(t *testing.T) {
 	up := secureUpstream(t)
-	p := waiting(t, up, func(o *options) { o.resources = []string{"nothings"} })
+	p := waiting(t, up, func(o *options) { o.resources, o.strictResources = []string{"nothings"}, true })
 	if err := up.Up(); err != nil {
 		t.Fatal(err)
 	}

@@ -8,9 +8,14 @@ import (
 	"sync"
 )
 
-// readiness is one reason to send requests here or not. detail says how it stands, for people; err why it is not ready. It is called
-// on every probe, by several goroutines at once, and must not block.
+// readiness is one reason to send requests here or not. detail says how it stands, for people; err why it is not ready, or a notice. It is
+// called on every probe, by several goroutines at once, and must not block.
 type readiness func() (detail string, err error)
+
+// notice is what is out of order and yet no reason to be unready.
+type notice string
+
+func (n notice) Error() string { return string(n) }
 
 // health collects readiness checks by name and answers probes in the words of kube-apiserver. Ready means that all checks pass and
 // that drain has not been called; alive means only that probes are answered, since a restart helps no other trouble.
@@ -18,6 +23,7 @@ type health struct {
 	mu       sync.Mutex
 	first    *namedCheck  // until it passes, the others are not called; nil: they always are
 	checks   []namedCheck // as registered
+	remarks  []func() []string
 	draining bool
 }
 
@@ -40,6 +46,23 @@ func (h *health) precede(name string, ready readiness) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.first = &namedCheck{name, ready}
+}
+
+// describe adds lines to what ?verbose shows.
+func (h *health) describe(lines func() []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.remarks = append(h.remarks, lines)
+}
+
+// ready is why it is not ready, nil if it is.
+func (h *health) ready() error {
+	for _, c := range h.snapshot() {
+		if _, err := c.ready(); err != nil && !errors.As(err, new(notice)) {
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+	}
+	return nil
 }
 
 // drain turns readiness off for good, so that no new clients are sent here.
@@ -71,20 +94,25 @@ func (h *health) snapshot() []namedCheck {
 
 func (h *health) serveLive(w http.ResponseWriter, r *http.Request) {
 	ping := func() (string, error) { return "", nil }
-	report(w, r, "livez", []namedCheck{{"ping", ping}})
+	report(w, r, "livez", []namedCheck{{"ping", ping}}, nil)
 }
 
 func (h *health) serveReady(w http.ResponseWriter, r *http.Request) {
-	report(w, r, "readyz", h.snapshot())
+	h.mu.Lock()
+	remarks := h.remarks
+	h.mu.Unlock()
+	report(w, r, "readyz", h.snapshot(), remarks)
 }
 
 // report answers 200 and "ok", or 500 and the list of checks; ?verbose asks for the list in any case.
-func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck) {
+func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck, remarks []func() []string) {
 	var list strings.Builder
 	failed := false
 	for _, c := range checks {
 		detail, err := c.ready()
 		switch {
+		case errors.As(err, new(notice)):
+			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, oneLine(err.Error()))
 		case err != nil:
 			failed = true
 			fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
@@ -94,6 +122,14 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 			fmt.Fprintf(&list, "[+]%s ok\n", c.name)
 		}
 	}
+	verbose := r.URL.Query().Has("verbose")
+	if failed || verbose {
+		for _, lines := range remarks {
+			for _, line := range lines() {
+				fmt.Fprintln(&list, line)
+			}
+		}
+	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-cache, private")
@@ -101,7 +137,7 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 	case failed:
 		w.WriteHeader(http.StatusInternalServerError)
 		fmt.Fprintf(w, "%s%s check failed\n", list.String(), endpoint)
-	case r.URL.Query().Has("verbose"):
+	case verbose:
 		fmt.Fprintf(w, "%s%s check passed\n", list.String(), endpoint)
 	default:
 		fmt.Fprint(w, "ok")

@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
+	states "spillway/internal/mirror"
 	"spillway/internal/object"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
@@ -25,12 +25,16 @@ type mirror struct {
 	source    *serve.Source
 	backfills *fanout.Backfills // nil: none
 	cancel    context.CancelFunc
+	state     *mirrorState
+	ended     atomic.Bool // its word on the state does not count any more
 
 	representation *representation
 	denials        upstream.Denials
 	born           time.Time
+	judging        atomic.Bool  // it is being found out whether upstream serves others
 	asked          atomic.Int64 // when somebody last asked for it, in nanoseconds from its birth: a wall clock may be set
 
+	questions         states.Pace   // of how far upstream is; the checking goroutine's
 	replaced          atomic.Uint64 // watches that were silent
 	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
 	round             int           // of comparisons; the comparing goroutine's
@@ -38,31 +42,21 @@ type mirror struct {
 	awaited           uint64        // likewise: how many complete states there are with the one that was asked for because of a difference
 }
 
-// newMirror starts nothing; run does. lost is called once if upstream says that the resource cannot be mirrored any more.
-func newMirror(room *fanout.Room, lanes *fanout.Lanes, client *upstream.Client, info *object.Resource, limits cache.Limits, backfill *fanout.BackfillLimit, release *codec.Release, log *zap.Logger,
-	lost func(*mirror, error)) *mirror {
-	m := &mirror{resource: cache.New(info, limits, time.Now), prober: client.NewProber(info), born: time.Now()}
+// newMirror starts nothing; run does.
+func newMirror(ms *mirrors, info *object.Resource, state *mirrorState) *mirror {
+	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(), state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
-	m.hub.Share(room)
-	m.hub.ShareLanes(lanes)
+	m.hub.Share(ms.room)
+	m.hub.ShareLanes(ms.lanes)
 	m.resource.Expect(codec.Template(info))
-	m.representation = newRepresentation(client, m.resource, log)
-	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, release)}
-	if backfill != nil {
-		m.backfills = fanout.NewBackfills(m.hub, past{client.NewPast(info)}, backfill)
+	m.representation = newRepresentation(ms.client, m.resource, ms.log)
+	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, ms.release)}
+	if ms.backfill != nil {
+		m.backfills = fanout.NewBackfills(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
 		m.source.Past = m.backfills
 	}
-	m.reflector = upstream.NewReflector(client, info, m.resource, upstream.WithLogger(log), upstream.WithPromised(m.resource.Ask),
-		upstream.OnError(func(err error) {
-			if m.denials.Final(err, m.reflector.Status()) {
-				go lost(m, err)
-			}
-		}),
-		upstream.OnEarlyEnd(func() {
-			if !info.Builtin { // those begin anew with their apiserver alone, and that has another version if it shows them otherwise
-				m.representation.suspect()
-			}
-		}))
+	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log), upstream.WithPromised(m.resource.Ask),
+		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	m.source.CompressesWatchLists = m.reflector.CompressesWatchLists
 	return m
@@ -87,11 +81,71 @@ func (m *mirror) run(ctx context.Context) {
 	<-hubDone
 }
 
-// usable is the mirror's source, nil while upstream has given it nothing and cannot be reached, or shows it otherwise than it is known
-// here: then whoever asks had better hear that from upstream.
+// observer moves the mirror's state as its reflector fares.
+func (m *mirror) observer(ms *mirrors) upstream.Observer {
+	return upstream.Observer{
+		Completed: func() { m.step(func() { m.state.Complete() }) },
+		Opened:    func() { m.step(func() { m.state.Open() }) },
+		Waiting:   func(until time.Time) { m.step(func() { m.state.Wait(until) }) },
+		Relisting: func(reason string) {
+			m.step(func() { m.state.Interrupt(states.Cause{Why: states.WhyRelist, Text: reason}) })
+		},
+		FellBack: func(err error) {
+			m.step(func() { m.state.FallBack(states.Cause{Why: states.WhyNoEndMark, Text: err.Error()}) })
+		},
+		Ended: func() {
+			m.step(func() {
+				m.state.Interrupt(states.Cause{Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error"})
+			})
+			if !m.resource.Info.Builtin { // those begin anew with their apiserver alone, and that has another version if it shows them otherwise
+				m.representation.suspectAtPace()
+			}
+		},
+		Failed: func(err error) {
+			if m.denials.Final(err, m.reflector.Status()) {
+				ms.active.Go(func() { ms.lose(m, err) })
+				return
+			}
+			m.failed(ms, err)
+		},
+	}
+}
+
+// step moves the state, unless another mirror has it by now.
+func (m *mirror) step(move func()) {
+	if !m.ended.Load() {
+		move()
+	}
+}
+
+// failed moves the state after a failure that may pass. What the apiserver answers with an error is refused if it has been for more than
+// a moment, and the apiserver says that it serves: then it is not away, and its answers to others are as good as those to the mirror.
+func (m *mirror) failed(ms *mirrors, err error) {
+	cause := causeOf(err)
+	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayAfter {
+		m.step(func() { m.state.Interrupt(cause) })
+		return
+	}
+	if m.judging.CompareAndSwap(false, true) {
+		ms.active.Go(func() {
+			defer m.judging.Store(false)
+			if !ms.client.Serves(ms.ctx) {
+				cause.Why = states.WhyNoAnswer
+				m.step(func() { m.state.Interrupt(cause) })
+				return
+			}
+			if away, _ := m.reflector.Away(); !away.IsZero() { // else it has succeeded meanwhile
+				m.step(func() { m.state.Refuse(cause, m.state.State().Next()) })
+			}
+		})
+	}
+}
+
+// usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and cannot be reached, or shows it otherwise
+// than it is known here: then upstream answers better.
 func (m *mirror) usable() *serve.Source {
 	m.asked.Store(int64(time.Since(m.born)))
-	if m.representation.doubtful() || !m.resource.Ready() && m.reflector.Status().Err != nil {
+	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused || !m.resource.Ready() && m.reflector.Status().Err != nil {
 		return nil
 	}
 	return m.source
@@ -100,13 +154,15 @@ func (m *mirror) usable() *serve.Source {
 // awayAfter is how long upstream must have been of no use for the state to be called old. A watch that has to be opened a second time is no outage.
 const awayAfter = 2 * time.Second
 
-// age is how long ago the state was last known to be upstream's, if upstream is away; 0 while it is not.
-func (m *mirror) age() time.Duration {
-	away, contact := m.reflector.Away()
-	if away.IsZero() || !m.resource.Ready() || time.Since(away) < awayAfter {
-		return 0
+// age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while it is. away says that the apiserver
+// does not answer; otherwise it does, and yet nothing keeps the state current.
+func (m *mirror) age() (age time.Duration, away bool) {
+	s := m.state.State()
+	since, contact := m.reflector.Away()
+	if since.IsZero() || !s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() || time.Since(since) < awayAfter {
+		return 0, false
 	}
-	return time.Since(contact)
+	return time.Since(contact), s.Cause().Why == states.WhyNoAnswer
 }
 
 // used is when somebody last asked for the mirror.
@@ -114,6 +170,7 @@ func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load
 
 // end stops the mirror. Who watches it is told to start again.
 func (m *mirror) end() {
+	m.ended.Store(true)
 	m.resource.Retire()
 	m.cancel()
 }
@@ -147,10 +204,16 @@ func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if rv < promised && p.mirror.resource.Disown(generation) {
-		p.mirror.reflector.Relist("upstream is behind its own word: its history has been rewritten")
-	}
+	p.mirror.judge(rv, generation, promised)
 	return rv, proof{probe}, nil
+}
+
+// judge hears how far upstream is. One that is behind what it promised before has another history than the mirror's.
+func (m *mirror) judge(rv, generation, promised uint64) {
+	if rv < promised && m.resource.Disown(generation) {
+		m.reflector.Relist(fmt.Sprintf("upstream is at resourceVersion %d and was at %d: its history has been rewritten, as by an etcd restored "+
+			"from a backup, or more than one cluster answers at its address", rv, promised))
+	}
 }
 
 // proof shows upstream's probe as the cache wants it.

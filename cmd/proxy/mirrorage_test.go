@@ -1,8 +1,10 @@
 package main
 
 import (
+	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"spillway/internal/kubetest"
 )
@@ -15,13 +17,22 @@ func TestAgeIsTold(t *testing.T) {
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	source := m.Find(kubetest.ConfigMaps)
-	if detail, err := m.upstream(); source.Age() != 0 || detail != "" || err != nil {
-		t.Errorf("while all is well: %v, %q, %v", source.Age(), detail, err)
+	upstream := m.upstreamReady(0)
+	age := func() time.Duration {
+		age, _ := source.Age()
+		return age
+	}
+	if detail, err := upstream(); age() != 0 || detail != "" || err != nil {
+		t.Errorf("while all is well: %v, %q, %v", age(), detail, err)
 	}
 	up.Down()
-	eventually(t, "the state to be old", func() bool { return source.Age() >= awayAfter })
-	if detail, err := m.upstream(); !strings.HasPrefix(detail, "away; 1 resources") || !strings.HasSuffix(detail, ": configmaps") || err != nil {
-		t.Errorf("while upstream is away: %q, %v", detail, err)
+	eventually(t, "the state to be old", func() bool { return age() >= awayAfter })
+	_, err := upstream()
+	if !errors.As(err, new(notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") || !strings.HasSuffix(err.Error(), ": configmaps") {
+		t.Errorf("while upstream is away: %v", err)
+	}
+	if _, away := source.Age(); !away {
+		t.Error("an apiserver that refuses connections is not called away")
 	}
 	if _, err := m.ready(); err != nil {
 		t.Errorf("not ready: %v", err)
@@ -29,5 +40,5 @@ func TestAgeIsTold(t *testing.T) {
 	if err := up.Up(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the state to be kept current", func() bool { return source.Age() == 0 })
+	eventually(t, "the state to be kept current", func() bool { return age() == 0 })
 }

@@ -2,17 +2,15 @@ package main
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	states "spillway/internal/mirror"
 	"spillway/internal/object"
-	"spillway/internal/upstream"
 )
 
 const (
@@ -34,7 +32,7 @@ func (m *mirrors) followDefinitions() {
 		m.follow("apiservices.apiregistration.k8s.io", "a group that another server takes over is noticed by its mirrors' failures",
 			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
 	})
-	if !m.demand && !slices.ContainsFunc(m.named, func(info *object.Resource) bool { return !info.Builtin }) {
+	if !m.mayBeCustom() {
 		return
 	}
 	m.active.Go(func() {
@@ -45,6 +43,14 @@ func (m *mirrors) followDefinitions() {
 				return err
 			})
 	})
+}
+
+// mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is there.
+func (m *mirrors) mayBeCustom() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.demand || len(m.mu.missing) > 0 ||
+		slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return !info.Builtin })
 }
 
 // follow runs a follower until the mirrors end. What it may not follow is said once.
@@ -127,19 +133,22 @@ func (m *mirrors) renew(concerned func(schema.GroupVersionResource, *object.Reso
 		}
 		m.mu.settling[gvr.GroupResource()] = time.Now().Add(settle)
 		m.remove(one)
-		m.log.Info("mirror ended", zap.Stringer("resource", one.resource.Info), zap.String("version", gvr.Version), zap.String("reason", why))
+		m.dismiss(one, states.Cause{Why: states.WhyRedefined, Text: why})
 		end(one)
 	}
 }
 
-// restore has the named resources that are concerned mirrored again, if they are not. Callers hold mu.
-func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
-	running := *m.running.Load()
-	for _, info := range m.named {
-		if running[info.GVR] == nil && concerned(info.GVR) {
-			m.active.Go(func() { m.restart(info.GVR) })
-		}
+// dismiss notes why a mirror is to end that has been removed: a named one for now, since it is restored, another for good. Callers hold mu.
+func (m *mirrors) dismiss(one *mirror, why states.Cause) {
+	gvr := one.resource.Info.GVR
+	one.ended.Store(true)
+	if m.isNamed(gvr) {
+		one.state.retry.Reset()
+		m.refuse(gvr, one.state, why)
+		return
 	}
+	one.state.GiveUp(why)
+	delete(m.mu.states, gvr)
 }
 
 // part ends a mirror whose resource is gone. Upstream deletes every object before, but may tell of that after it told of the end: whoever
@@ -152,20 +161,6 @@ func (m *mirrors) part(one *mirror) {
 		m.pause(farewell)
 		one.end()
 	})
-}
-
-// restart mirrors a named resource anew, once upstream says what it is now.
-func (m *mirrors) restart(gvr schema.GroupVersionResource) {
-	for wait := settle; m.pause(wait); wait = lookEvery {
-		info, err := m.look(gvr)
-		var refusal *upstream.Refusal
-		switch {
-		case err == nil && m.start(info) != nil:
-			return
-		case errors.As(err, &refusal), apierrors.IsNotFound(err): // it is heard of if that changes
-			return
-		}
-	}
 }
 
 // outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers hold mu.

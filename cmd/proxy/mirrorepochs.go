@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apimachinery "k8s.io/apimachinery/pkg/version"
 
+	states "spillway/internal/mirror"
 	"spillway/internal/object"
 )
 
@@ -19,7 +20,11 @@ const (
 	watchCheck = time.Second
 	// rolling is how long after another version was seen upstream may be a mixture of both: as long all states are read again each
 	// rollingCheck, whichever apiserver answers then.
+	//
+	// hintPause and hintLongest are how long a watch that began is no reason to ask sooner, after the one before was.
 	rolling      = 10 * time.Minute
+	hintPause    = 5 * time.Second
+	hintLongest  = time.Minute
 	rollingCheck = time.Minute
 )
 
@@ -35,6 +40,7 @@ type epochs struct {
 	schemas map[schema.GroupVersion]string // hashes of OpenAPI documents
 	checked time.Time                      // when upstream answered last
 	watches uint64                         // begun by then
+	hints   states.Pace                    // of watches that began, to ask for the version sooner
 	now     func() time.Time
 }
 
@@ -42,6 +48,7 @@ type epochs struct {
 func newEpochs(m *mirrors, first apimachinery.Info) *epochs {
 	return &epochs{
 		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
+		hints:   states.Pace{First: hintPause, Longest: hintLongest},
 		storage: map[*mirror]string{}, schemas: map[schema.GroupVersion]string{},
 	}
 }
@@ -65,21 +72,31 @@ func (e *epochs) checkIfDue(ctx context.Context) {
 	for _, one := range e.mirrors.all() {
 		begun += one.reflector.Status().Watches
 	}
-	if begun == e.watches && e.now().Sub(e.checked) < epochCheck {
-		return
-	}
-	if e.check(ctx) {
-		e.watches, e.checked = begun, e.now()
+	switch {
+	case e.now().Sub(e.checked) >= epochCheck:
+		if e.check(ctx) {
+			e.watches, e.checked = begun, e.now()
+		}
+	case begun != e.watches && e.hints.Try(e.now()) && e.checkVersion(ctx):
+		e.watches = begun
 	}
 }
 
-// check asks upstream, and reports whether it answered.
-func (e *epochs) check(ctx context.Context) bool {
+// checkVersion asks upstream for its version, and reports whether it answered.
+func (e *epochs) checkVersion(ctx context.Context) bool {
 	info, err := e.mirrors.client.Version(ctx)
 	if err != nil {
 		return false
 	}
 	e.sawVersion(*info)
+	return true
+}
+
+// check asks upstream, and reports whether it answered.
+func (e *epochs) check(ctx context.Context) bool {
+	if !e.checkVersion(ctx) {
+		return false
+	}
 	e.checkStorage(ctx)
 	if e.mirrors.blind.Load() {
 		e.checkSchemas(ctx)

@@ -10,6 +10,13 @@ import (
 // historyCheck is how often mirrors are looked at that have begun another watch or state: so long a restored etcd may go unnoticed.
 const historyCheck = 5 * time.Second
 
+// questionPause and questionLongest are how long a mirror that has just been asked for is not asked for again, though it has begun another
+// watch: what cuts watches all the time would make it the more expensive the less it matters.
+const (
+	questionPause   = 15 * time.Second
+	questionLongest = 30 * time.Second
+)
+
 // checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a complete state, until the mirrors
 // end. Whatever happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that,
 // and the mirror would be wrong for ever if no client ever asked for a proof (see prober). A state may come of another past than
@@ -35,7 +42,12 @@ func (m *mirrors) checkBegun(before checks) checks {
 	for _, one := range m.all() {
 		status := one.reflector.Status()
 		begun := status.Watches + status.Replaces
-		if begun == before[one] || one.checkHistory(m.ctx, m.log) {
+		switch {
+		case begun == before[one]:
+			now[one] = begun
+		case !one.questions.Try(time.Now()):
+			now[one] = before[one]
+		case one.checkHistory(m.ctx, m.log):
 			now[one] = begun
 		}
 	}
@@ -44,6 +56,12 @@ func (m *mirrors) checkBegun(before checks) checks {
 
 // checkHistory reports whether upstream said how far it is.
 func (m *mirror) checkHistory(ctx context.Context, log *zap.Logger) bool {
+	generation, promised := m.resource.Generation(), m.resource.Through()
+	rv, same, err := m.reflector.Revision(ctx)
+	if err == nil && same {
+		m.judge(rv, generation, promised)
+		return true
+	}
 	_, probe, err := prober{m.prober, m}.Begin(ctx)
 	if err != nil {
 		log.Debug("upstream did not say how far it is", zap.Stringer("resource", m.resource.Info), zap.Error(err))

@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	"go.uber.org/zap"
+	states "spillway/internal/mirror"
 )
 
 // dropIdle ends the mirrors that were made on demand, and that nobody has asked for since or watches, until the mirrors end. Whoever asks
@@ -22,7 +22,7 @@ func (m *mirrors) dropIdleSince(since time.Time) {
 			continue
 		}
 		m.remove(one)
+		m.dismiss(one, states.Cause{Why: states.WhyIdle, Text: "no client asks for it"})
 		one.end()
-		m.log.Info("no longer mirrored: nobody asks for it", zap.Stringer("resource", one.resource.Info), zap.String("version", gvr.Version))
 	}
 }

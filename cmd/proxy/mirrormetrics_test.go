@@ -1,13 +1,27 @@
 package main
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"spillway/internal/kubetest"
+	states "spillway/internal/mirror"
 )
+
+// gathered is what a scrape of the mirrors' metrics gets.
+func gathered(t *testing.T, m *mirrors) string {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newMirrorMetrics(m))
+	w := httptest.NewRecorder()
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	return w.Body.String()
+}
 
 // Metrics exist for every mirror and follow the conventions.
 func TestMirrorMetrics(t *testing.T) {
@@ -29,7 +43,14 @@ func TestMirrorMetrics(t *testing.T) {
 	}
 	values := map[string]float64{}
 	for _, f := range families {
-		if len(f.GetMetric()) != 2 {
+		want := 2 // mirrors
+		switch f.GetName() {
+		case "spillway_mirror_state":
+			want = 2 * len(states.Kinds())
+		case "spillway_mirror_transitions_total", "spillway_mirror_slots_refused_total":
+			want = 1 // both became synced
+		}
+		if len(f.GetMetric()) != want {
 			t.Errorf("%s has %d series", f.GetName(), len(f.GetMetric()))
 		}
 		one := f.GetMetric()[0]

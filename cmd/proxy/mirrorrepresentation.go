@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"spillway/internal/cache"
+	states "spillway/internal/mirror"
 	"spillway/internal/upstream"
 )
 
@@ -21,11 +23,22 @@ type representation struct {
 	asked    chan struct{} // holds one word that there is something to do
 
 	doubts, settled atomic.Uint64
+
+	mu    sync.Mutex
+	pace  states.Pace // of suspicions
+	later bool        // one is waiting for its turn
 }
+
+const (
+	// suspicionPause and suspicionLongest are how long a state that was read again since a watch ended early is not read again for that
+	// reason: a proxy between that cuts watches would have every state of a custom resource listed all the time.
+	suspicionPause   = 10 * time.Second
+	suspicionLongest = 10 * time.Minute
+)
 
 func newRepresentation(client *upstream.Client, resource *cache.Resource, log *zap.Logger) *representation {
 	return &representation{
-		client: client, resource: resource, asked: make(chan struct{}, 1),
+		client: client, resource: resource, pace: states.Pace{First: suspicionPause, Longest: suspicionLongest}, asked: make(chan struct{}, 1),
 		log: log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
 	}
 }
@@ -35,6 +48,26 @@ func (r *representation) suspect() {
 	select {
 	case r.asked <- struct{}{}:
 	default:
+	}
+}
+
+// suspectAtPace is suspect for hints that may come in swarms. None is dropped: one that comes too soon waits.
+func (r *representation) suspectAtPace() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	switch {
+	case r.pace.Try(now):
+		r.suspect()
+	case !r.later:
+		r.later = true
+		time.AfterFunc(r.pace.Due().Sub(now), func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.later = false
+			r.pace.Ask(time.Now())
+			r.suspect()
+		})
 	}
 }
 

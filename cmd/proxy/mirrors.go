@@ -12,12 +12,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
+	states "spillway/internal/mirror"
 	"spillway/internal/object"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
@@ -42,9 +45,18 @@ type mirrors struct {
 	stripped   bool         // objects go without their managedFields
 	log        *zap.Logger
 	ctx        context.Context // of the mirrors
-	named      []*object.Resource
+	asks       bool            // every client has to be asked about, so that none is served while upstream is away
 
+	lines       *states.Log
+	transitions *prometheus.CounterVec
+	retryFirst  time.Duration
+	endMarkWait time.Duration
+	questions   states.Pace // of each mirror: how far upstream is
+
+	named   atomic.Pointer[[]*object.Resource]
 	running atomic.Pointer[map[schema.GroupVersionResource]*mirror]
+	sought  chan struct{} // holds one word that what is missing may be there by now
+	slots   slotless
 	blind   atomic.Bool  // upstream does not let us see definitions
 	full    atomic.Bool  // memory is short: nothing more is mirrored on demand
 	turned  atomic.Int64 // requests that passed through for that reason
@@ -53,6 +65,8 @@ type mirrors struct {
 		sync.Mutex
 		offered map[schema.GroupVersionResource]*object.Resource // on demand
 		refused map[schema.GroupVersionResource]string           // never mirrored, and why
+		states  map[schema.GroupVersionResource]*mirrorState     // of what is mirrored, or was to be
+		missing map[string]*mirrorState                          // of named resources that upstream has not served yet, by their names
 		looking map[schema.GroupVersionResource]time.Time        // when upstream was last asked about it
 		epochs  map[schema.GroupResource]string                  // of definitions, as upstream told of them; "": gone
 		// delegations is how often it was heard that another server answers, or another again.
@@ -70,6 +84,10 @@ const lookEvery = 5 * time.Second
 func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) *mirrors {
 	m := &mirrors{
 		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
+		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst, endMarkWait: endMarkWait,
+		slots:     slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
+		questions: states.Pace{First: questionPause, Longest: questionLongest},
+		sought:    make(chan struct{}, 1), asks: o.asksAboutAll(),
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.leastForms = o.leastForms
@@ -84,8 +102,11 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 		m.backfill = fanout.NewBackfillLimit(o.backfillWatches)
 	}
 	m.demand = slices.Contains(o.resources, allResources)
+	m.named.Store(&[]*object.Resource{})
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
+	m.mu.states = map[schema.GroupVersionResource]*mirrorState{}
+	m.mu.missing = map[string]*mirrorState{}
 	m.mu.looking = map[schema.GroupVersionResource]time.Time{}
 	m.mu.epochs = map[schema.GroupResource]string{}
 	m.mu.delegations = map[schema.GroupVersion]int{}
@@ -101,7 +122,10 @@ func (m *mirrors) begin(starting context.Context, o *options) error {
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
-	named, err := m.client.Resolve(starting, names)
+	found, err := m.client.Resolve(starting, names)
+	if err == nil && o.strictResources {
+		err = upstream.Unresolved(found)
+	}
 	if err != nil {
 		return o.refuseFor("resources", strings.Join(o.resources, ","), err)
 	}
@@ -115,9 +139,9 @@ func (m *mirrors) begin(starting context.Context, o *options) error {
 		m.mu.Unlock()
 	}
 	m.release.Upstream(version.Minor)
-	m.named = named
-	for _, info := range named {
-		m.start(info)
+	m.active.Go(func() { m.lines.Run(m.ctx) })
+	if missing := m.adopt(found); missing > 0 {
+		m.active.Go(m.seek)
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
 	m.active.Go(func() { m.watchSilence(silence, watchdogTick) })
@@ -162,13 +186,16 @@ func (m *mirrors) Knows(gvr schema.GroupVersionResource) bool {
 }
 
 func (m *mirrors) isNamed(gvr schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(m.named, func(info *object.Resource) bool { return info.GVR == gvr })
+	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
 // offer is what is known of a resource that may be mirrored. What is not known is looked up for the next who asks.
 func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if state := m.mu.states[gvr]; state != nil && state.waiting() {
+		return nil
+	}
 	if info := m.mu.offered[gvr]; info != nil {
 		return info
 	}
@@ -223,14 +250,20 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 		delete(m.mu.offered, info.GVR)
 		return nil
 	}
-	if !m.isNamed(info.GVR) && (m.onDemand(running) >= m.most || m.turnAway()) || m.ctx.Err() != nil {
+	if m.ctx.Err() != nil || !m.isNamed(info.GVR) && (m.wantsSlot(info, running) || m.turnAway()) {
 		return nil
 	}
 	info.Remember(m.memo)
 	if m.stripped {
 		info.StripManagedFields()
 	}
-	started := newMirror(m.room, m.lanes, m.client, info, m.limits, m.backfill, m.release, m.log, m.lose)
+	state := m.mu.states[info.GVR]
+	if state == nil {
+		state = m.newState(info.String(), info.GVR.Version)
+		m.mu.states[info.GVR] = state
+		m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+	}
+	started := newMirror(m, info, state)
 	ctx, cancel := context.WithCancel(m.ctx)
 	started.cancel = cancel
 	running = maps.Clone(running)
@@ -242,14 +275,13 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 		}
 		started.run(ctx)
 	})
-	m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	return started
 }
 
 // onDemand is how many of the mirrors run because a client asked for them.
 func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int {
 	n := len(running)
-	for _, info := range m.named {
+	for _, info := range *m.named.Load() {
 		if running[info.GVR] != nil {
 			n--
 		}
@@ -257,22 +289,24 @@ func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int 
 	return n
 }
 
-// lose gives up a mirror that upstream serves no more, or not to us: from now on its requests pass through, and who watches
-// is told to start again. Asking for it later looks it up anew.
+// lose ends a mirror that upstream does not serve at present, or not to us: its requests pass through, and its watches end so that clients
+// start again. It is tried again after a pause: a named resource by itself, others when they are asked for.
 func (m *mirrors) lose(lost *mirror, cause error) {
-	gvr := lost.resource.Info.GVR
+	info := lost.resource.Info
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.remove(lost) {
 		return
 	}
-	delete(m.mu.offered, gvr)
-	m.mu.looking[gvr] = time.Now()
-	if errors.Is(cause, upstream.ErrUncacheable) {
-		m.mu.refused[gvr] = cause.Error()
+	if !info.Builtin || apierrors.IsNotFound(cause) {
+		delete(m.mu.offered, info.GVR) // it may be another one by then
+	} else if m.mu.offered == nil {
+		m.mu.offered = map[schema.GroupVersionResource]*object.Resource{info.GVR: info}
+	} else {
+		m.mu.offered[info.GVR] = info
 	}
 	lost.end()
-	m.log.Warn("no longer mirroring: its requests pass through", zap.Stringer("resource", lost.resource.Info), zap.Error(cause))
+	m.refuse(info.GVR, lost.state, causeOf(cause))
 }
 
 // remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
@@ -309,8 +343,9 @@ func compareNames(a, b *object.Resource) int {
 func (m *mirrors) ready() (string, error) {
 	running := *m.running.Load()
 	objects := 0
-	for _, info := range m.named {
-		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil {
+	for _, info := range *m.named.Load() {
+		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil &&
+			found.state.State().Kind() != states.KindRefused {
 			return "", fmt.Errorf("%s has not been listed yet", info)
 		}
 	}
@@ -320,24 +355,6 @@ func (m *mirrors) ready() (string, error) {
 		}
 	}
 	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
-}
-
-// upstream is the detail behind /readyz?verbose of what cannot be kept current. It makes nobody unready: all replicas have the same upstream, and
-// each goes on serving what it can.
-func (m *mirrors) upstream() (string, error) {
-	var names []string
-	var oldest time.Duration
-	for _, one := range m.all() {
-		if age := one.age(); age > 0 {
-			names = append(names, one.resource.Info.String())
-			oldest = max(oldest, age)
-		}
-	}
-	if len(names) == 0 {
-		return "", nil
-	}
-	return fmt.Sprintf("away; %d resources are served from their last state, which was current %s ago at most: %s", len(names),
-		oldest.Round(time.Second), strings.Join(names, ", ")), nil
 }
 
 // passThrough is the detail behind /readyz?verbose: what is never mirrored.

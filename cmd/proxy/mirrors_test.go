@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
+	states "spillway/internal/mirror"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -59,7 +60,15 @@ func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), reso
 // clientOf is upstream's client, which the test closes.
 func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
 	t.Helper()
-	transports, err := transport.New(transport.Source{Config: up.Config()}, zap.NewNop())
+	return clientAt(t, up, up.URL)
+}
+
+// clientAt is clientOf through what is at another address.
+func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Client {
+	t.Helper()
+	config := up.Config()
+	config.Host = address
+	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +81,22 @@ func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
 
 func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
 	t.Helper()
-	client := clientOf(t, up)
+	return startMirroringAt(t, up, up.URL, log, change, resources...)
+}
+
+// mirroringAt is mirroringTo through what is at another address.
+func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, resources ...string) *mirrors {
+	t.Helper()
+	m, err := startMirroringAt(t, up, address, log, nil, resources...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
+	t.Helper()
+	client := clientAt(t, up, address)
 	o := newOptions()
 	o.resources = resources
 	if change != nil {
@@ -82,6 +106,9 @@ func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change f
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
 	m := newMirrors(ctx, client, o, log)
+	m.retryFirst = 10 * time.Millisecond
+	m.questions = states.Pace{}
+	m.endMarkWait = 50 * time.Millisecond
 	t.Cleanup(func() {
 		cancel()
 		m.wait()
@@ -135,8 +162,8 @@ func TestNamedMirrors(t *testing.T) {
 	}
 }
 
-// What cannot be mirrored stops the start with one line that says which setting is wrong.
-func TestNamesThatCannotBeMirrored(t *testing.T) {
+// With --strict-resources, what cannot be mirrored stops the start with one line that says which setting is wrong.
+func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
 		"configmap,nothings": `--resources=configmap,nothings: upstream serves no resource "nothings"`,
@@ -144,7 +171,7 @@ func TestNamesThatCannotBeMirrored(t *testing.T) {
 		"componentstatuses":  "cannot be listed and watched",
 		"podz":               "did you mean pods",
 	} {
-		_, err := tryMirroring(t, up, nil, strings.Split(name, ",")...)
+		_, err := tryMirroring(t, up, func(o *options) { o.strictResources = true }, strings.Split(name, ",")...)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want %q", name, err, want)
 		}
@@ -276,9 +303,6 @@ func TestLostMirror(t *testing.T) {
 				}
 				up.Handle(path, nil)
 				up.Create(kubetest.Widgets, "n", "new")
-				m.mu.Lock()
-				clear(m.mu.looking) // as if some time had passed
-				m.mu.Unlock()
 				m.awaitReady(t, kubetest.Widgets)
 				after := m.Find(kubetest.Widgets)
 				if after == before || after.Resource().Snapshot().Len() != 2 {

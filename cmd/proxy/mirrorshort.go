@@ -5,9 +5,8 @@ import (
 	"math"
 	"time"
 
-	"go.uber.org/zap"
-
 	"spillway/internal/codec"
+	states "spillway/internal/mirror"
 )
 
 // What mirrors do without while memory is short, each by itself.
@@ -92,8 +91,8 @@ func (m *mirrors) retreat() {
 			continue
 		}
 		m.remove(one)
+		m.dismiss(one, states.Cause{Why: states.WhyMemory, Text: "memory is short"})
 		one.end()
-		m.log.Warn("not mirrored: memory is short", zap.Stringer("resource", one.resource.Info), zap.String("version", gvr.Version))
 	}
 }
 

@@ -41,10 +41,22 @@ func TestHealthEndpoints(t *testing.T) {
 	f("/readyz", 200, "ok")
 	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\nreadyz check passed\n")
 
+	h.describe(func() []string { return []string{"[!]mirror widgets refused for 3s"} })
+	h.require("apiserver", func() (string, error) { return "", notice("away") })
+	f("/readyz", 200, "ok")
+	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\n[!]apiserver: away\n"+
+		"[!]mirror widgets refused for 3s\nreadyz check passed\n")
+	if err := h.ready(); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+
 	h.drain()
 	h.drain()
 	f("/readyz?verbose", 500, "[-]shutdown failed: draining before the process ends\n[+]pods ok: 3 objects at resourceVersion 17\n"+
-		"[+]upstream ok\nreadyz check failed\n")
+		"[+]upstream ok\n[!]apiserver: away\n[!]mirror widgets refused for 3s\nreadyz check failed\n")
+	if err := h.ready(); !errors.Is(err, errDraining) {
+		t.Errorf("ready while draining: %v", err)
+	}
 	f("/livez", 200, "ok")
 }
 

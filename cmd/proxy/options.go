@@ -48,9 +48,11 @@ type options struct {
 	feedBytes           int64    // over all resources; 0: no limit. Of a memory budget
 	firstStates         int      // of resources on demand, that are on their way at a time; 0: any number. Of a memory budget
 	stripManagedFields  bool
+	strictResources     bool // a named resource that cannot be mirrored ends the start
 
 	maxStaleness           time.Duration // 0: nothing is shown while upstream is away
 	consistencyCheckPeriod time.Duration // 0: never
+	unreadyWhenAway        time.Duration // 0: never
 
 	listen           string // host:port on loopback, or unix:///path; off when empty
 	listenOwner      string // of a unix socket: user, user:group or :group
@@ -178,6 +180,11 @@ func (o *options) flagGroups() []flagGroup {
 	}
 }
 
+// asksAboutAll reports that the API server is asked about every client, so that none is served while it does not answer.
+func (o *options) asksAboutAll() bool {
+	return !o.insecureAllowAll && (o.listen == "" || o.plainIdentity != identitySelf)
+}
+
 // given reports that a flag was set, wherever.
 func (o *options) given(flag string) bool { return o.flags != nil && o.flags.Changed(flag) }
 
@@ -196,6 +203,9 @@ func (o *options) upstreamFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.maxStaleness, "max-staleness", o.maxStaleness,
 		"While the API server cannot be reached, go on answering requests that take a state of any age (resourceVersion=0 and the like) from the last one "+
 			"known, for this `duration`, and tell its age in the header Age. All else fails as it would at the API server. 0s answers nothing then.")
+	fs.DurationVar(&o.unreadyWhenAway, "unready-when-away", o.unreadyWhenAway,
+		"Fail /readyz once the API server has not answered this replica for this `duration`, so that clients are led to replicas that reach it. When "+
+			"it is away for all, all are unready, and clients reach none. 0s never does.")
 	fs.DurationVar(&o.consistencyCheckPeriod, "consistency-check-period", o.consistencyCheckPeriod,
 		"Compare each mirrored resource with the API server's state, by key and resourceVersion, and 1/64 of its objects by their bytes, once in this "+
 			"`duration`. What differs is read again. 0s never does.")
@@ -206,6 +216,9 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 		"Mirror these resources and serve them from memory: a comma-separated `list` of resource[.version][.group], as kubectl "+
 			"takes them, such as pods,deployments.apps,widgets.v1.example.com. * stands for everything that can be listed and "+
 			"watched, mirrored when it is first asked for; Secrets only if they are named too. All else is passed through.")
+	fs.BoolVar(&o.strictResources, "strict-resources", o.strictResources,
+		"Do not start while a resource that --resources names is unknown to the API server, or can never be mirrored. Otherwise the others are served, "+
+			"its requests pass through, and it is mirrored once it can be; readiness does not wait for it.")
 	fs.IntVar(&o.maxResources, "max-resources", o.maxResources,
 		"Mirror at most this `number` of resources on demand (--resources '*'); those beyond it are passed through.")
 	fs.DurationVar(&o.resourceIdleTimeout, "resource-idle-timeout", o.resourceIdleTimeout,

@@ -92,9 +92,10 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	defer traces.close()
 	beginning := newBeginning()
+	h := &health{}
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
-		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason,
+		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason, Ready: h.ready,
 		Audit: record.log, Tracer: traces.tracer, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	var guard *memory.Guard
@@ -102,12 +103,12 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		guard = newGuard(budget.limit, mirrors, server, log)
 	}
 	registry.MustRegister(newMemoryMetrics(guard, mirrors))
-	h := &health{}
 	h.precede("start", beginning.ready)
 	h.require("mirrors", mirrors.ready)
-	h.require("upstream", mirrors.upstream)
+	h.require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))
 	h.require("pass-through", mirrors.passThrough)
 	h.require("files", followed.ready)
+	h.describe(mirrors.describe)
 
 	var group errgroup.Group
 	fail := func(f func() error) {

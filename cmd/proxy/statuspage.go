@@ -50,13 +50,22 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
+	listed := map[*mirrorState]bool{}
 	for _, m := range s.mirrors.all() {
 		one := m.status(now)
 		one.Watches = on[m.source]
 		r.Resources = append(r.Resources, one)
-		if one.StateAgeSeconds > 0 {
+		listed[m.state] = true
+		if _, away := m.age(); away {
 			r.Upstream.Away = append(r.Upstream.Away, one.Resource)
 			r.Upstream.StateAgeSeconds = max(r.Upstream.StateAgeSeconds, one.StateAgeSeconds)
+		}
+	}
+	for _, state := range s.mirrors.states() {
+		if !listed[state] {
+			one := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
+			state.tell(one, now)
+			r.Resources = append(r.Resources, one)
 		}
 	}
 	ended, evicted := s.server.Ended()
@@ -90,9 +99,12 @@ func (m *mirror) status(now time.Time) *status.Resource {
 	entries, since := m.resource.Log().Span()
 	r := &status.Resource{
 		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
-		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), StateAgeSeconds: m.age().Seconds(), LogEntries: entries,
+		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), LogEntries: entries,
 		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures, Differences: m.differing.Load(),
 	}
+	m.state.tell(r, now)
+	age, _ := m.age()
+	r.StateAgeSeconds = age.Seconds()
 	if !up.Contact.IsZero() {
 		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
 	}
@@ -106,6 +118,15 @@ func (m *mirror) status(now time.Time) *status.Resource {
 		r.Error = oneLine(up.Err.Error())
 	}
 	return r
+}
+
+// tell adds how the mirror of a resource stands.
+func (s *mirrorState) tell(r *status.Resource, now time.Time) {
+	state := s.State()
+	r.State, r.StateCause, r.StateSince = string(state.Kind()), oneLine(state.Cause().Text), state.Since()
+	if next := state.Next(); next.After(now) {
+		r.NextRetrySeconds = next.Sub(now).Seconds()
+	}
 }
 
 func watchStatus(w *serve.Watch, now time.Time) *status.Watch {

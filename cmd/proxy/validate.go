@@ -95,6 +95,10 @@ func (o *options) validateNumbers() error {
 	if o.resourceIdleTimeout < 0 {
 		return o.refuse("resource-idle-timeout", o.resourceIdleTimeout.String(), "must not be negative; 0s keeps every resource")
 	}
+	if o.unreadyWhenAway < 0 || o.unreadyWhenAway > 0 && o.unreadyWhenAway < leastAway {
+		return o.refuse("unready-when-away", o.unreadyWhenAway.String(),
+			"must be "+leastAway.String()+" or more, which a restart of an API server takes; 0s never fails readiness")
+	}
 	if o.maxStaleness < 0 {
 		return o.refuse("max-staleness", o.maxStaleness.String(), "must not be negative; 0s answers nothing while the API server is away")
 	}

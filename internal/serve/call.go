@@ -59,7 +59,7 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 		return
 	}
 	came, request := time.Now(), c.request()
-	if s.turnAway(c, request) {
+	if s.ready(c, request) || s.turnAway(c, request) {
 		return
 	}
 	var candidate candidate

@@ -241,11 +241,11 @@ func TestRecordRequired(t *testing.T) {
 func TestRecordOfPanics(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
-	r, j := audited(t, internal.LevelMetadata, false, rigOptions{access: true, stalest: time.Hour, age: func() time.Duration {
+	r, j := audited(t, internal.LevelMetadata, false, rigOptions{access: true, stalest: time.Hour, age: func() (time.Duration, bool) {
 		if broken.Load() {
 			panic("secret")
 		}
-		return 0
+		return 0, false
 	}})
 	broken.Store(true)
 	for base, opts := range front1and2(t, r) {

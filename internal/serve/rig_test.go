@@ -71,12 +71,12 @@ type rigOptions struct {
 	access   bool
 	clientCA string
 	mutate   func(*Access)
-	reviews  int                  // of tokens at a time; 0: as many as usual
-	age      func() time.Duration // of all states; nil: they are kept current
-	stalest  time.Duration        // that is shown
-	strict   []string             // of strict transport security
-	audit    *audit.Log           // nil: no record is kept
-	tracer   *tracing.Tracer      // nil: nothing is traced
+	reviews  int                          // of tokens at a time; 0: as many as usual
+	age      func() (time.Duration, bool) // of all states; nil: they are kept current
+	stalest  time.Duration                // that is shown
+	strict   []string                     // of strict transport security
+	audit    *audit.Log                   // nil: no record is kept
+	tracer   *tracing.Tracer              // nil: nothing is traced
 }
 
 // eachWay runs a test of streams for each of the ways in which they are delivered here.

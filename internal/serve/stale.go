@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,9 +11,11 @@ import (
 )
 
 const (
-	// staleText is the Warning of answers from a state that cannot be kept current. It is constant, since clients show each text once; how old
-	// the state is, is in the header Age.
-	staleText = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
+	// awayText and staleText are the Warning of answers from a state that is not kept current: since the apiserver does not answer, or for
+	// another reason, with the resource in it. They do not change, since clients show each text once; how old the state is, is in the header
+	// Age.
+	awayText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
+	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
 	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an informer lists in each attempt of its own,
 	// so that an outage would fill logs with one line. It is counted by flow, not by connection: over HTTP/1.1 a client may well open a
 	// connection for each request.
@@ -24,6 +27,7 @@ const (
 // staleness is what an answer says of the age of its state (design D15). The zero value says nothing: the state is kept current.
 type staleness struct {
 	age  time.Duration
+	away bool // the apiserver does not answer
 	warn bool
 }
 
@@ -36,8 +40,11 @@ func (p Plan) headers(set func(key, value string)) {
 	if p.stale.age > 0 {
 		set("Age", strconv.FormatInt(int64(p.stale.age/time.Second), 10))
 	}
-	if p.stale.warn {
-		warnings = append(warnings, staleText)
+	switch {
+	case p.stale.warn && p.stale.away:
+		warnings = append(warnings, awayText)
+	case p.stale.warn:
+		warnings = append(warnings, fmt.Sprintf(staleText, p.Source.Resource().Info))
 	}
 	if len(warnings) > 0 {
 		set("Warning", strings.Join(warnings, ", "))
@@ -64,7 +71,7 @@ func (s *Server) stale(p *Plan, flow fairness.Flow) bool {
 	if p.Source.Age == nil || !p.showsState() {
 		return true
 	}
-	age := p.Source.Age()
+	age, away := p.Source.Age()
 	if age <= 0 {
 		return true
 	}
@@ -73,7 +80,7 @@ func (s *Server) stale(p *Plan, flow fairness.Flow) bool {
 		return false
 	}
 	s.metrics.stale.WithLabelValues(p.Source.Resource().Info.String()).Inc()
-	p.stale = staleness{age, s.warned.due(flow, time.Now())}
+	p.stale = staleness{age, away, s.warned.due(flow, time.Now())}
 	return true
 }
 

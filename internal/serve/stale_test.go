@@ -19,7 +19,7 @@ func TestStaleAnswers(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64
 		r := newRig(t, rigOptions{
-			goroutines: goroutines, stalest: time.Hour, age: func() time.Duration { return time.Duration(age.Load()) },
+			goroutines: goroutines, stalest: time.Hour, age: func() (time.Duration, bool) { return time.Duration(age.Load()), true },
 		})
 		rv := r.up.Create(kubetest.ConfigMaps, "n", "a")
 		r.mirrored(configMaps)

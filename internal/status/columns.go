@@ -53,9 +53,11 @@ const lagAlert = 5
 var resourceColumns = []column[*Resource]{
 	words("resource", "Resource", "what is mirrored, with its group", func(r *Resource) string { return r.Resource }),
 	{
-		key: "state", name: "State", help: "whether it is kept current",
+		key: "state", name: "State", help: "current; starting, resuming, refused (its requests pass through), falling back to LIST and WATCH, or how old it is",
 		compare: func(a, b *Resource) int { return cmp.Compare(healthOf(a), healthOf(b)) },
-		cell:    func(r *Resource) Cell { return Cell{Text: healthOf(r), More: r.Error, Alert: healthOf(r) != current} },
+		cell: func(r *Resource) Cell {
+			return Cell{Text: healthOf(r), More: cmp.Or(r.StateCause, r.Error), Alert: healthOf(r) != current}
+		},
 	},
 	figures("objects", "Objects", "in memory", func(r *Resource) int { return r.Objects }, func(r *Resource) Cell { return Cell{Text: Count(r.Objects)} }),
 	figures("bytes", "Bytes", "of their JSON", func(r *Resource) int64 { return r.ObjectBytes }, func(r *Resource) Cell { return Cell{Text: Bytes(float64(r.ObjectBytes))} }),
@@ -82,6 +84,12 @@ var resourceColumns = []column[*Resource]{
 	},
 }
 
+// synced and starting are states of a mirror that say less than what else is known.
+const (
+	synced   = "synced"
+	starting = "starting"
+)
+
 // current is the health of a resource that is as it should be.
 const current = "current"
 
@@ -89,6 +97,8 @@ func healthOf(r *Resource) string {
 	switch {
 	case r.StateAgeSeconds > 0:
 		return Seconds(r.StateAgeSeconds) + " old"
+	case r.State != "" && r.State != synced && (r.State != starting || r.Error == ""):
+		return strings.ReplaceAll(r.State, "_", " ")
 	case !r.Synced && r.Error != "":
 		return "failing"
 	case !r.Synced:

@@ -24,8 +24,9 @@ func sample() *Report {
 		},
 		Resources: []*Resource{
 			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20, Since: noon.Add(-time.Hour),
-				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1, Lists: 1, Failures: 3, Error: "connection refused"},
-			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon},
+				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1, Lists: 1, Failures: 3, Error: "connection refused",
+				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
+			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon, State: "starting", StateSince: noon},
 		},
 		Watches: Watches{Total: 2, Items: []*Watch{
 			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf", Resource: "pods", Version: "v1",

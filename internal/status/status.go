@@ -54,13 +54,18 @@ type File struct {
 
 // Resource is one that is mirrored.
 type Resource struct {
-	Resource        string    `json:"resource"` // with its group: deployments.apps
-	Version         string    `json:"version"`
-	Synced          bool      `json:"synced"` // its first complete state has arrived
-	ResourceVersion string    `json:"resourceVersion"`
-	Objects         int       `json:"objects"`
-	ObjectBytes     int64     `json:"objectBytes"` // of JSON
-	Since           time.Time `json:"since"`       // mirrored since
+	Resource string `json:"resource"` // with its group: deployments.apps
+	Version  string `json:"version"`
+	Synced   bool   `json:"synced"` // its first complete state has arrived
+	// State is starting, synced, resuming, refused, falling_back or given_up; StateCause is why, "" if there is nothing to explain.
+	State            string    `json:"state"`
+	StateCause       string    `json:"stateCause,omitempty"`
+	StateSince       time.Time `json:"stateSince"`
+	NextRetrySeconds float64   `json:"nextRetrySeconds,omitempty"` // until the API server is asked again at the latest
+	ResourceVersion  string    `json:"resourceVersion"`
+	Objects          int       `json:"objects"`
+	ObjectBytes      int64     `json:"objectBytes"` // of JSON
+	Since            time.Time `json:"since"`       // mirrored since
 	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old the state is, 0 while it is kept current.
 	ContactAgeSeconds float64 `json:"contactAgeSeconds"`
 	StateAgeSeconds   float64 `json:"stateAgeSeconds"`

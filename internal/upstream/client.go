@@ -28,6 +28,8 @@ type Client struct {
 	discovery  *discovery.DiscoveryClient
 	probes     *transport.Pool
 	lookout    lookout
+	served     served
+	contact    contact
 }
 
 // NewClient makes the client of one upstream; it sends nothing yet. The factory's files are followed while its Run runs.

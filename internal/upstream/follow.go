@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -55,15 +54,9 @@ func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	var denials Denials
-	var reflector *Reflector
-	denied := func(err error) {
-		if denials.Final(err, reflector.Status()) {
-			cancel(err)
-		}
-	}
-	opts = append(slices.Clone(opts), WithLogger(log), OnError(denied))
-	reflector = NewReflector(c, r, s, opts...)
+	f := &follower{log: log.With(zap.Stringer("resource", r)), denied: cancel}
+	reflector := NewReflector(c, r, s, append([]Option{WithLogger(log), WithObserver(f.observer())}, opts...)...)
+	f.status = reflector.Status
 	return reflector.Run(ctx)
 }
 

@@ -200,7 +200,7 @@ func TestStorageHashes(t *testing.T) {
 func TestListKind(t *testing.T) {
 	all := cluster()
 	all[crds+"/gateways.gateway.networking.k8s.io"] = strings.Replace(gateways, `{"spec"`, `{"status":{"acceptedNames":{"listKind":"GatewayCollection"}},"spec"`, 1)
-	got, err := documents(t, all).Resolve(deadline(t), []string{"gateways.gateway.networking.k8s.io", "pods"})
+	got, err := strictly(t, documents(t, all), []string{"gateways.gateway.networking.k8s.io", "pods"})
 	if err != nil {
 		t.Fatal(err)
 	}

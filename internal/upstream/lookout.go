@@ -126,6 +126,25 @@ func (l *lookout) answered() {
 	l.back, l.seen = make(chan struct{}), time.Now()
 }
 
+// Serves reports whether upstream serves. However many ask, upstream is asked once a second at most, and the others hear what it said.
+func (c *Client) Serves(ctx context.Context) bool {
+	c.served.mu.Lock()
+	defer c.served.mu.Unlock()
+	if time.Since(c.served.asked) >= lookEvery {
+		asking, cancel := context.WithTimeout(ctx, lookTimeout)
+		defer cancel()
+		c.served.said, c.served.asked = c.serves(asking), time.Now()
+	}
+	return c.served.said
+}
+
+// served is what upstream said last.
+type served struct {
+	mu    sync.Mutex
+	asked time.Time
+	said  bool
+}
+
 // serves reports whether upstream serves, or at least does not say that it does not: who may ask that is its own matter.
 func (c *Client) serves(ctx context.Context) bool {
 	code, err := c.readiness(ctx)
@@ -140,6 +159,7 @@ func serving(code int) bool {
 func (c *Client) readiness(ctx context.Context) (int, error) {
 	req := c.newRequest(ctx, request{path: "/readyz", accept: "*/*"})
 	resp, err := c.http.Transport.RoundTrip(req)
+	c.contact.note(resp, err)
 	if err != nil {
 		return 0, err
 	}

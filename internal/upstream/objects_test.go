@@ -79,7 +79,7 @@ func TestEarlyEnd(t *testing.T) {
 	s, c := apiserver(t, kubetest.Options{})
 	var ends atomic.Int32
 	sink := newRecorder()
-	r := mirror(t, c, widgets, sink, OnEarlyEnd(func() { ends.Add(1) }))
+	r := mirror(t, c, widgets, sink, WithObserver(Observer{Ended: func() { ends.Add(1) }}))
 	sink.awaitState(t, s, widgets)
 	watching := func(n uint64) {
 		t.Helper()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptrace"
 	"net/url"
 	"strconv"
@@ -102,8 +103,8 @@ func (p *Prober) request(verb string, query url.Values, accept string) request {
 }
 
 // revision is the version of a LIST of one item.
-func (c *Client) revision(ctx context.Context, l *transport.Link, r request) (uint64, error) {
-	body, err := c.getWith(ctx, l, r)
+func (c *Client) revision(ctx context.Context, via http.RoundTripper, r request) (uint64, error) {
+	body, err := c.getWith(ctx, via, r)
 	if err != nil {
 		return 0, err
 	}

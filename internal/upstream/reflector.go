@@ -25,12 +25,15 @@ type Reflector struct {
 	resource *object.Resource
 	sink     Sink
 	log      *zap.Logger
-	onError  func(error)
-	onEnd    func()
+	observer Observer
 	promised func() uint64 // nil: nobody promises more than the Sink was told
 
 	// The loop's goroutine's.
-	pace pace
+	pace       pace
+	endMarkFor time.Duration // how long a watch-list may make no progress before its end
+	lists      time.Time     // until when no watch-list is tried, since one did not end
+
+	fellBack atomic.Bool // the loop has yet to learn that a watch-list did not end
 
 	stray    sync.WaitGroup                  // what Run must wait for besides client-go's loop; see begin
 	template atomic.Pointer[object.Bookmark] // cut from upstream's latest bookmark
@@ -72,18 +75,6 @@ func WithLogger(log *zap.Logger) Option {
 	return func(r *Reflector) { r.log = log.With(zap.Stringer("resource", r.resource)) }
 }
 
-// OnError is called for each failure that Status.Err tells of, from the goroutine of Run or one of its requests: it must return at once.
-// A watch-list that upstream refuses is no failure yet, since a LIST follows (W-191).
-func OnError(f func(error)) Option {
-	return func(r *Reflector) { r.onError = f }
-}
-
-// OnEarlyEnd is called when upstream ends a watch cleanly before its time. It does so when its own view of the resource begins anew: at a
-// restart, and when a definition has changed, some time after it answers by the new one. It must return at once.
-func OnEarlyEnd(f func()) Option {
-	return func(r *Reflector) { r.onEnd = f }
-}
-
 // WithPromised says up to which version the mirror's readers have been promised that nothing is missing: a proof may have taken that further
 // than the watch. A complete state that is asked for as "not older than" the watch's last version must not be older than this either: behind
 // a load balancer another apiserver may be. It is called whenever a complete state is about to be asked for, and then only.
@@ -96,9 +87,14 @@ func WithPauses(first, longest time.Duration) Option {
 	return func(r *Reflector) { r.pace = pace{first: first, longest: longest} }
 }
 
+// WithEndMarkWait says how long a watch-list may make no progress before its initial events end. The default is 10 s.
+func WithEndMarkWait(d time.Duration) Option {
+	return func(r *Reflector) { r.endMarkFor = d }
+}
+
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
-	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), onError: func(error) {}, onEnd: func() {}}
+	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(), endMarkFor: endMarkWait}
 	r.pace = pace{first: firstPause, longest: longestPause}
 	for _, o := range opts {
 		o(r)
@@ -177,7 +173,8 @@ func (r *Reflector) CompressesWatchLists() bool { return r.gzips.Load() }
 // bytes of objects without an event, such as a CRD's schema (design D2).
 func (r *Reflector) Relist(reason string) {
 	r.relist.Store(true)
-	r.log.Info("relisting", zap.String("reason", reason))
+	r.log.Debug("relisting", zap.String("reason", reason))
+	r.observer.Relisting(reason)
 	r.interrupt(errRelist)
 }
 
@@ -239,7 +236,6 @@ func (r *Reflector) failed(ctx context.Context, what string, err error) {
 	}
 	now := time.Now()
 	r.mu.Lock()
-	first := r.status.Err == nil
 	if r.status.Away.IsZero() {
 		r.status.Away = now
 		r.away.Store(true)
@@ -247,12 +243,15 @@ func (r *Reflector) failed(ctx context.Context, what string, err error) {
 	r.status.Err = err
 	r.status.Failures++
 	r.mu.Unlock()
-	level := zap.DebugLevel // an outage is told of once
-	if first {
-		level = zap.WarnLevel
-	}
-	r.log.Log(level, "upstream failed", zap.String("request", what), zap.Error(err))
-	r.onError(err)
+	r.log.Debug("upstream failed", zap.String("request", what), zap.Error(err))
+	r.observer.Failed(err)
+}
+
+// fallBack has the loop list where a watch-list did not end.
+func (r *Reflector) fallBack(err error) {
+	r.log.Debug("falling back to LIST and WATCH", zap.Error(err))
+	r.fellBack.Store(true)
+	r.observer.FellBack(err)
 }
 
 func (r *Reflector) wentBack() {
@@ -268,7 +267,7 @@ func (r *Reflector) reached(change func(*Status)) {
 	defer r.mu.Unlock()
 	if away := r.status.Away; !away.IsZero() {
 		r.away.Store(false)
-		r.log.Info("upstream is of use again", zap.Duration("after", now.Sub(away)))
+		r.log.Debug("upstream is of use again", zap.Duration("after", now.Sub(away)))
 	}
 	r.status.Contact, r.status.Err, r.status.Away = now, nil, time.Time{}
 	if change != nil {

@@ -166,7 +166,7 @@ func TestListFallback(t *testing.T) {
 		s.FailWatches(1, http.StatusNotFound)
 		sink := newRecorder()
 		var told atomic.Int32
-		mirror(t, c, res, sink, OnError(func(error) { told.Add(1) }))
+		mirror(t, c, res, sink, WithObserver(Observer{Failed: func(error) { told.Add(1) }}))
 		sink.awaitEntry(t, fmt.Sprintf("replace %d [a/o0 a/o1 a/o2]", s.Revision()), 0)
 		sink.awaitState(t, s, res)
 		s.Create(res.GVR, "a", "live")
@@ -213,7 +213,7 @@ func TestErrorsAreVisible(t *testing.T) {
 		s.FailWatches(1000, code)
 		s.FailLists(1000, code)
 		told := make(chan error, 1000)
-		r := mirror(t, c, configMaps, newRecorder(), OnError(func(err error) { told <- err }))
+		r := mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{Failed: func(err error) { told <- err }}))
 		if err := <-told; !is(err) {
 			t.Errorf("%d: told of %v", code, err)
 		}
@@ -233,7 +233,7 @@ func TestUncacheable(t *testing.T) {
 		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"v17"},"items":null}`))
 	}))
 	told := make(chan error, 1000)
-	mirror(t, c, configMaps, newRecorder(), OnError(func(err error) { told <- err }))
+	mirror(t, c, configMaps, newRecorder(), WithObserver(Observer{Failed: func(err error) { told <- err }}))
 	for err := range told {
 		if errors.Is(err, ErrUncacheable) {
 			return

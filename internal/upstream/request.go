@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,6 +36,7 @@ type request struct {
 	query    url.Values
 	accept   string            // default: JSON
 	agent    string            // default: the client's
+	patience time.Duration     // how long its answer may take to begin; default: headTimeout
 	accepted func(http.Header) // told of the head of a 200, before its body is read; nil: nobody
 }
 
@@ -45,20 +47,23 @@ func (c *Client) get(ctx context.Context, r request) (io.ReadCloser, error) {
 
 func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r request) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	late := time.AfterFunc(headTimeout, func() { cancel(errNoHead) })
+	noHead := errNoHead{cmp.Or(r.patience, headTimeout)}
+	late := time.AfterFunc(noHead.after, func() { cancel(noHead) })
 	resp, err := transport.RoundTrip(c.newRequest(ctx, r))
 	if err == nil && !late.Stop() {
 		_ = resp.Body.Close()
-		err = errNoHead
+		err = noHead
 	}
 	if err != nil {
 		late.Stop()
-		if context.Cause(ctx) == errNoHead {
-			err = errNoHead
+		if context.Cause(ctx) == noHead {
+			err = noHead
 		}
+		c.contact.note(nil, err)
 		cancel(nil)
 		return nil, &url.Error{Op: "Get", URL: c.base.String() + r.path, Err: err}
 	}
+	c.contact.note(resp, nil)
 	body := &answer{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {
 		body.ReadCloser = newMembers(resp.Body)
@@ -74,7 +79,10 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 	return body, nil
 }
 
-var errNoHead = fmt.Errorf("no answer within %s", headTimeout)
+// errNoHead says that an answer did not begin in time.
+type errNoHead struct{ after time.Duration }
+
+func (e errNoHead) Error() string { return fmt.Sprintf("no answer within %s", e.after) }
 
 // answer is a body that frees what its request holds when it is closed.
 type answer struct {

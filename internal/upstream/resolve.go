@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -16,37 +17,64 @@ import (
 	"spillway/internal/object"
 )
 
-// Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes it: plural, singular or short name. The
-// error is one line that names everything wrong: names that upstream does not know, with what may have been meant, and resources that can
-// never be cached (see Refusal); or it says that upstream is Away.
-func (c *Client) Resolve(ctx context.Context, args []string) ([]*object.Resource, error) {
+// Resolved is what a name means, or why it means nothing: upstream does not know it, and Err says what may have been meant, or it can never
+// be cached (see Refusal).
+type Resolved struct {
+	Name     string
+	Resource *object.Resource // nil with an Err
+	Err      error
+}
+
+// Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes it: plural, singular or short name. Those
+// that mean the same are there once. An error says that upstream is Away, and nothing of any name.
+func (c *Client) Resolve(ctx context.Context, args []string) ([]Resolved, error) {
 	found, err := c.catalog(ctx)
 	if err != nil {
 		return nil, err
 	}
-	var resources []*object.Resource
-	var wrong []string
+	var resolved []Resolved
 	seen := map[schema.GroupVersionResource]bool{}
 	for _, arg := range args {
+		one := Resolved{Name: arg}
 		gvr, err := found.lookUp(ctx, arg)
-		if err == nil && !seen[gvr] {
-			seen[gvr] = true
-			var r *object.Resource
-			if r, err = c.describe(ctx, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()]); err == nil {
-				resources = append(resources, r)
+		if err == nil {
+			if seen[gvr] {
+				continue
 			}
+			seen[gvr] = true
+			one.Resource, err = c.describe(ctx, gvr, found.entries[gvr], found.origins[gvr.GroupVersion()])
 		}
-		switch {
-		case Away(err):
-			return nil, err // which says nothing of the name
-		case err != nil:
-			wrong = append(wrong, oneLine(err))
+		if Away(err) {
+			return nil, err
+		}
+		one.Err = err
+		resolved = append(resolved, one)
+	}
+	return resolved, nil
+}
+
+// Unresolved is one line that names everything wrong with names, nil if nothing is.
+func Unresolved(resolved []Resolved) error {
+	var wrong []string
+	for _, one := range resolved {
+		if one.Err != nil {
+			wrong = append(wrong, oneLine(one.Err))
 		}
 	}
-	if len(wrong) > 0 {
-		return nil, errors.New(strings.Join(wrong, "; "))
+	if len(wrong) == 0 {
+		return nil
 	}
-	return resources, nil
+	return errors.New(strings.Join(wrong, "; "))
+}
+
+// unknown says that upstream serves no resource of a name. It is a 404 to those who ask what kind of error it is.
+type unknown struct{ text string }
+
+func (e unknown) Error() string { return e.text }
+
+// Status implements apierrors.APIStatus.
+func (e unknown) Status() metav1.Status {
+	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: e.text}
 }
 
 // catalog is all that upstream serves, at one moment.
@@ -104,7 +132,7 @@ func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionRe
 	if near := c.near(strings.ToLower(arg)); len(near) > 0 {
 		message += "; did you mean " + strings.Join(near, ", ") + "?"
 	}
-	return schema.GroupVersionResource{}, errors.New(message)
+	return schema.GroupVersionResource{}, unknown{message}
 }
 
 func (c *catalog) serves(gvr schema.GroupVersionResource) bool {

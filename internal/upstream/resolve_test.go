@@ -70,11 +70,25 @@ func names(resources []*object.Resource) string {
 	return strings.Join(all, " ")
 }
 
+// strictly resolves names of which none may be wrong.
+func strictly(t *testing.T, c *Client, args []string) ([]*object.Resource, error) {
+	t.Helper()
+	resolved, err := c.Resolve(deadline(t), args)
+	if err == nil {
+		err = Unresolved(resolved)
+	}
+	var all []*object.Resource
+	for _, one := range resolved {
+		all = append(all, one.Resource)
+	}
+	return all, err
+}
+
 func TestResolve(t *testing.T) {
 	c := documents(t, cluster())
 	f := func(args, want string) {
 		t.Helper()
-		got, err := c.Resolve(deadline(t), strings.Fields(args))
+		got, err := strictly(t, c, strings.Fields(args))
 		if err != nil || names(got) != want {
 			t.Errorf("%s: %s, %v; want %s", args, names(got), err, want)
 		}
@@ -96,7 +110,7 @@ func TestResolveRefuses(t *testing.T) {
 	c := documents(t, cluster())
 	f := func(args string, parts ...string) {
 		t.Helper()
-		got, err := c.Resolve(deadline(t), strings.Fields(args))
+		got, err := strictly(t, c, strings.Fields(args))
 		if err == nil {
 			t.Errorf("%s: %s", args, names(got))
 			return
@@ -181,7 +195,7 @@ func TestBuiltinWithoutRights(t *testing.T) {
 			answers[path] = "403"
 		}
 	}
-	got, err := documents(t, answers).Resolve(deadline(t), []string{"po", "gtw", "deploy", "shiny"})
+	got, err := strictly(t, documents(t, answers), []string{"po", "gtw", "deploy", "shiny"})
 	if want := "pods.v1. gateways.v1.gateway.networking.k8s.io(custom) deployments.v1.apps shiny.v1.apps(custom)"; err != nil || names(got) != want {
 		t.Errorf("%s, %v", names(got), err)
 	}

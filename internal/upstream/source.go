@@ -53,6 +53,7 @@ func (s source) ListWithContext(ctx context.Context, o metav1.ListOptions) (runt
 	list, err := s.list(ctx, o)
 	if err != nil {
 		r.failed(ctx, "list", err)
+		r.observer.Waiting(time.Now().Add(3 * r.pace.longest / 2)) // the loop's own pause, at most
 		return nil, err
 	}
 	r.reached(nil)
@@ -82,6 +83,9 @@ func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 	r := s.r
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
 	s.recover(ctx)
+	if initial && s.listsInstead() {
+		return nil, errListInstead
+	}
 	refused := time.Time{} // since when upstream has answered with nothing but refusals
 	for {
 		if relist := r.relist.Swap(false); relist && !initial {
@@ -111,6 +115,17 @@ func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (wat
 	}
 }
 
+// errListInstead has client-go's loop list, without a trial of a watch-list.
+var errListInstead = apierrors.NewInternalError(errors.New("a LIST takes the place of a watch-list"))
+
+// listsInstead reports that a LIST takes the place of a watch-list, since one did not end lately.
+func (s source) listsInstead() bool {
+	if s.r.fellBack.Swap(false) {
+		s.r.lists = time.Now().Add(listsFor)
+	}
+	return time.Now().Before(s.r.lists)
+}
+
 // recover waits after a watch that ended before its time, and longer if it had not lasted: all the others have ended, too.
 func (s source) recover(ctx context.Context) {
 	r := s.r
@@ -133,9 +148,14 @@ func (s source) pause(ctx context.Context, v verdict, err error) {
 	seconds, _ := apierrors.SuggestsClientDelay(err)
 	switch {
 	case apierrors.IsTooManyRequests(err):
-		sleep(ctx, max(d, min(spread(time.Duration(seconds)*time.Second), longestPause)))
+		d = max(d, min(spread(time.Duration(seconds)*time.Second), longestPause))
 	case v == busy:
-		sleep(ctx, min(d, spread(busyPause)))
+		d = min(d, spread(busyPause))
+	}
+	s.r.observer.Waiting(time.Now().Add(d))
+	switch {
+	case v == busy:
+		sleep(ctx, d)
 	case s.r.client.lookout.wait(ctx, d):
 		s.r.pace.well()
 	}
@@ -145,6 +165,9 @@ func (s source) pause(ctx context.Context, v verdict, err error) {
 func (s source) started(st *stream) {
 	r := s.r
 	r.opened(st)
+	if st.ordered {
+		r.observer.Opened()
+	}
 	if r.relist.Load() {
 		st.fail(errRelist) // asked for while nothing could be interrupted
 	}
@@ -164,7 +187,7 @@ const (
 func verdictOn(err error, initial bool) verdict {
 	var status apierrors.APIStatus
 	switch {
-	case errors.Is(err, ErrUncacheable):
+	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)): // what stands between may wait for the first event
 		return answered
 	case !errors.As(err, &status):
 		return unreachable
@@ -196,14 +219,22 @@ func (s source) open(ctx context.Context, o metav1.ListOptions) (*stream, error)
 			s.r.gzips.Store(head.Get("Content-Encoding") == "gzip")
 		}
 	}
-	body, err := s.r.client.get(ctx, asked)
+	if o.SendInitialEvents != nil {
+		asked.patience = watchListHead
+	}
+	var on carrier
+	body, err := s.r.client.get(on.trace(ctx), asked)
 	if err != nil {
 		cancel()
 		return nil, err
 	}
 	st := newStream(cancel, s.r, body)
+	st.carrier = on
 	st.least, st.ordered = shortWatch, o.SendInitialEvents == nil
 	st.last, _ = parseRV(o.ResourceVersion) // 0 if any will do
+	if !st.ordered {
+		st.endMark = newEndMark(s.r.endMarkFor, st.fail)
+	}
 	if o.TimeoutSeconds != nil {
 		st.until = time.Now().Add(time.Duration(*o.TimeoutSeconds) * time.Second)
 	}

@@ -49,6 +49,7 @@ func (s *store) Replace(items []any, resourceVersion string) error {
 		st.Synced, st.RV = true, rv
 		st.Replaces++
 	})
+	s.r.observer.Completed()
 	// client-go keeps the end bookmark of a watch-list to itself; the Sink learns its template here.
 	if b := s.r.template.Load(); b != nil {
 		if err := s.r.sink.Bookmark(b, rv); err != nil {

@@ -28,10 +28,12 @@ type stream struct {
 	r        *Reflector
 	resource *object.Resource
 	body     io.ReadCloser
+	carrier  carrier
 	until    time.Time     // when upstream is to end it, set before run; zero: not known
 	least    time.Duration // for how long the loop sees it at least, if it is without events; set before run
 	born     time.Time
 	last     uint64    // the greatest version so far; at first what was asked for
+	endMark  *endMark  // of a watch-list; set before run, nil once it was seen
 	ordered  bool      // versions do not go back any more: it is past the initial events
 	begun    time.Time // when the loop began to count events: at its birth, and again after the initial ones
 	sent     bool      // an event since
@@ -78,11 +80,17 @@ func (s *stream) run() {
 	defer s.body.Close()
 	defer s.cancel()
 	err := s.read()
+	if s.endMark != nil {
+		s.endMark.stop()
+	}
 	own, inTime := s.failure.Load(), time.Until(s.until) <= endMargin
 	var end *endError
 	told := errors.As(err, &end)
 	s.r.closed(s, ending{time.Since(s.born), inTime || own != nil || told || s.renewed.Load()})
 	if own != nil {
+		if errors.As(*own, new(errNoEndMark)) {
+			s.r.fallBack(*own)
+		}
 		s.send(watch.Event{Type: watch.Error, Object: asStatus(*own)})
 		return
 	}
@@ -96,7 +104,7 @@ func (s *stream) run() {
 	case !errors.Is(err, io.EOF):
 		s.r.failed(context.Background(), "watch", err) // it resumes, but until then nothing is current
 	case !inTime:
-		s.r.onEnd()
+		s.r.observer.Ended()
 	}
 	s.r.log.Debug("watch ended", zap.Error(err))
 	s.linger()
@@ -158,8 +166,15 @@ func (s *stream) event(line []byte) (watch.Event, error) {
 		if err != nil {
 			return watch.Event{}, err
 		}
+		if b.ends() && s.endMark != nil {
+			s.endMark.stop()
+			s.endMark = nil
+		}
 		s.ordered = s.ordered || b.ends()
 		return watch.Event{Type: t, Object: b}, s.follows(b.rv)
+	}
+	if s.endMark != nil {
+		s.endMark.saw(t, len(raw))
 	}
 	o, err := parse(s.resource, raw)
 	if err != nil {

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	states "spillway/internal/mirror"
+)
+
+// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so that less would tell nothing.
+const leastAway = 30 * time.Second
+
+// describe is the part of /readyz?verbose about mirrors: a line for each.
+func (m *mirrors) describe() []string {
+	now := time.Now()
+	var lines []string
+	for _, one := range m.states() {
+		s := one.State()
+		mark, state := "[!]", strings.ReplaceAll(string(s.Kind()), "_", " ")
+		if s.Kind() == states.KindSynced {
+			mark, state = "[+]", "ok: synced"
+		}
+		line := fmt.Sprintf("%smirror %s %s for %s", mark, one.resource, state, now.Sub(s.Since()).Round(time.Second))
+		if reason := s.Cause().Text; reason != "" {
+			line += ": " + oneLine(reason)
+		}
+		if next := s.Next(); next.After(now) {
+			line += fmt.Sprintf("; next attempt within %s", next.Sub(now).Round(time.Second))
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// upstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is away makes no replica unready, since all
+// have the same, and each goes on serving what it can; unless limit says for how long.
+func (m *mirrors) upstreamReady(limit time.Duration) readiness {
+	return func() (string, error) {
+		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
+			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s", time.Since(since).Round(time.Second), limit)
+		}
+		var names []string
+		var oldest time.Duration
+		for _, one := range m.all() {
+			if age, away := one.age(); age > 0 && away {
+				names = append(names, one.resource.Info.String())
+				oldest = max(oldest, age)
+			}
+		}
+		if len(names) == 0 {
+			return "", nil
+		}
+		what := "served from their last state"
+		if m.asks {
+			what = "kept in their last state, which is served to clients whose rights are known; the apiserver cannot be asked about others"
+		}
+		return "", notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names), what,
+			oldest.Round(time.Second), strings.Join(names, ", ")))
+	}
+}

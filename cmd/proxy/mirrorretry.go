@@ -1,0 +1,192 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	states "spillway/internal/mirror"
+	"spillway/internal/object"
+	"spillway/internal/upstream"
+)
+
+// endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the LIST it is less than 30 s.
+const endMarkWait = 10 * time.Second
+
+// refuse notes that a resource is not mirrored for a cause, and when that is tried again. Callers hold mu.
+func (m *mirrors) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+	due := state.next(cause.Why)
+	state.Lose(cause, due)
+	if m.isNamed(gvr) {
+		m.active.Go(func() { m.retry(gvr, state, due) })
+	}
+}
+
+// retry mirrors a named resource again, once upstream says what it is now. It ends when due is not when the state is tried again any more:
+// something else has it tried sooner, or it is mirrored.
+func (m *mirrors) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
+	for m.pause(time.Until(due)) {
+		m.mu.Lock()
+		current := state.due.Equal(due) && m.mu.states[gvr] == state
+		info := m.mu.offered[gvr]
+		m.mu.Unlock()
+		if !current {
+			return
+		}
+		var err error
+		if info == nil {
+			info, err = m.look(gvr)
+		}
+		if err == nil && m.start(info) != nil {
+			return
+		}
+		m.mu.Lock()
+		if !state.due.Equal(due) {
+			m.mu.Unlock()
+			return
+		}
+		cause := state.State().Cause()
+		if err != nil && !errors.Is(err, errDelegated) {
+			cause = causeOf(err)
+		}
+		due = state.next(cause.Why)
+		state.Lose(cause, due)
+		m.mu.Unlock()
+	}
+}
+
+// restore has the named resources that are concerned mirrored again, if they are not. Callers hold mu.
+func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
+	select {
+	case m.sought <- struct{}{}: // one that is missing may be there by now
+	default:
+	}
+	running := *m.running.Load()
+	for _, info := range *m.named.Load() {
+		state := m.mu.states[info.GVR]
+		if running[info.GVR] != nil || state == nil || !concerned(info.GVR) {
+			continue
+		}
+		state.retry.Reset()
+		due := time.Now().Add(settle)
+		state.due = due
+		state.Lose(state.State().Cause(), due)
+		m.active.Go(func() { m.retry(info.GVR, state, due) })
+	}
+}
+
+// adopt mirrors the named resources that were found, and keeps in mind those that were not. It returns how many are missing.
+func (m *mirrors) adopt(found []upstream.Resolved) int {
+	m.mu.Lock()
+	named := slices.Clone(*m.named.Load())
+	var fresh []*object.Resource
+	for _, one := range found {
+		state := m.mu.missing[one.Name]
+		if one.Err != nil {
+			if state == nil {
+				state = m.newState(one.Name, "")
+				m.mu.missing[one.Name] = state
+			}
+			cause := causeOf(one.Err)
+			state.Lose(cause, state.next(cause.Why))
+			continue
+		}
+		info := one.Resource
+		delete(m.mu.missing, one.Name)
+		if slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == info.GVR }) {
+			continue
+		}
+		named = append(named, info)
+		fresh = append(fresh, info)
+		if state != nil && m.mu.states[info.GVR] == nil {
+			state.resource, state.version = info.String(), info.GVR.Version
+			m.mu.states[info.GVR] = state
+			m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+		}
+	}
+	missing := len(m.mu.missing)
+	m.named.Store(&named)
+	m.mu.Unlock()
+	for _, info := range fresh {
+		m.start(info)
+	}
+	return missing
+}
+
+// seekPause is how long what is missing is not looked for although there is a hint that it may be there: hints come in swarms.
+const seekPause = time.Second
+
+// seek looks for the named resources that are missing until there are none, or the mirrors end.
+func (m *mirrors) seek() {
+	for {
+		names, due := m.missingNames()
+		if len(names) == 0 {
+			return
+		}
+		wait := time.NewTimer(time.Until(due))
+		select {
+		case <-wait.C:
+		case <-m.sought:
+			wait.Stop()
+			if !m.pause(seekPause) {
+				return
+			}
+		case <-m.ctx.Done():
+			wait.Stop()
+			return
+		}
+		found, err := m.client.Resolve(m.ctx, names)
+		if err != nil { // upstream is away, which says nothing of any
+			found = nil
+			m.postpone(states.Cause{Why: states.WhyNoAnswer, Text: oneLine(err.Error())})
+		}
+		m.adopt(found)
+	}
+}
+
+// missingNames are the names of those that are due first, and when that is.
+func (m *mirrors) missingNames() (names []string, due time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(m.mu.missing)) {
+		if at := m.mu.missing[name].due; due.IsZero() || at.Before(due) {
+			due = at
+		}
+		names = append(names, name)
+	}
+	return names, due
+}
+
+// postpone has what is missing looked for later.
+func (m *mirrors) postpone(cause states.Cause) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, state := range m.mu.missing {
+		state.Lose(cause, state.next(cause.Why))
+	}
+}
+
+// wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.
+func (m *mirrors) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
+	if m.onDemand(running) < m.most {
+		return false
+	}
+	m.slots.passed.Add(1)
+	if m.slots.said.Try(time.Now()) {
+		m.log.Warn("passes through: as many resources are mirrored on demand as --max-resources allows",
+			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", m.most),
+			zap.Uint64("requests", m.slots.passed.Load()))
+	}
+	return true
+}
+
+// slotless counts the requests that passed through for want of a slot.
+type slotless struct {
+	passed atomic.Uint64
+	said   states.Pace // guarded by mirrors.mu
+}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	states "spillway/internal/mirror"
+	"spillway/internal/upstream"
+)
+
+const (
+	// retryFirst and retryLongest are how long it takes until what the apiserver refuses is tried again: at first, and at most. With a
+	// fifth more, and what an attempt takes, that is less than 30 s.
+	retryFirst   = 2 * time.Second
+	retryLongest = 20 * time.Second
+	// retryCostly is the longest pause where an attempt reads a complete state, or where one is in vain as a rule.
+	retryCostly = 5 * time.Minute
+)
+
+// mirrorState is the state of a resource's mirror, which outlives it: a mirror that is refused ends, and another one is tried.
+type mirrorState struct {
+	*states.Machine
+	resource, version string
+
+	// Guarded by mirrors.mu.
+	retry states.Pace
+	due   time.Time // when a goroutine tries again; zero: none will
+}
+
+// newState is the state of a resource that is to be mirrored from now on.
+func (m *mirrors) newState(resource, version string) *mirrorState {
+	return &mirrorState{
+		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: retryLongest},
+		Machine: states.NewMachine(time.Now, func(t states.Transition) {
+			m.transitions.WithLabelValues(string(t.To.Kind()), string(t.To.Cause().Why)).Inc()
+			m.lines.Tell(resource, version, t)
+		}),
+	}
+}
+
+// next plans another attempt after a failure. Callers hold mirrors.mu.
+func (s *mirrorState) next(why states.Why) time.Time {
+	s.retry.Longest = retryLongest
+	if why == states.WhyMalformed || why == states.WhyUncacheable {
+		s.retry.Longest = retryCostly
+	}
+	s.due = s.retry.Next(time.Now())
+	return s.due
+}
+
+// waiting reports that it is too early for another attempt.
+func (s *mirrorState) waiting() bool {
+	now := s.State()
+	return now.Kind() == states.KindRefused && time.Now().Before(now.Next())
+}
+
+// newTransitions counts the transitions of all mirrors.
+func newTransitions() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_mirror_transitions_total",
+		Help: "Transitions of mirrors from one state, or cause of it, to another, by the state that begins and its cause.",
+	}, []string{"state", "cause"})
+}
+
+// states are those of all mirrors, and of the resources that are to be mirrored and are not, ordered by name.
+func (m *mirrors) states() []*mirrorState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*mirrorState, 0, len(m.mu.states)+len(m.mu.missing))
+	for _, s := range m.mu.states {
+		all = append(all, s)
+	}
+	for _, s := range m.mu.missing {
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b *mirrorState) int {
+		return cmp.Or(cmp.Compare(a.resource, b.resource), cmp.Compare(a.version, b.version))
+	})
+	return all
+}
+
+// causeOf tells why a mirror has failed from what it failed with.
+func causeOf(err error) states.Cause {
+	c := states.Cause{Why: states.WhyNoAnswer, Text: oneLine(err.Error())}
+	var status apierrors.APIStatus
+	var refusal *upstream.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		c.Why = states.WhyUncacheable
+	case errors.Is(err, upstream.ErrUncacheable):
+		c.Why = states.WhyMalformed
+	case !errors.As(err, &status):
+		if !upstream.Away(err) {
+			c.Why = states.WhyRefused // an answer that makes no sense
+		}
+	default:
+		c.Why = causeOfStatus(err, status.Status())
+	}
+	return c
+}
+
+func causeOfStatus(err error, status metav1.Status) states.Why {
+	// What is no Status comes from a filter of the apiserver that knows no resource, or from what stands before it.
+	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+	switch {
+	case status.Code == http.StatusTooManyRequests && foreign:
+		return states.WhyBusy
+	case status.Code >= http.StatusInternalServerError && foreign:
+		return states.WhyNoAnswer
+	case status.Code == http.StatusForbidden, status.Code == http.StatusUnauthorized:
+		return states.WhyForbidden
+	case status.Code == http.StatusNotFound, status.Code == http.StatusMethodNotAllowed:
+		return states.WhyNotServed
+	case status.Code == http.StatusGone:
+		return states.WhyRelist // the mirror's version is too old, and a complete state follows
+	}
+	return states.WhyRefused
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/kubetest"
+	states "spillway/internal/mirror"
+)
+
+// kindOf is the state of a resource, "" if there is none.
+func (m *mirrors) kindOf(resource string) states.Kind {
+	for _, one := range m.states() {
+		if one.resource == resource {
+			return one.State().Kind()
+		}
+	}
+	return ""
+}
+
+func (m *mirrors) awaitKind(t *testing.T, resource string, kind states.Kind) {
+	t.Helper()
+	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return m.kindOf(resource) == kind })
+}
+
+const (
+	widgetPath      = "/apis/example.com/v1/widgets"
+	initializing    = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`
+	malformedWidget = `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"x","resourceVersion":"soon"}}]}`
+)
+
+// answering answers with a JSON document.
+func answering(code int, text string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(code)
+		fmt.Fprint(w, text)
+	})
+}
+
+// A kind that the apiserver refuses while it answers others passes through, and nothing calls the apiserver away.
+func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.Widgets, "n", "old")
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringTo(t, up, zap.New(core), nil, "widgets.example.com", "configmaps")
+	m.awaitReady(t, kubetest.Widgets)
+	source := m.Find(kubetest.Widgets)
+	cursor := watching(t, source)
+	up.Handle(widgetPath, answering(http.StatusTooManyRequests, initializing))
+	up.CutWatches(kubetest.Widgets)
+	m.awaitKind(t, "widgets.example.com", states.KindRefused)
+	if m.Find(kubetest.Widgets) != nil {
+		t.Error("what upstream refuses is answered from memory")
+	}
+	if source.Resource().Retired() || expired(cursor) != nil {
+		t.Error("a watch ended that can go on")
+	}
+	if detail, err := m.upstreamReady(time.Nanosecond)(); detail != "" || err != nil {
+		t.Errorf("of an apiserver that answers: %q, %v", detail, err)
+	}
+	if s := m.Find(kubetest.ConfigMaps); s == nil {
+		t.Error("another kind is not served")
+	}
+	lines := strings.Join(m.describe(), "\n")
+	if !strings.Contains(lines, "[!]mirror widgets.example.com refused for") || !strings.Contains(lines, "storage is (re)initializing") ||
+		!strings.Contains(lines, "[+]mirror configmaps ok: synced") {
+		t.Errorf("it says:\n%s", lines)
+	}
+	refused := logs.FilterMessageSnippet("not mirrored for now").All()
+	if len(refused) != 1 || refused[0].ContextMap()["resource"] != "widgets.example.com" {
+		t.Errorf("%d lines: %v", len(refused), refused)
+	}
+	up.Handle(widgetPath, nil)
+	up.Create(kubetest.Widgets, "n", "new")
+	m.awaitKind(t, "widgets.example.com", states.KindSynced)
+	eventually(t, "the same mirror to go on", func() bool { return m.Find(kubetest.Widgets) == source && source.Resource().Snapshot().Len() == 2 })
+	if err := expired(cursor); err != nil {
+		t.Errorf("the watch ended: %v", err)
+	}
+}
+
+// An apiserver that has too much to do refuses no kind: to pass requests on would give it more.
+func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "widgets.example.com")
+	m.awaitReady(t, kubetest.Widgets)
+	source := m.Find(kubetest.Widgets)
+	up.Handle(widgetPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "1")
+		http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
+	}))
+	up.CutWatches(kubetest.Widgets)
+	eventually(t, "the state to be old", func() bool {
+		age, _ := source.Age()
+		return age > awayAfter+time.Second
+	})
+	if _, away := source.Age(); away || m.kindOf("widgets.example.com") != states.KindResuming || m.Find(kubetest.Widgets) != source {
+		t.Errorf("away %v, %s", away, m.kindOf("widgets.example.com"))
+	}
+}
+
+// One missing, one delegated to a server that is down, one that upstream refuses, one malformed once: the others are served at once, and each
+// of these soon after it is good.
+func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
+	t.Parallel()
+	gadgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gadgets"}
+	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, Resources: []kubetest.Resource{
+		{GVR: gadgets, Kind: "Gadget", Namespaced: true}, {GVR: jobs, Kind: "Job", Namespaced: true},
+		{GVR: apiServices, Kind: "APIService"},
+	}})
+	t.Cleanup(up.Close)
+	hide := func(group string) { // as if nothing served it
+		up.Handle("/apis/"+group+"/", answering(http.StatusNotFound, "{}"))
+	}
+	up.Handle("/apis/example.org/v1", answering(http.StatusServiceUnavailable, "{}"))
+	hide("batch")
+	var malformed atomic.Bool
+	malformed.Store(true)
+	up.Handle("/api/v1/pods", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if malformed.Swap(false) {
+			answering(http.StatusOK, `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"soon"}}}`+"\n").ServeHTTP(w, r)
+			return
+		}
+		up.Handle("/api/v1/pods", nil)
+		up.ServeHTTP(w, r)
+	}))
+	up.Handle("/api/v1/nodes", refusing(http.StatusForbidden))
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringTo(t, up, zap.New(core), nil, "configmaps", "gadgets.example.org", "jobs.batch", "nodes", "pods")
+	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, kubetest.Pods)
+	m.awaitKind(t, "nodes", states.KindRefused)
+	for _, name := range []string{"gadgets.example.org", "jobs.batch"} {
+		if kind := m.kindOf(name); kind != states.KindRefused {
+			t.Errorf("%s is %q", name, kind)
+		}
+	}
+	if _, err := m.ready(); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	if n := logs.FilterMessageSnippet("not mirrored for now").Len(); n < 2 || n > 3 { // not served, forbidden, malformed
+		t.Errorf("%d lines about what is not mirrored", n)
+	}
+	up.Handle("/api/v1/nodes", nil)
+	m.awaitKind(t, "nodes", states.KindSynced)
+	up.Handle("/apis/example.org/v1", nil)
+	m.awaitKind(t, "gadgets.example.org", states.KindSynced)
+	up.Handle("/apis/batch/", nil)
+	m.awaitKind(t, "jobs.batch", states.KindSynced)
+	for _, gvr := range []schema.GroupVersionResource{kubetest.Nodes, gadgets, jobs} {
+		m.awaitReady(t, gvr)
+	}
+	if names := m.names(); names != "configmaps gadgets.example.org jobs.batch nodes pods" {
+		t.Errorf("mirrored: %s", names)
+	}
+}
+
+// With the shipped pauses, however long it was refused, the next attempt is less than 30 s away; what costs a complete state waits longer
+// each time.
+func TestShippedPausesKeepTheirPromise(t *testing.T) {
+	s := &mirrorState{retry: states.Pace{First: retryFirst}}
+	longest := time.Duration(0)
+	for range 100 {
+		now := time.Now()
+		longest = max(longest, s.next(states.WhyForbidden).Sub(now))
+	}
+	if longest > 25*time.Second || longest < retryLongest*4/5 {
+		t.Errorf("up to %v", longest)
+	}
+	s = &mirrorState{retry: states.Pace{First: retryFirst}}
+	if d := time.Until(s.next(states.WhyMalformed)); d > 3*time.Second {
+		t.Errorf("malformed once is tried again after %v", d)
+	}
+}
+
+// A namespaced account: what is refused is not asked about each time that a client asks for it.
+func TestDeniedKindIsAskedForAtAGrowingPause(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	var denied atomic.Int64
+	up.Handle("/api/v1/pods", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		denied.Add(1)
+		refusing(http.StatusForbidden).ServeHTTP(w, r)
+	}))
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringTo(t, up, zap.New(core), nil, "*")
+	m.retryFirst = time.Hour
+	for range 1000 {
+		m.Find(kubetest.Pods)
+		time.Sleep(time.Millisecond)
+	}
+	m.awaitKind(t, "pods", states.KindRefused)
+	if n := denied.Load(); n != 2 { // a watch-list and a LIST
+		t.Errorf("denied %d times", n)
+	}
+	if n := logs.FilterMessageSnippet("not mirrored for now").Len(); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+}
+
+// A proxy before the apiserver that drops bookmarks: the mirror is synced, says so, and counts it.
+func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
+	t.Parallel()
+	up := newUpstream(t)
+	up.Create(kubetest.ConfigMaps, "n", "a")
+	target, err := url.Parse(up.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(kubetest.Bookmarkless(target, nil, kubetest.DropInitial))
+	t.Cleanup(proxy.Close)
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
+	m.awaitKind(t, "configmaps", states.KindSynced)
+	if lines := m.describe(); len(lines) != 1 || !strings.Contains(lines[0], "a proxy before the apiserver may drop bookmarks") {
+		t.Errorf("it says %q", lines)
+	}
+	if n := logs.FilterMessage("the mirror falls back to LIST and WATCH").Len(); n != 1 {
+		t.Errorf("%d lines", n)
+	}
+	text := gathered(t, m)
+	for _, want := range []string{
+		`spillway_mirror_state{resource="configmaps",state="synced",version="v1"} 1`,
+		`spillway_mirror_state{resource="configmaps",state="falling_back",version="v1"} 0`,
+		`spillway_mirror_transitions_total{cause="no_end_mark",state="falling_back"} 1`,
+	} {
+		if !slices.Contains(strings.Split(text, "\n"), want) {
+			t.Errorf("metrics lack %s", want)
+		}
+	}
+}
+
+// A slot that is wanting has a line and a count.
+func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
+	up := newUpstream(t)
+	core, logs := observer.New(zap.InfoLevel)
+	m := mirroringTo(t, up, zap.New(core), func(o *options) { o.maxResources = 1 }, "*")
+	m.awaitReady(t, kubetest.Pods)
+	for range 3 {
+		if m.Find(kubetest.ConfigMaps) != nil {
+			t.Fatal("mirrored beyond --max-resources")
+		}
+	}
+	lines := logs.FilterMessageSnippet("--max-resources").All()
+	if len(lines) != 1 || lines[0].ContextMap()["resource"] != "configmaps" {
+		t.Errorf("it says %v", lines)
+	}
+	if text := gathered(t, m); !strings.Contains(text, "spillway_mirror_slots_refused_total 3\n") {
+		t.Error("it is not counted")
+	}
+}

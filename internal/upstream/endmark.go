@@ -1,0 +1,71 @@
+package upstream
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+const (
+	// endMarkWait is how long a watch-list may make no progress before its initial events end: upstream sends the bookmark that ends
+	// them with the last of them, as soon as its cache is current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
+	endMarkWait  = 10 * time.Second
+	endMarkBytes = 64 << 10
+	// watchListHead is how long the head of a watch-list may take, before a LIST is tried, which has headTimeout.
+	watchListHead = 20 * time.Second
+	// listsFor is for how long a mirror lists where a watch-list has not ended before it tries another one. A trial costs endMarkWait.
+	listsFor = time.Hour
+)
+
+// errNoEndMark says that a watch-list has not ended its initial events. What stands between may drop bookmarks.
+type errNoEndMark struct{ wait time.Duration }
+
+func (e errNoEndMark) Error() string {
+	return fmt.Sprintf("the watch-list did not end its initial events: no bookmark and no progress for %s; a proxy before the "+
+		"apiserver may drop bookmarks", e.wait)
+}
+
+// endMark ends a watch-list whose initial events do not end. Initial events are ADDED, so that any other event comes after them and
+// is no progress: a busy resource would have a watch-list look alive for ever.
+type endMark struct {
+	wait time.Duration
+
+	mu    sync.Mutex
+	timer *time.Timer // nil once the end was seen
+	bytes int         // of initial events since the timer was set
+	past  bool        // an event came that is no initial one
+}
+
+// newEndMark calls late unless the end comes.
+func newEndMark(wait time.Duration, late func(error)) *endMark {
+	return &endMark{wait: wait, timer: time.AfterFunc(wait, func() { late(errNoEndMark{wait}) })}
+}
+
+// saw hears of an event before the end. Callers need no lock.
+func (e *endMark) saw(t watch.EventType, bytes int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.timer == nil || e.past {
+		return
+	}
+	if t == watch.Modified || t == watch.Deleted {
+		e.past = true
+		return
+	}
+	if e.bytes += bytes; e.bytes >= endMarkBytes {
+		e.bytes = 0
+		e.timer.Reset(e.wait)
+	}
+}
+
+// stop forgets about it. Idempotent.
+func (e *endMark) stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.timer != nil {
+		e.timer.Stop()
+		e.timer = nil
+	}
+}

@@ -1,0 +1,87 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"net/http/httptest"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/kubetest"
+)
+
+// behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches it so.
+func behindBookmarkless(t *testing.T, what kubetest.Dropped) (*kubetest.Server, *Client) {
+	t.Helper()
+	s, _ := apiserver(t, kubetest.Options{BookmarkPeriod: 10 * time.Millisecond})
+	target, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(kubetest.Bookmarkless(target, nil, what))
+	t.Cleanup(proxy.Close)
+	config := s.Config()
+	config.Host = proxy.URL
+	return s, clientFor(t, config)
+}
+
+func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
+	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks, "of watch-lists": kubetest.DropInitial, "all": kubetest.DropBookmarks} {
+		t.Run(name, func(t *testing.T) {
+			s, c := behindBookmarkless(t, what)
+			s.Create(configMaps.GVR, "a", "one")
+			sink := newRecorder()
+			fell := make(chan error, 10)
+			r := mirror(t, c, configMaps, sink, WithEndMarkWait(50*time.Millisecond), WithObserver(Observer{FellBack: func(err error) { fell <- err }}))
+			sink.awaitState(t, s, configMaps)
+			if err := <-fell; !errors.As(err, new(errNoEndMark)) {
+				t.Errorf("fell back since %v", err)
+			}
+			rv := s.Create(configMaps.GVR, "a", "two")
+			sink.awaitEntry(t, fmt.Sprintf("add a/two %d", rv), 0)
+			if n := s.Lists(configMaps.GVR); n != 1 {
+				t.Errorf("%d LISTs, want 1", n)
+			}
+			r.Relist("a test") // another complete state needs no other trial
+			eventually(t, "another state", func() bool { return r.Status().Replaces == 2 })
+			sink.awaitState(t, s, configMaps)
+			if n := s.Lists(configMaps.GVR); n != 2 || len(fell) != 0 {
+				t.Errorf("%d LISTs and %d more trials, want 2 and none", n, len(fell))
+			}
+		})
+	}
+}
+
+// The shipped wait, with a resource that changes all the time: what is no initial event is no progress.
+func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		var late time.Duration
+		e := newEndMark(endMarkWait, func(error) { late = time.Since(begin) })
+		for range 6 { // a minute on a thin line
+			time.Sleep(endMarkWait - time.Second)
+			e.saw(watch.Added, endMarkBytes)
+		}
+		if late != 0 {
+			t.Fatalf("given up after %v though the state was arriving", late)
+		}
+		arrived := time.Since(begin)
+		for late == 0 {
+			e.saw(watch.Modified, endMarkBytes)
+			e.saw(watch.Added, endMarkBytes)
+			time.Sleep(time.Second)
+		}
+		if late-arrived > endMarkWait+time.Second {
+			t.Errorf("given up %v after the last initial event", late-arrived)
+		}
+		seen := newEndMark(endMarkWait, func(error) { t.Error("given up after its end was seen") })
+		seen.stop()
+		seen.stop()
+		seen.saw(watch.Added, 1)
+		time.Sleep(time.Hour)
+	})
+}
