@@ -37,6 +37,16 @@ func TestAgeIsTold(t *testing.T) {
 	if _, err := m.ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
+	if _, err := m.upstreamReady(time.Hour)(); !errors.As(err, new(notice)) {
+		t.Errorf("unready before its time: %v", err)
+	}
+	if _, err := m.upstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(), "the apiserver has not answered for") {
+		t.Errorf("with --unready-when-away: %v", err)
+	}
+	m.asks = false
+	if _, err := upstream(); !strings.Contains(err.Error(), "resources are served from their last state") {
+		t.Errorf("where nothing has to be asked: %v", err)
+	}
 	if err := up.Up(); err != nil {
 		t.Fatal(err)
 	}

@@ -74,6 +74,7 @@ type rigOptions struct {
 	reviews  int                          // of tokens at a time; 0: as many as usual
 	age      func() (time.Duration, bool) // of all states; nil: they are kept current
 	stalest  time.Duration                // that is shown
+	ready    func() error                 // nil: ReadinessPath passes through
 	strict   []string                     // of strict transport security
 	audit    *audit.Log                   // nil: no record is kept
 	tracer   *tracing.Tracer              // nil: nothing is traced
@@ -183,7 +184,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.limiter.hurry(o.clients)
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, Metrics: NewMetrics(r.registry), Log: log,
+		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, Metrics: NewMetrics(r.registry), Log: log,
 		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
 	})
 	secured := &front{}

@@ -100,3 +100,15 @@ func TestWarned(t *testing.T) {
 	f("c", 0, false)
 	f("c", time.Minute, true)
 }
+
+// What is not current though the apiserver answers is said of the resource, and not of the apiserver.
+func TestStaleAnswersFromAnApiserverThatAnswersNameTheResource(t *testing.T) {
+	r := newRig(t, rigOptions{stalest: time.Hour, age: func() (time.Duration, bool) { return 3 * time.Second, false }})
+	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.mirrored(configMaps)
+	l := r.list("/api/v1/configmaps?resourceVersion=0")
+	want := `299 - "the proxy's copy of configmaps is not kept current: this is the last state known, see the header Age"`
+	if l.Header.Get("Age") != "3" || l.Header.Get("Warning") != want {
+		t.Errorf("Age %q, Warning %q", l.Header.Get("Age"), l.Header.Get("Warning"))
+	}
+}

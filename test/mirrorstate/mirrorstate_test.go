@@ -23,14 +23,13 @@ func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 	w.allow("read", "*")
 	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks, "all": kubetest.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{t: t, cp: w.cp, admin: w.admin}
+			w := &world{t: t, cp: w.cp, admin: w.admin, built: w.built}
 			proxy := w.before(true, func(target *url.URL, transport http.RoundTripper) http.Handler {
 				return kubetest.Bookmarkless(target, transport, what)
 			})
-			begin := time.Now()
 			w.launch(proxy, "--resources=configmaps,secrets")
 			w.proxy.AwaitReady(t)
-			w.keeps("behind a proxy that drops "+name, time.Since(begin))
+			w.keeps("behind a proxy that drops "+name, time.Since(w.begun))
 			for _, path := range []string{"/api/v1/configmaps?resourceVersion=0", "/api/v1/configmaps"} {
 				if code, body := w.get(w.proxy.Plain + path); code != http.StatusOK || !strings.Contains(body, "kube-root-ca.crt") && !strings.Contains(body, "extension-apiserver") {
 					t.Errorf("%s: %d %.200s", path, code, body)
@@ -89,10 +88,9 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	const broken = "/apis/broken.example.com/v2/widgets"
 	process.Awaiting(t, "the apiserver to refuse what it cannot convert", refused(w, w.cp.URL()+broken))
 
-	begin := time.Now()
 	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,gizmos.delegated.example.com,widgets.v2.broken.example.com,secrets")
 	w.proxy.AwaitReady(t)
-	w.keeps("the others", time.Since(begin))
+	w.keeps("the others", time.Since(w.begun))
 	w.awaitState("configmaps", "synced")
 	for _, name := range []string{"gadgets.missing.example.com", "gizmos.delegated.example.com", "widgets.broken.example.com", "secrets"} {
 		w.awaitState(name, "refused")

@@ -35,7 +35,9 @@ type world struct {
 	t     *testing.T
 	cp    *controlplane.ControlPlane
 	admin kubernetes.Interface
+	built string // the proxy's program
 	proxy *process.Proxy
+	begun time.Time // when it was started
 }
 
 func newWorld(t *testing.T) *world {
@@ -49,7 +51,7 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &world{t: t, cp: cp, admin: admin}
+	return &world{t: t, cp: cp, admin: admin, built: process.BuildProxy(t)}
 }
 
 // allow lets the proxy read resources of all groups.
@@ -88,7 +90,8 @@ func (w *world) launch(upstream *httptest.Server, args ...string) {
 		w.t.Fatal(err)
 	}
 	usual := []string{"--kubeconfig=" + file, "--plain-identity=self", "--log-level=info"}
-	w.proxy = process.LaunchProxy(w.t, process.BuildProxy(w.t), append(usual, args...)...)
+	w.begun = time.Now()
+	w.proxy = process.LaunchProxy(w.t, w.built, append(usual, args...)...)
 }
 
 // before is a handler before the apiserver, at an address of its own, over HTTP/2 or HTTP/1.1.

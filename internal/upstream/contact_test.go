@@ -1,0 +1,65 @@
+package upstream
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"spillway/internal/kubetest"
+)
+
+// Silence begins with the first request that is not answered and ends with an answer, whatever it says.
+func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	f := func(what string, silent bool) {
+		t.Helper()
+		_, _ = c.Version(deadline(t))
+		if since := c.SilentSince(); since.IsZero() == silent || since.After(time.Now()) {
+			t.Errorf("%s: silent since %v", what, since)
+		}
+	}
+	status := func(code int, contentType string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(code)
+		})
+	}
+	f("an answer", false)
+	s.Handle("/version", status(http.StatusForbidden, "application/json"))
+	f("a refusal", false)
+	s.Handle("/version", status(http.StatusInternalServerError, "application/json"))
+	f("the apiserver's own error", false)
+	s.Handle("/version", status(http.StatusBadGateway, "text/html"))
+	f("an error of what stands before it", true)
+	first := c.SilentSince()
+	f("another", true)
+	if !c.SilentSince().Equal(first) {
+		t.Error("silence begins anew with each failure")
+	}
+	s.Handle("/version", nil)
+	f("an answer again", false)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, _ = c.Version(ctx)
+	if !c.SilentSince().IsZero() {
+		t.Error("a request that was given up here counts")
+	}
+	s.Down()
+	f("no connection", true)
+}
+
+// However many mirrors want to know whether upstream serves, it is asked once a second.
+func TestServesIsAskedOnceForAll(t *testing.T) {
+	s, c := apiserver(t, kubetest.Options{})
+	for range 100 {
+		if !c.Serves(t.Context()) {
+			t.Fatal("it serves")
+		}
+	}
+	asked := slices.DeleteFunc(s.Requests(), func(r kubetest.Request) bool { return r.Path != "/readyz" })
+	if len(asked) > 2 {
+		t.Errorf("asked %d times", len(asked))
+	}
+}
