@@ -8,8 +8,9 @@ import (
 	"sync"
 )
 
-// readiness is one reason to send requests here or not. detail says how it stands, for people; err why it is not ready, or a notice. It is
-// called on every probe, by several goroutines at once, and must not block.
+// readiness is one reason to send requests here or not. detail says how it stands, for people; err
+// why it is not ready, or a notice. It is called on every probe, by several goroutines at once, and
+// must not block.
 type readiness func() (detail string, err error)
 
 // notice is what is out of order and yet no reason to be unready.

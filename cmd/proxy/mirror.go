@@ -44,7 +44,8 @@ type mirror struct {
 
 // newMirror starts nothing; run does.
 func newMirror(ms *mirrors, info *object.Resource, state *mirrorState) *mirror {
-	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(), state: state, questions: ms.questions}
+	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
+		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
 	m.hub.Share(ms.room)
 	m.hub.ShareLanes(ms.lanes)
@@ -97,7 +98,9 @@ func (m *mirror) observer(ms *mirrors) upstream.Observer {
 			m.step(func() {
 				m.state.Interrupt(states.Cause{Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error"})
 			})
-			if !m.resource.Info.Builtin { // those begin anew with their apiserver alone, and that has another version if it shows them otherwise
+			// Built-in ones begin anew with their apiserver alone, which has another version if it shows
+			// them otherwise.
+			if !m.resource.Info.Builtin {
 				m.representation.suspectAtPace()
 			}
 		},
@@ -118,8 +121,9 @@ func (m *mirror) step(move func()) {
 	}
 }
 
-// failed moves the state after a failure that may pass. What the apiserver answers with an error is refused if it has been for more than
-// a moment, and the apiserver says that it serves: then it is not away, and its answers to others are as good as those to the mirror.
+// failed moves the state after a failure that may pass. What the apiserver answers with an error is
+// refused if it has been for more than a moment, and the apiserver says that it serves: then it is
+// not away, and its answers to others are as good as those to the mirror.
 func (m *mirror) failed(ms *mirrors, err error) {
 	cause := causeOf(err)
 	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayAfter {
@@ -141,11 +145,12 @@ func (m *mirror) failed(ms *mirrors, err error) {
 	}
 }
 
-// usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and cannot be reached, or shows it otherwise
-// than it is known here: then upstream answers better.
+// usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and
+// cannot be reached, or shows it otherwise than it is known here: then upstream answers better.
 func (m *mirror) usable() *serve.Source {
 	m.asked.Store(int64(time.Since(m.born)))
-	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused || !m.resource.Ready() && m.reflector.Status().Err != nil {
+	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused ||
+		!m.resource.Ready() && m.reflector.Status().Err != nil {
 		return nil
 	}
 	return m.source
@@ -154,12 +159,14 @@ func (m *mirror) usable() *serve.Source {
 // awayAfter is how long upstream must have been of no use for the state to be called old. A watch that has to be opened a second time is no outage.
 const awayAfter = 2 * time.Second
 
-// age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while it is. away says that the apiserver
-// does not answer; otherwise it does, and yet nothing keeps the state current.
+// age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while
+// it is. away says that the apiserver does not answer; otherwise it does, and yet nothing keeps the
+// state current.
 func (m *mirror) age() (age time.Duration, away bool) {
 	s := m.state.State()
 	since, contact := m.reflector.Away()
-	if since.IsZero() || !s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() || time.Since(since) < awayAfter {
+	if since.IsZero() || time.Since(since) < awayAfter ||
+		!s.Holds() || s.Kind() == states.KindSynced || !m.resource.Ready() {
 		return 0, false
 	}
 	return time.Since(contact), s.Cause().Why == states.WhyNoAnswer
@@ -208,11 +215,12 @@ func (p prober) Begin(ctx context.Context) (uint64, cache.Proof, error) {
 	return rv, proof{probe}, nil
 }
 
-// judge hears how far upstream is. One that is behind what it promised before has another history than the mirror's.
+// judge hears how far upstream is. One that is behind what it promised before has another history
+// than the mirror's.
 func (m *mirror) judge(rv, generation, promised uint64) {
 	if rv < promised && m.resource.Disown(generation) {
-		m.reflector.Relist(fmt.Sprintf("upstream is at resourceVersion %d and was at %d: its history has been rewritten, as by an etcd restored "+
-			"from a backup, or more than one cluster answers at its address", rv, promised))
+		m.reflector.Relist(fmt.Sprintf("upstream is at resourceVersion %d and was at %d: its history has been "+
+			"rewritten, as by an etcd restored from a backup, or more than one cluster answers at its address", rv, promised))
 	}
 }
 

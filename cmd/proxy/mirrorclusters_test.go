@@ -84,8 +84,9 @@ func (a *address) cut(servers ...string) {
 	a.conns = nil
 }
 
-// Two clusters behind one address: a new watch is from the other one, which is behind and says nothing of it, while every other connection
-// leads to the one before. The question goes over the watch's own connection, and the line names the possibility.
+// Two clusters behind one address: a new watch is from the other one, which is behind and says
+// nothing of it, while every other connection leads to the one before. The question goes over the
+// watch's own connection, and the line names the possibility.
 func TestAnotherClusterBehindTheAddressIsNoticedOnTheWatchsConnection(t *testing.T) {
 	first, second := kubetest.New(kubetest.Options{HTTP2: true}), kubetest.New(kubetest.Options{HTTP2: true})
 	t.Cleanup(first.Close)

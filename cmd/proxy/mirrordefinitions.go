@@ -45,7 +45,8 @@ func (m *mirrors) followDefinitions() {
 	})
 }
 
-// mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is there.
+// mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is
+// there.
 func (m *mirrors) mayBeCustom() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -138,7 +139,8 @@ func (m *mirrors) renew(concerned func(schema.GroupVersionResource, *object.Reso
 	}
 }
 
-// dismiss notes why a mirror is to end that has been removed: a named one for now, since it is restored, another for good. Callers hold mu.
+// dismiss notes why a mirror is to end that has been removed: a named one for now, since it is
+// restored, another for good. Callers hold mu.
 func (m *mirrors) dismiss(one *mirror, why states.Cause) {
 	gvr := one.resource.Info.GVR
 	one.ended.Store(true)
@@ -147,8 +149,7 @@ func (m *mirrors) dismiss(one *mirror, why states.Cause) {
 		m.refuse(gvr, one.state, why)
 		return
 	}
-	one.state.GiveUp(why)
-	delete(m.mu.states, gvr)
+	m.forget(gvr, one.state, why)
 }
 
 // part ends a mirror whose resource is gone. Upstream deletes every object before, but may tell of that after it told of the end: whoever

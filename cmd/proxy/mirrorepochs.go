@@ -18,10 +18,11 @@ const (
 	// event. All of that takes a restart of upstream, which begins watches anew: that is looked for each watchCheck.
 	epochCheck = 15 * time.Second
 	watchCheck = time.Second
-	// rolling is how long after another version was seen upstream may be a mixture of both: as long all states are read again each
-	// rollingCheck, whichever apiserver answers then.
+	// rolling is how long after another version was seen upstream may be a mixture of both: as long
+	// all states are read again each rollingCheck, whichever apiserver answers then.
 	//
-	// hintPause and hintLongest are how long a watch that began is no reason to ask sooner, after the one before was.
+	// hintPause and hintLongest are how long a watch that began is no reason to ask sooner, after
+	// the one before was.
 	rolling      = 10 * time.Minute
 	hintPause    = 5 * time.Second
 	hintLongest  = time.Minute

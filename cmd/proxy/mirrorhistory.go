@@ -10,8 +10,9 @@ import (
 // historyCheck is how often mirrors are looked at that have begun another watch or state: so long a restored etcd may go unnoticed.
 const historyCheck = 5 * time.Second
 
-// questionPause and questionLongest are how long a mirror that has just been asked for is not asked for again, though it has begun another
-// watch: what cuts watches all the time would make it the more expensive the less it matters.
+// questionPause and questionLongest are how long a mirror that has just been asked for is not asked
+// for again, though it has begun another watch: what cuts watches all the time would make it the
+// more expensive the less it matters.
 const (
 	questionPause   = 15 * time.Second
 	questionLongest = 30 * time.Second

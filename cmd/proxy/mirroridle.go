@@ -6,6 +6,9 @@ import (
 	states "spillway/internal/mirror"
 )
 
+// noClient is why what is idle is given up.
+const noClient = "no client asks for it"
+
 // dropIdle ends the mirrors that were made on demand, and that nobody has asked for since or watches, until the mirrors end. Whoever asks
 // later waits for a new first state.
 func (m *mirrors) dropIdle(after time.Duration) {
@@ -17,12 +20,18 @@ func (m *mirrors) dropIdle(after time.Duration) {
 func (m *mirrors) dropIdleSince(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	for gvr, one := range *m.running.Load() {
+	running := *m.running.Load()
+	for gvr, state := range m.mu.states { // what was refused to those who asked for it last
+		if running[gvr] == nil && !m.isNamed(gvr) && state.State().Next().Before(since) {
+			m.forget(gvr, state, states.Cause{Why: states.WhyIdle, Text: noClient})
+		}
+	}
+	for gvr, one := range running {
 		if m.isNamed(gvr) || one.used().After(since) || one.hub.Feeds() > 0 {
 			continue
 		}
 		m.remove(one)
-		m.dismiss(one, states.Cause{Why: states.WhyIdle, Text: "no client asks for it"})
+		m.dismiss(one, states.Cause{Why: states.WhyIdle, Text: noClient})
 		one.end()
 	}
 }

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"net/http"
 	"testing"
 	"time"
 
 	"spillway/internal/kubetest"
+	states "spillway/internal/mirror"
 )
 
 // What nobody asks for or watches is dropped; what is named never is.
@@ -57,5 +59,23 @@ func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	}
 	if used == used.Round(0) { // which is what a wall clock alone can tell
 		t.Errorf("%v depends on the wall clock", used)
+	}
+}
+
+// What was refused, and no client asks for any more, is not shown for ever.
+func TestRefusedKindIsForgottenOnceItIsIdle(t *testing.T) {
+	up := newUpstream(t)
+	up.Handle("/api/v1/pods", refusing(http.StatusForbidden))
+	m := mirroring(t, up, nil, "*")
+	m.retryFirst = time.Minute
+	m.Find(kubetest.Pods)
+	m.awaitKind(t, "pods", states.KindRefused)
+	m.dropIdleSince(time.Now().Add(-time.Hour))
+	if m.kindOf("pods") != states.KindRefused {
+		t.Error("forgotten too soon")
+	}
+	m.dropIdleSince(time.Now().Add(time.Hour))
+	if kind := m.kindOf("pods"); kind != "" {
+		t.Errorf("it is still shown as %s", kind)
 	}
 }

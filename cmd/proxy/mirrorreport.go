@@ -8,7 +8,8 @@ import (
 	states "spillway/internal/mirror"
 )
 
-// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so that less would tell nothing.
+// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so
+// that less would tell nothing.
 const leastAway = 30 * time.Second
 
 // describe is the part of /readyz?verbose about mirrors: a line for each.
@@ -33,12 +34,14 @@ func (m *mirrors) describe() []string {
 	return lines
 }
 
-// upstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is away makes no replica unready, since all
-// have the same, and each goes on serving what it can; unless limit says for how long.
+// upstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
+// away makes no replica unready, since all have the same, and each goes on serving what it can;
+// unless limit says for how long.
 func (m *mirrors) upstreamReady(limit time.Duration) readiness {
 	return func() (string, error) {
 		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
-			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s", time.Since(since).Round(time.Second), limit)
+			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s",
+				time.Since(since).Round(time.Second), limit)
 		}
 		var names []string
 		var oldest time.Duration
@@ -53,7 +56,8 @@ func (m *mirrors) upstreamReady(limit time.Duration) readiness {
 		}
 		what := "served from their last state"
 		if m.asks {
-			what = "kept in their last state, which is served to clients whose rights are known; the apiserver cannot be asked about others"
+			what = "kept in their last state, which is served to clients whose rights are known; " +
+				"the apiserver cannot be asked about others"
 		}
 		return "", notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names), what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))

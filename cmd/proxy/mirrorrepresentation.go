@@ -30,8 +30,9 @@ type representation struct {
 }
 
 const (
-	// suspicionPause and suspicionLongest are how long a state that was read again since a watch ended early is not read again for that
-	// reason: a proxy between that cuts watches would have every state of a custom resource listed all the time.
+	// suspicionPause and suspicionLongest are how long a state that was read again since a watch
+	// ended early is not read again for that reason: a proxy between that cuts watches would have
+	// every state of a custom resource listed all the time.
 	suspicionPause   = 10 * time.Second
 	suspicionLongest = 10 * time.Minute
 )
@@ -51,7 +52,8 @@ func (r *representation) suspect() {
 	}
 }
 
-// suspectAtPace is suspect for hints that may come in swarms. None is dropped: one that comes too soon waits.
+// suspectAtPace is suspect for hints that may come in swarms. None is dropped: one that comes too
+// soon waits.
 func (r *representation) suspectAtPace() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

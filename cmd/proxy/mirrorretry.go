@@ -15,11 +15,18 @@ import (
 	"spillway/internal/upstream"
 )
 
-// endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the LIST it is less than 30 s.
+// endMarkWait is how long a watch-list may make no progress before a LIST takes its place. With the
+// LIST it is less than 30 s.
 const endMarkWait = 10 * time.Second
 
-// refuse notes that a resource is not mirrored for a cause, and when that is tried again. Callers hold mu.
+// refuse notes that a resource is not mirrored for a cause, and when that is tried again. One that
+// upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
 func (m *mirrors) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+	if cause.Why == states.WhyNotServed && !m.isNamed(gvr) {
+		m.mu.looking[gvr] = time.Now()
+		m.forget(gvr, state, cause)
+		return
+	}
 	due := state.next(cause.Why)
 	state.Lose(cause, due)
 	if m.isNamed(gvr) {
@@ -27,8 +34,14 @@ func (m *mirrors) refuse(gvr schema.GroupVersionResource, state *mirrorState, ca
 	}
 }
 
-// retry mirrors a named resource again, once upstream says what it is now. It ends when due is not when the state is tried again any more:
-// something else has it tried sooner, or it is mirrored.
+// forget ends the state of a resource. Callers hold mu.
+func (m *mirrors) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+	state.GiveUp(cause)
+	delete(m.mu.states, gvr)
+}
+
+// retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
+// when the state is tried again any more: something else has it tried sooner, or it is mirrored.
 func (m *mirrors) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
 	for m.pause(time.Until(due)) {
 		m.mu.Lock()
@@ -60,7 +73,8 @@ func (m *mirrors) retry(gvr schema.GroupVersionResource, state *mirrorState, due
 	}
 }
 
-// restore has the named resources that are concerned mirrored again, if they are not. Callers hold mu.
+// restore has the named resources that are concerned mirrored again, if they are not. Callers hold
+// mu.
 func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
 	select {
 	case m.sought <- struct{}{}: // one that is missing may be there by now
@@ -80,7 +94,8 @@ func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
 	}
 }
 
-// adopt mirrors the named resources that were found, and keeps in mind those that were not. It returns how many are missing.
+// adopt mirrors the named resources that were found, and keeps in mind those that were not. It
+// returns how many are missing.
 func (m *mirrors) adopt(found []upstream.Resolved) int {
 	m.mu.Lock()
 	named := slices.Clone(*m.named.Load())
@@ -97,17 +112,12 @@ func (m *mirrors) adopt(found []upstream.Resolved) int {
 			continue
 		}
 		info := one.Resource
-		delete(m.mu.missing, one.Name)
+		delete(m.mu.missing, one.Name) // the mirror has a state of its own, by the resource's full name
 		if slices.ContainsFunc(named, func(other *object.Resource) bool { return other.GVR == info.GVR }) {
 			continue
 		}
 		named = append(named, info)
 		fresh = append(fresh, info)
-		if state != nil && m.mu.states[info.GVR] == nil {
-			state.resource, state.version = info.String(), info.GVR.Version
-			m.mu.states[info.GVR] = state
-			m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
-		}
 	}
 	missing := len(m.mu.missing)
 	m.named.Store(&named)
@@ -118,7 +128,8 @@ func (m *mirrors) adopt(found []upstream.Resolved) int {
 	return missing
 }
 
-// seekPause is how long what is missing is not looked for although there is a hint that it may be there: hints come in swarms.
+// seekPause is how long what is missing is not looked for although there is a hint that it may be
+// there: hints come in swarms.
 const seekPause = time.Second
 
 // seek looks for the named resources that are missing until there are none, or the mirrors end.

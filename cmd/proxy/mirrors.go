@@ -289,8 +289,9 @@ func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int 
 	return n
 }
 
-// lose ends a mirror that upstream does not serve at present, or not to us: its requests pass through, and its watches end so that clients
-// start again. It is tried again after a pause: a named resource by itself, others when they are asked for.
+// lose ends a mirror that upstream does not serve at present, or not to us: its requests pass
+// through, and its watches end so that clients start again. It is tried again after a pause: a
+// named resource by itself, others when they are asked for.
 func (m *mirrors) lose(lost *mirror, cause error) {
 	info := lost.resource.Info
 	m.mu.Lock()

@@ -162,7 +162,8 @@ func TestNamedMirrors(t *testing.T) {
 	}
 }
 
-// With --strict-resources, what cannot be mirrored stops the start with one line that says which setting is wrong.
+// With --strict-resources, what cannot be mirrored stops the start with one line that says which
+// setting is wrong.
 func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
@@ -303,6 +304,9 @@ func TestLostMirror(t *testing.T) {
 				}
 				up.Handle(path, nil)
 				up.Create(kubetest.Widgets, "n", "new")
+				m.mu.Lock()
+				clear(m.mu.looking) // as if some time had passed
+				m.mu.Unlock()
 				m.awaitReady(t, kubetest.Widgets)
 				after := m.Find(kubetest.Widgets)
 				if after == before || after.Resource().Snapshot().Len() != 2 {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -16,15 +15,18 @@ import (
 )
 
 const (
-	// retryFirst and retryLongest are how long it takes until what the apiserver refuses is tried again: at first, and at most. With a
-	// fifth more, and what an attempt takes, that is less than 30 s.
+	// retryFirst and retryLongest are how long it takes until what the apiserver refuses is tried
+	// again: at first, and at most. With a fifth more, and what an attempt takes, that is less than
+	// 30 s.
 	retryFirst   = 2 * time.Second
 	retryLongest = 20 * time.Second
-	// retryCostly is the longest pause where an attempt reads a complete state, or where one is in vain as a rule.
+	// retryCostly is the longest pause where an attempt reads a complete state, or where one is in
+	// vain as a rule.
 	retryCostly = 5 * time.Minute
 )
 
-// mirrorState is the state of a resource's mirror, which outlives it: a mirror that is refused ends, and another one is tried.
+// mirrorState is the state of a resource's mirror, which outlives it: a mirror that is refused
+// ends, and another one is tried.
 type mirrorState struct {
 	*states.Machine
 	resource, version string
@@ -61,15 +63,8 @@ func (s *mirrorState) waiting() bool {
 	return now.Kind() == states.KindRefused && time.Now().Before(now.Next())
 }
 
-// newTransitions counts the transitions of all mirrors.
-func newTransitions() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_mirror_transitions_total",
-		Help: "Transitions of mirrors from one state, or cause of it, to another, by the state that begins and its cause.",
-	}, []string{"state", "cause"})
-}
-
-// states are those of all mirrors, and of the resources that are to be mirrored and are not, ordered by name.
+// states are those of all mirrors, and of the resources that are to be mirrored and are not,
+// ordered by name.
 func (m *mirrors) states() []*mirrorState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -107,7 +102,8 @@ func causeOf(err error) states.Cause {
 }
 
 func causeOfStatus(err error, status metav1.Status) states.Why {
-	// What is no Status comes from a filter of the apiserver that knows no resource, or from what stands before it.
+	// What is no Status comes from a filter of the apiserver that knows no resource, or from what
+	// stands before it.
 	foreign := apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 	switch {
 	case status.Code == http.StatusTooManyRequests && foreign:

@@ -35,9 +35,9 @@ func (m *mirrors) awaitKind(t *testing.T, resource string, kind states.Kind) {
 }
 
 const (
-	widgetPath      = "/apis/example.com/v1/widgets"
-	initializing    = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`
-	malformedWidget = `{"kind":"WidgetList","apiVersion":"example.com/v1","metadata":{"resourceVersion":"7"},"items":[{"metadata":{"name":"x","resourceVersion":"soon"}}]}`
+	widgetPath   = "/apis/example.com/v1/widgets"
+	initializing = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"storage is (re)initializing",` +
+		`"reason":"TooManyRequests","details":{"retryAfterSeconds":1},"code":429}`
 )
 
 // answering answers with a JSON document.
@@ -49,7 +49,8 @@ func answering(code int, text string) http.Handler {
 	})
 }
 
-// A kind that the apiserver refuses while it answers others passes through, and nothing calls the apiserver away.
+// A kind that the apiserver refuses while it answers others passes through, and nothing calls the
+// apiserver away.
 func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -113,8 +114,8 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	}
 }
 
-// One missing, one delegated to a server that is down, one that upstream refuses, one malformed once: the others are served at once, and each
-// of these soon after it is good.
+// One missing, one delegated to a server that is down, one that upstream refuses, one malformed
+// once: the others are served at once, and each of these soon after it is good.
 func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	gadgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gadgets"}
@@ -169,8 +170,8 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	}
 }
 
-// With the shipped pauses, however long it was refused, the next attempt is less than 30 s away; what costs a complete state waits longer
-// each time.
+// With the shipped pauses, however long it was refused, the next attempt is less than 30 s away;
+// what costs a complete state waits longer each time.
 func TestShippedPausesKeepTheirPromise(t *testing.T) {
 	s := &mirrorState{retry: states.Pace{First: retryFirst}}
 	longest := time.Duration(0)

@@ -180,7 +180,8 @@ func (o *options) flagGroups() []flagGroup {
 	}
 }
 
-// asksAboutAll reports that the API server is asked about every client, so that none is served while it does not answer.
+// asksAboutAll reports that the API server is asked about every client, so that none is served
+// while it does not answer.
 func (o *options) asksAboutAll() bool {
 	return !o.insecureAllowAll && (o.listen == "" || o.plainIdentity != identitySelf)
 }

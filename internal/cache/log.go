@@ -70,7 +70,8 @@ type ExpiredError struct {
 	Asked, Oldest uint64
 	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what followed it.
 	Void bool
-	// Words are upstream's own where they name no version, as those of an apiserver without a watch cache; "": those of W-107.
+	// Words are upstream's own where they name no version, as those of an apiserver without a watch
+	// cache; "": those of W-107.
 	Words string
 }
 

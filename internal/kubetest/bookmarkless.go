@@ -18,7 +18,8 @@ const (
 	DropBookmarks                // all of every watch
 )
 
-// Bookmarkless is a proxy before an apiserver that passes on everything but bookmarks, as access proxies do that know no such event.
+// Bookmarkless is a proxy before an apiserver that passes on everything but bookmarks, as access
+// proxies do that know no such event.
 func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) http.Handler {
 	proxy := httputil.NewSingleHostReverseProxy(target)
 	proxy.Transport, proxy.FlushInterval = transport, -1

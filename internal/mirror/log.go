@@ -12,15 +12,17 @@ import (
 )
 
 const (
-	// LogPeriod is for how long transitions of one kind and cause are counted after one of them had its line.
+	// LogPeriod is for how long transitions of one kind and cause are counted after one of them had
+	// its line.
 	LogPeriod = time.Minute
 	// namedMost is how many resources a line names of those that it counts.
 	namedMost = 5
 )
 
-// Log writes a line for each transition. Those that are to one kind of state for one cause have one line for each period: the
-// first at once, and then how often it happened again. A proxy between, an apiserver that restarts or a missing right concern
-// every mirror, so that lines for each would hide what they say.
+// Log writes a line for each transition. Those that are to one kind of state for one cause have one
+// line for each period: the first at once, and then how often it happened again. A proxy between,
+// an apiserver that restarts or a missing right concern every mirror, so that lines for each would
+// hide what they say.
 type Log struct {
 	log    *zap.Logger
 	period time.Duration

@@ -12,8 +12,9 @@ type Transition struct {
 	At       time.Time
 }
 
-// Machine is a mirror's place among the states, which its methods move. Each of them says what happened; which state follows is
-// the business of the present one. Safe for use by many goroutines; State costs one atomic load.
+// Machine is a mirror's place among the states, which its methods move. Each of them says what
+// happened; which state follows is the business of the present one. Safe for use by many
+// goroutines; State costs one atomic load.
 type Machine struct {
 	now  func() time.Time
 	told func(Transition)
@@ -22,8 +23,8 @@ type Machine struct {
 	state atomic.Pointer[State]
 }
 
-// NewMachine begins with starting. told is called for each transition with the Machine locked: it must return at once, and must
-// not call the Machine. nil: nothing is told.
+// NewMachine begins with starting. told is called for each transition with the Machine locked: it
+// must return at once, and must not call the Machine. nil: nothing is told.
 func NewMachine(now func() time.Time, told func(Transition)) *Machine {
 	m := &Machine{now: now, told: told}
 	var first State = starting{era: era{now()}}
@@ -51,12 +52,14 @@ func (m *Machine) Complete() { m.step(State.completed) }
 // Open says that a watch goes on from the state that there is.
 func (m *Machine) Open() { m.step(State.opened) }
 
-// Interrupt says that nothing keeps the state current, or that an attempt to get one came to nothing.
+// Interrupt says that nothing keeps the state current, or that an attempt to get one came to
+// nothing.
 func (m *Machine) Interrupt(c Cause) {
 	m.step(func(s State, at time.Time) State { return s.interrupted(at, trouble{cause: c}) })
 }
 
-// Refuse says that an apiserver that answers does not serve the resource, and when it is asked again; zero: that is not known yet.
+// Refuse says that an apiserver that answers does not serve the resource, and when it is asked
+// again; zero: that is not known yet.
 func (m *Machine) Refuse(c Cause, until time.Time) {
 	m.step(func(s State, at time.Time) State { return s.refused(at, trouble{c, until}) })
 }

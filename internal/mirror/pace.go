@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// Pace spaces out questions that are asked again and again for the same reason: the first at once, the next after First, and each
-// following pause twice as long up to Longest. After a time without a question that is twice the longest pause it begins anew. The
-// zero value of the unexported part is ready; it belongs to one goroutine, or to a lock.
+// Pace spaces out questions that are asked again and again for the same reason: the first at once,
+// the next after First, and each following pause twice as long up to Longest. After a time without
+// a question that is twice the longest pause it begins anew. The zero value of the unexported part
+// is ready; it belongs to one goroutine, or to a lock.
 type Pace struct {
 	First, Longest time.Duration
 
@@ -38,8 +39,8 @@ func (p *Pace) Try(now time.Time) bool {
 	return true
 }
 
-// Next notes that something failed now and says when to try it again: a fifth sooner or later than planned, so that those that
-// failed together do not ask together.
+// Next notes that something failed now and says when to try it again: a fifth sooner or later than
+// planned, so that those that failed together do not ask together.
 func (p *Pace) Next(now time.Time) time.Time {
 	p.Ask(now)
 	return now.Add(p.pause*4/5 + rand.N(p.pause*2/5+1)) // #nosec G404 -- spreads times

@@ -1,4 +1,5 @@
-// Package mirror knows how the mirror of one resource stands: in exactly one State at a time, for one reason, since one moment.
+// Package mirror knows how the mirror of one resource stands: in exactly one State at a time, for
+// one reason, since one moment.
 //
 // The states and the transitions between them are drawn in docs/design/mirror-states.md.
 package mirror
@@ -10,13 +11,16 @@ type Kind string
 
 // All kinds of State.
 const (
-	// Starting: the first complete state has not arrived. Requests wait for it, or pass through once an attempt has failed.
+	// Starting: the first complete state has not arrived. Requests wait for it, or pass through
+	// once an attempt has failed.
 	KindStarting Kind = "starting"
 	// Synced: a watch keeps the state current.
 	KindSynced Kind = "synced"
-	// Resuming: the watch ended, and the next one has not begun. The state is served, with its age once that is more than a moment.
+	// Resuming: the watch ended, and the next one has not begun. The state is served, with its age
+	// once that is more than a moment.
 	KindResuming Kind = "resuming"
-	// Refused: the apiserver answers, and not with this resource. Requests pass through, until an attempt succeeds.
+	// Refused: the apiserver answers, and not with this resource. Requests pass through, until an
+	// attempt succeeds.
 	KindRefused Kind = "refused"
 	// FallingBack: a watch-list never ended its initial events. A LIST and a WATCH take its place.
 	KindFallingBack Kind = "falling_back"
@@ -31,16 +35,17 @@ func Kinds() []Kind {
 
 // State is how a mirror stands at a moment. Immutable.
 //
-// The types behind it are unexported and have no setters, so that only a Machine makes one, and each holds no more than its kind
-// has: a synced mirror cannot have a next attempt, nor one that has been given up. A struct with a kind and every field would
-// allow both.
+// The types behind it are unexported and have no setters, so that only a Machine makes one, and
+// each holds no more than its kind has: a synced mirror cannot have a next attempt, nor one that
+// has been given up. A struct with a kind and every field would allow both.
 type State interface {
 	Kind() Kind
 	// Since is when this kind of state began.
 	Since() time.Time
 	// Cause is why the mirror is in this state; the zero Cause needs no explanation.
 	Cause() Cause
-	// Next is when the apiserver is asked again at the latest; zero: no attempt is due, or it is under way.
+	// Next is when the apiserver is asked again at the latest; zero: no attempt is due, or it is
+	// under way.
 	Next() time.Time
 	// Holds reports that there is a complete state, however old.
 	Holds() bool

@@ -13,7 +13,8 @@ func (c *clock) Now() time.Time { return c.now }
 
 func newClock() *clock { return &clock{time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)} }
 
-// places are ways to every state. Those that may hold a complete state or not are there with and without.
+// places are ways to every state. Those that may hold a complete state or not are there with and
+// without.
 var places = map[string]func(*Machine){
 	"starting":           func(*Machine) {},
 	"synced":             func(m *Machine) { m.Complete() },

@@ -2,12 +2,13 @@ package serve
 
 import "net/http"
 
-// ReadinessPath is where the main listeners say whether this proxy is ready, without a question to the apiserver. /readyz there is the
-// apiserver's own and passes through. No path of a kube-apiserver begins with /spillway.
+// ReadinessPath is where the main listeners say whether this proxy is ready, without a question to
+// the apiserver. /readyz there is the apiserver's own and passes through. No path of a
+// kube-apiserver begins with /spillway.
 const ReadinessPath = "/spillway/readyz"
 
-// ready answers a probe of this proxy's own readiness, and reports whether the request is one. Probes bring no credentials: the answer is
-// yes or no, and why not is for --metrics-listen.
+// ready answers a probe of this proxy's own readiness, and reports whether the request is one.
+// Probes bring no credentials: the answer is yes or no, and why not is for --metrics-listen.
 func (s *Server) ready(c call, r Request) bool {
 	if s.opts.Ready == nil || r.Path != ReadinessPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

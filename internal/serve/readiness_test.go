@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// A balancer that brings no credentials hears whether this proxy is ready, and upstream is not asked; all else at that path is upstream's.
+// A balancer that brings no credentials hears whether this proxy is ready, and upstream is not
+// asked; all else at that path is upstream's.
 func TestReadinessOnMainListenersAsksNothing(t *testing.T) {
 	var ready error
 	r := newRig(t, rigOptions{access: true, ready: func() error { return ready }})

@@ -39,7 +39,8 @@ type Options struct {
 	Own http.RoundTripper
 	// MaxStaleness is how old a state may be that is shown while upstream is away.
 	MaxStaleness time.Duration
-	// Ready is why this proxy is not ready, nil if it is; it is asked by probes of ReadinessPath. No function: they pass through.
+	// Ready is why this proxy is not ready, nil if it is; it is asked by probes of ReadinessPath.
+	// No function: they pass through.
 	Ready func() error
 	// Away is why upstream has not been there yet since the start, nil once it has; it is called for every request, and nobody is answered
 	// before. No function: it has been there.

@@ -34,8 +34,9 @@ type Source struct {
 	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each flush is a gzip member of its own, and
 	// several HTTP libraries read the first alone, so where upstream sends none, nor do we. nil: it does.
 	CompressesWatchLists func() bool
-	// Age is how long ago the state was last known to be upstream's, if it is not kept current, and whether that is since the apiserver
-	// does not answer; 0 while it is kept current; nil: it always is.
+	// Age is how long ago the state was last known to be upstream's, if it is not kept current, and
+	// whether that is since the apiserver does not answer; 0 while it is kept current; nil: it
+	// always is.
 	Age func() (age time.Duration, away bool)
 
 	introduced atomic.Bool // its counters are there

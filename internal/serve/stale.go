@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// awayText and staleText are the Warning of answers from a state that is not kept current: since the apiserver does not answer, or for
-	// another reason, with the resource in it. They do not change, since clients show each text once; how old the state is, is in the header
-	// Age.
+	// awayText and staleText are the Warning of answers from a state that is not kept current:
+	// since the apiserver does not answer, or for another reason, with the resource in it. They do
+	// not change, since clients show each text once; how old the state is, is in the header Age.
 	awayText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
 	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an informer lists in each attempt of its own,

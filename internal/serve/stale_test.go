@@ -101,7 +101,8 @@ func TestWarned(t *testing.T) {
 	f("c", time.Minute, true)
 }
 
-// What is not current though the apiserver answers is said of the resource, and not of the apiserver.
+// What is not current though the apiserver answers is said of the resource, and not of the
+// apiserver.
 func TestStaleAnswersFromAnApiserverThatAnswersNameTheResource(t *testing.T) {
 	r := newRig(t, rigOptions{stalest: time.Hour, age: func() (time.Duration, bool) { return 3 * time.Second, false }})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")

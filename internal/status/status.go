@@ -57,7 +57,8 @@ type Resource struct {
 	Resource string `json:"resource"` // with its group: deployments.apps
 	Version  string `json:"version"`
 	Synced   bool   `json:"synced"` // its first complete state has arrived
-	// State is starting, synced, resuming, refused, falling_back or given_up; StateCause is why, "" if there is nothing to explain.
+	// State is starting, synced, resuming, refused, falling_back or given_up; StateCause is why, ""
+	// if there is nothing to explain.
 	State            string    `json:"state"`
 	StateCause       string    `json:"stateCause,omitempty"`
 	StateSince       time.Time `json:"stateSince"`

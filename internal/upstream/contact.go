@@ -11,7 +11,8 @@ import (
 // contact knows since when upstream has not answered any request under the proxy's own credentials.
 type contact struct{ silent atomic.Pointer[time.Time] }
 
-// note hears how a request came out. A 5xx may be of what stands before an apiserver that is away, so that it says nothing.
+// note hears how a request came out. A 5xx may be of what stands before an apiserver that is away,
+// so that it says nothing.
 func (c *contact) note(resp *http.Response, err error) {
 	switch {
 	case err == nil && resp.StatusCode < http.StatusInternalServerError:

@@ -10,7 +10,8 @@ import (
 	"spillway/internal/kubetest"
 )
 
-// Silence begins with the first request that is not answered and ends with an answer, whatever it says.
+// Silence begins with the first request that is not answered and ends with an answer, whatever it
+// says.
 func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 	s, c := apiserver(t, kubetest.Options{})
 	f := func(what string, silent bool) {

@@ -9,17 +9,21 @@ import (
 )
 
 const (
-	// endMarkWait is how long a watch-list may make no progress before its initial events end: upstream sends the bookmark that ends
-	// them with the last of them, as soon as its cache is current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
+	// endMarkWait is how long a watch-list may make no progress before its initial events end:
+	// upstream sends the bookmark that ends them with the last of them, as soon as its cache is
+	// current, which takes it 3 s at most (W-65). Progress is endMarkBytes.
 	endMarkWait  = 10 * time.Second
 	endMarkBytes = 64 << 10
-	// watchListHead is how long the head of a watch-list may take, before a LIST is tried, which has headTimeout.
+	// watchListHead is how long the head of a watch-list may take, before a LIST is tried, which
+	// has headTimeout.
 	watchListHead = 20 * time.Second
-	// listsFor is for how long a mirror lists where a watch-list has not ended before it tries another one. A trial costs endMarkWait.
+	// listsFor is for how long a mirror lists where a watch-list has not ended before it tries
+	// another one. A trial costs endMarkWait.
 	listsFor = time.Hour
 )
 
-// errNoEndMark says that a watch-list has not ended its initial events. What stands between may drop bookmarks.
+// errNoEndMark says that a watch-list has not ended its initial events. What stands between may
+// drop bookmarks.
 type errNoEndMark struct{ wait time.Duration }
 
 func (e errNoEndMark) Error() string {
@@ -27,8 +31,9 @@ func (e errNoEndMark) Error() string {
 		"apiserver may drop bookmarks", e.wait)
 }
 
-// endMark ends a watch-list whose initial events do not end. Initial events are ADDED, so that any other event comes after them and
-// is no progress: a busy resource would have a watch-list look alive for ever.
+// endMark ends a watch-list whose initial events do not end. Initial events are ADDED, so that any
+// other event comes after them and is no progress: a busy resource would have a watch-list look
+// alive for ever.
 type endMark struct {
 	wait time.Duration
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"net/url"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +15,8 @@ import (
 	"spillway/internal/kubetest"
 )
 
-// behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches it so.
+// behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches
+// it so.
 func behindBookmarkless(t *testing.T, what kubetest.Dropped) (*kubetest.Server, *Client) {
 	t.Helper()
 	s, _ := apiserver(t, kubetest.Options{BookmarkPeriod: 10 * time.Millisecond})
@@ -56,27 +58,28 @@ func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
 	}
 }
 
-// The shipped wait, with a resource that changes all the time: what is no initial event is no progress.
+// The shipped wait, with a resource that changes all the time: what is no initial event is no
+// progress.
 func TestEndMarkIsWaitedForAsLongAsInitialEventsCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		var late time.Duration
-		e := newEndMark(endMarkWait, func(error) { late = time.Since(begin) })
+		var late atomic.Int64 // nanoseconds from the beginning
+		e := newEndMark(endMarkWait, func(error) { late.Store(int64(time.Since(begin))) })
 		for range 6 { // a minute on a thin line
 			time.Sleep(endMarkWait - time.Second)
 			e.saw(watch.Added, endMarkBytes)
 		}
-		if late != 0 {
-			t.Fatalf("given up after %v though the state was arriving", late)
+		if late.Load() != 0 {
+			t.Fatalf("given up after %v though the state was arriving", time.Duration(late.Load()))
 		}
 		arrived := time.Since(begin)
-		for late == 0 {
+		for late.Load() == 0 {
 			e.saw(watch.Modified, endMarkBytes)
 			e.saw(watch.Added, endMarkBytes)
 			time.Sleep(time.Second)
 		}
-		if late-arrived > endMarkWait+time.Second {
-			t.Errorf("given up %v after the last initial event", late-arrived)
+		if after := time.Duration(late.Load()) - arrived; after > endMarkWait+time.Second {
+			t.Errorf("given up %v after the last initial event", after)
 		}
 		seen := newEndMark(endMarkWait, func(error) { t.Error("given up after its end was seen") })
 		seen.stop()

@@ -6,7 +6,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// follower is who observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector when upstream denies it.
+// follower is who observes a Reflector that Follow runs: it logs an outage once, and ends the
+// Reflector when upstream denies it.
 type follower struct {
 	log     *zap.Logger
 	denied  func(error)

@@ -126,7 +126,8 @@ func (l *lookout) answered() {
 	l.back, l.seen = make(chan struct{}), time.Now()
 }
 
-// Serves reports whether upstream serves. However many ask, upstream is asked once a second at most, and the others hear what it said.
+// Serves reports whether upstream serves. However many ask, upstream is asked once a second at
+// most, and the others hear what it said.
 func (c *Client) Serves(ctx context.Context) bool {
 	c.served.mu.Lock()
 	defer c.served.mu.Unlock()

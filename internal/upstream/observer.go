@@ -2,17 +2,20 @@ package upstream
 
 import "time"
 
-// Observer hears how a Reflector fares, from the goroutine of Run or one of its requests: its functions must return at once. nil
-// functions are not called.
+// Observer hears how a Reflector fares, from the goroutine of Run or one of its requests: its
+// functions must return at once. nil functions are not called.
 type Observer struct {
 	// Completed: the Sink was given a complete state.
 	Completed func()
-	// Opened: a watch goes on where the Sink is. A watch-list is no such watch: Completed follows it.
+	// Opened: a watch goes on where the Sink is. A watch-list is no such watch: Completed follows
+	// it.
 	Opened func()
-	// Ended: upstream, or what stands before it, ended a watch cleanly before its time. Upstream does so when its own view of the
-	// resource begins anew: at a restart, and when a definition has changed, some time after it answers by the new one.
+	// Ended: upstream, or what stands before it, ended a watch cleanly before its time. Upstream
+	// does so when its own view of the resource begins anew: at a restart, and when a definition
+	// has changed, some time after it answers by the new one.
 	Ended func()
-	// Failed: what Status.Err says. A watch-list that upstream refuses is no failure yet, since a LIST follows (W-191).
+	// Failed: what Status.Err says. A watch-list that upstream refuses is no failure yet, since a
+	// LIST follows (W-191).
 	Failed func(error)
 	// FellBack: a watch-list did not end its initial events, and a LIST takes its place.
 	FellBack func(error)
@@ -22,7 +25,8 @@ type Observer struct {
 	Waiting func(until time.Time)
 }
 
-// WithObserver has what happens told to o. It then says what is worth saying, and the Reflector logs it at debug level alone.
+// WithObserver has what happens told to o. It then says what is worth saying, and the Reflector
+// logs it at debug level alone.
 func WithObserver(o Observer) Option {
 	return func(r *Reflector) { r.observer = o.complete() }
 }

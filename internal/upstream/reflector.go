@@ -87,7 +87,8 @@ func WithPauses(first, longest time.Duration) Option {
 	return func(r *Reflector) { r.pace = pace{first: first, longest: longest} }
 }
 
-// WithEndMarkWait says how long a watch-list may make no progress before its initial events end. The default is 10 s.
+// WithEndMarkWait says how long a watch-list may make no progress before its initial events end.
+// The default is 10 s.
 func WithEndMarkWait(d time.Duration) Option {
 	return func(r *Reflector) { r.endMarkFor = d }
 }

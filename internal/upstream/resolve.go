@@ -17,16 +17,17 @@ import (
 	"spillway/internal/object"
 )
 
-// Resolved is what a name means, or why it means nothing: upstream does not know it, and Err says what may have been meant, or it can never
-// be cached (see Refusal).
+// Resolved is what a name means, or why it means nothing: upstream does not know it, and Err says
+// what may have been meant, or it can never be cached (see Refusal).
 type Resolved struct {
 	Name     string
 	Resource *object.Resource // nil with an Err
 	Err      error
 }
 
-// Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes it: plural, singular or short name. Those
-// that mean the same are there once. An error says that upstream is Away, and nothing of any name.
+// Resolve finds the resources that args name, each `resource[.version][.group]` as kubectl takes
+// it: plural, singular or short name. Those that mean the same are there once. An error says that
+// upstream is Away, and nothing of any name.
 func (c *Client) Resolve(ctx context.Context, args []string) ([]Resolved, error) {
 	found, err := c.catalog(ctx)
 	if err != nil {
@@ -67,7 +68,8 @@ func Unresolved(resolved []Resolved) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknown says that upstream serves no resource of a name. It is a 404 to those who ask what kind of error it is.
+// unknown says that upstream serves no resource of a name. It is a 404 to those who ask what kind
+// of error it is.
 type unknown struct{ text string }
 
 func (e unknown) Error() string { return e.text }

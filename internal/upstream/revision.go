@@ -22,9 +22,10 @@ func (c *carrier) shared() bool {
 	return ok && t.ConnectionState().NegotiatedProtocol == "h2"
 }
 
-// Revision asks upstream how far it is, as Prober.Begin does, on the connection of the watch under way, so that the apiserver answers that
-// the watch is from: behind one address there may be several, and even several clusters. same is false if that cannot be, since there is no
-// watch, its connection carries nothing else (HTTP/1.1), or another one took the question.
+// Revision asks upstream how far it is, as Prober.Begin does, on the connection of the watch under
+// way, so that the apiserver answers that the watch is from: behind one address there may be
+// several, and even several clusters. same is false if that cannot be, since there is no watch, its
+// connection carries nothing else (HTTP/1.1), or another one took the question.
 func (r *Reflector) Revision(ctx context.Context) (rv uint64, same bool, err error) {
 	r.mu.Lock()
 	s := r.stream

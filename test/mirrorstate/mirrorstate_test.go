@@ -73,8 +73,9 @@ func definition(group, plural, kind, webhook string) string {
 		plural, group, group, plural, strings.ToLower(kind), kind, conversion, version("v1", true), version("v2", false))
 }
 
-// One named resource is missing, one is delegated to a server that is down, one cannot be converted, one is forbidden: the others are served at
-// once, and each of these within 30 s of its becoming good.
+// One named resource is missing, one is delegated to a server that is down, one cannot be
+// converted, one is forbidden: the others are served at once, and each of these within 30 s of its
+// becoming good.
 func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "configmaps", "gadgets", "gizmos", "widgets", "customresourcedefinitions", "apiservices")
@@ -125,7 +126,8 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	}
 }
 
-// The promise holds however long a resource was missing or forbidden, and without a right to see what tells of its appearance.
+// The promise holds however long a resource was missing or forbidden, and without a right to see
+// what tells of its appearance.
 func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes three minutes")
@@ -158,7 +160,8 @@ func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	}
 }
 
-// A kind breaks while it is mirrored: clients get what the apiserver answers, and nothing says that it is away.
+// A kind breaks while it is mirrored: clients get what the apiserver answers, and nothing says that
+// it is away.
 func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "configmaps", "widgets", "customresourcedefinitions", "apiservices")
@@ -181,8 +184,8 @@ func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w.keeps("broken", w.awaitState("widgets.broken.example.com", "synced"))
 }
 
-// A proxy that cuts watches which have been idle for 20 s, and ten mirrors, for two minutes: at most 6 lines a minute, and at most one question
-// for each cut beside the new watch.
+// A proxy that cuts watches which have been idle for 20 s, and ten mirrors, for two minutes: at
+// most 6 lines a minute, and at most one question for each cut beside the new watch.
 func TestProxyThatCutsIdleWatchesMakesLittleNoise(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes three minutes")

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	states "spillway/internal/mirror"
+)
+
+// stateMetrics show the states of mirrors, those that do not run at present included.
+type stateMetrics struct {
+	mirrors     *mirrors
+	transitions *prometheus.CounterVec
+	state       *prometheus.Desc
+	slotless    *prometheus.Desc
+}
+
+// newStateMetrics can be described without mirrors.
+func newStateMetrics(m *mirrors) *stateMetrics {
+	c := &stateMetrics{
+		mirrors: m, transitions: newTransitions(),
+		state: prometheus.NewDesc("spillway_mirror_state",
+			"1 for the state of a resource's mirror, 0 for the others: "+
+				"starting, synced, resuming, refused, falling_back or given_up.",
+			[]string{"resource", "version", "state"}, nil),
+		slotless: prometheus.NewDesc("spillway_mirror_slots_refused_total",
+			"Requests that passed through since as many resources are mirrored on demand as --max-resources "+
+				"allows.", nil, nil),
+	}
+	if m != nil {
+		c.transitions = m.transitions
+	}
+	return c
+}
+
+// newTransitions counts the transitions of all mirrors.
+func newTransitions() *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "spillway_mirror_transitions_total",
+		Help: "Transitions of mirrors from one state, or cause of it, to another, by the state that begins and " +
+			"its cause.",
+	}, []string{"state", "cause"})
+}
+
+func (c *stateMetrics) describe(out chan<- *prometheus.Desc) {
+	out <- c.state
+	c.transitions.Describe(out)
+	out <- c.slotless
+}
+
+func (c *stateMetrics) collect(out chan<- prometheus.Metric) {
+	for _, one := range c.mirrors.states() {
+		now := one.State().Kind()
+		for _, kind := range states.Kinds() {
+			value := 0.0
+			if kind == now {
+				value = 1
+			}
+			out <- prometheus.MustNewConstMetric(c.state, prometheus.GaugeValue, value,
+				one.resource, one.version, string(kind))
+		}
+	}
+	c.transitions.Collect(out)
+	out <- prometheus.MustNewConstMetric(c.slotless, prometheus.CounterValue, float64(c.mirrors.slots.passed.Load()))
+}
