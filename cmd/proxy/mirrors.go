@@ -261,7 +261,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 	if state == nil {
 		state = m.newState(info.String(), info.GVR.Version)
 		m.mu.states[info.GVR] = state
-		m.log.Info("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
+		m.log.Debug("mirroring", zap.Stringer("resource", info), zap.String("version", info.GVR.Version))
 	}
 	started := newMirror(m, info, state)
 	ctx, cancel := context.WithCancel(m.ctx)

@@ -4,8 +4,9 @@ import (
 	"context"
 	"time"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
+
+	states "spillway/internal/mirror"
 )
 
 const (
@@ -36,7 +37,7 @@ func (m *mirrors) watchSilence(limit, every time.Duration) {
 			}
 			still[one] = time.Now() // one that is replaced has time to show that it lives
 			doubts.Go(func() error {
-				one.proveAlive(m.ctx, m.log)
+				one.proveAlive(m.ctx)
 				return nil
 			})
 		}
@@ -54,15 +55,16 @@ func newer(a, b time.Time) time.Time {
 
 // proveAlive replaces the watch of a mirror that cannot be proven to hold what upstream holds. The new one goes on where the old one was, so that
 // neither upstream lists nor a client notices.
-func (m *mirror) proveAlive(ctx context.Context, log *zap.Logger) {
+func (m *mirror) proveAlive(ctx context.Context) {
 	proving, cancel := context.WithTimeout(ctx, doubtTimeout)
 	defer cancel()
 	_, err := m.source.Fresh.Prove(proving)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
-	log.Warn("upstream's watch is silent and the mirror is not proven current: the watch is replaced",
-		zap.Stringer("resource", m.resource.Info), zap.String("version", m.resource.Info.GVR.Version), zap.Error(err))
+	m.step(func() {
+		m.state.Interrupt(states.Cause{Why: states.WhySilent, Text: "the watch is silent, and the mirror is not proven current: " + oneLine(err.Error())})
+	})
 	m.replaced.Add(1)
 	m.reflector.Renew()
 }

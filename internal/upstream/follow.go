@@ -57,6 +57,11 @@ func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource
 	f := &follower{log: log.With(zap.Stringer("resource", r)), denied: cancel}
 	reflector := NewReflector(c, r, s, append([]Option{WithLogger(log), WithObserver(f.observer())}, opts...)...)
 	f.status = reflector.Status
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.stop()
+	}()
 	return reflector.Run(ctx)
 }
 

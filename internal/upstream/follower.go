@@ -1,20 +1,26 @@
 package upstream
 
 import (
-	"sync/atomic"
+	"sync"
+	"time"
 
 	"go.uber.org/zap"
 )
 
-// follower is who observes a Reflector that Follow runs: it logs an outage once, and ends the
-// Reflector when upstream denies it.
+// blip is how long a failure is not worth a line: a watch that has to be opened a second time is no outage.
+const blip = 2 * time.Second
+
+// follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector when
+// upstream denies it.
 type follower struct {
 	log     *zap.Logger
 	denied  func(error)
 	denials Denials
 	status  func() Status
 
-	failing atomic.Bool
+	mu    sync.Mutex
+	timer *time.Timer // until the failure is worth a line; nil while there is none
+	said  bool        // it has had its line
 }
 
 func (f *follower) observer() Observer {
@@ -29,13 +35,38 @@ func (f *follower) failed(err error) {
 		f.denied(err)
 		return
 	}
-	if !Denied(err) && f.failing.CompareAndSwap(false, true) {
-		f.log.Warn("upstream failed", zap.Error(err))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.timer != nil || Denied(err) {
+		return
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(blip, func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.timer == timer {
+			f.said = true
+			f.log.Warn("upstream failed", zap.Error(err))
+		}
+	})
+	f.timer = timer
+}
+
+// well ends a failure.
+func (f *follower) well() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.stop()
+	if f.said {
+		f.said = false
+		f.log.Info("upstream is of use again")
 	}
 }
 
-func (f *follower) well() {
-	if f.failing.CompareAndSwap(true, false) {
-		f.log.Info("upstream is of use again")
+// stop forgets a failure that has had no line. Callers hold mu.
+func (f *follower) stop() {
+	if f.timer != nil {
+		f.timer.Stop()
+		f.timer = nil
 	}
 }
