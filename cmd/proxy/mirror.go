@@ -98,8 +98,8 @@ func (m *mirror) observer(ms *mirrors) upstream.Observer {
 			m.step(func() {
 				m.state.Interrupt(states.Cause{Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error"})
 			})
-			// Built-in ones begin anew with their apiserver alone, which has another version if it shows
-			// them otherwise.
+			// Built-in ones begin anew with their apiserver alone, which has another version if it
+			// shows them otherwise.
 			if !m.resource.Info.Builtin {
 				m.representation.suspectAtPace()
 			}

@@ -54,7 +54,8 @@ func (b *withoutBookmarks) Read(p []byte) (int, error) {
 			return 0, b.err
 		}
 		b.line, b.err = b.in.ReadBytes('\n')
-		if bytes.HasPrefix(b.line, []byte(`{"type":"BOOKMARK"`)) && (b.all || bytes.Contains(b.line, []byte("initial-events-end"))) {
+		bookmark := bytes.HasPrefix(b.line, []byte(`{"type":"BOOKMARK"`))
+		if bookmark && (b.all || bytes.Contains(b.line, []byte("initial-events-end"))) {
 			b.line = nil
 		}
 	}

@@ -25,8 +25,8 @@ const (
 // Whys are all kinds of cause but WhyNone.
 func Whys() []Why {
 	return []Why{
-		WhyNoAnswer, WhyWatchEnded, WhySilent, WhyBusy, WhyRefused, WhyForbidden, WhyNotServed, WhyUncacheable, WhyMalformed, WhyNoEndMark,
-		WhyRelist, WhyRedefined, WhyIdle, WhyMemory,
+		WhyNoAnswer, WhyWatchEnded, WhySilent, WhyBusy, WhyRefused, WhyForbidden, WhyNotServed, WhyUncacheable,
+		WhyMalformed, WhyNoEndMark, WhyRelist, WhyRedefined, WhyIdle, WhyMemory,
 	}
 }
 

@@ -57,7 +57,7 @@ func (l *Log) Tell(resource, version string, t Transition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if t.From.Kind() == KindStarting && t.To.Kind() == KindSynced { // once in a mirror's life
-		l.write(t, zap.String("resource", resource), zap.String("version", version), zap.Duration("after", since(t)))
+		l.write(t, of(resource, version, t)...)
 		return
 	}
 	key := chain{t.To.Kind(), t.To.Cause().Why}
@@ -67,7 +67,7 @@ func (l *Log) Tell(resource, version string, t Transition) {
 	r := l.chains[key]
 	if r == nil {
 		l.chains[key] = &repeated{since: t.At}
-		fields := []zap.Field{zap.String("resource", resource), zap.String("version", version), zap.Duration("after", since(t))}
+		fields := of(resource, version, t)
 		if next := t.To.Next(); !next.IsZero() {
 			fields = append(fields, zap.Duration("again", next.Sub(t.At).Round(time.Millisecond)))
 		}
@@ -85,7 +85,13 @@ func (l *Log) Tell(resource, version string, t Transition) {
 	}
 }
 
-func since(t Transition) time.Duration { return t.At.Sub(t.From.Since()).Round(time.Millisecond) }
+// of is what a line about one mirror begins with.
+func of(resource, version string, t Transition) []zap.Field {
+	return []zap.Field{
+		zap.String("resource", resource), zap.String("version", version),
+		zap.Duration("after", t.At.Sub(t.From.Since()).Round(time.Millisecond)),
+	}
+}
 
 // Run writes lines at the end of periods until ctx ends.
 func (l *Log) Run(ctx context.Context) {
@@ -116,7 +122,8 @@ func (l *Log) Flush() {
 			if r.more {
 				names += ", …"
 			}
-			l.write(r.last, zap.String("resources", names), zap.Int("count", r.count), zap.Duration("within", now.Sub(r.since).Round(time.Second)))
+			l.write(r.last, zap.String("resources", names), zap.Int("count", r.count),
+				zap.Duration("within", now.Sub(r.since).Round(time.Second)))
 			l.chains[key] = &repeated{since: now}
 		}
 	}

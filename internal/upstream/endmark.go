@@ -27,8 +27,8 @@ const (
 type errNoEndMark struct{ wait time.Duration }
 
 func (e errNoEndMark) Error() string {
-	return fmt.Sprintf("the watch-list did not end its initial events: no bookmark and no progress for %s; a proxy before the "+
-		"apiserver may drop bookmarks", e.wait)
+	return fmt.Sprintf("the watch-list did not end its initial events: no bookmark and no progress for %s; a proxy "+
+		"before the apiserver may drop bookmarks", e.wait)
 }
 
 // endMark ends a watch-list whose initial events do not end. Initial events are ADDED, so that any

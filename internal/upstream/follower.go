@@ -7,11 +7,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// blip is how long a failure is not worth a line: a watch that has to be opened a second time is no outage.
+// blip is how long a failure is not worth a line: a watch that has to be opened a second time is no
+// outage.
 const blip = 2 * time.Second
 
-// follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector when
-// upstream denies it.
+// follower observes a Reflector that Follow runs: it logs an outage once, and ends the Reflector
+// when upstream denies it.
 type follower struct {
 	log     *zap.Logger
 	denied  func(error)

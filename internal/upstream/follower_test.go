@@ -10,7 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// A watch that is cut each 20 s and opened again has no line; an outage has one at its beginning and one at its end.
+// A watch that is cut each 20 s and opened again has no line; an outage has one at its beginning
+// and one at its end.
 func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)

@@ -13,7 +13,9 @@ type carrier struct{ conn net.Conn }
 
 // trace notes the connection that the request of ctx gets.
 func (c *carrier) trace(ctx context.Context) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { c.conn = info.Conn }})
+	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) { c.conn = info.Conn },
+	})
 }
 
 // shared reports that other requests can travel on it while the watch does: it is HTTP/2.
@@ -34,7 +36,7 @@ func (r *Reflector) Revision(ctx context.Context) (rv uint64, same bool, err err
 		return 0, false, nil
 	}
 	var got carrier
-	p := r.client.NewProber(r.resource)
-	rv, err = r.client.revision(got.trace(ctx), r.client.http.Transport, p.request("list", url.Values{"limit": {"1"}}, partialList))
+	question := r.client.NewProber(r.resource).request("list", url.Values{"limit": {"1"}}, partialList)
+	rv, err = r.client.revision(got.trace(ctx), r.client.http.Transport, question)
 	return rv, err == nil && got.conn == s.carrier.conn, err
 }
