@@ -41,7 +41,8 @@ func (m *mirrors) newState(resource, version string) *mirrorState {
 	return &mirrorState{
 		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: retryLongest},
 		Machine: states.NewMachine(time.Now, func(t states.Transition) {
-			m.transitions.WithLabelValues(string(t.To.Kind()), string(t.To.Cause().Why)).Inc()
+			// An empty label is none to Prometheus.
+			m.transitions.WithLabelValues(string(t.To.Kind()), cmp.Or(string(t.To.Cause().Why), "none")).Inc()
 			m.lines.Tell(resource, version, t)
 		}),
 	}
