@@ -96,7 +96,9 @@ func (m *mirror) observer(ms *mirrors) upstream.Observer {
 		},
 		Ended: func() {
 			m.step(func() {
-				m.state.Interrupt(states.Cause{Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error"})
+				m.state.Interrupt(states.Cause{
+					Why: states.WhyWatchEnded, Text: "the watch was ended before its time, without an error",
+				})
 			})
 			// Built-in ones begin anew with their apiserver alone, which has another version if it
 			// shows them otherwise.
@@ -133,16 +135,33 @@ func (m *mirror) failed(ms *mirrors, err error) {
 	if m.judging.CompareAndSwap(false, true) {
 		ms.active.Go(func() {
 			defer m.judging.Store(false)
-			if !ms.client.Serves(ms.ctx) {
-				cause.Why = states.WhyNoAnswer
-				m.step(func() { m.state.Interrupt(cause) })
-				return
-			}
-			if away, _ := m.reflector.Away(); !away.IsZero() { // else it has succeeded meanwhile
-				m.step(func() { m.state.Refuse(cause, m.state.State().Next()) })
-			}
+			m.judged(cause, ms.client.Serves(ms.ctx))
 		})
 	}
+}
+
+// judged moves the state after an error of which it is known by now whether the apiserver serves others.
+// The mirror may have succeeded meanwhile, and would not say so again.
+func (m *mirror) judged(cause states.Cause, serves bool) {
+	if m.well() {
+		return
+	}
+	m.step(func() {
+		if serves {
+			m.state.Refuse(cause, m.state.State().Next())
+		} else {
+			m.state.Interrupt(states.Cause{Why: states.WhyNoAnswer, Text: cause.Text})
+		}
+	})
+	if m.well() {
+		m.step(m.state.Open)
+	}
+}
+
+// well reports that the last that upstream sent was of use.
+func (m *mirror) well() bool {
+	since, _ := m.reflector.Away()
+	return since.IsZero()
 }
 
 // usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and

@@ -264,3 +264,17 @@ func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 		t.Error("it is not counted")
 	}
 }
+
+// A mirror that succeeds while it is found out whether the apiserver serves others is not left refused: nothing
+// would tell of the success again.
+func TestJudgementThatComesTooLateChangesNothing(t *testing.T) {
+	up := newUpstream(t)
+	m := mirroring(t, up, nil, "configmaps")
+	one := m.awaitComparable(t)
+	for _, serves := range []bool{true, false} {
+		one.judged(states.Cause{Why: states.WhyRefused, Text: "late"}, serves)
+		if kind := m.kindOf("configmaps"); kind != states.KindSynced {
+			t.Errorf("serves %v: %s", serves, kind)
+		}
+	}
+}
