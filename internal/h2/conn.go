@@ -71,7 +71,7 @@ func New(c net.Conn, opts Options) *Conn {
 		h.tls = &state
 	}
 	h.framer = http2.NewFramer(&h.outbox, c)
-	h.framer.SetMaxReadFrameSize(opts.Window)
+	h.framer.SetMaxReadFrameSize(minFrame)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = ledger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
@@ -112,16 +112,22 @@ func (c *Conn) hello() {
 	}
 	c.unacked++
 	_ = c.framer.WriteSettings( // into memory, like all frames
-		http2.Setting{ID: http2.SettingMaxFrameSize, Val: c.opts.Window},
+		http2.Setting{ID: http2.SettingMaxFrameSize, Val: minFrame},
 		http2.Setting{ID: http2.SettingMaxConcurrentStreams, Val: c.opts.MaxStreams},
 		http2.Setting{ID: http2.SettingMaxHeaderListSize, Val: c.opts.headerList()},
 		http2.Setting{ID: http2.SettingHeaderTableSize, Val: tableSize},
 		http2.Setting{ID: http2.SettingInitialWindowSize, Val: c.opts.Window},
 		http2.Setting{ID: http2.SettingNoRFC7540Priorities, Val: 1},
 	)
-	c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0))
+	if !c.unproven() {
+		c.open()
+	}
 	c.flush()
 }
+
+// open lets the client send as much as the windows of all its streams allow. Until then a connection has the window that
+// every connection begins with. Called with mu held, or before anything else can be.
+func (c *Conn) open() { c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0)) }
 
 // weak says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
 func weak(state *tls.ConnectionState) string {

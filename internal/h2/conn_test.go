@@ -259,26 +259,33 @@ func TestWaitingForAHandler(t *testing.T) {
 // A client that wants to be told things and does not read them is cut off before they are too many.
 func TestFloods(t *testing.T) {
 	t.Parallel()
-	for name, frame := range map[string]func(f *http2.Framer, i uint32) error{
+	floods := map[string]func(f *http2.Framer, i uint32) error{
 		"pings":    func(f *http2.Framer, _ uint32) error { return f.WritePing(false, [8]byte{}) },
 		"settings": func(f *http2.Framer, _ uint32) error { return f.WriteSettings() },
 		"resets": func(f *http2.Framer, i uint32) error { // of what is malformed
 			return f.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, EndStream: true, EndHeaders: true})
 		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			c := connect(t, options(nil))
-			flood := bufio.NewWriterSize(c.net, 64<<10)
-			framer := http2.NewFramer(flood, nil)
-			for i := range uint32(2 * outboxFlood / 9) {
-				if frame(framer, i) != nil {
-					c.await(c.served, "Serve")
-					return
+	}
+	unproven, _ := bounded(nil)
+	for who, client := range map[string]struct {
+		opts Options
+		most uint32
+	}{"any client": {options(nil), outboxFlood}, "a client that has proven nothing": {unproven, unprovenFlood}} {
+		for name, frame := range floods {
+			t.Run(who+", "+name, func(t *testing.T) {
+				t.Parallel()
+				c := connect(t, client.opts)
+				flood := bufio.NewWriterSize(c.net, 16<<10)
+				framer := http2.NewFramer(flood, nil)
+				for i := range 2 * client.most / 9 {
+					if frame(framer, i) != nil {
+						c.await(c.served, "Serve")
+						return
+					}
 				}
-			}
-			t.Error("the flood was taken")
-		})
+				t.Error("the flood was taken")
+			})
+		}
 	}
 }
 

@@ -23,8 +23,10 @@ type Options struct {
 	Log     *zap.Logger
 
 	MaxStreams uint32 // at a time, per connection
-	Window     uint32 // bytes of request body that a client may send before they are read, per stream; MaxStreams times as many per connection
 	MaxHeader  uint32 // bytes of a request's head
+	// Window is how many bytes of request body a client may send before they are read, per stream, and MaxStreams times as
+	// many per connection. A connection that Bounds says has proven nothing keeps the window that HTTP/2 begins with.
+	Window uint32
 	// Bounds are on what heads hold; nil: there are none but these.
 	Bounds *Bounds
 	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long as it likes.

@@ -34,6 +34,11 @@ const (
 	restCost   = 768     // of an answer that waits for its client, beside its bytes
 	// roomWait is how long a request waits, unread, for others of its connection to end or to prove something.
 	roomWait = 250 * time.Millisecond
+	// unprovenFlood is outboxFlood of a connection that has proven nothing.
+	unprovenFlood = 64 << 10
+	// unprovenBodies is what is left of such a connection's window to the bodies that a handler reads: a body that waits
+	// for a handler must not keep those from their end.
+	unprovenBodies = firstWindow / 2
 	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler, those
 	// included that were reset.
 	unprovenWaiting = 64
@@ -184,6 +189,7 @@ func (c *Conn) prove() {
 		return
 	}
 	c.ledger.proven = true
+	c.open()
 	c.ledger.ring()
 	c.startWaiting()
 }
@@ -197,4 +203,17 @@ func (c *Conn) full() int {
 		return minFrame
 	}
 	return outboxFull
+}
+
+// flood is from how many bytes in the outbox on a frame that cannot wait ends the connection.
+func (c *Conn) flood() int {
+	if c.unproven() {
+		return unprovenFlood
+	}
+	return outboxFlood
+}
+
+// crowds reports that the body of a request that waits for a handler takes the window that the requests before it need.
+func (c *Conn) crowds(s *Stream, n uint32) bool {
+	return c.unproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
 }

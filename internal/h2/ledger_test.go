@@ -97,6 +97,9 @@ func TestProvenConnectionsHaveMore(t *testing.T) {
 	c := connect(t, opts)
 	for _, path := range []string{"/", "/prove", "/", "/", "/"} {
 		c.get(map[bool]uint32{true: c.conn.last + 2, false: 1}[c.conn.last > 0], path)
+		if path == "/prove" {
+			c.until("WINDOW_UPDATE 0")
+		}
 		c.quiet()
 	}
 	for range 5 {

@@ -11,7 +11,7 @@ import (
 // outbox is the frames of a connection that wait to be sent, in the order in which they were put. It is an io.Writer for the framer.
 // Guarded by Conn.mu.
 //
-// Handlers stop at outboxFull, and owners of kept streams at twice that: however much one stream of a connection has to send, the events
+// Handlers stop at Conn.full, and owners of kept streams at twice that: however much one stream of a connection has to send, the events
 // of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
@@ -65,7 +65,7 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 
 // control is asked before a frame is put that cannot wait. Called with mu held.
 func (c *Conn) control() {
-	if c.outbox.len() > outboxFlood && !c.outbox.flooded {
+	if c.outbox.len() > c.flood() && !c.outbox.flooded {
 		c.outbox.flooded = true
 		go c.end(errFlood)
 	}

@@ -281,6 +281,12 @@ func (c *Conn) data(f *http2.DataFrame) error {
 		s.body.fail(errors.New("the request body is longer than announced"))
 		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeProtocol}
 	}
+	if c.crowds(s, f.Length) {
+		if err := c.waste(f); err != nil {
+			return err
+		}
+		return http2.StreamError{StreamID: f.StreamID, Code: http2.ErrCodeRefusedStream}
+	}
 	if !s.inflow.take(f.Length) {
 		if err := c.waste(f); err != nil {
 			return err

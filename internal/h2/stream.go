@@ -86,7 +86,7 @@ func (s *Stream) Offer(b []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
-	n := c.put(s, b, false, 2*outboxFull)
+	n := c.put(s, b, false, 2*c.full())
 	c.flush()
 	return n, nil
 }
@@ -96,7 +96,7 @@ func (s *Stream) Park(room func()) {
 	c := s.conn
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*outboxFull {
+	if s.err != nil || s.window > 0 && c.window > 0 && c.outbox.len() < 2*c.full() {
 		room()
 		return
 	}

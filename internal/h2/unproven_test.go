@@ -1,0 +1,105 @@
+package h2
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"golang.org/x/net/http2"
+)
+
+// A frame is as large as RFC 9113 lets every client send, and no larger: its bytes are held as a whole, from its header on.
+func TestLongFramesEndTheConnection(t *testing.T) {
+	t.Parallel()
+	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	}))
+	c.head(1, false, ":method", "POST")
+	c.data(1, text(minFrame), true)
+	c.until(`DATA 1 "16384" END`)
+	c.head(3, false, ":method", "POST")
+	_, err := c.net.Write([]byte{0, 0x40, 1, byte(http2.FrameData), 0, 0, 0, 0, 3})
+	c.must(err)
+	c.until("GOAWAY 3 FRAME_SIZE_ERROR")
+}
+
+// The window of a connection is the one that HTTP/2 begins with until a request has proven who sends it.
+func TestConnectionWindowOpensWithProof(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/prove" {
+				w.(*Response).Prove()
+				w.(*Response).Prove()
+			}
+		})
+		c := connect(t, opts)
+		c.quiet()
+		c.get(1, "/")
+		c.until("HEADERS 1")
+		c.quiet()
+		c.get(3, "/prove")
+		c.expect(fmt.Sprintf("WINDOW_UPDATE 0 %d", opts.MaxStreams*opts.Window-firstWindow))
+		c.until("HEADERS 3")
+		c.quiet()
+		c.settled(pool)
+	})
+}
+
+// Bodies that nothing reads are no more than that window, however many streams they are on.
+func TestUnprovenBodiesHaveOneWindow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		gate := make(chan struct{})
+		opts, pool := bounded(func(http.ResponseWriter, *http.Request) { <-gate })
+		c := connect(t, opts)
+		for i := range uint32(2) {
+			c.head(2*i+1, false, ":method", "POST")
+			c.data(2*i+1, text(minFrame), false)
+			c.data(2*i+1, text(minFrame-1), false)
+		}
+		c.data(1, text(1), false)
+		c.data(1, text(1), false)
+		c.until("GOAWAY 3 FLOW_CONTROL_ERROR")
+		close(gate)
+		c.settled(pool)
+	})
+}
+
+// What waits for a handler takes no more than half of the window, so that the bodies that handlers read come to their end.
+// It is refused so that clients send it again.
+func TestWaitingBodiesLeaveRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n)
+		})
+		c := connect(t, opts)
+		for _, id := range []uint32{1, 3} { // as many as have a handler
+			c.head(id, false, ":method", "POST")
+		}
+		for _, id := range []uint32{5, 7} {
+			c.head(id, false, ":method", "POST")
+			c.data(id, text(minFrame), false)
+		}
+		c.data(7, text(1), false)
+		c.until("RST_STREAM 7 REFUSED_STREAM")
+		for _, id := range []uint32{1, 3} {
+			for range 4 {
+				c.data(id, text(minFrame/2), false)
+				c.until("WINDOW_UPDATE")
+			}
+			c.data(id, "", true)
+			c.until(fmt.Sprintf("DATA %d %q END", id, fmt.Sprint(2*minFrame)))
+		}
+		c.data(5, "", true)
+		c.until(`DATA 5 "16384" END`)
+		c.settled(pool)
+		c.locked(func(c *Conn) bool {
+			if left := c.inflow.left + c.inflow.saved; left != firstWindow {
+				t.Errorf("the window has %d bytes in the end, not %d", left, firstWindow)
+			}
+			return true
+		})
+	})
+}
