@@ -195,12 +195,17 @@ func (c *Conn) settle(b *block) {
 	c.ledger.shrink(&b.claim, cost)
 }
 
-// joined is how many bytes of fields are copied to make one of several: cookies (RFC 9113, section 8.2.3), and the way
-// that a request has come, which a proxy adds to.
+// joined is how many bytes of fields are held once more: those that are copied to make one of several, which are cookies
+// (RFC 9113, section 8.2.3), the way that a request has come, which a proxy adds to, and the protocols that it offers; and
+// a path, which is held as it came and decoded.
 func joined(fields []hpack.HeaderField) (n int64) {
 	for _, f := range fields {
-		if f.Name == "cookie" || f.Name == "x-forwarded-for" {
+		switch f.Name {
+		case "cookie", "x-forwarded-for", "sec-websocket-protocol":
 			n += int64(len(f.Value)) + 2
+		case ":path":
+			path, _, _ := strings.Cut(f.Value, "?")
+			n += 2 * int64(len(path))
 		}
 	}
 	return n

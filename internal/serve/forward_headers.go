@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"iter"
 	"net/http"
 	"net/textproto"
 	"net/url"
@@ -108,7 +109,7 @@ func withoutPlace(out http.Header) {
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever
 // lends his is not the client's. claims tells the headers of a front proxy.
 func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.Status {
-	for _, name := range connectionTokens(in) {
+	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if ownIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && ownCredentials(nil, in[key]) {
 			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
@@ -151,7 +152,7 @@ func outgoingHeader(in http.Header, claims func(string) bool, peer, upgrade stri
 			out[key] = values[:len(values):len(values)]
 		}
 	}
-	for _, name := range connectionTokens(in) {
+	for name := range connectionTokens(in) {
 		out.Del(name)
 	}
 	for _, name := range hopByHop {
@@ -171,7 +172,7 @@ func outgoingHeader(in http.Header, claims func(string) bool, peer, upgrade stri
 
 // responseHeader removes from an answer what ends at this proxy.
 func responseHeader(h http.Header) {
-	for _, name := range connectionTokens(h) {
+	for name := range connectionTokens(h) {
 		h.Del(name)
 	}
 	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
@@ -181,7 +182,7 @@ func responseHeader(h http.Header) {
 
 // upgradeProtocol is the protocol that a request asks to switch to, or empty.
 func upgradeProtocol(h http.Header) string {
-	for _, name := range connectionTokens(h) {
+	for name := range connectionTokens(h) {
 		if strings.EqualFold(name, "Upgrade") {
 			return h.Get("Upgrade")
 		}
@@ -190,14 +191,14 @@ func upgradeProtocol(h http.Header) string {
 }
 
 // connectionTokens are the names listed in Connection headers.
-func connectionTokens(h http.Header) []string {
-	var names []string
-	for _, value := range h["Connection"] {
-		for name := range strings.SplitSeq(value, ",") {
-			if name = textproto.TrimString(name); name != "" {
-				names = append(names, name)
+func connectionTokens(h http.Header) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, value := range h["Connection"] {
+			for name := range strings.SplitSeq(value, ",") {
+				if name = textproto.TrimString(name); name != "" && !yield(name) {
+					return
+				}
 			}
 		}
 	}
-	return names
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/hex"
+	"iter"
 	"net/url"
 	"slices"
 	"strings"
@@ -12,30 +13,32 @@ import (
 // connects are the subresources that hand the client a connection to something behind the apiserver.
 var connects = []string{"exec", "attach", "portforward", "proxy"}
 
+// mostParts is more than the segments of the longest path whose parts have names.
+const mostParts = 16
+
 // apiPath is what a request path names, read as upstream reads it: percent-decoded once, then split at every slash
 // (W-21), so that an encoded slash makes two segments there and here. Resource, name and subresource are empty where
 // the path has none.
 type apiPath struct {
 	verb                        string // "watch" or "proxy" of the old /api/v1/watch/… form, else empty
 	resource, name, subresource string
-	// suspect says that a party between us and the apiserver might read this path otherwise than we do; words then
-	// holds every segment that any reading could make of it.
-	suspect bool
-	words   []string
+	// suspect says that a party between us and the apiserver might read this path otherwise than we do, and connects that
+	// some segment that any reading could make of it is one of those.
+	suspect, connects bool
 }
 
 // parseAPIPath reads the raw path of a request target. A path that cannot be decoded is suspect and names nothing.
 func parseAPIPath(raw string) apiPath {
 	path, err := url.PathUnescape(raw)
 	if err != nil {
-		return apiPath{suspect: true, words: strings.Split(raw, "/")}
+		return apiPath{suspect: true, connects: anyConnects(strings.SplitSeq(raw, "/"))}
 	}
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	p := apiPath{suspect: suspectPath(raw, path, parts)}
+	trimmed := strings.Trim(path, "/")
+	p := apiPath{suspect: suspectPath(raw, path, trimmed)}
 	if p.suspect {
-		p.words = strings.FieldsFunc(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' })
+		p.connects = anyConnects(strings.FieldsFuncSeq(decodeFully(path), func(r rune) bool { return r == '/' || r == '\\' }))
 	}
-	parts = resourceParts(parts)
+	parts := resourceParts(strings.SplitN(trimmed, "/", mostParts)) // a client chooses how many there are
 	if len(parts) > 1 && (parts[0] == "watch" || parts[0] == "proxy") {
 		p.verb, parts = parts[0], parts[1:]
 	}
@@ -55,7 +58,17 @@ func (p apiPath) connect() bool {
 	if p.verb == "proxy" || slices.Contains(connects, p.subresource) {
 		return true
 	}
-	return p.suspect && slices.ContainsFunc(p.words, func(w string) bool { return slices.Contains(connects, w) })
+	return p.connects
+}
+
+// anyConnects reports that one of these segments is a connect's.
+func anyConnects(segments iter.Seq[string]) bool {
+	for s := range segments {
+		if slices.Contains(connects, s) {
+			return true
+		}
+	}
+	return false
 }
 
 // proxies reports that every reading of the path is that of a service, pod or node behind the apiserver.
@@ -73,10 +86,19 @@ func resourceParts(parts []string) []string {
 }
 
 // suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double encoding.
-func suspectPath(raw, path string, parts []string) bool {
+func suspectPath(raw, path, trimmed string) bool {
 	return strings.Count(raw, "/") != strings.Count(path, "/") ||
 		strings.Contains(path, "//") || strings.ContainsAny(path, `%\`) ||
-		slices.Contains(parts, ".") || slices.Contains(parts, "..")
+		dotted(trimmed)
+}
+
+func dotted(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return false
 }
 
 // decodeFully percent-decodes until nothing is left to decode, in one pass: a decoded byte may complete an escape whose

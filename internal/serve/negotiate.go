@@ -73,9 +73,16 @@ func negotiate(r Request, query url.Values, a asked) (answerForm, bool) {
 	return answerForm{}, false
 }
 
+// acceptLimit is how many elements and parameters an Accept header may have that is read here: what they become is many
+// times as large as they are. Upstream reads more.
+const acceptLimit = 1000
+
 // negotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
 // indented JSON (W-10). It is false if that element asks for what is not made here.
 func negotiateFailure(accept string, pretty bool) (failureForm, bool) {
+	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
+		return failureForm{indented: true}, false
+	}
 	for _, c := range mediaChoices(accept) {
 		if c.transform == nil && c.serverVersion == "" {
 			return failureForm{format: c.format, indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade

@@ -30,7 +30,7 @@ func parseTarget(raw string) (target, bool) {
 	if err != nil || !strings.HasPrefix(raw, "/") {
 		return target{}, false
 	}
-	t, parts := target{}, strings.Split(strings.TrimSuffix(u.Path, "/"), "/")[1:]
+	t, parts := target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", mostParts)[1:]
 	switch {
 	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
 		t.gvr.Version, parts = parts[1], parts[2:]
