@@ -185,7 +185,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 	}
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter}),
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter, StallTimeout: o.stall}),
 	})
 	secured := &front{}
 	var served []chan error

@@ -2,6 +2,7 @@ package heads
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -26,8 +27,14 @@ const crumb = 3950
 type head struct {
 	name, value string
 	times       int
-	credentials string // the Authorization field; empty: none
+	path        string                // empty: one that passes through, and that upstream refuses
+	credentials string                // the Authorization field; empty: none
+	body        int                   // bytes of a body that does not end
+	raw         func(*attacker) error // instead of all that, once
 }
+
+// nodes is the path of most attacks.
+const nodes = "/api/v1/nodes"
 
 // attacks are heads that are small on the wire.
 var attacks = map[string]head{
@@ -40,6 +47,23 @@ var attacks = map[string]head{
 	"traceparent":                      {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
 	"many small fields":                {name: "x", value: "", times: 30_000},
 	"ordinary heads":                   {name: "x-other", value: "o", times: 1},
+	"sec-websocket-protocol":           {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
+	"accept of many elements":          {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
+	"accept of what is mirrored":       {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10, path: "/api/v1/configmaps"},
+	"accept-encoding":                  {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10, path: "/api/v1/configmaps"},
+	"warning":                          {name: "warning", value: strings.Repeat("w", crumb), times: 250},
+	"te":                               {name: "te", value: strings.Repeat("t", crumb), times: 250},
+	"connection":                       {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
+	"x-remote-group":                   {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
+	"x-remote-extra":                   {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"impersonate-extra":                {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"authorization":                    {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
+	"a path of many segments":          {path: nodes + strings.Repeat("/a", 6000) + "//"},
+	"a path that is decoded":           {path: nodes + strings.Repeat("/%2561", 2000)},
+	"a query of many parameters":       {path: nodes + "?" + strings.Repeat("a&", 20_000)},
+	"bodies":                           {name: "x-other", value: "o", times: 1, body: 655},
+	"bodies, with a token of nobody's": {name: "x-other", value: "o", times: 1, body: 655, credentials: "Bearer nobody"},
+	"a frame that is announced":        {raw: (*attacker).announce},
 	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
 	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
 }
@@ -76,6 +100,12 @@ func connect(t *testing.T, p *process.Proxy) *attacker {
 
 func (a *attacker) close() { _ = a.net.Close(); <-a.over }
 
+// announce begins a frame that is as long as any may be, and leaves it at that.
+func (a *attacker) announce() error {
+	_, err := a.net.Write([]byte{0, 0x40, 0, byte(http2.FrameData), 0, 0, 0, 0, 1})
+	return err
+}
+
 func (a *attacker) write(f func() error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -108,36 +138,44 @@ func (a *attacker) read() {
 
 // ask opens all streams.
 func (a *attacker) ask(h head) {
+	if h.raw != nil {
+		a.write(func() error { return h.raw(a) })
+		return
+	}
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) } // into memory
 	for i := range uint32(streams) {
 		block.Reset()
-		field(":method", "GET")
+		field(":method", map[bool]string{true: "POST", false: "GET"}[h.body > 0])
 		field(":scheme", "https")
 		field(":authority", "localhost")
-		field(":path", "/api/v1/nodes")
+		field(":path", cmp.Or(h.path, nodes))
 		if h.credentials != "" {
 			field("authorization", h.credentials)
 		}
 		for range h.times {
 			field(h.name, h.value)
 		}
-		a.write(func() error { return a.send(2*i+1, block.Bytes()) })
+		a.write(func() error { return a.send(2*i+1, block.Bytes(), h.body) })
 	}
 }
 
 // send sends a head in frames that any server takes.
-func (a *attacker) send(id uint32, block []byte) error {
+func (a *attacker) send(id uint32, block []byte, body int) error {
 	const most = 16 << 10
 	a.sent += int64(len(block))
 	first := block[:min(len(block), most)]
 	block = block[len(first):]
-	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: len(block) == 0})
+	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: body == 0, EndHeaders: len(block) == 0})
 	for err == nil && len(block) > 0 {
 		next := block[:min(len(block), most)]
 		block = block[len(next):]
 		err = a.framer.WriteContinuation(id, len(block) == 0, next)
+	}
+	if err == nil && body > 0 {
+		a.sent += int64(body)
+		err = a.framer.WriteData(id, false, make([]byte, body))
 	}
 	return err
 }

@@ -1,0 +1,213 @@
+package serve
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// ask sends a GET on a stream, with a token if that is not empty.
+func (r *rawHTTP2) ask(id uint32, path, token string) {
+	r.t.Helper()
+	var block bytes.Buffer
+	enc := hpack.NewEncoder(&block)
+	fields := []string{":method", "GET", ":scheme", "https", ":authority", "localhost", ":path", path}
+	if token != "" {
+		fields = append(fields, "authorization", "Bearer "+token)
+	}
+	for i := 0; i < len(fields); i += 2 {
+		r.check(enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}))
+	}
+	r.check(r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+}
+
+// quiet reads on to the answer to a ping, and returns what came before it.
+func (r *rawHTTP2) quiet() []string {
+	r.t.Helper()
+	r.check(r.framer.WritePing(false, [8]byte{1}))
+	return r.until("PING", 0)
+}
+
+// ends reads on to the end of the connection, and returns what came before it.
+func (r *rawHTTP2) ends() (all []string) {
+	for {
+		frame, err := r.framer.ReadFrame()
+		if err != nil {
+			return all
+		}
+		all = append(all, frame.Header().Type.String())
+	}
+}
+
+// knows is a rig that asks upstream whose a token is; "good" is somebody's.
+func knows(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	o.access, o.mirrors = true, []*object.Resource{configMaps}
+	r := rigOf(t, up, o)
+	r.reviews.Know("good", authenticationv1.UserInfo{Username: "good"})
+	return r
+}
+
+// With its answer to a request that is nobody's the connection says goodbye, as upstream's does (W-1), and ends once the
+// requests that are under way are answered. One whose requests are somebody's goes on.
+func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		token   string
+		code    int
+		goodbye bool
+	}{
+		"anonymous, answered":            {"", http.StatusOK, true},
+		"anonymous, refused":             {"", http.StatusForbidden, true},
+		"a token that upstream refuses":  {"nobody's", http.StatusUnauthorized, true},
+		"a token that is known":          {"good", http.StatusOK, false},
+		"a token that is known, refused": {"good", http.StatusForbidden, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := knows(t, rigOptions{})
+			gate, slow := make(chan struct{}), make(chan struct{})
+			r.up.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				close(slow)
+				<-gate
+				fmt.Fprint(w, "slow")
+			}))
+			r.up.Handle("/answer", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(c.code) }))
+			raw := dialHTTP2(t, r, nil)
+			raw.settings()
+			raw.ask(1, "/slow", c.token)
+			<-slow
+			raw.ask(3, "/answer", c.token)
+			before := fmt.Sprint(raw.until("HEADERS", 3), raw.quiet())
+			if strings.Contains(before, "GOAWAY") != c.goodbye {
+				t.Errorf("before the answer came %s", before)
+			}
+			close(gate)
+			raw.until("DATA 1 slow", 0)
+			if c.goodbye {
+				if rest := raw.ends(); len(rest) > 0 {
+					t.Errorf("after the last answer came %q", rest)
+				}
+				return
+			}
+			raw.ask(5, "/answer", c.token)
+			if got := raw.until("HEADERS", 5); strings.Contains(fmt.Sprint(got), "GOAWAY") {
+				t.Errorf("before the next answer came %q", got)
+			}
+		})
+	}
+}
+
+// While upstream answers none of a client's requests, a review of its token shows that it is somebody's: more of them are
+// handled than of a client of which nothing is known.
+func TestTokensAreProvenBesideRequests(t *testing.T) {
+	t.Parallel()
+	const most = 2 * http2Handlers
+	for token, handled := range map[string]int{"good": most, "nobody's": http2Handlers} {
+		t.Run(token, func(t *testing.T) {
+			t.Parallel()
+			r := knows(t, rigOptions{})
+			gate, arrived := make(chan struct{}), make(chan struct{}, most)
+			r.up.Handle("/gather", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				arrived <- struct{}{}
+				<-gate
+			}))
+			raw := dialHTTP2(t, r, nil)
+			raw.settings()
+			for i := range uint32(most) {
+				raw.ask(2*i+1, "/gather", token)
+			}
+			for range handled {
+				select {
+				case <-arrived:
+				case <-time.After(patience):
+					t.Fatalf("not as many as %d requests are handled", handled)
+				}
+			}
+			opened := strings.Contains(fmt.Sprint(raw.quiet()), "WINDOW_UPDATE 26148865")
+			if len(r.reviews.Tokens()) == 0 || opened != (handled == most) {
+				t.Errorf("%d reviews, the window is open: %v", len(r.reviews.Tokens()), opened)
+			}
+			if n := len(arrived); n > 0 {
+				t.Errorf("%d requests more are handled", n)
+			}
+			close(gate)
+		})
+	}
+}
+
+// A refusal must be taken within the stall timeout, even where what was asked for may last: watches, logs, and connections
+// to something behind the apiserver.
+func TestRefusalsOfWhatLastsMustBeTaken(t *testing.T) {
+	t.Parallel()
+	const pods = "/api/v1/namespaces/n/pods"
+	for what, path := range map[string]string{
+		"a watch": pods + "?watch=1", "a log": pods + "/p/log?follow=true", "an exec": pods + "/p/exec?command=a",
+	} {
+		for _, version := range []string{"HTTP/1.1", "HTTP/1.1 that upgrades", "HTTP/2"} {
+			if version == "HTTP/2" && what == "an exec" {
+				continue // it is refused here
+			}
+			t.Run(what+" over "+version, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, rigOptions{stall: 200 * time.Millisecond, mirrors: []*object.Resource{configMaps}})
+				over := make(chan struct{})
+				r.up.Handle(pods, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					defer close(over)
+					w.WriteHeader(http.StatusForbidden)
+					for r.Context().Err() == nil { // more than sockets hold
+						if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+							return
+						}
+					}
+				}))
+				if version == "HTTP/2" {
+					raw := dialHTTP2(t, r, nil)
+					raw.settings()
+					raw.get(1, path)
+					raw.until("RST_STREAM", 1) // its window is not refilled
+				} else {
+					askAndIgnore(t, r.url, path, version != "HTTP/1.1")
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				select {
+				case <-over:
+				case <-ctx.Done():
+					t.Error("a client that takes nothing keeps its answer")
+				}
+			})
+		}
+	}
+}
+
+// askAndIgnore asks for something, and reads nothing of the answer until the test is over.
+func askAndIgnore(t *testing.T, url, path string, upgrade bool) {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	request := "GET " + path + " HTTP/1.1\r\nHost: localhost\r\n"
+	if upgrade {
+		request += "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+	}
+	if _, err := io.WriteString(c, request+"\r\n"); err != nil {
+		t.Fatal(err)
+	}
+}
