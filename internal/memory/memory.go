@@ -37,7 +37,7 @@ func Budget(asked int64) (int64, error) {
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("the memory limit of the control group: %w", err)
-	case limit > maxBudget: // as version 1 says that there is none
+	case limit > maxBudget || ownUnlimited(os.DirFS("/")): // as version 1 says that there is none
 		return 0, nil
 	}
 	return int64(limit), nil // #nosec G115 -- below maxBudget
