@@ -1,7 +1,8 @@
 // Package check asks a Spillway what one asks of it after an installation: is it reached, believed and passed through, does it know who asks, and
 // does it serve from memory. It asks as any client would, and is told nothing that another would not be told.
 //
-// The invariant: each question is answered with one line, also after another has failed, and what failed comes with a remedy.
+// The invariant: each question is answered with one line, also after another has failed, and what failed comes with a remedy. But where the name
+// is not found, there is one answer to all.
 package check
 
 import (
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -57,16 +59,22 @@ func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error 
 		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) { return c.list(ctx, resource) }})
 	}
 	failed, first := 0, error(nil)
+	var unnamed *unnamedError
 	for _, q := range questions {
 		told, err := q.ask(ctx)
 		if err == nil {
 			fmt.Fprintf(out, "ok      %s: %s\n", q.name, status.Printable(told))
 			continue
 		}
+		cause := err
 		err = fmt.Errorf("%s: %s", q.name, status.Printable(err.Error()))
 		fmt.Fprintf(out, "FAILED  %v\n", err)
 		if failed++; first == nil {
 			first = err
+		}
+		if errors.As(cause, &unnamed) {
+			fmt.Fprintln(out, "        and so nothing else is asked")
+			break
 		}
 	}
 	if failed > 0 {
@@ -200,8 +208,24 @@ func unreached(err error) error {
 	if errors.As(err, &unverified) {
 		return fmt.Errorf("its certificate is not believed: %w: give in --ca-file what signed it, and in --server a name that it is for", unverified.Err)
 	}
+	var unnamed *net.DNSError
+	if errors.As(err, &unnamed) {
+		return &unnamedError{unnamed}
+	}
 	return fmt.Errorf("no answer: %w: see that its pods are ready, and that no network policy keeps this one out", err)
 }
+
+// unnamedError is that a name leads nowhere: no question after it can be asked.
+type unnamedError struct{ cause *net.DNSError }
+
+func (e *unnamedError) Error() string {
+	if e.cause.IsNotFound {
+		return fmt.Sprintf("the name %s is not known (%v): see that --server names the Service and its namespace, and that the cluster's DNS knows it", e.cause.Name, e.cause)
+	}
+	return fmt.Sprintf("names cannot be looked up (%v): see that the cluster's DNS is well, and that no network policy keeps this pod from it", e.cause)
+}
+
+func (e *unnamedError) Unwrap() error { return e.cause }
 
 // refused says what an answer says: a Status as the API server has them, or text.
 func refused(code int, body []byte) error {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -108,4 +109,31 @@ func TestBad(t *testing.T) {
 	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`, "LIST deployments.apps: 403 no: let whose token that is do this")
 	f("GET /apis/apps/v1/deployments", "{}", "LIST deployments.apps: the answer is no list")
 	f("GET /apis/apps/v1/deployments", `upstream {"metadata":{"resourceVersion":"7"}}`, "LIST deployments.apps: not from memory but from the API server: have --resources")
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// Where names cannot be looked up there is one answer, which says so, to all questions.
+func TestNamesAreNotKnown(t *testing.T) {
+	for want, cause := range map[string]*net.DNSError{
+		"/livez: names cannot be looked up (lookup spillway.team.svc on 10.96.0.10:53: i/o timeout): see that the cluster's DNS is well": {
+			Err: "i/o timeout", Name: "spillway.team.svc", Server: "10.96.0.10:53", IsTimeout: true,
+		},
+		"/livez: the name spillway.team.svc is not known (lookup spillway.team.svc: no such host): see that --server names the Service": {
+			Err: "no such host", Name: "spillway.team.svc", IsNotFound: true,
+		},
+	} {
+		asked := 0
+		transport := roundTripper(func(*http.Request) (*http.Response, error) {
+			asked++
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: cause}
+		})
+		var out strings.Builder
+		err := (&Client{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a", Transport: transport}).Run(t.Context(), "pods", &out)
+		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 || strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "nothing else is asked\n") {
+			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
+		}
+	}
 }
