@@ -41,6 +41,7 @@ var mayImport = map[string][]string{
 	"kubetest": {"object"},
 
 	"inject":       {},
+	"allowance":    {},
 	"admission":    {"inject"},
 	"sidecar":      {},
 	"clientconfig": {},
@@ -55,7 +56,7 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"serve"},
 		"fasthttp reuses what it hands out; only serve knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "kubetest"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "kubetest", "allowance"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
 	{"charm.land/bubbletea", []string{"top"},
 		"what draws on terminals has no part in what serves"},
@@ -197,8 +198,8 @@ func TestForbidden(t *testing.T) {
 	f("internal/fanout", "github.com/valyala/fasthttp", "only serve may")
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only serve may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
-	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, kubetest may")
-	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest may")
+	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, kubetest, allowance may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest, allowance may")
 	f("internal/status", "charm.land/bubbletea/v2", "only top may")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
 	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")
