@@ -22,13 +22,16 @@ func newInject() *cobra.Command {
 		Use:   "inject [flags]",
 		Short: "Add spillway to the pods of manifests, as a sidecar",
 		Long: `spillway inject reads manifests and writes them with spillway added, as a sidecar, to pods and to whatever makes pods:
-unmodified programs that use in-cluster configuration then talk to it as to the API server. All else stays as it is, byte
-for byte, and spillway uninject takes the sidecar out again.
+unmodified programs that use in-cluster configuration then talk to it as to the API server. Where a container's variables name a
+proxy, loopback is added to NO_PROXY. All else stays as it is, byte for byte, and spillway uninject takes all that out again.
 
 Annotations of pods, or of the templates of pods, go before the flags: spillway/inject: disabled leaves one out;
 spillway/image, spillway/resources, spillway/flags, spillway/port, spillway/health-port, spillway/cpu-request,
-spillway/cpu-limit, spillway/memory-request, spillway/memory-limit and spillway/allow-host-network are like the flags of these
-names.`,
+spillway/cpu-limit, spillway/memory-request, spillway/memory-limit, spillway/place and spillway/allow-host-network are like the
+flags of these names.
+
+A Guaranteed pod stays Guaranteed. What the pod's namespace allows is not looked at: kube-apiserver refuses pods that break its
+LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
 		Example: `  spillway inject --image registry.example.com/spillway:1 -f deploy.yaml | kubectl apply -f -
   kubectl get deployment controller -o yaml | spillway inject --image registry.example.com/spillway:1 | kubectl apply -f -`,
 	}
@@ -73,11 +76,13 @@ func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []in
 	}
 	for _, d := range done {
 		if d.Left != "" {
-			did := "left as it is: " + d.Left
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s left as it is: %s\n", d.Object, d.Left)
 			continue
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", d.Object, did)
+		for _, n := range d.Notes {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", d.Object, n)
+		}
 	}
 	_, err = io.WriteString(cmd.OutOrStdout(), out)
 	return err
@@ -100,10 +105,12 @@ func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
 	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they tell the kubelet how they are.")
 	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "How much CPU is set aside for each, a `quantity`. When empty, none.")
-	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit, "How much CPU each may use, a `quantity`, for namespaces whose ResourceQuota wants that to be said. When empty, there is "+
-		"no limit, since one holds up events whenever it is reached.")
+	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit, "How much CPU each may use, a `quantity`. When empty, there is no limit, since one holds up events whenever it is "+
+		"reached, but where a Guaranteed pod or, for the webhook, its namespace makes one necessary.")
 	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "How much memory is set aside for each, a `quantity`. When empty, none.")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit.")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit but where one is necessary.")
+	f.StringVar(&o.Place, "place", o.Place, "Their `place` among the init containers: first, last, after:NAME, or auto, which is behind the proxy of a service mesh that is a native "+
+		"sidecar, and else first. Init containers in front of them do not go through them.")
 	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork, "Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+
 		"gets nothing without a token of the pod's service account), and where the ports must be free.")
 }

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,18 +18,23 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/admission"
+	"spillway/internal/allowance"
 	"spillway/internal/auth"
 	"spillway/internal/inject"
 	"spillway/internal/memory"
+	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
 )
 
-// webhook is `spillway webhook`: a server of its own, which holds nothing of a cluster and asks it nothing.
+// webhook is `spillway webhook`: a server of its own, which holds of a cluster what its namespaces allow their pods, and nothing if it is not to.
 type webhook struct {
 	sidecar           inject.Options
 	listen            string
 	certFile, keyFile string
 	clientCA          string
 	clientNames       []string
+	limits            string
+	kubeconfig        string
 	linger            time.Duration
 	logLevel          string
 	logFormat         string
@@ -36,14 +42,20 @@ type webhook struct {
 
 // newWebhook returns `spillway webhook`, which logs to stderr.
 func newWebhook(stderr io.Writer) *cobra.Command {
-	w := &webhook{sidecar: inject.Defaults(), linger: 10 * time.Second, logLevel: "info", logFormat: "json"}
+	w := &webhook{sidecar: inject.Defaults(), limits: limitsRead, linger: 10 * time.Second, logLevel: "info", logFormat: "json"}
 	w.sidecar.CheckFlags = checkSidecarFlags
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
 		Short: "Add spillway to pods when they are created: a mutating admission webhook",
 		Long: `spillway webhook answers the API server's admission reviews of pods at /inject: with what spillway inject would add. Which pods it
 is asked about is up to the MutatingWebhookConfiguration; the chart's asks about those with the label spillway/inject: enabled,
-and those in namespaces with it. It never keeps a pod from being created. It needs no rights. /livez and /readyz tell how it is.
+and those in namespaces with it. /livez and /readyz tell how it is.
+
+It never keeps a pod from being created: a sidecar is of a size that its namespace and its pod allow, and where there is none,
+the pod is created without, with a warning that says why and what to do. For that it follows LimitRanges and ResourceQuotas (it
+may get, list and watch them in all namespaces); while it cannot, it adds no sidecars. With --namespace-limits=ignore it asks
+nothing of a cluster and needs no rights: for clusters without these, which would refuse pods with sidecars. Guaranteed pods stay
+Guaranteed, with a sidecar whose requests are its limits. What a pod asks for as a whole (spec.resources) grows by its part.
 
 Reviews are bounded: a pod of more than 128 containers, or whose review is longer than 3 MiB or of too many values, is created
 without a sidecar, with a warning; so is one for whose review there is no room, nor within half of the webhook's timeout.
@@ -66,6 +78,9 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringVar(&w.clientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
 		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
 	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil, "And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
+	f.Var(newChoice(&w.limits, limitsRead, limitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
+		"allow everything.")
+	f.StringVar(&w.kubeconfig, "kubeconfig", "", "Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
 	f.Var(newChoice(&w.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	f.Var(newChoice(&w.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
@@ -85,6 +100,9 @@ func (w *webhook) validate() error {
 	}
 	if len(w.clientNames) > 0 && w.clientCA == "" {
 		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified", strings.Join(w.clientNames, ","))
+	}
+	if w.kubeconfig != "" && w.limits == limitsIgnore {
+		return fmt.Errorf("--kubeconfig=%s: has no meaning with --namespace-limits=ignore", w.kubeconfig)
 	}
 	if w.linger < 0 {
 		return fmt.Errorf("--linger=%s: must not be negative", w.linger)
@@ -116,7 +134,13 @@ func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
 	}
 	life := watchSignals(ctx, w.linger, log)
 	defer life.finish()
-	server := admission.Server(w.handler(verify, log), config, log)
+	limits, stop, err := w.follow(life.drain, log)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer stop()
+	server := admission.Server(w.handler(verify, limits, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
 	log.Info("serving admission reviews", zap.Stringer("address", listener.Addr()), zap.Int64("goLimit", limit))
@@ -131,6 +155,51 @@ func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+const (
+	limitsRead   = "read"
+	limitsIgnore = "ignore"
+
+	// limitsPatience is how long the first review waits for what namespaces allow. After that, pods are created without sidecars.
+	limitsPatience = 10 * time.Second
+)
+
+// follow follows what namespaces allow, until the function is called that it returns. It waits until that is known, for limitsPatience.
+func (w *webhook) follow(ctx context.Context, log *zap.Logger) (admission.Limits, func(), error) {
+	if w.limits == limitsIgnore {
+		return nil, func() {}, nil
+	}
+	source, err := upstream.LoadConfig(w.kubeconfig)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--namespace-limits=read: %w; or say --namespace-limits=ignore", err)
+	}
+	transports, err := transport.New(source, log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+	}
+	client, err := upstream.NewClient(transports)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+	}
+	all, err := allowance.New(client.Config(), client.HTTP(), log)
+	if err != nil {
+		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+	}
+	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reviews go on after ctx
+	var done sync.WaitGroup
+	done.Go(func() { all.Run(running) })
+	done.Go(func() { _ = transports.Run(running) }) // it ends with its context, without an error
+	patience, end := context.WithTimeout(ctx, limitsPatience)
+	defer end()
+	if err := all.Wait(patience); err != nil {
+		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and watch of limitranges and resourcequotas", zap.Error(err))
+	}
+	limits := func(namespace string) (*inject.Limits, error) {
+		ranges, quotas, err := all.Of(namespace)
+		return &inject.Limits{Ranges: ranges, Quotas: quotas}, err
+	}
+	return limits, func() { cancel(); done.Wait(); client.Close() }, nil
 }
 
 // clients is what verifies those that send reviews; nil: any may.
@@ -170,9 +239,9 @@ func limitMemory() (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *webhook) handler(verify func([]*x509.Certificate) error, log *zap.Logger) http.Handler {
+func (w *webhook) handler(verify func([]*x509.Certificate) error, limits admission.Limits, log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("POST /inject", admission.Handler(w.sidecar, verify, log))
+	mux.Handle("POST /inject", admission.Handler(w.sidecar, verify, limits, log))
 	for _, probe := range []string{"/livez", "/readyz"} {
 		mux.HandleFunc("GET "+probe, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	}

@@ -1,7 +1,7 @@
 // Package admission answers what the API server asks about pods that are created: with the patch that gives them a sidecar.
 //
-// Two invariants. It keeps no pod from being created: what cannot have a sidecar, and what there is no room to look at, is admitted as it is,
-// with a warning for the client that creates it. And what it holds is bounded whatever arrives: reviews by what they become, not by how they
+// Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break a rule of its namespace with one, and what
+// there is no room to look at, is admitted as it is, with a warning for the client that creates it. And what it holds is bounded whatever arrives: reviews by what they become, not by how they
 // arrive (weigh, room), their number by that of the connections (Connections).
 package admission
 
@@ -29,15 +29,19 @@ import (
 type handler struct {
 	options inject.Options
 	verify  func([]*x509.Certificate) error // of a client; nil: any may ask
+	limits  Limits
 	room    room
 	log     *zap.Logger
 }
 
-// Handler answers AdmissionReviews of pods with sidecars like o. Clients have to show a certificate that verify takes; if it is nil, any
-// client may ask.
-func Handler(o inject.Options, verify func([]*x509.Certificate) error, log *zap.Logger) http.Handler {
+// Limits tells what a namespace allows its pods. An error says why that is not known: pods are left as they are then.
+type Limits func(namespace string) (*inject.Limits, error)
+
+// Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil: that the pod allows. Clients have to show a
+// certificate that verify takes; if it is nil, any client may ask.
+func Handler(o inject.Options, verify func([]*x509.Certificate) error, limits Limits, log *zap.Logger) http.Handler {
 	o.Admitted = true
-	return &handler{o, verify, newRoom(), log}
+	return &handler{o, verify, limits, newRoom(), log}
 }
 
 // review is what is read of an AdmissionReview.
@@ -150,17 +154,20 @@ func (h *handler) decide(r *request) *admissionv1.AdmissionResponse {
 	if r.Operation != admissionv1.Create || r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "" {
 		return allowed
 	}
-	patch, err := patchOf(r, h.options)
+	patch, notes, err := h.patchOf(r)
 	log := h.log.With(zap.String("namespace", shorten(r.Namespace)), zap.String("pod", shorten(nameOf(r))))
 	var left *inject.LeftError
 	switch {
-	case errors.As(err, &left):
+	case errors.As(err, &left) && !left.Notable:
 		log.Debug("left as it is", zap.String("reason", left.Error()))
 	case err != nil:
 		allowed.Warnings = []string{notInjected(err)}
 		log.Warn("cannot be injected", zap.String("error", shorten(err.Error())))
 	default:
-		log.Info("injected")
+		log.Info("injected", zap.Strings("notes", shortened(notes)))
+		for _, n := range shortened(notes) {
+			allowed.Warnings = append(allowed.Warnings, "spillway: "+n)
+		}
 		jsonPatch := admissionv1.PatchTypeJSONPatch
 		allowed.Patch, allowed.PatchType = patch, &jsonPatch
 	}
@@ -168,22 +175,36 @@ func (h *handler) decide(r *request) *admissionv1.AdmissionResponse {
 }
 
 // patchOf is what is to be done to the pod of a request.
-func patchOf(r *request, o inject.Options) ([]byte, error) {
+func (h *handler) patchOf(r *request) ([]byte, []string, error) {
 	if r.unreadable != nil {
-		return nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
+		return nil, nil, fmt.Errorf("the pod cannot be read: %w", r.unreadable)
 	}
 	if err := tooLarge(&r.Object); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	operations, err := inject.Plan(&r.Object, o)
+	o := h.options
+	if h.limits != nil {
+		var err error
+		if o.Limits, err = h.limits(r.Namespace); err != nil {
+			return nil, nil, fmt.Errorf("it is not known what the namespace allows its pods: %w", err)
+		}
+	}
+	operations, notes, err := inject.Plan(&r.Object, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	patch, err := json.Marshal(operations)
 	if err == nil && len(patch) > patchLimitBytes {
-		return nil, fmt.Errorf("would need a patch of %d bytes, of at most %d", len(patch), patchLimitBytes)
+		return nil, nil, fmt.Errorf("would need a patch of %d bytes, of at most %d", len(patch), patchLimitBytes)
 	}
-	return patch, err
+	return patch, notes, err
+}
+
+func shortened(notes []string) (all []string) {
+	for _, n := range notes[:min(len(notes), noteLimit)] {
+		all = append(all, shorten(n))
+	}
+	return all
 }
 
 func nameOf(r *request) string {
@@ -223,7 +244,10 @@ func (h *handler) write(w http.ResponseWriter, answer []byte) {
 func notInjected(err error) string { return "spillway: not injected: " + shorten(err.Error()) }
 
 // textLimitBytes bounds what is said of a review: parts of it are a stranger's, and may be as long as the review.
-const textLimitBytes = 400
+const textLimitBytes = 600
+
+// noteLimit bounds how much is told about a pod that is injected.
+const noteLimit = 4
 
 // shorten is a text that fits into a header, of which the API server makes one: without control characters, and not long.
 func shorten(text string) string {

@@ -2,6 +2,7 @@ package admission
 
 import (
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"spillway/internal/inject"
 )
@@ -19,7 +21,7 @@ import (
 func newHandler() http.Handler {
 	o := inject.Defaults()
 	o.Image = "spillway:1"
-	return Handler(o, nil, zap.NewNop())
+	return Handler(o, nil, nil, zap.NewNop())
 }
 
 func post(body string) (int, string) {
@@ -105,6 +107,30 @@ func TestNoReview(t *testing.T) {
 		`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, reviewOf(pod, "")[:100], reviewOf(`{"a": "`+"\xff"+`"}`, "")} {
 		if code, text := post(body); code != http.StatusBadRequest {
 			t.Errorf("%.80s: %d %s", body, code, text)
+		}
+	}
+}
+
+// While it is not known what a namespace allows, and where that is too little, a pod is created without a sidecar, with a warning.
+func TestLimitsOfNamespaces(t *testing.T) {
+	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
+	for want, limits := range map[string]Limits{
+		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (*inject.Limits, error) { return nil, errors.New("away") },
+		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.Limits, error) {
+			return &inject.Limits{Ranges: []*corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{small}}}}}, nil
+		},
+	} {
+		o := inject.Defaults()
+		o.Image = "spillway:1"
+		w := httptest.NewRecorder()
+		Handler(o, nil, limits, zap.NewNop()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(pod, ""))))
+		var answer admissionv1.AdmissionReview
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
+			t.Fatal(err)
+		}
+		r := answer.Response
+		if !r.Allowed || r.Patch != nil || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], want) {
+			t.Errorf("%+v, want %s", r, want)
 		}
 	}
 }

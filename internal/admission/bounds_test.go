@@ -42,6 +42,14 @@ func hostile(size int) map[string]string {
 		"named env":       of(`{"spec": {"containers": [{"env": [`, `{"name":"a"}`, `]}]}}`),
 		"mounts":          of(`{"spec": {"containers": [{"volumeMounts": [`, `{}`, `]}]}}`),
 		"pointers":        of(`{"spec": {"containers": [{"volumeMounts": [`, `{"mountPropagation":"","recursiveReadOnly":""}`, `]}]}}`),
+		"values of env":   of(`{"spec": {"containers": [{"env": [`, `{"value":"a","valueFrom":{}}`, `]}]}}`),
+		"envFrom":         of(`{"spec": {"containers": [{"envFrom": [`, `{}`, `]}]}}`),
+		"requests":        of(`{"spec": {"containers": [`, `{"resources":{"requests":{"a":1},"limits":{"b":2}}}`, `]}}`),
+		"one request":     of(`{"spec": {"containers": [`, `{"resources":{"requests":{"":1}}}`, `]}}`),
+		"amounts":         numbered(`{"spec": {"resources": {"limits": {`, `"%d":1`, `}}}}`),
+		"sources":         of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{}`, `]}}]}}`),
+		"tokens":          of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{"serviceAccountToken":{}}`, `]}}]}}`),
+		"items":           of(`{"spec": {"volumes": [{"projected": {"sources": [{"configMap": {"items": [`, `{}`, `]}}]}}]}}`),
 		"ports":           of(`{"spec": {"containers": [{"ports": [`, `{}`, `]}]}}`),
 		"volumes":         of(`{"spec": {"volumes": [`, `{}`, `]}}`),
 		"annotations":     numbered(`{"metadata": {"annotations": {`, `"%d":""`, `}}}`),
@@ -212,7 +220,7 @@ func TestClientsAreVerified(t *testing.T) {
 	} {
 		o := inject.Defaults()
 		o.Image = "spillway:1"
-		h := Handler(o, func([]*x509.Certificate) error { return c.err }, zap.NewNop())
+		h := Handler(o, func([]*x509.Certificate) error { return c.err }, nil, zap.NewNop())
 		body := strings.NewReader(reviewOf(pod, ""))
 		r := httptest.NewRequest(http.MethodPost, "/inject", body)
 		r.TLS = c.state

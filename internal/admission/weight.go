@@ -19,7 +19,7 @@ const (
 // dearest kind does, which is a container in a list that grows. TestWeightBoundsWhatIsAllocated holds that.
 const (
 	weightPerByte  = 4
-	weightPerValue = 600
+	weightPerValue = 900
 )
 
 // weigh is what a review may become when it is decoded, in bytes. It counts what separates values, outside of strings, and builds nothing:

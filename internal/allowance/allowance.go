@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
@@ -30,12 +31,12 @@ type Allowances struct {
 	ranges, quotas *kind
 }
 
-// New follows the cluster of a config once Run is called.
-func New(config *rest.Config, log *zap.Logger) (*Allowances, error) {
+// New follows the cluster of a config, over the connections of a client, once Run is called.
+func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Allowances, error) {
 	config = rest.CopyConfig(config)
 	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	client, err := rest.RESTClientFor(config)
+	client, err := rest.RESTClientForConfigAndClient(config, by)
 	if err != nil {
 		return nil, err
 	}

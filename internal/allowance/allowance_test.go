@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"spillway/internal/kubetest"
@@ -35,7 +36,7 @@ func newServer(t *testing.T) *kubetest.Server {
 // follow runs what follows s until the test ends.
 func follow(t *testing.T, s *kubetest.Server) *Allowances {
 	t.Helper()
-	a, err := New(s.Config(), zap.NewNop())
+	a, err := New(s.Config(), clientOf(t, s), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +115,7 @@ func TestUnknownWhileForbidden(t *testing.T) {
 func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 	s := newServer(t)
 	clock := clocktesting.NewFakePassiveClock(time.Now())
-	a, err := New(s.Config(), zap.NewNop())
+	a, err := New(s.Config(), clientOf(t, s), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,4 +140,14 @@ func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 	if _, _, err := a.Of("team"); err != nil {
 		t.Errorf("when it is back: %v", err)
 	}
+}
+
+// clientOf has the credentials of s's config.
+func clientOf(t *testing.T, s *kubetest.Server) *http.Client {
+	t.Helper()
+	client, err := rest.HTTPClientFor(s.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }

@@ -55,7 +55,7 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 			if err != nil {
 				t.Fatalf("%q: %v", before[i], err)
 			}
-			if of, err := Plan(pod, options()); err == nil {
+			if of, _, err := Plan(pod, options()); err == nil {
 				patch = append(patch, of.at(w.template)...)
 			}
 		}

@@ -1,7 +1,7 @@
-// Package inject adds Spillway to pods as a native sidecar: a first init container that goes on running, and the two variables and the folder
+// Package inject adds Spillway to pods as a native sidecar: an init container that goes on running, and the two variables and the folder
 // by which the pod's other containers, unmodified, find it in the place of the API server.
 //
-// What is added to a pod is decided in one place, Plan, as a JSON patch of its template, whoever asks for it: Manifest writes it into the text
+// What is added to a pod is decided in one place, Plan, as a JSON patch of its template: Manifest writes it into the text
 // of manifests, and an admission webhook answers with it. The invariant: what Remove takes out of what Manifest wrote leaves the manifest as it
 // was, byte for byte.
 package inject
@@ -23,6 +23,8 @@ const (
 	FilesVolume = "spillway-serviceaccount"
 	// KeyVolume is mounted by the sidecar alone.
 	KeyVolume = "spillway-key"
+	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it could be given.
+	TokenVolume = "spillway-token"
 
 	filesDir = "/run/spillway/serviceaccount" // in the sidecar
 	keyDir   = "/run/spillway/key"
@@ -32,56 +34,80 @@ const (
 	// tokenVolume begins the name of the volume that the API server adds for that.
 	tokenVolume = "kube-api-access-"
 
-	hostVariable = "KUBERNETES_SERVICE_HOST"
-	portVariable = "KUBERNETES_SERVICE_PORT"
-	loopback     = "127.0.0.1"
+	hostVariable  = "KUBERNETES_SERVICE_HOST"
+	portVariable  = "KUBERNETES_SERVICE_PORT"
+	httpsVariable = "KUBERNETES_SERVICE_PORT_HTTPS"
+	loopback      = "127.0.0.1"
 )
 
-// LeftError says why a pod is left as it is, for a reason that is nobody's mistake.
-type LeftError struct{ reason string }
+// leadVariables are those by which containers are led to the sidecar.
+var leadVariables = []string{hostVariable, portVariable, httpsVariable}
+
+// LeftError says why a pod is left as it is. Unless it is Notable, that is what was to be expected.
+type LeftError struct {
+	reason  string
+	Notable bool
+}
 
 func (e *LeftError) Error() string { return e.reason }
 
-// Plan is what is to be done to a pod template so that it has a sidecar. It is a *LeftError that nothing is, and another error that says
-// in a line why it cannot be and what to do.
-func Plan(template *Template, o Options) (Patch, error) {
+// Plan is what is to be done to a pod template so that it has a sidecar, with what is to be told about it. It is a *LeftError that nothing
+// is, and another error that says in a line why it cannot be and what to do.
+func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err := leave(template, o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	o, err := o.of(template)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := refuse(template, o); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	spec := &template.Spec
+	at, err := o.place(spec)
+	if err != nil {
+		return nil, nil, err
+	}
+	size, err := o.size(template, at)
+	if err != nil {
+		return nil, nil, err
+	}
+	account := o.accountOf(spec)
 	var p planner
 	p.annotate(template)
-	p.addContainer(&template.Spec, o.container(&template.Spec))
-	p.addVolumes(&template.Spec)
-	for i := range template.Spec.InitContainers {
-		p.lead(fmt.Sprintf("/spec/initContainers/%d", i+1), &template.Spec.InitContainers[i], o) // behind the sidecar
+	p.addContainer(spec, at, o.container(account, size))
+	p.addVolumes(spec, account == nil)
+	p.raise(spec, size)
+	for i := at; i < len(spec.InitContainers); i++ {
+		p.lead(fmt.Sprintf("/spec/initContainers/%d", i+1), &spec.InitContainers[i], o) // behind the sidecar
 	}
-	for i := range template.Spec.Containers {
-		p.lead(fmt.Sprintf("/spec/containers/%d", i), &template.Spec.Containers[i], o)
+	for i := range spec.Containers {
+		p.lead(fmt.Sprintf("/spec/containers/%d", i), &spec.Containers[i], o)
 	}
-	return p.patch, nil
+	return p.patch, append(size.notes(o.requirements()), p.notes...), nil
 }
 
 // leave says why there is nothing to do.
 func leave(template *Template, o Options) error {
+	asked := template.Annotations[OptAnnotation] == OptIn || template.Labels[OptAnnotation] == OptIn
 	switch {
 	case template.Annotations[OptAnnotation] == OptOut || template.Labels[OptAnnotation] == OptOut:
-		return &LeftError{OptAnnotation + " is " + OptOut}
+		return &LeftError{reason: OptAnnotation + " is " + OptOut}
 	case template.Annotations[InjectedAnnotation] != "":
-		return &LeftError{"it is injected already"}
-	}
-	mounted := slices.ContainsFunc(everyContainer(&template.Spec), func(c *PodContainer) bool { return accountMount(c) >= 0 })
-	automount := template.Spec.AutomountServiceAccountToken
-	if !mounted && (o.Admitted || automount != nil && !*automount) {
-		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken), so nothing in it talks to the API server as the pod"}
+		return &LeftError{reason: "it is injected already"}
+	case !o.mounts(&template.Spec):
+		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken of the pod or of its service account), so nothing in it " +
+			"talks to the API server as the pod: set that to true, or mount a projected volume at " + accountDir, asked}
 	}
 	return nil
+}
+
+// mounts reports that something in a pod has, or will have, the token of its service account.
+func (o *Options) mounts(spec *Spec) bool {
+	automount := spec.AutomountServiceAccountToken
+	return !o.Admitted && (automount == nil || *automount) ||
+		slices.ContainsFunc(everyContainer(spec), func(c *PodContainer) bool { return accountMount(c) >= 0 })
 }
 
 // refuse says why a pod cannot have a sidecar.
@@ -97,7 +123,7 @@ func refuse(template *Template, o Options) error {
 		return fmt.Errorf("is for Windows, which Spillway is not: annotate it %s: %s", OptAnnotation, OptOut)
 	}
 	for _, v := range spec.Volumes {
-		if v.Name == FilesVolume || v.Name == KeyVolume {
+		if slices.Contains([]string{FilesVolume, KeyVolume, TokenVolume}, v.Name) {
 			return fmt.Errorf("has a volume %s of its own: rename it", v.Name)
 		}
 	}
@@ -106,7 +132,7 @@ func refuse(template *Template, o Options) error {
 			return err
 		}
 	}
-	return nil
+	return refuseAccount(spec)
 }
 
 func refuseContainer(c *PodContainer, o Options) error {
@@ -114,13 +140,12 @@ func refuseContainer(c *PodContainer, o Options) error {
 		return fmt.Errorf("has a container %s of its own: rename it", c.Name)
 	}
 	for _, e := range c.Env {
-		if e.Name == hostVariable || e.Name == portVariable {
+		if slices.Contains(leadVariables, e.Name) {
 			return fmt.Errorf("container %s sets %s itself: leave that out, or annotate the pod %s: %s", c.Name, e.Name, OptAnnotation, OptOut)
 		}
-	}
-	if i := accountMount(c); i >= 0 && !strings.HasPrefix(c.VolumeMounts[i].Name, tokenVolume) {
-		return fmt.Errorf("container %s mounts its volume %s at %s, where its place would be: leave that out, or annotate the pod %s: %s",
-			c.Name, c.VolumeMounts[i].Name, accountDir, OptAnnotation, OptOut)
+		if slices.Contains(exceptVariables, e.Name) && strings.Contains(e.Value, exceptMark) {
+			return fmt.Errorf("container %s has %s in %s, by which is known what injection has added: leave that out", c.Name, exceptMark, e.Name)
+		}
 	}
 	for _, p := range c.Ports {
 		if (p.ContainerPort == o.Port || p.ContainerPort == o.HealthPort) && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {

@@ -140,7 +140,10 @@ func TestRefused(t *testing.T) {
 	f(pod("", ", containers: app"), "its pods cannot be read")
 	f(container("env: [{name: KUBERNETES_SERVICE_HOST, value: x}]"), "container app sets KUBERNETES_SERVICE_HOST itself")
 	f(container("env: [{name: KUBERNETES_SERVICE_PORT, value: x}]"), "container app sets KUBERNETES_SERVICE_PORT itself")
-	f(container("volumeMounts: [{name: mine, mountPath: /var/run/secrets/kubernetes.io/serviceaccount/}]"), "container app mounts its volume mine at /var/run/secrets/kubernetes.io/serviceaccount")
+	f(container("env: [{name: KUBERNETES_SERVICE_PORT_HTTPS, value: x}]"), "container app sets KUBERNETES_SERVICE_PORT_HTTPS itself")
+	f(container("env: [{name: NO_PROXY, value: 'x,spillway.localhost'}]"), "container app has spillway.localhost in NO_PROXY")
+	f(pod(", annotations: {spillway/place: middle}", ""), `annotation spillway/place: "middle": must be auto, first, last or after:NAME`)
+	f(pod(", annotations: {spillway/place: 'after:x'}", ""), `has no init container x, after which the sidecar would be`)
 	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which the sidecar would have")
 	f(pod(`, annotations: {spillway/inject: "yes"}`, ""), `annotation spillway/inject: "yes": must be enabled or disabled`)
 	f(pod(`, annotations: {spillway/imgae: x}`, ""), `annotation spillway/imgae: "x": there is no such setting`)
@@ -219,7 +222,7 @@ func TestAnnotations(t *testing.T) {
 		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
 		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
-	patch, err := Plan(templateOf(t, template), o)
+	patch, _, err := Plan(templateOf(t, template), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,11 +243,11 @@ func TestAnnotations(t *testing.T) {
 		c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("resources: %v", c.Resources)
 	}
-	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value, []corev1.EnvVar{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}}) {
+	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value, []Variable{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}, {Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: "1443"}}) {
 		t.Errorf("variables: %v", last)
 	}
 	o.CheckFlags = func([]string) error { return errors.New("--x: no such flag") }
-	if _, err := Plan(templateOf(t, template), o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
+	if _, _, err := Plan(templateOf(t, template), o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
 		t.Error(err)
 	}
 }
@@ -263,7 +266,7 @@ func TestAdmitted(t *testing.T) {
 		Volumes: []corev1.Volume{{Name: "data"}, {Name: token.Name}},
 	}}
 	before.Name = "app"
-	patch, err := Plan(templateOf(t, &before), o)
+	patch, _, err := Plan(templateOf(t, &before), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -289,18 +292,18 @@ func TestAdmitted(t *testing.T) {
 			t.Errorf("%s: %v %v", c.Name, c.VolumeMounts, c.Env)
 		}
 	}
-	if app := after.Spec.Containers[0]; !reflect.DeepEqual(app.VolumeMounts[0], data) || len(app.VolumeMounts) != 2 || len(app.Env) != 3 {
+	if app := after.Spec.Containers[0]; !reflect.DeepEqual(app.VolumeMounts[0], data) || len(app.VolumeMounts) != 2 || len(app.Env) != 4 {
 		t.Errorf("app: %v", app)
 	}
 	if len(after.Spec.Volumes) != 4 || after.Annotations[InjectedAnnotation] != "true" {
 		t.Errorf("volumes %v, annotations %v", after.Spec.Volumes, after.Annotations)
 	}
 	var left *LeftError
-	if _, err := Plan(templateOf(t, &after), o); !errors.As(err, &left) {
+	if _, _, err := Plan(templateOf(t, &after), o); !errors.As(err, &left) {
 		t.Errorf("once more: %v", err)
 	}
 	none := corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}}}}
-	if _, err := Plan(templateOf(t, &none), o); !errors.As(err, &left) {
+	if _, _, err := Plan(templateOf(t, &none), o); !errors.As(err, &left) {
 		t.Errorf("without a token: %v", err)
 	}
 }
@@ -357,6 +360,11 @@ func FuzzRoundTrip(f *testing.F) {
 			f.Add(part, uint64(i+2)<<32)
 		}
 	}
+	f.Add(podWith(ownToken), uint64(0))
+	for _, exceptions := range []string{"", "    - {name: NO_PROXY, value: a}\n", "    - name: NO_PROXY\n      value: 'a''b' # c\n", "    - name: no_proxy\n      value: |\n        a\n"} {
+		f.Add(podWith("  containers:\n  - name: app\n    env:\n    - name: HTTPS_PROXY\n      value: p\n"+exceptions), uint64(0))
+	}
+	f.Add(podWith("  initContainers:\n  - name: istio-proxy\n    restartPolicy: Always\n  - name: a\n  containers:\n  - name: app\n    resources: {limits: {cpu: 1, memory: 1Gi}}\n"), uint64(0))
 	for _, text := range []string{"x: &p Pod\nkind: *p\n", "\"\\x6bind\": Pod\n", "!!binary a2luZA==: Pod\n", "? kind\n: Pod\n", "<<: {kind: Pod}\n"} {
 		f.Add(text+"apiVersion: v1\nspec:\n  containers:\n  - &c\n    name: app\n    <<: {image: app}\n  - *c\n", uint64(0))
 	}

@@ -12,6 +12,7 @@ import (
 type Done struct {
 	Object string // deployment/name
 	Left   string // why nothing was done to it; empty: it was
+	Notes  []string
 }
 
 // Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes pods, in lists or not. All else is as it was, byte for byte. An
@@ -73,11 +74,11 @@ func (d *document) inject(o Options) ([]Done, error) {
 	var patch Patch
 	var keeper workload
 	for _, w := range d.workloads() {
-		of, err := d.plan(w, o)
+		of, notes, err := d.plan(w, o)
 		var left *LeftError
 		switch {
 		case errors.As(err, &left):
-			all = append(all, Done{w.name, left.Error()})
+			all = append(all, Done{Object: w.name, Left: left.Error()})
 			continue
 		case err != nil:
 			return nil, &ofError{w.name, err}
@@ -85,7 +86,7 @@ func (d *document) inject(o Options) ([]Done, error) {
 			keeper = w
 		}
 		patch = append(patch, of...)
-		all = append(all, Done{Object: w.name})
+		all = append(all, Done{Object: w.name, Notes: notes})
 	}
 	if len(patch) == 0 {
 		return all, nil
@@ -110,13 +111,13 @@ func (d *document) inject(o Options) ([]Done, error) {
 }
 
 // plan is what is to be done to a document for one of its workloads.
-func (d *document) plan(w workload, o Options) (Patch, error) {
+func (d *document) plan(w workload, o Options) (Patch, []string, error) {
 	template, err := d.template(w)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	patch, err := Plan(template, o)
-	return patch.at(w.template), err
+	patch, notes, err := Plan(template, o)
+	return patch.at(w.template), notes, err
 }
 
 // says reports that text means what it is meant to.

@@ -36,6 +36,7 @@ const (
 	MemoryRequestAnnotation = prefix + "memory-request"
 	MemoryLimitAnnotation   = prefix + "memory-limit"
 	HostNetworkAnnotation   = prefix + "allow-host-network"
+	PlaceAnnotation         = prefix + "place"
 )
 
 // settingLimitBytes bounds a setting that a pod brings along, since what is done with it may take more time than its length suggests: a
@@ -58,13 +59,20 @@ type Options struct {
 
 	AllowHostNetwork bool
 
+	Place string // among the init containers: PlaceAuto and so on, or after:NAME
+
 	// Admitted says that pods have been through the API server's own admission: they mount the tokens that they are given.
 	Admitted bool
+
+	// Limits are those of the pod's namespace; nil: they are not known, and the sidecar is sized by the pod alone.
+	Limits *Limits
+
+	ownAccount bool // the pod mounts its service account itself, where it wants it
 }
 
 // Defaults are options that suit most pods, but for the image, which only the user knows.
 func Defaults() Options {
-	return Options{Resources: "*", Port: 26443, HealthPort: 26464, CPURequest: "50m", MemoryRequest: "128Mi"}
+	return Options{Resources: "*", Port: 26443, HealthPort: 26464, Place: PlaceAuto, CPURequest: "50m", MemoryRequest: "128Mi"}
 }
 
 // Validate finds what no pod could be given.
@@ -80,6 +88,9 @@ func (o *Options) Validate() error {
 		return wrong("port", fmt.Sprint(o.Port), "must be a port, from 1 to 65535")
 	case o.HealthPort < 1 || o.HealthPort > 65535 || o.HealthPort == o.Port:
 		return wrong("health-port", fmt.Sprint(o.HealthPort), "must be a port, from 1 to 65535, and another than the first")
+	}
+	if err := validatePlace(o.Place); err != nil {
+		return err
 	}
 	if err := o.validateRequirements(); err != nil {
 		return err
@@ -122,6 +133,8 @@ func wrong(setting, value, remedy string) error { return &wrongError{setting, va
 // of are the options for a pod.
 func (o Options) of(template *Template) (Options, error) {
 	o.Flags = slices.Clone(o.Flags)
+	automount := template.Spec.AutomountServiceAccountToken
+	o.ownAccount = automount != nil && !*automount
 	for _, name := range slices.Sorted(maps.Keys(template.Annotations)) {
 		if !strings.HasPrefix(name, prefix) {
 			continue
@@ -145,7 +158,7 @@ func (o Options) of(template *Template) (Options, error) {
 // set takes one annotation.
 func (o *Options) set(name, value string) error {
 	for of, to := range map[string]*string{
-		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources,
+		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources, PlaceAnnotation: &o.Place,
 		CPURequestAnnotation: &o.CPURequest, CPULimitAnnotation: &o.CPULimit, MemoryRequestAnnotation: &o.MemoryRequest, MemoryLimitAnnotation: &o.MemoryLimit,
 	} {
 		if name == of {

@@ -109,6 +109,9 @@ func (d *document) bare() any {
 	}
 	var paths []string
 	for _, w := range d.workloads() {
+		for _, c := range changed(d.object, w) {
+			object = with(object, parts(c.path), c.value)
+		}
 		paths = append(paths, added(d.object, w)...)
 	}
 	for _, path := range slices.Backward(paths) {

@@ -16,8 +16,8 @@ type Operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there and the first items of lists, and replaces nothing
-// but what the API server itself has mounted for the service account.
+// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there and items of lists. It replaces the mounts of the
+// service account, the value of NO_PROXY, and in pods that are being created what the pod as a whole asks for.
 type Patch []Operation
 
 // at is the patch of what holds the template at prefix.
@@ -29,8 +29,15 @@ func (p Patch) at(prefix string) Patch {
 	return moved
 }
 
-// planner collects a patch.
-type planner struct{ patch Patch }
+// planner collects a patch, and what is to be told about it.
+type planner struct {
+	patch Patch
+	notes []string
+}
+
+func (p *planner) note(format string, args ...any) {
+	p.notes = append(p.notes, fmt.Sprintf(format, args...))
+}
 
 func (p *planner) add(path string, value any) {
 	p.patch = append(p.patch, Operation{"add", path, value})
@@ -60,22 +67,61 @@ func (p *planner) annotate(template *Template) {
 	}
 }
 
-func (p *planner) addContainer(spec *Spec, c corev1.Container) {
-	prepend(p, "/spec/initContainers", len(spec.InitContainers), c)
+func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {
+	if at == 0 {
+		prepend(p, "/spec/initContainers", len(spec.InitContainers), c)
+		return
+	}
+	p.add(fmt.Sprintf("/spec/initContainers/%d", at), c)
 }
 
-// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk.
-func (p *planner) addVolumes(spec *Spec) {
+// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk; and if need be a service account.
+func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 	size := resource.MustParse("1Mi")
 	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size}}
-	prepend(p, "/spec/volumes", len(spec.Volumes), corev1.Volume{Name: FilesVolume, VolumeSource: memory}, corev1.Volume{Name: KeyVolume, VolumeSource: memory})
+	all := []corev1.Volume{{Name: FilesVolume, VolumeSource: memory}, {Name: KeyVolume, VolumeSource: memory}}
+	if withAccount {
+		all = append(all, account())
+	}
+	prepend(p, "/spec/volumes", len(spec.Volumes), all...)
 }
 
-// lead has the in-cluster configuration of a container lead to the sidecar.
+// raise has a pod that says what it asks for as a whole ask for the sidecar's part, too.
+func (p *planner) raise(spec *Spec, size *sidecarSize) {
+	if size.pod == nil {
+		return
+	}
+	for _, list := range []struct {
+		name   string
+		before Amounts
+		now    corev1.ResourceList
+	}{{"requests", spec.Resources.Requests, size.pod.Requests}, {"limits", spec.Resources.Limits, size.pod.Limits}} {
+		path := "/spec/resources/" + list.name
+		if len(list.before) == 0 && len(list.now) > 0 {
+			p.add(path, list.now)
+			continue
+		}
+		for _, name := range computed {
+			if q, set := list.now[name]; set {
+				p.add(path+"/"+string(name), q.String()) // or replace
+			}
+		}
+	}
+}
+
+// lead has the in-cluster configuration of a container lead to the sidecar. A container without the token stays without it, and so do those
+// of meshes.
 func (p *planner) lead(container string, c *PodContainer, o Options) {
-	prepend(p, container+"/env", len(c.Env), corev1.EnvVar{Name: hostVariable, Value: loopback}, corev1.EnvVar{Name: portVariable, Value: strconv.Itoa(int(o.Port))})
+	i := accountMount(c)
+	if ofMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
+		return
+	}
+	port := strconv.Itoa(int(o.Port))
+	variables := []Variable{{Name: hostVariable, Value: loopback}, {Name: portVariable, Value: port}, {Name: httpsVariable, Value: port}}
+	variables = append(variables, p.except(container, c)...)
+	prepend(p, container+"/env", len(c.Env), variables...)
 	mount := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
-	if i := accountMount(c); i >= 0 {
+	if i >= 0 {
 		p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/volumeMounts/%d", container, i), mount})
 		return
 	}

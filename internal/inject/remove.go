@@ -18,9 +18,11 @@ func (d *document) remove() ([]Done, error) {
 	}
 	var all []Done
 	var paths []string
+	var changes []change
 	for _, w := range d.workloads() {
 		done := Done{Object: w.name}
 		of := added(d.object, w)
+		changes = append(changes, changed(d.object, w)...)
 		if len(of) == 0 {
 			done.Left = "it is not injected"
 		}
@@ -29,11 +31,11 @@ func (d *document) remove() ([]Done, error) {
 	if len(paths) == 0 {
 		return all, nil
 	}
-	want, err := d.stripped(paths)
+	want, err := d.stripped(paths, changes)
 	if err != nil {
 		return nil, err
 	}
-	text, ok := cutAll(d.text, paths)
+	text, ok := cutAll(d.text, paths, changes)
 	if !ok || !says(text, want) { // its lines cannot be taken out one by one
 		text, err = d.written(want)
 		if err == nil && !says(text, want) {
@@ -72,11 +74,14 @@ func (d *document) restored() ([]Done, error) {
 	return nil, nil
 }
 
-// stripped is what a document says without what paths lead to.
-func (d *document) stripped(paths []string) ([]byte, error) {
+// stripped is what a document says without what paths lead to, and before changes.
+func (d *document) stripped(paths []string, changes []change) ([]byte, error) {
 	object, err := decode(d.json)
 	if err != nil {
 		return nil, err
+	}
+	for _, c := range changes {
+		object = with(object, parts(c.path), c.value)
 	}
 	for _, path := range slices.Backward(paths) { // later items first, whose places change otherwise
 		object = without(object, parts(path))
@@ -102,23 +107,32 @@ func added(object any, w workload) (all []string) {
 		}
 	}
 	named(w.template+"/spec/initContainers", Container)
-	named(w.template+"/spec/volumes", FilesVolume, KeyVolume)
+	named(w.template+"/spec/volumes", FilesVolume, KeyVolume, TokenVolume)
+	own := ownMount(object, w) != nil
 	for _, list := range []string{w.template + "/spec/initContainers", w.template + "/spec/containers"} {
 		containers, _ := at(object, list).([]any)
 		for i, c := range containers {
 			if name, _ := at(c, "/name").(string); name == Container {
 				continue // it goes as a whole
 			}
-			named(fmt.Sprintf("%s/%d/env", list, i), hostVariable, portVariable)
-			named(fmt.Sprintf("%s/%d/volumeMounts", list, i), FilesVolume)
+			named(fmt.Sprintf("%s/%d/env", list, i), leadVariables...)
+			for k, v := range itemsAt(c, "/env") {
+				if name, _ := at(v, "/name").(string); slices.Contains(exceptVariables, name) && at(v, "/value") == excepted {
+					all = append(all, fmt.Sprintf("%s/%d/env/%d", list, i, k))
+				}
+			}
+			if !own { // or else they go back to what they were
+				named(fmt.Sprintf("%s/%d/volumeMounts", list, i), FilesVolume)
+			}
 		}
 	}
 	return append(all, mark) // last: without it nothing is ours
 }
 
 // cutAll takes the lines of some things out of a text, and with the last of a list or mapping its key. Each ends where the next one begins, or
-// the comment above that. All places are found in one reading. It reports false if one of the things has no lines of its own.
-func cutAll(text string, pointers []string) (string, bool) {
+// the comment above that. Strings are cut back to what they were. All places are found in one reading. It reports false if one of the things
+// has no lines of its own.
+func cutAll(text string, pointers []string, changes []change) (string, bool) {
 	t, ok := read(text)
 	if !ok {
 		return "", false
@@ -152,6 +166,13 @@ func cutAll(text string, pointers []string) (string, bool) {
 			return "", false
 		}
 		cuts = append(cuts, [2]int{from, to})
+	}
+	for _, c := range changes {
+		cut, ok := t.cutBack(c)
+		if !ok {
+			return "", false
+		}
+		cuts = append(cuts, cut)
 	}
 	slices.SortFunc(cuts, func(a, b [2]int) int { return a[0] - b[0] })
 	var out strings.Builder

@@ -18,8 +18,9 @@ const startSeconds = 300
 // OwnFlags are those of the sidecar that injection decides.
 var OwnFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources", "kubeconfig"}
 
-// container is the sidecar. The next container is started when its startup probe succeeds, and it is ended after all others.
-func (o Options) container(spec *Spec) corev1.Container {
+// container is the sidecar. The next container is started when its startup probe succeeds, and it is ended after all others. account is where it
+// mounts the pod's service account from; nil: a volume of its own.
+func (o Options) container(account *corev1.VolumeMount, size *sidecarSize) corev1.Container {
 	health := intstr.FromInt32(o.HealthPort)
 	c := corev1.Container{
 		Name:            Container,
@@ -35,7 +36,7 @@ func (o Options) container(spec *Spec) corev1.Container {
 			"--resources=" + o.Resources,
 		}, o.Flags...),
 		Ports:     []corev1.ContainerPort{{Name: "spillway-health", ContainerPort: o.HealthPort}},
-		Resources: o.requirements(),
+		Resources: size.ResourceRequirements,
 		SecurityContext: &corev1.SecurityContext{
 			RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user), RunAsNonRoot: ptr.To(true),
 			AllowPrivilegeEscalation: ptr.To(false), ReadOnlyRootFilesystem: ptr.To(true),
@@ -56,12 +57,10 @@ func (o Options) container(spec *Spec) corev1.Container {
 		},
 		VolumeMounts: []corev1.VolumeMount{{Name: FilesVolume, MountPath: filesDir}, {Name: KeyVolume, MountPath: keyDir}},
 	}
-	for _, other := range everyContainer(spec) { // the API server has mounted the token in them already, and does so for the sidecar
-		if i := accountMount(other); i >= 0 {
-			c.VolumeMounts = append(c.VolumeMounts, other.VolumeMounts[i])
-			break
-		}
+	if account == nil {
+		account = &corev1.VolumeMount{Name: TokenVolume, MountPath: accountDir, ReadOnly: true}
 	}
+	c.VolumeMounts = append(c.VolumeMounts, *account)
 	return c
 }
 

@@ -11,8 +11,8 @@ import (
 )
 
 // Template is what of a pod, or of a pod template, decides whether and how it gets a sidecar. Plan reads nothing else, so nothing else is
-// decoded: what a large pod becomes in memory is bounded by its text (see package admission), and no quantity in it is parsed, which can
-// take minutes (1e-100000000).
+// decoded: what a large pod becomes in memory is bounded by its text (see package admission), and its quantities are parsed by ParseQuantity
+// alone, since others can take minutes (1e-100000000).
 type Template struct {
 	Metadata `json:"metadata"`
 	Spec     Spec `json:"spec"`
@@ -33,22 +33,112 @@ type Spec struct {
 	HostNetwork                  bool              `json:"hostNetwork,omitempty"`
 	OS                           *corev1.PodOS     `json:"os,omitempty"`
 	NodeSelector                 map[string]string `json:"nodeSelector,omitempty"`
-	Volumes                      []Named           `json:"volumes,omitempty"`
+	ActiveDeadlineSeconds        *int64            `json:"activeDeadlineSeconds,omitempty"`
+	PriorityClassName            string            `json:"priorityClassName,omitempty"`
+	Resources                    *Requirements     `json:"resources,omitempty"` // of the pod as a whole
+	Overhead                     Amounts           `json:"overhead,omitempty"`
+	Volumes                      []Volume          `json:"volumes,omitempty"`
 	InitContainers               []PodContainer    `json:"initContainers,omitempty"`
 	Containers                   []PodContainer    `json:"containers,omitempty"`
 }
 
 // PodContainer is part of a container.
 type PodContainer struct {
-	Name         string                 `json:"name"`
-	Env          []Named                `json:"env,omitempty"`
-	VolumeMounts []corev1.VolumeMount   `json:"volumeMounts,omitempty"`
-	Ports        []corev1.ContainerPort `json:"ports,omitempty"`
+	Name          string                        `json:"name"`
+	RestartPolicy corev1.ContainerRestartPolicy `json:"restartPolicy,omitempty"`
+	Resources     Requirements                  `json:"resources,omitempty"`
+	Env           []Variable                    `json:"env,omitempty"`
+	EnvFrom       []struct{}                    `json:"envFrom,omitempty"` // how many
+	VolumeMounts  []corev1.VolumeMount          `json:"volumeMounts,omitempty"`
+	Ports         []corev1.ContainerPort        `json:"ports,omitempty"`
 }
 
-// Named is the name of something.
-type Named struct {
-	Name string `json:"name"`
+// Variable is part of an EnvVar.
+type Variable struct {
+	Name      string    `json:"name"`
+	Value     string    `json:"value,omitempty"`
+	ValueFrom *struct{} `json:"valueFrom,omitempty"` // that there is one
+}
+
+// Volume is part of a volume.
+type Volume struct {
+	Name      string     `json:"name"`
+	Projected *Projected `json:"projected,omitempty"`
+}
+
+// Projected is part of a ProjectedVolumeSource.
+type Projected struct {
+	Sources []Source `json:"sources,omitempty"`
+}
+
+// Source is part of a VolumeProjection.
+type Source struct {
+	ServiceAccountToken *TokenSource `json:"serviceAccountToken,omitempty"`
+	ConfigMap           *NamedSource `json:"configMap,omitempty"`
+	DownwardAPI         *NamedSource `json:"downwardAPI,omitempty"`
+	ClusterTrustBundle  *PathSource  `json:"clusterTrustBundle,omitempty"`
+}
+
+// TokenSource is part of a ServiceAccountTokenProjection.
+type TokenSource struct {
+	Audience string `json:"audience,omitempty"`
+	Path     string `json:"path"`
+}
+
+// NamedSource is part of a ConfigMapProjection or a DownwardAPIProjection.
+type NamedSource struct {
+	Name  string       `json:"name,omitempty"`
+	Items []PathSource `json:"items,omitempty"`
+}
+
+// PathSource is where something is put.
+type PathSource struct {
+	Path string `json:"path"`
+}
+
+// Requirements are ResourceRequirements whose quantities are not parsed yet.
+type Requirements struct {
+	Requests Amounts `json:"requests,omitempty"`
+	Limits   Amounts `json:"limits,omitempty"`
+}
+
+// Amounts are a ResourceList.
+type Amounts map[string]Amount
+
+// Amount is the text of a quantity, which JSON may have as a string or a number.
+type Amount string
+
+// UnmarshalJSON implements json.Unmarshaler. What is no quantity is found when the amount is parsed.
+func (a *Amount) UnmarshalJSON(text []byte) error {
+	*a = Amount(strings.Trim(string(text), `"`))
+	return nil
+}
+
+// resourceLimit bounds how many resources a list may name.
+const resourceLimit = 32
+
+// list parses amounts.
+func (a Amounts) list() (corev1.ResourceList, error) {
+	if len(a) > resourceLimit {
+		return nil, fmt.Errorf("has %d resources in one list, of at most %d", len(a), resourceLimit)
+	}
+	list := corev1.ResourceList{}
+	for name, text := range a {
+		q, err := ParseQuantity(string(text))
+		if err != nil {
+			return nil, fmt.Errorf("has %q of %s: %w", text, name, err)
+		}
+		list[corev1.ResourceName(name)] = q
+	}
+	return list, nil
+}
+
+func (r Requirements) parse() (all corev1.ResourceRequirements, err error) {
+	if all.Requests, err = r.Requests.list(); err != nil {
+		return all, err
+	}
+	all.Limits, err = r.Limits.list()
+	return all, err
 }
 
 // decodeTemplate reads a template as the API server does: names of fields have one spelling.

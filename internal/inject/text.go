@@ -11,7 +11,7 @@ import (
 )
 
 // insertAll does a patch to the text of a document by inserting whole lines, whose places are all found in one reading. It reports false if that
-// cannot be: where YAML is written in JSON's manner, has null in the place of a list, or something is to be replaced.
+// cannot be: where YAML is written in JSON's manner, has null in the place of a list, or something is to be replaced by more than a longer text.
 func insertAll(text string, p Patch) (string, bool) {
 	t, ok := read(text)
 	if !ok {
@@ -21,10 +21,14 @@ func insertAll(text string, p Patch) (string, bool) {
 	prepended := map[string]int{} // items in front of a list, by its path
 	for _, o := range p {
 		path := parts(o.Path)
-		if o.Op != "add" || len(path) == 0 || !t.isBefore(path, prepended) {
+		if len(path) == 0 || !t.isBefore(path, prepended) {
 			return "", false
 		}
-		i, ok := t.insert(path, o.Value)
+		insert := t.insert
+		if o.Op != "add" {
+			insert = t.extend
+		}
+		i, ok := insert(path, o.Value)
 		if !ok {
 			return "", false
 		}
@@ -92,6 +96,29 @@ func (t *page) insert(path []string, what any) (insertion, bool) {
 	}
 	lines, ok := render(value, column-1, t.lineEnd(line))
 	return insertion{t.starts[t.aboveComments(line, column)-1], lines}, ok
+}
+
+// extend gives a string a longer value, if it is written on one line as what it says.
+func (t *page) extend(path []string, what any) (insertion, bool) {
+	node := t.find(path)
+	long, isText := what.(string)
+	if node == nil || !isText {
+		return insertion{}, false
+	}
+	more, isLonger := strings.CutPrefix(long, node.Value)
+	end, ok := t.endOf(node)
+	return insertion{end, more}, ok && isLonger
+}
+
+// endOf is where a scalar ends that is written on one line as what it says: in front of its quote, if it has one.
+func (t *page) endOf(node *yaml.Node) (int, bool) {
+	quote := map[yaml.Style]string{0: "", yaml.DoubleQuotedStyle: `"`, yaml.SingleQuotedStyle: "'"}
+	q, ok := quote[node.Style]
+	from := t.starts[node.Line-1] + node.Column - 1
+	if !ok || node.Kind != yaml.ScalarNode || from > len(t.text) || !strings.HasPrefix(t.text[from:], q+node.Value+q) {
+		return 0, false
+	}
+	return from + len(q) + len(node.Value), true
 }
 
 // render is a value in YAML, indented.

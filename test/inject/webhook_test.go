@@ -40,13 +40,18 @@ type webhook struct {
 	ca    []byte
 }
 
+// startWebhook starts one that follows the cluster, if there is one.
 func (c *cluster) startWebhook(t *testing.T, args ...string) *webhook {
 	t.Helper()
+	follow := "--namespace-limits=ignore"
+	if c.ControlPlane != nil {
+		follow = "--kubeconfig=" + c.Kubeconfig(controlplane.Admin)
+	}
 	dir := t.TempDir()
 	w := &webhook{ca: writePair(t, dir)}
 	log := process.NewLog(t)
 	var err error
-	w.child, err = process.Start(exec.Command(c.spillway, append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1",
+	w.child, err = process.Start(exec.Command(c.spillway, append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1", follow,
 		"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")}, args...)...), nil, log.File)
 	must(t, err)
 	t.Cleanup(func() {
@@ -231,19 +236,26 @@ func (c *cluster) asksWebhook(t *testing.T) {
 	p.serves("by-webhook")
 
 	for name, change := range map[string]func(*corev1.Pod){
-		"without-label":   func(p *corev1.Pod) { p.Labels = nil },
-		"opted-out":       func(p *corev1.Pod) { p.Annotations = map[string]string{"spillway/inject": "disabled"} },
-		"without-account": func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(bool) },
+		"without-label": func(p *corev1.Pod) { p.Labels = nil },
+		"opted-out":     func(p *corev1.Pod) { p.Annotations = map[string]string{"spillway/inject": "disabled"} },
 	} {
 		if pod := create(name, change); len(pod.Spec.InitContainers) > 0 || len(client.warnings) > 0 {
 			t.Errorf("%s: %v, %v", name, pod.Spec.InitContainers, client.warnings)
 		}
 	}
-	pod := create("of-the-node", func(p *corev1.Pod) { p.Spec.HostNetwork = true })
-	if len(pod.Spec.InitContainers) > 0 || !slices.ContainsFunc(client.warnings, func(text string) bool {
-		return strings.HasPrefix(text, "spillway: not injected: is in the network of its node (hostNetwork)")
-	}) {
-		t.Errorf("of the node: %v, %v", pod.Spec.InitContainers, client.warnings)
+	for name, c := range map[string]struct {
+		change  func(*corev1.Pod)
+		warning string
+	}{
+		"of-the-node":     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "is in the network of its node (hostNetwork)"},
+		"without-account": {func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(bool) }, "its containers are given no token of a service account"},
+	} {
+		pod := create(name, c.change)
+		if len(pod.Spec.InitContainers) > 0 || !slices.ContainsFunc(client.warnings, func(text string) bool {
+			return strings.HasPrefix(text, "spillway: not injected: "+c.warning)
+		}) {
+			t.Errorf("%s: %v, %v", name, pod.Spec.InitContainers, client.warnings)
+		}
 	}
 
 	w.child.Stop(20 * time.Second)
