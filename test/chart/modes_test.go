@@ -11,11 +11,13 @@ import (
 	"fmt"
 	"net/http"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/rest"
 
 	"spillway/test/controlplane"
 	"spillway/test/process"
@@ -28,19 +30,23 @@ func TestShapes(t *testing.T) {
 }
 
 // What the sidecar shape renders, run as it says, gives a sidecar to whom it says: to pods with the label and those in namespaces with it, and to no others. It
-// has no rights, and needs none.
+// may read LimitRanges and ResourceQuotas, by which it sizes them, and needs no other right.
 func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
 	manifest, err := newHelm(t).template(t.Context(), "--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi,sidecar.cpuLimit=2", "--set-string=image.tag=7")
 	must(t, err)
 	all := objects(t, manifest)
-	for _, o := range all {
-		if strings.Contains(o.GetKind(), "Role") {
-			t.Errorf("it has rights: %s %s", o.GetKind(), o.GetName())
-		}
+	rules, _, err := unstructured.NestedSlice(pick(t, all, "ClusterRole", namespace+":"+release).Object, "rules")
+	must(t, err)
+	if text := fmt.Sprint(rules); text != "[map[apiGroups:[] resources:[limitranges resourcequotas] verbs:[get list watch]]]" {
+		t.Errorf("its rights are %s", text)
 	}
+	if _, err := cp.Kubectl(t.Context(), "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
+		t.Fatal(err)
+	}
+	grant(t, cp, "sizing", rules)
 	configuration := pick(t, all, "MutatingWebhookConfiguration", namespace+"."+release)
-	url := startWebhook(t, all)
+	url := startWebhook(t, all, cp, tokenOf(t, cp, "sizing"))
 	if out, err := helmTest(t, all, url, ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
 		t.Errorf("helm test: %v, %s", err, out)
 	}
@@ -65,6 +71,15 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	if args := strings.Join(arguments(t, cp, "default", "enabled"), " "); !strings.Contains(args, "--history-bytes=8Mi") {
 		t.Errorf("its flags are %s", args)
 	}
+	small := `{"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "small", "namespace": "chosen"}, "spec": {"limits": [{"type": "Container", "max": {"memory": "32Mi"}}]}}`
+	_, err = cp.KubectlInput(t.Context(), small, "create", "-f=-")
+	must(t, err)
+	process.Awaiting(t, "the webhook to know the LimitRange", func(context.Context) error {
+		if arguments(t, cp, "chosen", "") != nil {
+			return errors.New("not yet")
+		}
+		return nil
+	})
 	for _, c := range []struct{ namespace, label string }{{"default", ""}, {"default", "disabled"}, {"chosen", "disabled"}} {
 		if args := arguments(t, cp, c.namespace, c.label); args != nil {
 			t.Errorf("in namespace %s with label %q there is a sidecar: %v", c.namespace, c.label, args)
@@ -90,8 +105,8 @@ func arguments(t *testing.T, cp *controlplane.ControlPlane, namespace, label str
 	return args
 }
 
-// startWebhook runs what a manifest says, and returns where it serves.
-func startWebhook(t *testing.T, all []*unstructured.Unstructured) (url string) {
+// startWebhook runs what a manifest says, to which kube-apiserver is what the token may do, and returns where it serves.
+func startWebhook(t *testing.T, all []*unstructured.Unstructured, cp *controlplane.ControlPlane, token string) (url string) {
 	t.Helper()
 	dir := t.TempDir()
 	there := func(path string) string { return strings.ReplaceAll(path, etc, dir+"/") }
@@ -99,7 +114,9 @@ func startWebhook(t *testing.T, all []*unstructured.Unstructured) (url string) {
 	for _, arg := range writeFiles(t, all, there).Args {
 		args = append(args, there(arg))
 	}
-	args = append(args, "--listen=127.0.0.1:0") // the last wins
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
+	args = append(args, "--listen=127.0.0.1:0", "--kubeconfig="+kubeconfig) // the last wins
 	log := process.NewLog(t)
 	child, err := process.Start(exec.Command(process.BuildProxy(t), args...), nil, log.File)
 	must(t, err)
