@@ -124,22 +124,22 @@ func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
 	if verify != nil {
 		config.ClientAuth = tls.RequestClientCert // verified per review: probes have none
 	}
-	limit, err := limitMemory()
-	if err != nil {
-		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
-	}
 	listener, err := (&options{}).bind("listen", w.listen)
 	if err != nil {
 		return err
 	}
 	life := watchSignals(ctx, w.linger, log)
 	defer life.finish()
-	limits, stop, err := w.follow(life.drain, log)
+	limits, held, stop, err := w.follow(life.drain, log)
 	if err != nil {
 		_ = listener.Close()
 		return err
 	}
 	defer stop()
+	limit, err := limitMemory(int64(held) * allowanceBytes)
+	if err != nil {
+		log.Warn("the memory limit of this container cannot be read", zap.Error(err))
+	}
 	server := admission.Server(w.handler(verify, limits, log), config, log)
 	served := make(chan error, 1)
 	go func() { served <- server.ServeTLS(listener, "", "") }()
@@ -165,26 +165,27 @@ const (
 	limitsPatience = 10 * time.Second
 )
 
-// follow follows what namespaces allow, until the function is called that it returns. It waits until that is known, for limitsPatience.
-func (w *webhook) follow(ctx context.Context, log *zap.Logger) (admission.Limits, func(), error) {
+// follow follows what namespaces allow, until the function is called that it returns. It waits until that is known, for limitsPatience, and
+// tells how many objects that are.
+func (w *webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.Limits, held int, stop func(), err error) {
 	if w.limits == limitsIgnore {
-		return nil, func() {}, nil
+		return nil, 0, func() {}, nil
 	}
 	source, err := upstream.LoadConfig(w.kubeconfig)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--namespace-limits=read: %w; or say --namespace-limits=ignore", err)
+		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w; or say --namespace-limits=ignore", err)
 	}
 	transports, err := transport.New(source, log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
 	}
 	client, err := upstream.NewClient(transports)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
 	}
 	all, err := allowance.New(client.Config(), client.HTTP(), log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--namespace-limits=read: %w", err)
+		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w", err)
 	}
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx)) // reviews go on after ctx
 	var done sync.WaitGroup
@@ -195,11 +196,11 @@ func (w *webhook) follow(ctx context.Context, log *zap.Logger) (admission.Limits
 	if err := all.Wait(patience); err != nil {
 		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and watch of limitranges and resourcequotas", zap.Error(err))
 	}
-	limits := func(namespace string) (*inject.Limits, error) {
+	limits = func(namespace string) (*inject.Limits, error) {
 		ranges, quotas, err := all.Of(namespace)
 		return &inject.Limits{Ranges: ranges, Quotas: quotas}, err
 	}
-	return limits, func() { cancel(); done.Wait(); client.Close() }, nil
+	return limits, all.Len(), func() { cancel(); done.Wait(); client.Close() }, nil
 }
 
 // clients is what verifies those that send reviews; nil: any may.
@@ -222,14 +223,19 @@ func (w *webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, err
 	}, nil
 }
 
-// webhookBudget is what the webhook uses at most of memory, whatever the container's limit: what it holds is bounded (see package admission).
-const webhookBudget = 88 << 20
+const (
+	// webhookBudget is what the webhook uses at most of memory, whatever the container's limit: what it holds of reviews is bounded (see
+	// package admission). What it holds of the cluster comes on top: allowanceBytes for each LimitRange and ResourceQuota, 3,180 as measured.
+	webhookBudget  = 88 << 20
+	allowanceBytes = 4 << 10
+)
 
-// limitMemory tells the garbage collector to keep to webhookBudget, or to the container's limit if that is less. It returns Go's part of it.
-func limitMemory() (int64, error) {
+// limitMemory tells the garbage collector to keep to webhookBudget and what is held besides, or to the container's limit if that is less. It
+// returns Go's part of it.
+func limitMemory(held int64) (int64, error) {
 	bytes, err := memory.Budget(0)
-	if bytes == 0 || bytes > webhookBudget {
-		bytes = webhookBudget
+	if bytes == 0 || bytes > webhookBudget+held {
+		bytes = webhookBudget + held
 	}
 	limit := memory.NewLimit(bytes)
 	if limit == nil { // the environment says that there is none

@@ -63,6 +63,11 @@ func (a *Allowances) Wait(ctx context.Context) error {
 	return errors.Join(a.ranges.known(), a.quotas.known())
 }
 
+// Len is how many objects are held.
+func (a *Allowances) Len() int {
+	return len(a.ranges.informer.GetIndexer().ListKeys()) + len(a.quotas.informer.GetIndexer().ListKeys())
+}
+
 // Of is what a namespace allows.
 func (a *Allowances) Of(namespace string) ([]*corev1.LimitRange, []*corev1.ResourceQuota, error) {
 	ranges, err := listed[*corev1.LimitRange](a.ranges, namespace)

@@ -82,6 +82,9 @@ func TestFollowsNamespaces(t *testing.T) {
 	if err != nil || len(got) != 1 || got[0].Spec.Limits[0].Max.Memory().String() != "100Mi" || len(got[0].Annotations) > 0 || len(none) > 0 {
 		t.Errorf("%v, %v, %v", got, none, err)
 	}
+	if a.Len() != 1 {
+		t.Errorf("it holds %d objects", a.Len())
+	}
 	if got, _, err := a.Of("other"); err != nil || len(got) != 0 {
 		t.Errorf("of another namespace: %v, %v", got, err)
 	}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"spillway/test/controlplane"
 	"spillway/test/process"
 )
 
@@ -310,6 +311,39 @@ func TestNoPodIsKeptFromBeingCreatedAtRandom(t *testing.T) {
 	if counts["with a sidecar"] < 100 || counts["with a warning"] < 30 {
 		t.Errorf("%v: too few to tell", counts)
 	}
+}
+
+// TestPodsAreCreatedWhileLimitsAreUnknown: a webhook that may not read LimitRanges adds no sidecars and says so; it does once it may.
+func TestPodsAreCreatedWhileLimitsAreUnknown(t *testing.T) {
+	c := newCluster(t)
+	c.apply(t, policy{name: "team"})
+	c.register(t, c.startWebhook(t, "--kubeconfig="+c.Kubeconfig(controlplane.Alice)))
+	client := c.warned(t)
+	process.Awaiting(t, "the warning", func(context.Context) error {
+		pod, err := client.try(t, "team", func(*corev1.Pod) {}, asked)
+		must(t, err)
+		if len(pod.Spec.InitContainers) > 0 {
+			t.Fatal("there is a sidecar")
+		}
+		if !slices.ContainsFunc(client.warnings, func(text string) bool {
+			return strings.HasPrefix(text, "spillway: not injected: it is not known what the namespace allows its pods: ") && strings.Contains(text, "forbidden")
+		}) {
+			return fmt.Errorf("not yet: %q", client.warnings)
+		}
+		return nil
+	})
+	_, err := c.Kubectl(t.Context(), "create", "clusterrole", "sizing", "--verb=get,list,watch", "--resource=limitranges,resourcequotas")
+	must(t, err)
+	_, err = c.Kubectl(t.Context(), "create", "clusterrolebinding", "sizing", "--clusterrole=sizing", "--user=alice")
+	must(t, err)
+	process.Awaiting(t, "a sidecar", func(context.Context) error {
+		pod, err := client.try(t, "team", func(*corev1.Pod) {}, asked)
+		must(t, err)
+		if len(pod.Spec.InitContainers) == 0 {
+			return fmt.Errorf("not yet: %q", client.warnings)
+		}
+		return nil
+	})
 }
 
 func pick(r *rand.Rand, values ...string) string { return values[r.IntN(len(values))] }
