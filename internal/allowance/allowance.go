@@ -1,6 +1,8 @@
-// Package allowance knows what namespaces allow their pods: it holds the LimitRanges and ResourceQuotas of a cluster, and follows them.
+// Package allowance knows what namespaces allow their pods: it holds the LimitRanges and
+// ResourceQuotas of a cluster, and follows them.
 //
-// The invariant: what Of answers was current a moment ago. While upstream cannot be asked, or does not allow it, Of is an error.
+// The invariant: what Of answers was current a moment ago. While upstream cannot be asked, or does
+// not allow it, Of is an error.
 package allowance
 
 import (
@@ -23,7 +25,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// grace is how long what is known counts after upstream has first failed: a watch that ends begins again within it.
+// grace is how long what is known counts after upstream has first failed: a watch that ends begins
+// again within it.
 const grace = 10 * time.Second
 
 // Allowances are those of all namespaces.

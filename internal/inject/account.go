@@ -12,10 +12,12 @@ import (
 // accountFiles are what in-cluster configuration reads, and so what a sidecar has to be given.
 var accountFiles = []string{"ca.crt", "namespace", "token"}
 
-// tokenSeconds is how long tokens of TokenVolume are good: as long as those that the API server mounts.
+// tokenSeconds is how long tokens of TokenVolume are good: as long as those that the API server
+// mounts.
 const tokenSeconds = 3607
 
-// accountOf is the mount of the pod's service account that the sidecar is given, too; nil if it needs a volume of its own.
+// accountOf is the mount of the pod's service account that the sidecar is given, too; nil if it
+// needs a volume of its own.
 func (o *Options) accountOf(spec *Spec) *corev1.VolumeMount {
 	for _, c := range everyContainer(spec) {
 		if i := accountMount(c); i >= 0 {
@@ -25,8 +27,9 @@ func (o *Options) accountOf(spec *Spec) *corev1.VolumeMount {
 	return nil
 }
 
-// refuseAccount says why what containers mount in the place of their service account cannot be the sidecar's, too. It must be one volume, with
-// the three files and nothing else, since the volume that takes its place has no more.
+// refuseAccount says why what containers mount in the place of their service account cannot be the
+// sidecar's, too. It must be one volume, with the three files and nothing else, since the volume
+// that takes its place has no more.
 func refuseAccount(spec *Spec) error {
 	var one *corev1.VolumeMount
 	for _, c := range everyContainer(spec) {

@@ -10,7 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// injected is a pod in YAML's form of lines after Manifest, with what is told about it. It leads back to what it was.
+// injected is a pod in YAML's form of lines after Manifest, with what is told about it. It leads
+// back to what it was.
 func injected(t *testing.T, text string) (pod corev1.Pod, out string, done Done) {
 	t.Helper()
 	out, all, err := Manifest(text, options())
@@ -42,7 +43,8 @@ func envOf(c corev1.Container) map[string]string {
 	return all
 }
 
-// A container with a proxy reaches the sidecar without it, and what excepted other addresses goes on to.
+// A container with a proxy reaches the sidecar without it, and what excepted other addresses goes
+// on to.
 func TestProxyIsNotAskedForTheSidecar(t *testing.T) {
 	for name, c := range map[string]struct {
 		env  string
@@ -103,7 +105,8 @@ const ownToken = `  automountServiceAccountToken: false
       - downwardAPI: {items: [{path: namespace, fieldRef: {fieldPath: metadata.namespace}}]}
 `
 
-// A pod that mounts its service account itself has a sidecar that is given the same volume; a container without the token stays without.
+// A pod that mounts its service account itself has a sidecar that is given the same volume; a
+// container without the token stays without.
 func TestOwnTokenIsGivenToTheSidecar(t *testing.T) {
 	text := podWith(ownToken)
 	pod, out, _ := injected(t, text)
@@ -135,7 +138,8 @@ func TestOwnTokenIsGivenToTheSidecar(t *testing.T) {
 	}
 }
 
-// What is no service account is not given to the sidecar: the pod is left as it is, and the others of its manifest are not.
+// What is no service account is not given to the sidecar: the pod is left as it is, and the others
+// of its manifest are not.
 func TestPodWithOtherVolumeIsLeft(t *testing.T) {
 	for change, want := range map[[2]string]string{
 		{"path: token,", "path: token, audience: vault,"}:                                 "whose token is for vault",
@@ -157,7 +161,8 @@ func TestPodWithOtherVolumeIsLeft(t *testing.T) {
 	}
 }
 
-// In a manifest it is not known whether the service account mounts its token: the sidecar has a volume of its own.
+// In a manifest it is not known whether the service account mounts its token: the sidecar has a
+// volume of its own.
 func TestSidecarBringsItsToken(t *testing.T) {
 	pod, _, _ := injected(t, podWith("  containers:\n  - name: app\n    image: app\n"))
 	mounts := pod.Spec.InitContainers[0].VolumeMounts
@@ -167,7 +172,8 @@ func TestSidecarBringsItsToken(t *testing.T) {
 	}
 }
 
-// The sidecar's place is behind the proxy of a mesh that is a native sidecar, whose containers are not led through it, and that of its setting.
+// The sidecar's place is behind the proxy of a mesh that is a native sidecar, whose containers are
+// not led through it, and that of its setting.
 func TestPlaceAmongNeighbours(t *testing.T) {
 	sidecar := func(name string) string { return "  - name: " + name + "\n    image: x\n    restartPolicy: Always\n" }
 	first := func(name string) string { return "  - name: " + name + "\n    image: x\n" }
@@ -213,7 +219,8 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 	}
 }
 
-// A Guaranteed pod is Guaranteed with its sidecar, in a manifest, too; one that says what it asks for as a whole is left to the webhook.
+// A Guaranteed pod is Guaranteed with its sidecar, in a manifest, too; one that says what it asks
+// for as a whole is left to the webhook.
 func TestGuaranteedStaysGuaranteed(t *testing.T) {
 	pod, _, done := injected(t, podWith("  containers:\n  - name: app\n    image: app\n    resources:\n      limits:\n        cpu: 2\n        memory: 1Gi\n"))
 	r := pod.Spec.InitContainers[0].Resources

@@ -8,14 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Limits is what a namespace allows its pods: the rules by which kube-apiserver refuses pods after its webhooks were asked. LimitRanger
-// gives the sidecar defaults first, then checks it; ResourceQuota comes last.
+// Limits is what a namespace allows its pods: the rules by which kube-apiserver refuses pods after
+// its webhooks were asked. LimitRanger gives the sidecar defaults first, then checks it;
+// ResourceQuota comes last.
 type Limits struct {
 	Ranges []*corev1.LimitRange
 	Quotas []*corev1.ResourceQuota
 }
 
-// breach is a rule that a pod does not keep. Two breaches with the same rule are the same one, whatever the numbers.
+// breach is a rule that a pod does not keep. Two breaches with the same rule are the same one,
+// whatever the numbers.
 type breach struct{ rule, why string }
 
 // setDefaults does to a container what LimitRanger does to one that it sees for the first time.
@@ -113,7 +115,8 @@ func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (al
 	return all
 }
 
-// everyContainersQuota are the resources of a quota of which each container has to say how much it asks for.
+// everyContainersQuota are the resources of a quota of which each container has to say how much it
+// asks for.
 var everyContainersQuota = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }

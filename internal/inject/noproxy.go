@@ -6,19 +6,22 @@ import (
 	"strings"
 )
 
-// In a container with variables that name a proxy, programs other than Go's send it what is for loopback, too, unless it is excepted.
+// In a container with variables that name a proxy, programs other than Go's send it what is for
+// loopback, too, unless it is excepted.
 var (
 	proxyVariables  = []string{"HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"}
 	exceptVariables = []string{"NO_PROXY", "no_proxy"}
 )
 
-// excepted is what is added to NO_PROXY. Its last name is there to be known again: .localhost is no real domain (RFC 6761).
+// excepted is what is added to NO_PROXY. Its last name is there to be known again: .localhost is no
+// real domain (RFC 6761).
 const (
 	excepted   = loopback + ",localhost," + exceptMark
 	exceptMark = "spillway.localhost"
 )
 
-// except has a container's programs reach the sidecar directly. What comes from elsewhere cannot be seen, and not be added to.
+// except has a container's programs reach the sidecar directly. What comes from elsewhere cannot be
+// seen, and not be added to.
 func (p *planner) except(container string, c *PodContainer) []Variable {
 	if !slices.ContainsFunc(c.Env, func(v Variable) bool { return slices.Contains(proxyVariables, v.Name) }) {
 		return nil

@@ -16,12 +16,14 @@ const (
 	placeAfter = "after:"
 )
 
-// meshProxies are proxies of service meshes, as they are called in pods. They have ways of their own to their control plane, and are not led
-// through the sidecar. Where one is a native sidecar, all traffic of the pod is redirected to it from some point on, which is before the first
+// meshProxies are proxies of service meshes, as they are called in pods. They have ways of their
+// own to their control plane, and are not led through the sidecar. Where one is a native sidecar,
+// all traffic of the pod is redirected to it from some point on, which is before the first
 // container with a CNI plugin: what is in front of it reaches nothing.
 var meshProxies = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane", "envoy-sidecar", "envoy", "osm-proxy", "aws-app-mesh-envoy"}
 
-// meshInits prepare a mesh's redirection, and meshChecks are in pods alone whose traffic a CNI plugin has redirected before.
+// meshInits prepare a mesh's redirection, and meshChecks are in pods alone whose traffic a CNI
+// plugin has redirected before.
 var (
 	meshInits  = []string{"istio-init", "linkerd-init", "kuma-init", "consul-connect-inject-init", "osm-init", "proxyinit"}
 	meshChecks = []string{"istio-validation", "linkerd-network-validator", "kuma-validation"}

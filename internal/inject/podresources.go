@@ -64,8 +64,8 @@ func podLimits(pod *corev1.Pod) corev1.ResourceList {
 	return sum
 }
 
-// sumOf is what all containers have at the same time at most: sidecars among the init containers count as long as the pod runs, the others
-// while they run.
+// sumOf is what all containers have at the same time at most: sidecars among the init containers
+// count as long as the pod runs, the others while they run.
 func sumOf(pod *corev1.Pod, of func(*corev1.Container) corev1.ResourceList) corev1.ResourceList {
 	sum, sidecars, most := corev1.ResourceList{}, corev1.ResourceList{}, corev1.ResourceList{}
 	for i := range pod.Spec.Containers {
@@ -112,7 +112,8 @@ func hasPodLevel(pod *corev1.Pod) bool {
 	return pod.Spec.Resources != nil && len(pod.Spec.Resources.Requests)+len(pod.Spec.Resources.Limits) > 0
 }
 
-// podLevel is what a pod asks for as a whole once kube-apiserver has filled in what it does not say, which newer ones do after all webhooks.
+// podLevel is what a pod asks for as a whole once kube-apiserver has filled in what it does not
+// say, which newer ones do after all webhooks.
 func podLevel(pod *corev1.Pod) *corev1.ResourceRequirements {
 	all := pod.Spec.Resources.DeepCopy()
 	if all.Requests == nil {
@@ -196,7 +197,8 @@ func qosOfOne(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 	return class
 }
 
-// shapeBreaches are what validation of pods has against their resources: requests above limits, and a pod's sum below its containers'.
+// shapeBreaches are what validation of pods has against their resources: requests above limits, and
+// a pod's sum below its containers'.
 func shapeBreaches(pod *corev1.Pod) (all []breach) {
 	check := func(of string, r *corev1.ResourceRequirements) {
 		for name, limit := range r.Limits {

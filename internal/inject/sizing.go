@@ -11,14 +11,16 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// sidecarSize is what a sidecar asks for, and what the pod as a whole asks for then; nil if it does not say.
+// sidecarSize is what a sidecar asks for, and what the pod as a whole asks for then; nil if it does
+// not say.
 type sidecarSize struct {
 	corev1.ResourceRequirements
 	pod *corev1.ResourceRequirements
 }
 
-// sizing finds the largest sidecar, up to what is wanted, that a pod can have. The invariant is in fits: what is chosen keeps every rule
-// that the pod keeps without it. How candidates are made decides only how large the sidecar is.
+// sizing finds the largest sidecar, up to what is wanted, that a pod can have. The invariant is in
+// fits: what is chosen keeps every rule that the pod keeps without it. How candidates are made
+// decides only how large the sidecar is.
 type sizing struct {
 	pod    *corev1.Pod // without it
 	at     int         // its place among the init containers
@@ -28,8 +30,9 @@ type sizing struct {
 	before []breach // of the pod without it
 }
 
-// least and usual are limits of sidecars. With less than the least, one that has a limit does not become ready in time; the usual is what
-// one is given where it must have a limit and none is wanted. In a pod that is Guaranteed, it is set aside as a whole.
+// least and usual are limits of sidecars. With less than the least, one that has a limit does not
+// become ready in time; the usual is what one is given where it must have a limit and none is
+// wanted. In a pod that is Guaranteed, it is set aside as a whole.
 var (
 	leastRequest = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
 	leastLimit   = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
@@ -111,7 +114,8 @@ func (s *sizing) against(c *sidecarSize) []breach {
 func (s *sizing) candidate(step map[corev1.ResourceName]int64) *sidecarSize {
 	c := &sidecarSize{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}}
 	if hasPodLevel(s.pod) {
-		// What is not said, but follows from a limit, has to be said now: it would follow from the sidecar alone.
+		// What is not said, but follows from a limit, has to be said now: it would follow from the
+		// sidecar alone.
 		c.pod = s.pod.Spec.Resources.DeepCopy()
 		if c.pod.Requests == nil {
 			c.pod.Requests = corev1.ResourceList{}
@@ -148,7 +152,8 @@ func grow(pod, sidecar corev1.ResourceList, name corev1.ResourceName) {
 	}
 }
 
-// amounts are what a candidate asks for of a resource, and its limit, 0 if there is none, in units of value.
+// amounts are what a candidate asks for of a resource, and its limit, 0 if there is none, in units
+// of value.
 func (s *sizing) amounts(name corev1.ResourceName, step int64) (request, limit int64) {
 	b := s.limits.bounds(name)
 	request = between(value(name, s.wanted.Requests), value(name, leastRequest), step)

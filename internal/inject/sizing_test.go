@@ -32,7 +32,8 @@ func quotaOf(hard, used string) *Limits {
 	}}}
 }
 
-// A sidecar is as large as its pod and the namespace allow, up to what is wanted, and there is none that is too small to work.
+// A sidecar is as large as its pod and the namespace allow, up to what is wanted, and there is none
+// that is too small to work.
 func TestSizedToPodAndNamespace(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -79,7 +80,8 @@ func TestSizedToPodAndNamespace(t *testing.T) {
 	}
 }
 
-// What a pod asks for as a whole grows by the sidecar's part, and what follows from a limit is said, so that it does not follow from the sidecar alone.
+// What a pod asks for as a whole grows by the sidecar's part, and what follows from a limit is
+// said, so that it does not follow from the sidecar alone.
 func TestPodLevelGrows(t *testing.T) {
 	template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		Containers: []corev1.Container{{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: tokenVolume + "x", MountPath: accountDir}}}},

@@ -13,7 +13,8 @@ type change struct {
 	value any
 }
 
-// changed is what was replaced in a workload: values of NO_PROXY, and mounts of the pod's own service account, which the sidecar shows.
+// changed is what was replaced in a workload: values of NO_PROXY, and mounts of the pod's own
+// service account, which the sidecar shows.
 func changed(object any, w workload) (all []change) {
 	if at(object, w.template+"/metadata/annotations/"+escape(InjectedAnnotation)) == nil {
 		return nil
@@ -43,7 +44,8 @@ func changed(object any, w workload) (all []change) {
 	return all
 }
 
-// ownMount is the mount of the pod's own service account that the sidecar was given; nil if there is none.
+// ownMount is the mount of the pod's own service account that the sidecar was given; nil if there
+// is none.
 func ownMount(object any, w workload) any {
 	for _, c := range itemsAt(object, w.template+"/spec/initContainers") {
 		if name, _ := at(c, "/name").(string); name != Container {

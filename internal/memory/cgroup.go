@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// ownUnlimited reports that the process's own control group has no memory limit, where those are of version 1. There a group sees the limits of
-// all groups above it, too, which in a container without a limit is what the node has for all its pods.
+// ownUnlimited reports that the process's own control group has no memory limit, where those are of
+// version 1. There a group sees the limits of all groups above it, too, which in a container
+// without a limit is what the node has for all its pods.
 func ownUnlimited(root fs.FS) bool {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {

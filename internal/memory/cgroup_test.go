@@ -5,7 +5,8 @@ import (
 	"testing/fstest"
 )
 
-// Where control groups are of version 1, a container without a limit of its own has none, whatever the groups above it have.
+// Where control groups are of version 1, a container without a limit of its own has none, whatever
+// the groups above it have.
 func TestOwnGroupWithoutLimit(t *testing.T) {
 	const none, some = "9223372036854771712\n", "134217728\n"
 	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
