@@ -131,7 +131,7 @@ func TestKubeconfigFile(t *testing.T) {
 // The webhook says how it is, shows a new certificate when there is one, and lets what is under way end when it is told to stop.
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
-	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", linger: patience}
+	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsIgnore, linger: patience}
 	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	first := pairFiles(t, w.certFile, w.keyFile)
 	core, logs := observer.New(zap.InfoLevel)
@@ -183,6 +183,18 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("a review under way: %d", answered)
 	}
 	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A webhook that knows no cluster does not start, unless what namespaces allow is to be ignored.
+func TestWebhookWithoutCluster(t *testing.T) {
+	dir := t.TempDir()
+	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsRead, kubeconfig: filepath.Join(dir, "none")}
+	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	pairFiles(t, w.certFile, w.keyFile)
+	err := w.run(t.Context(), zap.NewNop())
+	if err == nil || !strings.HasPrefix(err.Error(), "--namespace-limits=read: kubeconfig "+w.kubeconfig+": ") || !strings.HasSuffix(err.Error(), "or say --namespace-limits=ignore") {
 		t.Error(err)
 	}
 }
