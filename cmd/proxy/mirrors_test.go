@@ -108,7 +108,7 @@ func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *za
 	m := newMirrors(ctx, client, o, log)
 	m.retryFirst = 10 * time.Millisecond
 	m.questions = states.Pace{}
-	m.endMarkWait = 50 * time.Millisecond
+	m.endMarkWait = 3 * time.Second // a busy machine under the race detector takes its time
 	t.Cleanup(func() {
 		cancel()
 		m.wait()
