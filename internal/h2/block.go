@@ -26,10 +26,11 @@ type block struct {
 	refused  bool // there is no room for it
 
 	claim   claim
-	encoded int64 // bytes on the wire: a decoder holds what has no end yet
-	due     int64 // decoded, and not yet claimed
-	cost    int64 // decoded, in all
-	empty   int   // frames without a byte
+	encoded int64  // bytes on the wire
+	parts   []byte // those of a head that has no end yet; the decoder would keep room for as many until its connection ends
+	due     int64  // decoded, and not yet claimed
+	cost    int64  // decoded, in all
+	empty   int    // frames without a byte
 	clock   *time.Timer
 }
 
@@ -37,9 +38,12 @@ type block struct {
 const (
 	claimStep      = 4 << 10 // bytes that are decoded before they are claimed
 	maxEmptyFrames = 16
-	// refusedMost is how many bytes of a head that was refused are followed, so that its connection can go on.
+	// refusedMost is how many bytes of a head that was refused are kept, so that its connection can go on.
 	refusedMost = 2 * minFrame
 )
+
+// methodGet is a field of HPACK's static table, which changes nothing.
+var methodGet = []byte{0x82}
 
 // errSlowHead ends a connection on which a head does not come to its end.
 var errSlowHead = errors.New("the head of a request took too long to arrive")
@@ -86,6 +90,10 @@ func (c *Conn) drop() {
 	}
 	c.incoming = nil
 	c.decoder.SetEmitFunc(func(hpack.HeaderField) {})
+	if b.parts != nil { // the decoder refers to what it was given last
+		_, _ = c.decoder.Write(methodGet)
+		_ = c.decoder.Close()
+	}
 	c.mu.Lock()
 	c.ledger.free(&b.claim)
 	c.mu.Unlock()
@@ -94,13 +102,20 @@ func (c *Conn) drop() {
 // fragment decodes a part of a head, and acts on the head with its last one.
 func (c *Conn) fragment(part []byte, last bool) error {
 	b := c.incoming
-	if int64(len(part)) > 2*(int64(b.left)+int64(b.trailers)) || b.invalid != nil {
+	b.encoded += int64(len(part))
+	if b.encoded > int64(b.left)+int64(b.trailers) {
 		return c.broken(http2.ErrCodeProtocol)
 	}
-	b.encoded += int64(len(part))
-	c.holds(b, int64(len(part)))
-	if !last && b.refused && b.encoded > refusedMost {
+	if last && len(b.parts) == 0 {
+		c.holds(b, int64(len(part)))
+	} else {
+		part = c.collect(b, part, last)
+	}
+	switch {
+	case !last && b.refused && b.encoded > refusedMost:
 		return c.turnAway(b)
+	case !last:
+		return nil
 	}
 	if _, err := c.decoder.Write(part); err != nil {
 		return c.broken(http2.ErrCodeCompression)
@@ -108,8 +123,6 @@ func (c *Conn) fragment(part []byte, last bool) error {
 	c.holds(b, b.due)
 	b.due = 0
 	switch {
-	case !last:
-		return nil
 	case c.decoder.Close() != nil:
 		return c.broken(http2.ErrCodeCompression)
 	case b.invalid == nil:
@@ -121,6 +134,22 @@ func (c *Conn) fragment(part []byte, last bool) error {
 	}
 	c.settle(b)
 	return c.arrived(b)
+}
+
+// collect adds a part of a head to those before, and returns all of them. Of a head that was refused there are few.
+func (c *Conn) collect(b *block, part []byte, last bool) []byte {
+	room := cap(b.parts)
+	if need := len(b.parts) + len(part); need > room {
+		room = max(need, 2*room)
+		if !c.holds(b, int64(room-cap(b.parts))) && !last && b.encoded > refusedMost {
+			return b.parts // it is turned away
+		}
+	}
+	if room > cap(b.parts) {
+		b.parts = append(make([]byte, 0, room), b.parts...)
+	}
+	b.parts = append(b.parts, part...)
+	return b.parts
 }
 
 // field takes one decoded field.

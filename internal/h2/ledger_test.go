@@ -1,8 +1,10 @@
 package h2
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -158,4 +160,28 @@ func TestEmptyContinuationsEnd(t *testing.T) {
 		c.must(c.framer.WriteContinuation(1, false, nil))
 	}
 	c.last("GOAWAY 0 ENHANCE_YOUR_CALM")
+}
+
+// The decoder keeps room for what it was given of a string without its end, until the connection ends: it is given none.
+func TestLongFieldsLeaveNothing(t *testing.T) {
+	const connections, size = 20, 200_000
+	used := func() int64 {
+		runtime.GC()
+		runtime.GC() // what pools have
+		var stats runtime.MemStats
+		runtime.ReadMemStats(&stats)
+		return int64(stats.HeapAlloc)
+	}
+	before := used()
+	for range connections {
+		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("Long"))) })
+		c := connect(t, opts)
+		c.head(1, true, "long", strings.Repeat("~", size), "authorization", "a")
+		c.until(`DATA 1 "200000" END`)
+		c.settled(pool)
+		c.block, c.enc = bytes.Buffer{}, nil
+	}
+	if more := used() - before; more > connections*size/2 {
+		t.Errorf("%d connections keep %d bytes", connections, more)
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -81,6 +82,8 @@ func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 			t.Parallel()
 			r := knows(t, rigOptions{})
 			gate, slow := make(chan struct{}), make(chan struct{})
+			open := sync.OnceFunc(func() { close(gate) })
+			t.Cleanup(open) // before the rig's
 			r.up.Handle("/slow", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				close(slow)
 				<-gate
@@ -96,7 +99,7 @@ func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 			if strings.Contains(before, "GOAWAY") != c.goodbye {
 				t.Errorf("before the answer came %s", before)
 			}
-			close(gate)
+			open()
 			raw.until("DATA 1 slow", 0)
 			if c.goodbye {
 				if rest := raw.ends(); len(rest) > 0 {
@@ -122,6 +125,7 @@ func TestTokensAreProvenBesideRequests(t *testing.T) {
 			t.Parallel()
 			r := knows(t, rigOptions{})
 			gate, arrived := make(chan struct{}), make(chan struct{}, most)
+			t.Cleanup(func() { close(gate) }) // before the rig's
 			r.up.Handle("/gather", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 				arrived <- struct{}{}
 				<-gate
@@ -138,14 +142,17 @@ func TestTokensAreProvenBesideRequests(t *testing.T) {
 					t.Fatalf("not as many as %d requests are handled", handled)
 				}
 			}
-			opened := strings.Contains(fmt.Sprint(raw.quiet()), "WINDOW_UPDATE 26148865")
-			if len(r.reviews.Tokens()) == 0 || opened != (handled == most) {
-				t.Errorf("%d reviews, the window is open: %v", len(r.reviews.Tokens()), opened)
+			for end := time.Now().Add(patience); len(r.reviews.Tokens()) == 0; time.Sleep(time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatal("nothing asks whose the token is")
+				}
+			}
+			if opened := strings.Contains(fmt.Sprint(raw.quiet()), "WINDOW_UPDATE 26148865"); opened != (handled == most) {
+				t.Errorf("the window is open: %v", opened)
 			}
 			if n := len(arrived); n > 0 {
 				t.Errorf("%d requests more are handled", n)
 			}
-			close(gate)
 		})
 	}
 }
