@@ -6,8 +6,9 @@ import (
 )
 
 // freshIdle is how long a connection is kept that was made in vain, since the request that wanted
-// it ended meanwhile.
-const freshIdle = 10 * time.Second
+// it ended meanwhile. It is short: net/http's timer for it holds a connection of HTTP/2, some
+// 16 kB, until then, also one that has ended with its answer.
+const freshIdle = time.Second
 
 // fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there
 // an answer may begin, and end, before the request does. The connection ends with the answer, and

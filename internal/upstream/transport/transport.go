@@ -55,6 +55,9 @@ const (
 	// passThroughIdle is how many idle connections are kept for pass-through: as many as clients of
 	// a busy proxy use at once over HTTP/1.1.
 	passThroughIdle = 256
+	// answerHeadBytes is how large the head of an answer may be: as large as a request's. net/http
+	// alone would hold 10 MiB for each.
+	answerHeadBytes = 1 << 20
 )
 
 // Transport sends requests by an http.Transport that is replaced when the authorities that it
@@ -252,18 +255,19 @@ func (t *Transport) build(trusted *trust, pair *certificate) (*http.Transport, e
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(!t.kind.http1)
 	made := &http.Transport{
-		Proxy:                 proxy,
-		DialContext:           t.config.DialHolder.Dial,
-		TLSClientConfig:       secure,
-		TLSHandshakeTimeout:   handshakeTimeout,
-		IdleConnTimeout:       t.kind.idle,
-		MaxIdleConnsPerHost:   t.kind.maxIdle,
-		MaxConnsPerHost:       t.kind.maxConns,
-		ExpectContinueTimeout: time.Second,
-		DisableCompression:    !t.kind.compressed || t.config.DisableCompression,
-		DisableKeepAlives:     t.kind.fresh,
-		Protocols:             protocols,
-		HTTP2:                 &http.HTTP2Config{SendPingTimeout: t.kind.pingAfter, PingTimeout: t.kind.pingWait},
+		Proxy:                  proxy,
+		DialContext:            t.config.DialHolder.Dial,
+		TLSClientConfig:        secure,
+		TLSHandshakeTimeout:    handshakeTimeout,
+		IdleConnTimeout:        t.kind.idle,
+		MaxIdleConnsPerHost:    t.kind.maxIdle,
+		MaxConnsPerHost:        t.kind.maxConns,
+		ExpectContinueTimeout:  time.Second,
+		MaxResponseHeaderBytes: answerHeadBytes,
+		DisableCompression:     !t.kind.compressed || t.config.DisableCompression,
+		DisableKeepAlives:      t.kind.fresh,
+		Protocols:              protocols,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: t.kind.pingAfter, PingTimeout: t.kind.pingWait},
 	}
 	t.factory.shared.dialer.mutes.concern(made)
 	return made, nil

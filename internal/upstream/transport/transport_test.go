@@ -12,6 +12,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,4 +142,43 @@ func keyPair(t *testing.T) (certificate, key []byte) {
 		t.Fatal(err)
 	}
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
+}
+
+// An answer whose head is larger than any has use for is no answer, over either version.
+func TestHeadsOfAnswersAreBounded(t *testing.T) {
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for range map[string]int{"/large": 9, "/huge": 11}[r.URL.Path] {
+			w.Header().Add("Long", strings.Repeat("a", 100_000))
+		}
+	}))
+	secure.EnableHTTP2 = true
+	secure.StartTLS()
+	defer secure.Close()
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	factory, err := New(Source{Config: &rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kind := range map[string]Kind{
+		"passing": Passing, "HTTP/1.1": PassingHTTP1, "fresh": PassingFresh, "mirrors": Mirrors,
+	} {
+		rt, err := factory.Bare(kind)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer utilnet.CloseIdleConnectionsFor(rt)
+		for path, fails := range map[string]bool{"/large": false, "/huge": true} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, secure.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			response, err := rt.RoundTrip(r)
+			if (err != nil) != fails {
+				t.Errorf("%s, %s: %v", name, path, err)
+			}
+			if err == nil {
+				_ = response.Body.Close()
+			}
+		}
+	}
 }
