@@ -11,8 +11,9 @@ import (
 	"spillway/internal/h2"
 )
 
-// The settings are those of a kube-apiserver (W-1): frames and stream windows that hold 99 % of the objects, a hundred streams
-// per connection, and a connection window that is large enough for all of them.
+// The settings are those of a kube-apiserver (W-1): stream windows that hold 99 % of the objects, a hundred streams per
+// connection, and, once a request has shown who sends it, a connection window that is large enough for all of them. Frames
+// are smaller (h2): a frame is held as a whole.
 const (
 	http2Streams = 100
 	http2Window  = 256 << 10
