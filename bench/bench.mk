@@ -3,7 +3,7 @@
 # The programs that compare Spillway with kube-apiserver. Each writes its table into bench/RESULTS.md.
 MEASURES := fanout selectors idle list sync herd reconnect identities tokenherd
 
-.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
+.PHONY: show-onewatch show-stalled show-controllers show-badinput show-drain show-consistent show-flood show-heads show-identities show-tokenherd show-restart show-hostile soak bench-halfload bench-fanout-wire test-bench bench bench-full $(MEASURES:%=bench-%)
 
 bench: controlplane ## Compare what Spillway and kube-apiserver cost, and write the tables into bench/RESULTS.md (about an hour)
 	cd bench && status=0; for program in $(MEASURES); do go run ./$$program -results=RESULTS.md || status=1; done; exit $$status
@@ -54,6 +54,9 @@ show-consistent: controlplane ## Asking for the most recent state costs no more 
 
 show-flood: controlplane ## 5,000 half-open connections and 2,000 that send a byte a second do not keep a normal client out
 	cd bench && go run ./flood
+
+show-heads: controlplane ## Connections whose heads are a megabyte once they are decoded delay no normal client
+	cd bench && go run ./flood -heads
 
 show-identities: controlplane ## What reviews cost upstream: 500 identities and 2000 watches for 30 seconds, nothing written into bench/RESULTS.md
 	cd bench && go run ./identities -identities=500 -settle=35s -window=30s -report-only

@@ -166,6 +166,9 @@ func (c *client) list(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if token := c.config.BearerToken; token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
 	response, err := transport.RoundTrip(r)
 	if err != nil {
 		return err

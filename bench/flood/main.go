@@ -20,6 +20,7 @@ var (
 	halfOpen = flag.Int("half-open", 5000, "connections on which no request begins, or no handshake ends")
 	slow     = flag.Int("slow", 2000, "connections that send a byte a second of a head or a body")
 	calm     = flag.Duration("calm", 10*time.Second, "how long to measure without them")
+	grown    = flag.Bool("heads", false, "only heads that grow: small on the wire, and a megabyte once they are decoded")
 	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
 )
 
@@ -36,6 +37,14 @@ func run(ctx context.Context, r *rig.Report) error {
 	direct, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return err
+	}
+	if *grown {
+		p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0")
+		if err != nil {
+			return err
+		}
+		defer p.Kill()
+		return heads(ctx, p, direct, r)
 	}
 	for _, part := range []struct {
 		name string

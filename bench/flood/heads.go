@@ -1,0 +1,131 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/net/http2"
+	"golang.org/x/net/http2/hpack"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/bench/rig"
+)
+
+const (
+	headStreams = 100  // of a connection, as many as a client may have
+	crumbs      = 250  // that a head repeats
+	crumb       = 3950 // bytes of one, which is a byte on the wire once HPACK's table holds it
+	// slower is how many times as long a client may wait for its LISTs and events while others send such heads. What is
+	// below noise is as long.
+	slower = 2
+	noise  = 5 * time.Millisecond
+)
+
+// heads measures a normal client without and with connections that have no credentials and send heads of a megabyte in
+// some bytes, again and again, and take nothing of the answers.
+func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report) error {
+	token, err := rig.NewServiceAccount(ctx, direct, "default", "normal")
+	if err != nil {
+		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "normal"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "normal"}},
+	}
+	if _, err := direct.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
+		return err
+	}
+	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	if err != nil {
+		return err
+	}
+	defer client.stop()
+	for _, connections := range []int{2, 8, 64} {
+		name := "heads that grow, " + map[int]string{2: "2", 8: "8", 64: "64"}[connections] + " connections"
+		without := client.measure(ctx, *calm)
+		attacking, stop := context.WithCancel(ctx)
+		var attackers sync.WaitGroup
+		for range connections {
+			attackers.Go(func() {
+				for attacking.Err() == nil {
+					attack(attacking, strings.TrimPrefix(p.TLSURL, "https://")) // it is cut, and comes again
+				}
+			})
+		}
+		with := client.measure(ctx, *calm)
+		memory, err := p.Memory(ctx)
+		stop()
+		attackers.Wait()
+		if err != nil {
+			return err
+		}
+		r.Note(name+": without", "%s", without)
+		r.Note(name+": with", "%s; %d MB resident", with, memory.RSS>>20)
+		bound := func(d time.Duration) time.Duration { return slower * max(d, noise) }
+		r.Check(with.failed == 0 && with.broken == 0 && with.lists > 0 && with.events > 0, name+": the client is served", "%d of %d LISTs, %d watches that ended",
+			with.lists, with.lists+with.failed, with.broken)
+		r.Check(with.list[1] <= bound(without.list[1]) && with.event[1] <= bound(without.event[1]), name+": it waits for no more than twice as long",
+			"p99 of LISTs %s, was %s; of events %s, was %s", with.list[1], without.list[1], with.event[1], without.event[1])
+	}
+	return nil
+}
+
+// grownHeads are the heads of a connection's first stream, and of the others.
+var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
+	var block bytes.Buffer
+	encoder := hpack.NewEncoder(&block)
+	for i := range blocks {
+		block.Reset()
+		fields := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/api/v1/nodes"}}
+		for range crumbs {
+			fields = append(fields, [2]string{"cookie", strings.Repeat("c", crumb)})
+		}
+		for _, f := range fields {
+			_ = encoder.WriteField(hpack.HeaderField{Name: f[0], Value: f[1]}) // into memory
+		}
+		blocks[i] = bytes.Clone(block.Bytes())
+	}
+	return blocks
+})
+
+// attack opens a connection and all its streams, and stays until it is cut: what it costs is encoded once, since it shares
+// this machine with those that it attacks.
+func attack(ctx context.Context, address string) {
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: tooLate}, Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} // #nosec G402 -- the proxy's own certificate
+	c, err := dialer.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	framer := http2.NewFramer(c, c)
+	_, err = io.WriteString(c, http2.ClientPreface)
+	if err != nil || framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 0}) != nil {
+		return
+	}
+	over := make(chan struct{})
+	go func() { // what is said is read, and no answer is taken
+		defer close(over)
+		_, _ = io.Copy(io.Discard, c)
+	}()
+	blocks := grownHeads()
+	for i := range uint32(headStreams) {
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: blocks[min(i, 1)], EndStream: true, EndHeaders: true}) != nil {
+			break
+		}
+	}
+	select {
+	case <-over:
+	case <-ctx.Done():
+	}
+	_ = c.Close()
+	<-over
+}
