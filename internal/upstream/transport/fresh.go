@@ -6,9 +6,16 @@ import (
 )
 
 // freshIdle is how long a connection is kept that was made in vain, since the request that wanted
-// it ended meanwhile. It is short: net/http's timer for it holds a connection of HTTP/2, some
-// 16 kB, until then, also one that has ended with its answer.
-const freshIdle = time.Second
+// it ended meanwhile. freshPingAfter and freshPingTimeout are for the sign of life of its upstream,
+// in all as long as for other requests that pass through.
+//
+// The first two are short since net/http's timers for them hold a connection of HTTP/2, some 16 kB,
+// until they expire, also after the connection has ended with its answer.
+const (
+	freshIdle        = time.Second
+	freshPingAfter   = time.Second
+	freshPingTimeout = passingPingAfter + passingPingTimeout - freshPingAfter
+)
 
 // fresh sends each request on a connection of its own, over HTTP/2 if upstream speaks that: there
 // an answer may begin, and end, before the request does. The connection ends with the answer, and

@@ -39,7 +39,7 @@ var (
 		pingAfter: passingPingAfter, pingWait: passingPingTimeout,
 	}
 	// PassingFresh is Passing with a connection for each request.
-	PassingFresh = Kind{fresh: true, idle: freshIdle, pingAfter: passingPingAfter, pingWait: passingPingTimeout}
+	PassingFresh = Kind{fresh: true, idle: freshIdle, pingAfter: freshPingAfter, pingWait: freshPingTimeout}
 
 	// single has at most one connection.
 	single = Kind{
