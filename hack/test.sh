@@ -15,7 +15,7 @@ mkdir -p "$results"
 # and a race detector would watch over the clients.
 within="./authentication ./flowcontrol ./negotiation ./simulation"
 # Those that -short cuts.
-cut="./chaos ./conformance ./fuzzdiff"
+cut="./chaos ./conformance ./fuzzdiff ./thin"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then

@@ -140,8 +140,8 @@ func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 			Take: func() { server.Economize(true) }, Back: func() { server.Economize(false) },
 		},
 		{
-			Name: "clients", At: clientsAt, Gone: "who takes nothing is let go of within a second or two",
-			Take: func() { server.Hasten(true) }, Back: func() { server.Hasten(false) },
+			Name: "clients", At: clientsAt, Gone: "clients that take nothing, or little of a large answer, are cut within seconds, the most expensive answer first",
+			Take: func() { server.Hasten(true) }, Hold: server.EndSlow, Back: func() { server.Hasten(false) },
 		},
 	}
 }

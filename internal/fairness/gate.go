@@ -154,6 +154,16 @@ func (g *Gate) await(ctx context.Context, w *waiter) (Pass, *Refusal) {
 	return Pass{}, &Refusal{Reason: reason, RetryAfter: g.mu.pressure.refuse(time.Now())}
 }
 
+// Crowded reports that there is no room for a request of some width, whichever flow it is of.
+func (g *Gate) Crowded(width int64) bool {
+	if g == nil {
+		return false
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return !g.mu.line.room(g.mu.line.width(width))
+}
+
 // Narrow lets hardly anybody in, or as many as usual again: until then a small part of the limit counts, or a single one if he needs more.
 func (g *Gate) Narrow(on bool) {
 	if g == nil {

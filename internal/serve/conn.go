@@ -11,12 +11,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// errStalled says that a client took nothing, or far too little, for the stall timeout.
+// errStalled says that a client took nothing for the stall timeout.
 var errStalled = errors.New("the client stopped reading")
-
-// minRate is what a client that makes the proxy keep old state alive must take, in bytes per second of the time that it is waited for
-// (design D10).
-const minRate = 64 << 10
 
 // notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
 // paths as a small send buffer would (design D10a).
@@ -88,33 +84,44 @@ type conn struct {
 // pace is how fast a client must take what it asked for.
 type pace struct {
 	stall time.Duration
-	// pins says that something old is kept alive for this client: then any byte is not enough, a rate is asked for.
-	pins  bool
-	spent time.Duration // in writes, while the client was waited for: what it takes to make the answer is not its doing
-	taken int64
+	pin   *pin // the old state that is kept alive for the client; nil: none is
 }
 
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// setPace starts to demand progress; a stall of 0 ends that. Who pins old state makes a large answer, and waits for a seat first, which
-// setting the pace anew ends.
-func (c *conn) setPace(stall time.Duration, pins bool) error {
-	c.seat.want(pins)
+// setPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of old state alive is a large one: it waits for a
+// seat first. Setting the pace anew ends both.
+func (c *conn) setPace(stall time.Duration, pinned int64) error {
+	c.seat.want(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
 	if stall <= 0 {
-		c.pace.Store(nil)
+		c.follow(nil)
 		return c.Conn.SetWriteDeadline(time.Time{})
 	}
-	c.pace.Store(&pace{stall: stall, pins: pins})
+	p := &pace{stall: stall}
+	if pinned > 0 {
+		p.pin = &pin{bytes: pinned}
+	}
+	c.follow(p)
 	return nil
+}
+
+// follow puts a pace in the place of the one before.
+func (c *conn) follow(p *pace) {
+	if before := c.pace.Swap(p); before != nil {
+		c.haste.unpin(before.pin)
+	}
+	if p != nil {
+		c.haste.pin(p.pin)
+	}
 }
 
 // unpace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
 func (c *conn) unpace() {
 	if c.timed.Load() {
-		_ = c.setPace(0, false) // fails on a closed connection, as the answer will
+		_ = c.setPace(0, 0) // fails on a closed connection, as the answer will
 	}
 }
 
@@ -129,7 +136,7 @@ func (c *conn) Close() error {
 
 // rest ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
 func (c *conn) rest() {
-	c.pace.Store(nil)
+	c.follow(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
@@ -137,7 +144,7 @@ func (c *conn) rest() {
 // is evicted that much late at most.
 const looks = 4
 
-// Write sends b. Under a pace it returns errStalled once the client falls below it, and has reset the connection.
+// Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client falls below it, and has reset the connection.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.gather != nil {
 		return c.gathered(b)
@@ -156,16 +163,17 @@ func (c *conn) Write(b []byte) (int, error) {
 		began := time.Now()
 		n, waited, err := c.send(b[written:])
 		written += n
-		p.taken += int64(n)
-		p.spent += time.Since(began) - waited
+		if p.pin != nil {
+			p.pin.add(n, time.Since(began)-waited)
+		}
 		progress = progress.Add(waited) // that was not the client's doing
 		if n > 0 {
 			progress = time.Now()
 		}
-		if p.tooSlow(c.haste) {
-			return written, c.abort()
-		}
-		switch {
+		switch slow := p.pin.sentence(); {
+		case slow != nil:
+			c.cut()
+			return written, slow
 		case err == nil:
 			return written, nil
 		case !errors.Is(err, os.ErrDeadlineExceeded):
@@ -204,13 +212,6 @@ func (c *conn) cut() {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
 	_ = c.Close()
-}
-
-func (p *pace) tooSlow(h *haste) bool {
-	if !p.pins {
-		return false
-	}
-	return p.spent > h.stall(p.stall) && float64(p.taken) < h.rate()*p.spent.Seconds()
 }
 
 // pacer finds the paced connection below whatever wraps it.

@@ -76,7 +76,7 @@ func (s *stream) held(proofs <-chan proof) (EndReason, error) {
 	ended := s.context().Done()
 	var proven *cache.Snapshot // what the client must have; nil before the proof
 	for {
-		if err := s.pass(false); err != nil {
+		if err := s.pass(0); err != nil {
 			return "", err
 		}
 		more := s.cursor.Wait()

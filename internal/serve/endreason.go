@@ -30,6 +30,8 @@ const (
 	EndForbidden       = EndReason(auth.EndForbidden)       // upstream allows it no more
 	EndUnconfirmed     = EndReason(auth.EndUnconfirmed)     // upstream could not be asked for too long
 
+	EndSlow     EndReason = "slow"     // the client was too slow for its initial events while memory was short: as stalled
+	EndCrowded  EndReason = "crowded"  // the client was too slow for its initial events while others waited for room for theirs: as stalled
 	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
 	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
 	EndAborted  EndReason = "aborted"  // writing to the client failed, it was held in the middle of a seam until its time was over, or this proxy was told to stop at once
@@ -38,13 +40,13 @@ const (
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
 	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled, EndShed,
-	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndStalled, EndDeparted, EndAborted,
+	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndSlow, EndCrowded, EndStalled, EndDeparted, EndAborted,
 }
 
 // clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).
 func (r EndReason) clean() bool {
 	switch r {
-	case EndStalled, EndDeparted, EndAborted:
+	case EndSlow, EndCrowded, EndStalled, EndDeparted, EndAborted:
 		return false
 	}
 	return true

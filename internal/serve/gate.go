@@ -82,16 +82,16 @@ func (g *gate) close() {
 
 // pass waits until the gate is open. It returns an endError if the stream has to end instead. Who pins old state has a seat (see sink.pace), and
 // gives it up meanwhile: a wait for upstream's word on one client must not keep the others from their answers.
-func (s *stream) pass(pins bool) error {
+func (s *stream) pass(pinned int64) error {
 	for opens := s.gate.opens(); opens != nil; opens = s.gate.opens() {
-		if pins {
-			s.out.pace(false)
+		if pinned > 0 {
+			s.out.pace(0)
 		}
 		if err := s.awaitOpen(opens); err != nil {
 			return err
 		}
-		if pins {
-			s.out.pace(true) // anew: the client was not asked to take anything
+		if pinned > 0 {
+			s.out.pace(pinned) // anew: the client was not asked to take anything
 		}
 	}
 	if reason := s.revoked(); reason != "" {

@@ -73,7 +73,7 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	defer h.left(conn)
 	if below != nil {
 		below.guest.politely(conn.GoAway)
-		_ = below.setPace(h.server.opts.StallTimeout, false) // fails on a closed connection, as what follows will
+		_ = below.setPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
 	return nil

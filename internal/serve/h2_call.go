@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/x509"
-	"errors"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -106,8 +105,9 @@ func (c http2Call) watch(st *stream) {
 	s := c.server
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(c.out.cause(context.Cause(ctx)), errStalled) { // whoever noticed first that the connection was cut
-			st.interrupt(EndStalled)
+		// Whichever noticed first that the connection was cut.
+		if reason := reasonOf(c.out.cause(context.Cause(ctx))); cutWords[reason] != "" {
+			st.interrupt(reason)
 		}
 		st.interrupt(EndDeparted)
 	})

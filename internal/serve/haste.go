@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -13,12 +14,18 @@ type haste struct {
 	// What is held for clients that do not take it, apart from what Go counts.
 	parked   atomic.Int64 // slots whose socket is full
 	starting atomic.Int64 // states and large lists that are being sent
+
+	pins pins
 }
 
 const (
-	// hastyStall and hastyRate are what a client must do while memory is short.
+	// hastyStall is how long a client may take nothing while memory is short, and hastyRate what it must take of a large answer then, in bytes per
+	// second of the time that it is waited for. Otherwise any progress will do.
 	hastyStall = 2 * time.Second
-	hastyRate  = 8 * minRate
+	hastyRate  = 8 * crowdedRate
+	// crowdedRate is what a client must take of a large answer while others wait for room for theirs, once it was waited for crowdedFor.
+	crowdedRate = 64 << 10
+	crowdedFor  = 10 * time.Second
 	// parkedOutside is what the kernel is reckoned to hold for one that takes nothing: what it was offered last, which is at most a turn, on
 	// top of notSentLow.
 	parkedOutside = turnSize + notSentLow
@@ -34,13 +41,21 @@ func (h *haste) stall(usual time.Duration) time.Duration {
 	return usual
 }
 
-// rate is what a client must take that keeps old state alive, in bytes per second.
-func (h *haste) rate() float64 {
-	if h != nil && h.hurried.Load() {
-		return hastyRate
+// pin and unpin tell of an answer that keeps old state alive; nil: there is none.
+func (h *haste) pin(p *pin) {
+	if h != nil && p != nil {
+		h.pins.add(p)
 	}
-	return minRate
 }
+
+func (h *haste) unpin(p *pin) {
+	if h != nil && p != nil {
+		h.pins.drop(p)
+	}
+}
+
+// relieve ends the most expensive of the large answers whose clients are slow, since another waits for room.
+func (h *haste) relieve() { h.pins.condemn(crowdedRate, crowdedFor, EndCrowded, math.MaxInt) }
 
 // park and unpark count slots whose sockets are full.
 func (h *haste) park()   { h.count(1, 0) }
@@ -79,6 +94,10 @@ func (s *Server) Hasten(on bool) {
 		st.poke()
 	}
 }
+
+// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that is short of memory. It is called again and again
+// while that lasts.
+func (s *Server) EndSlow() { s.haste.pins.condemn(hastyRate, hastyStall, EndSlow, condemnPart) }
 
 // Economize lets hardly any large answers be made at the same time, or as many as usual.
 func (s *Server) Economize(on bool) { s.opts.Limiter.economize(on) }

@@ -14,6 +14,9 @@ import (
 	"spillway/internal/object"
 )
 
+// guardLooks is how often the guard of the memory looks.
+const guardLooks = 100 * time.Millisecond
+
 // Who takes nothing, or little of what pins old state, is let go of soon once the server is in haste: also he whose write has begun before.
 func TestHasteOfWrites(t *testing.T) {
 	const stall = 10 * time.Minute
@@ -27,8 +30,8 @@ func TestHasteOfWrites(t *testing.T) {
 		{"nothing", false, 0, true, errStalled},
 		{"nothing, with time", false, 0, false, nil},
 		{"a byte is progress", false, 1, true, nil},
-		{"a rate that is enough otherwise", true, 2 * minRate, true, errStalled},
-		{"the same, with time", true, 2 * minRate, false, nil},
+		{"a thin line, pins", true, 40_000, true, endError(EndSlow)},
+		{"a thin line, pins, with time", true, 40_000, false, nil},
 		{"the rate that is asked for then", true, 2 * hastyRate, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -39,7 +42,7 @@ func TestHasteOfWrites(t *testing.T) {
 				}
 				h := &haste{}
 				paced := &conn{Conn: near, haste: h}
-				if err := paced.setPace(stall, c.pins); err != nil {
+				if err := paced.setPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
 				ended := make(chan error, 1)
@@ -49,7 +52,12 @@ func TestHasteOfWrites(t *testing.T) {
 				}()
 				time.Sleep(3 * time.Second)
 				h.hurried.Store(c.hurried)
-				time.Sleep(hastyStall + 2*looksAgain)
+				for range int((hastyStall + 2*looksAgain) / guardLooks) {
+					time.Sleep(guardLooks)
+					if c.hurried {
+						(&Server{haste: h}).EndSlow()
+					}
+				}
 				synctest.Wait()
 				select {
 				case err := <-ended:
@@ -74,11 +82,12 @@ func TestHasteIsWithClientsOnly(t *testing.T) {
 		h := &haste{}
 		h.hurried.Store(true)
 		paced := &conn{Conn: near, haste: h}
-		if err := paced.setPace(10*time.Minute, true); err != nil {
+		if err := paced.setPace(10*time.Minute, 1); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
 			time.Sleep(2 * hastyStall) // so long it takes to be made
+			(&Server{haste: h}).EndSlow()
 			if _, err := paced.Write(make([]byte, 64<<10)); err != nil {
 				t.Fatalf("piece %d: %v", i, err)
 			}

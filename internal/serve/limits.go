@@ -54,6 +54,7 @@ type Limiter struct {
 	bodies                  bodies
 	heads                   *headPool
 	overRate                func(fairness.Reason) // counts
+	relieve                 func()                // ends a large answer whose client is slow, if there is one; nil: there are none. Set once
 
 	open context.Context // nobody waits any more once it is done
 	stop context.CancelFunc
@@ -113,7 +114,17 @@ func (l *Limiter) list(d departs, flow fairness.Flow, width int64) (fairness.Pas
 	if l == nil {
 		return fairness.Pass{}, nil
 	}
+	if l.relieve != nil && l.lists.gate.Crowded(width) {
+		l.relieve()
+	}
 	return l.lists.admit(d, flow, width)
+}
+
+// relief has one large answer whose client is slow ended for each that has to wait, since there is no room for it.
+func (l *Limiter) relief(relieve func()) {
+	if l != nil {
+		l.relieve = relieve
+	}
 }
 
 // pass lets in a request that passes through and has one answer, or the beginning of one.

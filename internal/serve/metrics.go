@@ -8,6 +8,7 @@ type Metrics struct {
 	refused     *prometheus.CounterVec
 	streams     *prometheus.GaugeVec
 	ends        *prometheus.CounterVec
+	cut         *prometheus.CounterVec
 	sent        *sentBytes
 	lags        *lags
 	waiting     prometheus.GaugeFunc
@@ -42,6 +43,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"resource", "encoding"}),
 		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
+		}, []string{"resource", "reason"}),
+		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_lists_cut_total",
+			Help: "LISTs from memory that were cut since their client did not take them: nothing for --stall-timeout (stalled), or too little while memory was short (slow) or others waited for room (crowded).",
 		}, []string{"resource", "reason"}),
 		sent: newSentBytes(),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -98,7 +103,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Watches whose client has yet to take what it was sent: its socket is full. They cost the frame that they are in, and are ended after --stall-timeout.",
 	}, m.parked)
 	if r != nil {
-		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
+		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.cut, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
 	}
 	return m
 }
@@ -140,6 +145,9 @@ func (m *Metrics) introduce(s *Source) {
 	}
 	for _, reason := range EndReasons {
 		m.ends.WithLabelValues(resource, string(reason))
+	}
+	for reason := range cutWords {
+		m.cut.WithLabelValues(resource, string(reason))
 	}
 	for _, answer := range []string{recentProven, recentPassed, recentLate} {
 		m.recent.WithLabelValues(resource, answer)

@@ -21,7 +21,6 @@ type netWriter struct {
 	control *http.ResponseController
 	conn    *conn // below; nil if there is none to ask
 	stall   time.Duration
-	rate    *pace // nil: any progress will do
 	seat    seat
 	began   bool // the head is written
 	// parts reports that the connection ends with an answer of that status, as kube-apiserver has it for requests over
@@ -30,6 +29,7 @@ type netWriter struct {
 
 	mu      sync.Mutex
 	timer   *time.Timer
+	pin     *pin // the old state that is kept alive for the client; nil: none is. Set by the handler alone
 	stalled bool // the clock ran out
 	severed bool // by cut
 	over    bool // the handler returns: net/http's writer must not be touched any more
@@ -71,7 +71,8 @@ func (n *netWriter) proven() {
 	}
 }
 
-// Write sends b, of which net/http may hold something back until it is flushed. It returns errStalled once the client falls below the pace, and has reset the stream.
+// Write sends b, of which net/http may hold something back until it is flushed. It returns errStalled, or why
+// its pin was condemned, once the client falls below the pace, and has reset the stream.
 func (n *netWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
@@ -84,9 +85,8 @@ func (n *netWriter) Write(b []byte) (int, error) {
 			return written, err
 		}
 		written, b = written+len(piece), b[len(piece):]
-		if n.tooSlow(len(piece)) {
-			n.evict()
-			return written, errStalled
+		if n.pin != nil {
+			n.pin.add(len(piece), 0)
 		}
 	}
 	return written, nil
@@ -105,12 +105,11 @@ func (n *netWriter) timed(send func() error) error {
 		n.timer.Reset(n.haste().stall(n.stall))
 		defer n.timer.Stop()
 	}
-	began := time.Now()
-	err := send()
-	if n.rate != nil {
-		n.rate.spent += time.Since(began)
+	if n.pin != nil {
+		n.pin.wait()
+		defer n.pin.waited()
 	}
-	if err != nil {
+	if err := send(); err != nil {
 		return n.cause(err)
 	}
 	return nil
@@ -120,7 +119,10 @@ func (n *netWriter) timed(send func() error) error {
 func (n *netWriter) cause(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	slow := n.pin.sentence()
 	switch {
+	case slow != nil:
+		return slow
 	case n.stalled, n.conn != nil && n.conn.stalled.Load():
 		return errStalled
 	case n.severed:
@@ -135,21 +137,29 @@ func (n *netWriter) impatient(stall time.Duration) { n.stall = stall }
 // patient ends all demands on the client: what passes through for long may pause as long as its own rules allow.
 func (n *netWriter) patient() { n.stall = 0 }
 
-// pace demands progress from now on: any at all, or, while old state is kept alive, a rate. Who keeps it alive has a seat meanwhile.
-func (n *netWriter) pace(pins bool) {
-	n.seat.want(pins)
-	n.rate = nil
-	if pins && n.stall > 0 {
-		n.rate = &pace{stall: n.stall, pins: true}
+// pace demands progress from now on. An answer that keeps so many bytes of old state alive has a seat meanwhile.
+func (n *netWriter) pace(pinned int64) {
+	n.seat.want(pinned > 0)
+	var next *pin
+	if pinned > 0 && n.stall > 0 {
+		next = &pin{bytes: pinned}
+		next.wake = func() { n.end(next) }
 	}
+	n.mu.Lock()
+	before := n.pin
+	n.pin = next
+	n.mu.Unlock()
+	n.haste().unpin(before)
+	n.haste().pin(next)
 }
 
-func (n *netWriter) tooSlow(taken int) bool {
-	if n.rate == nil {
-		return false
+// end resets the stream of a condemned pin, unless the pin is over.
+func (n *netWriter) end(condemned *pin) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.pin == condemned {
+		n.breakLocked()
 	}
-	n.rate.taken += int64(taken)
-	return n.rate.tooSlow(n.haste())
 }
 
 // haste is that of the connection below.
@@ -160,7 +170,16 @@ func (n *netWriter) haste() *haste {
 	return n.conn.haste
 }
 
-func (n *netWriter) evict() { n.reset(&n.stalled) }
+// evict ends the answer of a client that has not taken a piece in time. While memory is short that says that it is slow, if it pins a state.
+func (n *netWriter) evict() {
+	n.mu.Lock()
+	if n.pin != nil && n.haste().stall(n.stall) < n.stall {
+		slow := EndSlow
+		n.pin.condemned.CompareAndSwap(nil, &slow)
+	}
+	n.mu.Unlock()
+	n.reset(&n.stalled)
+}
 
 // cut ends the answer so that the client sees that it has no end. A write that waits returns. Any goroutine may call it.
 func (n *netWriter) cut() { n.reset(&n.severed) }
@@ -169,8 +188,12 @@ func (n *netWriter) cut() { n.reset(&n.severed) }
 func (n *netWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	*why = *why || !n.over
+	n.breakLocked()
+}
+
+func (n *netWriter) breakLocked() {
 	if !n.over {
-		*why = true
 		_ = n.control.SetWriteDeadline(time.Unix(1, 0)) // fails where there is nothing left to break
 	}
 }

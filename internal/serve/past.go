@@ -94,7 +94,7 @@ func (s *stream) backfill(past *fanout.Backfill) error {
 			s.cursor = cursor
 			return nil
 		}
-		if err := s.pass(false); err != nil {
+		if err := s.pass(0); err != nil {
 			return err
 		}
 		if err := s.write(run); err != nil {

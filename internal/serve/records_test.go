@@ -47,7 +47,7 @@ func TestRecords(t *testing.T) {
 				n, _ := io.ReadFull(client, all)
 				got <- all[:n]
 			}()
-			if err := errors.Join(server.Handshake(), below.setPace(time.Second, false)); err != nil {
+			if err := errors.Join(server.Handshake(), below.setPace(time.Second, 0)); err != nil {
 				t.Fatal(err)
 			}
 			count.writes = 0

@@ -84,7 +84,7 @@ func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
 	}
 	x.hurry = func() {
 		if p := pacer(x.conn); p != nil {
-			_ = p.setPace(x.f.opts.StallTimeout, false) // fails on a closed connection, as the answer will
+			_ = p.setPace(x.f.opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 		}
 	}
 	x.waiting.Store(true)

@@ -22,8 +22,8 @@ type responder interface {
 	header(key, value string)
 	// send answers with a body that is at hand. The client must take it at any pace at all.
 	send(code int, body []byte)
-	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so if it is large the client
-	// must take it at a rate, and it waits for its seat. size is its length in bytes, -1 if that is known only at its end. A body that is
+	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so if it is large it is
+	// a pin, and waits for its seat. size is its length in bytes, -1 if that is known only at its end. A body that is
 	// an io.Closer is closed when it is written, or cannot be.
 	stream(code int, body io.WriterTo, size int64)
 	// hangUp closes the connection after the answer, where it may not be trusted with another request.
@@ -32,6 +32,9 @@ type responder interface {
 
 // large tells the bodies that are not written at once.
 func large(size int64) bool { return size < 0 || size > 64<<10 }
+
+// pinnedBy is what a large body of so many bytes keeps alive.
+func pinnedBy(size int64) int64 { return max(size, leastWidth) }
 
 // answerHeaders sets what every answer of this proxy begins with (W-3).
 func answerHeaders(w responder, contentType string) {

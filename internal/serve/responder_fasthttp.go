@@ -27,7 +27,7 @@ func (r fastResponder) send(code int, body []byte) {
 func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
 	r.pace()
 	r.ctx.Response.SetStatusCode(code)
-	paced := &pacedBody{body: body, stall: r.stall}
+	paced := &pacedBody{body: body, stall: r.stall, pinned: pinnedBy(size)}
 	if large(size) {
 		paced.conn = pacer(r.ctx.Conn())
 		paced.secure = paced.conn != nil && r.ctx.IsTLS()
@@ -40,7 +40,7 @@ func (r fastResponder) hangUp() { r.ctx.SetConnectionClose() }
 // pace lets the client take the answer at no less than a pace, until its next request.
 func (r fastResponder) pace() {
 	if p := pacer(r.ctx.Conn()); p != nil && r.stall > 0 {
-		_ = p.setPace(r.stall, false) // fails on a closed connection, as the answer will
+		_ = p.setPace(r.stall, 0) // fails on a closed connection, as the answer will
 	}
 }
 
@@ -50,6 +50,7 @@ type pacedBody struct {
 	conn   *conn // nil: no more is demanded than of any answer
 	secure bool  // it is below TLS
 	stall  time.Duration
+	pinned int64 // bytes that it keeps alive
 }
 
 // errWrittenOnly says that a body is written with WriteTo alone.
@@ -70,9 +71,9 @@ func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 		return b.body.WriteTo(w)
 	}
 	defer func() { // what is left is in fasthttp's buffer, and no longer in the state
-		err = errors.Join(err, b.conn.setPace(b.stall, false))
+		err = errors.Join(err, b.conn.setPace(b.stall, 0))
 	}()
-	if err := b.conn.setPace(b.stall, true); err != nil {
+	if err := b.conn.setPace(b.stall, b.pinned); err != nil {
 		return 0, err
 	}
 	if b.secure {

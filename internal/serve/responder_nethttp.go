@@ -31,8 +31,8 @@ func (r netResponder) stream(code int, body io.WriterTo, size int64) {
 	}
 	r.out.WriteHeader(code)
 	if large(size) {
-		r.out.pace(true)
-		defer r.out.pace(false)
+		r.out.pace(pinnedBy(size))
+		defer r.out.pace(0)
 	}
 	_, err := body.WriteTo(r.out)
 	if err == nil {

@@ -39,7 +39,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)
 	c := &conn{Conn: near, seat: seat{of: oneSeat()}}
-	if err := c.setPace(time.Minute, true); err != nil {
+	if err := c.setPace(time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.seat.of.taken) != 1 {
@@ -52,7 +52,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		if err == nil && len(c.seat.of.taken) != 1 {
 			err = errors.New("after the write the seat is not back")
 		}
-		wrote <- errors.Join(err, c.setPace(time.Minute, false))
+		wrote <- errors.Join(err, c.setPace(time.Minute, 0))
 	}()
 	eventually(t, "the seat is given up", func() bool { return len(c.seat.of.taken) == 0 })
 
@@ -131,7 +131,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
 		c := &conn{Conn: near, seat: seat{of: oneSeat()}}
-		if err := c.setPace(10*time.Second, true); err != nil {
+		if err := c.setPace(10*time.Second, 1); err != nil {
 			t.Fatal(err)
 		}
 		rival, over := make(chan struct{}), make(chan struct{})
@@ -157,7 +157,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 			t.Errorf("the rival was no rival: %v", took)
 		}
 		close(rival)
-		if err := c.setPace(0, false); err != nil {
+		if err := c.setPace(0, 0); err != nil {
 			t.Error(err)
 		}
 		<-over

@@ -135,6 +135,7 @@ func New(opts Options) *Server {
 	s.http2 = newHTTP2Server(s)
 	s.mu.streams, s.mu.sent = map[*stream]struct{}{}, map[string]int64{}
 	opts.Metrics.follow(s)
+	opts.Limiter.relief(s.haste.relieve)
 	return s
 }
 

@@ -12,11 +12,11 @@ import (
 type sink interface {
 	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
 	begin() error
-	// Write sends frames, at once and all of them. It returns errStalled once the client falls below the pace; the stream is cut
-	// then.
+	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was condemned, once the client falls below the
+	// pace; the stream is cut then.
 	Write(b []byte) (int, error)
-	// pace demands progress of the client from now on: any at all, or, while it pins old state, a rate.
-	pace(pins bool)
+	// pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
+	pace(pinned int64)
 	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
 	cut()
 	// port is where a writer may send from now on, instead of Write. It reports false if there is no sending without waiting.
@@ -50,9 +50,9 @@ func (c *connSink) Write(b []byte) (int, error) {
 	return c.conn.Write(b)
 }
 
-func (c *connSink) pace(pins bool) {
+func (c *connSink) pace(pinned int64) {
 	if p := pacer(c.conn); p != nil {
-		_ = p.setPace(c.stall, pins) // fails on a closed connection, as the next write does
+		_ = p.setPace(c.stall, pinned) // fails on a closed connection, as the next write does
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *stream) hub() fanout.View { return s.plan.Source.Hub.For(s.owner) }
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
 	defer s.starting.Release()
-	s.out.pace(false)
+	s.out.pace(0)
 	if err := s.out.begin(); err != nil {
 		return "", err
 	}
@@ -110,14 +110,15 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 	s.cursor, s.started = cursor, snapshot.RV
 	s.server.haste.start()
 	defer s.server.haste.started()
-	s.out.pace(true)
-	defer s.out.pace(false)
+	pinned := max(snapshot.Bytes, 1)
+	s.out.pace(pinned)
+	defer s.out.pace(0)
 	var run []*object.Object
 	buffer := make([]byte, 0, runSize)
 	cuts := s.cutter()
 	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
 		if cuts(o) && len(run) > 0 {
-			buffer, err = s.writeRun(buffer[:0], run)
+			buffer, err = s.writeRun(buffer[:0], run, pinned)
 			run = run[:0]
 		}
 		run = append(run, o)
@@ -126,7 +127,7 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 	if err != nil || len(run) == 0 {
 		return err
 	}
-	_, err = s.writeRun(buffer[:0], run)
+	_, err = s.writeRun(buffer[:0], run, pinned)
 	return err
 }
 
@@ -149,9 +150,9 @@ func (s *stream) cutter() func(*object.Object) bool {
 	}
 }
 
-// writeRun writes initial events, made in buffer.
-func (s *stream) writeRun(buffer []byte, run []*object.Object) ([]byte, error) {
-	if err := s.pass(true); err != nil {
+// writeRun writes initial events, made in buffer, of a state of so many bytes.
+func (s *stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]byte, error) {
+	if err := s.pass(pinned); err != nil {
 		return buffer, err
 	}
 	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)

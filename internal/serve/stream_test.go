@@ -347,7 +347,7 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// Past the initial events any byte is progress; while old state is kept alive for a client, a rate is asked for (D10).
+// Any byte is progress; only while memory is short a rate is asked for of a client that keeps old state alive (D10).
 func TestSlowClients(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("a/p%04d %d %s=x", i, i+1, strings.Repeat("l", 300)) }
 	bubbles(t, func(t *testing.T, d delivery) {
@@ -377,11 +377,19 @@ func TestSlowClients(t *testing.T) {
 		synctest.Wait()
 		select {
 		case got := <-p.reason:
-			if got != EndStalled {
+			t.Fatalf("a client that takes 4 KiB/s was ended while memory sufficed: %s", got)
+		default:
+		}
+		w.server.EndSlow()
+		time.Sleep(looksAgain)
+		synctest.Wait()
+		select {
+		case got := <-p.reason:
+			if got != EndSlow {
 				t.Errorf("ended: %s", got)
 			}
 		default:
-			t.Error("a client that takes 4 KiB/s pins the state for ever")
+			t.Error("it pins the state while memory is short")
 		}
 	})
 }

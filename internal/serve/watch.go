@@ -145,13 +145,12 @@ func (s *Server) leave(st *stream) (draining bool) {
 // logEnd says how a stream ended: loudly only if somebody may want to know who could not keep up.
 func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 	fields := []zap.Field{
-		zap.String("resource", st.resource()), zap.String("reason", string(reason)),
-		zap.String("client", st.out.client()), zap.Int64("bytes", st.bytes.Load()),
+		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()), zap.Int64("bytes", st.bytes.Load()),
 	}
-	if reason == EndStalled {
-		log.Warn("evicted a client that stopped reading", fields...)
+	if logCut(log, reason, fields...) {
 		return
 	}
+	fields = append(fields, zap.String("reason", string(reason)))
 	if reason.revoked() {
 		log.Info("ended a watch that may not go on", fields...)
 		return

@@ -1,0 +1,106 @@
+package serve
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pin is a large answer that keeps an old state alive until its client has taken it: a LIST, or the initial events of a watch. A pin may
+// last as long as its client makes progress, as at the apiserver. It costs memory alone, so it is ended for nothing but a shortage.
+type pin struct {
+	bytes int64  // of the state that it keeps alive
+	wake  func() // makes a write that waits return once the pin is condemned; nil: writes look by themselves
+
+	taken   atomic.Int64 // bytes
+	spent   atomic.Int64 // nanoseconds in which writes waited for the client; the time in which the answer is made is not the client's
+	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
+
+	condemned atomic.Pointer[EndReason] // EndSlow or EndCrowded
+}
+
+// pinEpoch is where times of pins are counted from.
+var pinEpoch = time.Now()
+
+// add counts what a write took from the answer, and how long that kept it waiting.
+func (p *pin) add(taken int, spent time.Duration) {
+	p.taken.Add(int64(taken))
+	p.spent.Add(int64(spent))
+}
+
+// wait and waited enclose a write that looks at nothing while it waits.
+func (p *pin) wait() { p.waiting.Store(max(1, int64(time.Since(pinEpoch)))) }
+
+func (p *pin) waited() {
+	if began := p.waiting.Swap(0); began != 0 {
+		p.spent.Add(int64(time.Since(pinEpoch)) - began)
+	}
+}
+
+// slower reports that the client has taken less than a rate, in bytes per second, and was waited for at least so long.
+func (p *pin) slower(rate float64, least time.Duration) bool {
+	spent := time.Duration(p.spent.Load())
+	if began := p.waiting.Load(); began != 0 {
+		spent += time.Since(pinEpoch) - time.Duration(began)
+	}
+	return spent >= least && float64(p.taken.Load()) < rate*spent.Seconds()
+}
+
+// sentence is why the pin is to end; nil: it is not.
+func (p *pin) sentence() error {
+	if p != nil {
+		if why := p.condemned.Load(); why != nil {
+			return endError(*why)
+		}
+	}
+	return nil
+}
+
+// pins are the pins that there are.
+type pins struct {
+	mu  sync.Mutex
+	all map[*pin]struct{}
+}
+
+func (s *pins) add(p *pin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all == nil {
+		s.all = map[*pin]struct{}{}
+	}
+	s.all[p] = struct{}{}
+}
+
+func (s *pins) drop(p *pin) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, p)
+}
+
+// condemnPart is the part of the pins that are too slow, one in so many, that is ended at a look: the next one shows whether that was enough.
+const condemnPart = 16
+
+// condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at least.
+func (s *pins) condemn(rate float64, least time.Duration, why EndReason, part int) {
+	s.mu.Lock()
+	var slow []*pin
+	for p := range s.all {
+		if p.slower(rate, least) {
+			slow = append(slow, p)
+		}
+	}
+	slices.SortFunc(slow, func(a, b *pin) int { return cmp.Compare(b.bytes, a.bytes) })
+	slow = slow[:min(len(slow), max(1, len(slow)/part))]
+	for _, p := range slow {
+		p.condemned.Store(&why)
+		delete(s.all, p)
+	}
+	s.mu.Unlock()
+	for _, p := range slow {
+		if p.wake != nil {
+			p.wake()
+		}
+	}
+}
