@@ -46,6 +46,7 @@ func (o *options) applyBudget() budget {
 	if b.bytes > 0 {
 		o.lower(b.bytes)
 	}
+	o.reserve()
 	return b
 }
 

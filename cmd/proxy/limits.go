@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 
 	"spillway/internal/serve"
 )
@@ -11,6 +12,7 @@ import (
 // limitOptions are how much clients may ask for at a time; 0 is no limit.
 type limitOptions struct {
 	watches, watchesPerUser         int
+	watchesReserve                  int // while so many remain free, a user may have more than watchesPerUser; 0: never
 	listBytes                       byteSize
 	bodyBytes                       int64 // of a memory budget
 	headBytes                       byteSize
@@ -22,7 +24,7 @@ type limitOptions struct {
 }
 
 // newLimitOptions are limits that are there for those who run wild; nobody else should ever meet one. No user has more than half of
-// anything, so that none of them can shut out all others.
+// anything, so that none of them can shut out all others; of watches, no more than seven eighths.
 func newLimitOptions() limitOptions {
 	return limitOptions{
 		watches:        100_000, // some 700 MB while they are idle
@@ -42,7 +44,8 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 		"Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests that pass through count, too. "+
 			"0 is no limit, here and below. Beyond a limit requests are answered 429 with Retry-After, as the API server does.")
 	fs.IntVar(&l.watchesPerUser, "max-watches-per-user", l.watchesPerUser,
-		"Serve at most this `number` of them to one user; to one address, where it is not known who asks.")
+		"Serve at most this `number` of them to one user; to one address, where it is not known who asks. Unless it is set, a user may have more while an "+
+			"eighth of --max-watches remains free for others.")
 	fs.Var(&l.listBytes, "max-list-bytes-in-flight",
 		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and half of that to one user. "+
 			"Others wait for their turn, up to 5s; who has least goes first. What is compressed counts an eighth.")
@@ -60,6 +63,28 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 	fs.Float64Var(&l.qpsPerUser, "max-passthrough-qps-per-user", l.qpsPerUser, "Pass at most this `number` of requests per second through for one user.")
 	fs.IntVar(&l.burstPerUser, "max-passthrough-burst-per-user", l.burstPerUser,
 		"Pass this `number` of requests through at once before --max-passthrough-qps-per-user counts. 0 is as many as in two seconds.")
+}
+
+// watchesReservePart is the part of all watches, one in so many, that remains free for others when a user has more than half of them.
+const watchesReservePart = 8
+
+// reserve sets what remains free for others. What was asked for as one user's bound is that; what follows from the whole is a share, which
+// holds while others want theirs.
+func (o *options) reserve() {
+	if !o.given("max-watches-per-user") {
+		o.limits.watchesReserve = o.limits.watches / watchesReservePart
+	}
+}
+
+// announce says what the limits are: those that were set, and those that follow from the budget.
+func (l limitOptions) announce(log *zap.Logger, connections int) {
+	s := l.serve()
+	log.Info("limits; 0 is none",
+		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser), zap.Int("watchesFreeForOthers", s.WatchesReserve),
+		zap.Int64("max-list-bytes-in-flight", s.ListBytes), zap.Int("max-selector-terms-per-user", s.SelectorTermsPerUser),
+		zap.Int64("max-large-head-bytes", s.HeadBytes),
+		zap.Int("max-passthrough-requests", s.PassThrough), zap.Int("max-passthrough-requests-per-user", s.PassThroughPerUser),
+		zap.Float64("max-passthrough-qps-per-user", s.PassThroughQPS), zap.Int("max-connections", connections))
 }
 
 // qpsMost is a rate beyond which a limit is surely not meant.
@@ -112,7 +137,7 @@ func (l limitOptions) serve() serve.Limits {
 		terms = min(terms, max(l.selectorTerms, l.selectorTermsPerUser))
 	}
 	return serve.Limits{
-		Watches: l.watches, WatchesPerUser: l.watchesPerUser, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
+		Watches: l.watches, WatchesPerUser: l.watchesPerUser, WatchesReserve: l.watchesReserve, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
 		SelectorTerms: terms, SelectorTermsPerUser: l.selectorTermsPerUser,
 		HeadBytes:   int64(l.headBytes),
 		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,

@@ -165,6 +165,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			fail(func() error { return guard.Run(life.stop) })
 		}
 		budget.announce(log)
+		o.limits.announce(log, o.connections())
 		announce(ctx, listeners, access, client, source.Config, o, log)
 		<-life.drain.Done()
 	}

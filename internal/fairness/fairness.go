@@ -1,7 +1,8 @@
 // Package fairness shares what there is too little of between those who ask for it: seats for requests that pass through, bytes of
 // large answers, watches. It knows nothing of HTTP: a flow is whoever shares are counted for, a width is how much one request takes.
 //
-// Invariants: what is held never exceeds the limit, and no flow holds more than its share. Nobody is let in before one who waits and
+// Invariants: what is held never exceeds the limit, and no flow holds more than its share, unless a reserve
+// for others remains free (Options.Reserve). Nobody is let in before one who waits and
 // whose flow holds less. Waiting is bounded in time and in number, for each flow and for all together; who cannot wait is refused at
 // once. Memory is bounded by what is held and by how many may wait, however many flows there are.
 //

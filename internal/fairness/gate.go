@@ -13,6 +13,9 @@ type Options struct {
 	Limit int64
 	// Share is the most of it that one flow holds; 0, or more than Limit: all of it.
 	Share int64
+	// Reserve makes the share one that a flow may exceed: at once, while so much would remain free. What no other flow wants may be had; what
+	// has been let in is not ended for others, so the reserve is theirs. 0: no flow holds more than its share.
+	Reserve int64
 	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does, and who cannot be let in at once is
 	// refused.
 	Waiting, WaitingEach int
@@ -47,6 +50,7 @@ func NewGate(o Options) *Gate {
 	}
 	g := &Gate{wait: o.Wait}
 	g.mu.line = newLine(limit, share, o.Waiting, o.WaitingEach)
+	g.mu.line.reserve = o.Reserve
 	return g
 }
 
@@ -121,7 +125,7 @@ func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 	f := l.flows[key]
 	if l.most == 0 || l.each == 0 {
 		reason = ReasonLimit
-		if f != nil && f.held+width > l.share && l.held+width <= l.limit {
+		if f != nil && !l.shares(f.held, width) && l.held+width <= l.limit {
 			reason, pressed = ReasonShare, &f.pressure
 		}
 	} else if f.waits() >= l.each {

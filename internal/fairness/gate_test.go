@@ -269,3 +269,32 @@ func BenchmarkGate(b *testing.B) {
 		}
 	})
 }
+
+// What no other flow wants one may have, but for the reserve; and what others want of the reserve, up to their share, the first one does not get back.
+func TestShareWithReserve(t *testing.T) {
+	g := NewGate(Options{Limit: 16, Share: 8, Reserve: 2})
+	var passes []*Pass
+	for range 14 {
+		passes = append(passes, in(t, g, key(0), 1))
+	}
+	_, refusal := g.Admit(t.Context(), key(0), 1)
+	refused(t, refusal, ReasonShare)
+	for range 2 {
+		passes = append(passes, in(t, g, key(1), 1))
+	}
+	_, refusal = g.Admit(t.Context(), key(1), 1)
+	refused(t, refusal, ReasonLimit)
+	for range 6 { // what the first gives back is the others', until it is within its share
+		passes[0].Release()
+		passes = passes[1:]
+		_, refusal = g.Admit(t.Context(), key(0), 1)
+		refused(t, refusal, ReasonShare)
+		passes = append(passes, in(t, g, key(1), 1))
+	}
+	passes[0].Release()
+	passes[0] = in(t, g, key(0), 1)
+	for _, p := range passes {
+		p.Release()
+	}
+	empty(t, g)
+}

@@ -14,6 +14,7 @@ import (
 // and all others behind it do, since narrow requests would otherwise keep wide ones out for ever.
 type line struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
+	reserve      int64 // what remains free when a flow exceeds its share; 0: none does
 	most, each   int   // how many may wait, in all and of one flow
 
 	narrow  bool // see Gate.Narrow
@@ -78,6 +79,11 @@ func (l *line) room(width int64) bool {
 	return l.held+width <= l.limit
 }
 
+// shares reports that a flow that holds so much may have a width more: within its share, or since no other flow wants it.
+func (l *line) shares(held, width int64) bool {
+	return held+width <= l.share || l.reserve > 0 && l.held+width <= l.limit-l.reserve
+}
+
 // take lets a request in at once, if there is room and nobody waits who is to be let in first.
 func (l *line) take(key Flow, width int64) (*flow, bool) {
 	f := l.flows[key]
@@ -85,7 +91,7 @@ func (l *line) take(key Flow, width int64) (*flow, bool) {
 	if f != nil {
 		held = f.held
 	}
-	if !l.room(width) || held+width > l.share || f.waits() > 0 || len(l.turns) > 0 && held >= l.turns[0].held {
+	if !l.room(width) || !l.shares(held, width) || f.waits() > 0 || len(l.turns) > 0 && held >= l.turns[0].held {
 		return nil, false
 	}
 	if f == nil {

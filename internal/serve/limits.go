@@ -14,7 +14,8 @@ import (
 type Limits struct {
 	// Watches bounds all that lasts: watches, from memory and passed through, and what passes through and lasts otherwise: logs, exec,
 	// attach, port-forward, proxy. Who comes too late is refused at once.
-	Watches, WatchesPerUser int
+	// While WatchesReserve of them remain free, one user may have more than WatchesPerUser; 0: never.
+	Watches, WatchesPerUser, WatchesReserve int
 	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
 	// user has half of it at most. Beyond it they wait, and are then refused.
 	ListBytes int64
@@ -65,7 +66,7 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
 	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes), rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
-	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser)})
+	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
 		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waitingMost, WaitingEach: waitingEach, Wait: listWait,
 	})
