@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -260,21 +261,15 @@ func (b *block) small(bounds *Bounds) bool {
 
 // checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once each.
 func checkPseudo(fields []hpack.HeaderField) error {
-	var seen [5]bool
-	for _, f := range fields {
+	allowed := []string{":method", ":path", ":scheme", ":authority", ":protocol"}
+	for i, f := range fields {
 		if !f.IsPseudo() {
 			break
 		}
-		n := -1
-		for i, name := range [len(seen)]string{":method", ":path", ":scheme", ":authority", ":protocol"} {
-			if f.Name == name {
-				n = i
-			}
-		}
-		if n < 0 || seen[n] {
+		twice := slices.ContainsFunc(fields[:i], func(before hpack.HeaderField) bool { return before.Name == f.Name })
+		if twice || !slices.Contains(allowed, f.Name) {
 			return fmt.Errorf("a pseudo header field that is unknown or there twice: %q", f.Name)
 		}
-		seen[n] = true
 	}
 	return nil
 }

@@ -267,17 +267,14 @@ func TestFloods(t *testing.T) {
 		},
 	}
 	unproven, _ := bounded(nil)
-	for who, client := range map[string]struct {
-		opts Options
-		most uint32
-	}{"any client": {options(nil), outboxFlood}, "a client that has proven nothing": {unproven, unprovenFlood}} {
+	for who, opts := range map[string]Options{"any client": options(nil), "a client that has proven nothing": unproven} {
 		for name, frame := range floods {
 			t.Run(who+", "+name, func(t *testing.T) {
 				t.Parallel()
-				c := connect(t, client.opts)
+				c := connect(t, opts)
 				flood := bufio.NewWriterSize(c.net, 16<<10)
 				framer := http2.NewFramer(flood, nil)
-				for i := range 2 * client.most / 9 {
+				for i := range uint32(2 * outboxFlood / 9) { // the kernel takes some of the answers
 					if frame(framer, i) != nil {
 						c.await(c.served, "Serve")
 						return

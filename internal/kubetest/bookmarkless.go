@@ -21,12 +21,10 @@ const (
 // Bookmarkless is a proxy before an apiserver that passes on everything but bookmarks, as access
 // proxies do that know no such event.
 func Bookmarkless(target *url.URL, transport http.RoundTripper, what Dropped) http.Handler {
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	proxy.Transport, proxy.FlushInterval = transport, -1
-	direct := proxy.Director
-	proxy.Director = func(r *http.Request) {
-		direct(r)
-		r.Header.Set("Accept-Encoding", "identity") // lines are to be read
+	proxy := &httputil.ReverseProxy{Transport: transport, FlushInterval: -1}
+	proxy.Rewrite = func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Header.Set("Accept-Encoding", "identity") // lines are to be read
 	}
 	proxy.ModifyResponse = func(r *http.Response) error {
 		query := r.Request.URL.Query()

@@ -189,8 +189,8 @@ func (b *compiler) compile(c *conditions) {
 }
 
 func (c *conditions) add(name span, kind conditionKind, values []span) {
-	first := uint32(len(c.values)) // #nosec G115 -- as put
-	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: uint32(len(values))})
+	first := uint32(len(c.values))                                                                      // #nosec G115 -- as put
+	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: uint32(len(values))}) // #nosec G115 -- likewise
 	c.values = append(c.values, values...)
 	if kind.demanding() {
 		c.demands++

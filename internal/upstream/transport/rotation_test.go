@@ -554,7 +554,7 @@ func TestRunLooksAtTheFiles(t *testing.T) {
 		if got := f.token.Get(); got != "one" {
 			t.Errorf("%q before it was time", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := f.token.Get(); got != "two" {
 			t.Errorf("%q in the end", got)
