@@ -21,7 +21,7 @@ func (m *mirrors) dropIdleSince(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	running := *m.running.Load()
-	for gvr, state := range m.mu.states { // what was refused to those who asked for it last
+	for gvr, state := range m.mu.states { // the refused ones, long after the last request for them
 		if running[gvr] == nil && !m.isNamed(gvr) && state.State().Next().Before(since) {
 			m.forget(gvr, state, states.Cause{Why: states.WhyIdle, Text: noClient})
 		}

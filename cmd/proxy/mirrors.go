@@ -91,7 +91,7 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.leastForms = o.leastForms
-	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is the hubs' and those who deliver
+	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
 	if o.feedBytes > 0 {
 		m.room = fanout.NewRoom(o.feedBytes)
 	}

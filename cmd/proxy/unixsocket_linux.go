@@ -135,7 +135,7 @@ func (s unixSocket) open(path string) error {
 	return nil
 }
 
-// syscallError is an error without the name of a file that is of use to nobody.
+// syscallError is an error without the name of a temporary file.
 func syscallError(err error) error {
 	var of *fs.PathError
 	if errors.As(err, &of) {
