@@ -11,10 +11,12 @@ type slot struct {
 	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
 	reason   EndReason // settled: rest is the last that the client is told
 	over     bool
-	look     bool   // something is due, or was asked for
-	parked   bool   // the socket is full
-	progress moment // while parked: when the client last took a byte
-	queued   bool   // waits for its turn
+	look     bool        // something is due, or was asked for
+	parked   bool        // the socket is full
+	progress moment      // while parked: when the client last took a byte
+	queued   bool        // waits for its turn
+	next     *slot       // of its owner, while it waits
+	owner    *ownerTurns // its place among owners; nil: it has had no turn yet
 	due      moment
 	place    int // in the agenda; -1: nowhere
 	group    *group

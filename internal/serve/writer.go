@@ -12,8 +12,8 @@ import (
 // has room for, and the slot of one that is full is parked until there is more, or until its client has stalled.
 //
 // A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, when it had more
-// than one turn's worth, or when it has read the log and may go back to its feed; turns are taken in that order. What piles up while a
-// slot waits for its turn is one send. An idle slot costs nothing, not even a look.
+// than one turn's worth, or when it has read the log and may go back to its feed. Owners of watches take turns, and the slots of one owner
+// in that order. What piles up while a slot waits for its turn is one send. An idle slot costs nothing, not even a look.
 type writer struct {
 	// Static after construction.
 	server *Server
@@ -24,11 +24,10 @@ type writer struct {
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*group
 	agenda     agenda
-	queue      []*slot // whose turn it is, from head on
-	head       int
-	seal       []byte // records on their way: of one turn at a time
+	queue      turnQueue
+	batch      []*slot // whose turns are next
+	seal       []byte  // records on their way: of one turn at a time
 	ahead      lookahead
-	current    *slot    // whose turn it is
 	delivering bool     // as the seats were told
 	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
@@ -54,7 +53,7 @@ const (
 func newWriter(s *Server) *writer {
 	sender := newSender()
 	return &writer{
-		server: s, stall: s.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
+		server: s, stall: s.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
 		open: func(c *connSink) outlet { return openSocket(c, sender) },
 	}
 }
@@ -109,7 +108,7 @@ func (w *writer) run(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		w.news()
-		w.busy(w.head < len(w.queue))
+		w.busy(!w.queue.empty())
 		if w.turns() {
 			continue
 		}
@@ -173,46 +172,44 @@ func (w *writer) news() {
 	}
 }
 
-// enqueue gives a slot a turn after all others that wait for theirs.
+// enqueue gives a slot a turn.
 func (w *writer) enqueue(s *slot) {
-	if s.queued || s.over {
+	if s.over {
 		return
 	}
-	s.queued = true
-	if len(w.queue) == cap(w.queue) && w.head > 0 { // no longer than there are slots, also if it never gets empty
-		n := copy(w.queue, w.queue[w.head:])
-		clear(w.queue[n:])
-		w.queue, w.head = w.queue[:n], 0
+	if s.owner == nil {
+		w.queue.join(s, s.stream.owner)
 	}
-	w.queue = append(w.queue, s)
+	w.queue.push(s)
 }
 
-// turns lets some slots have their turns, and reports whether others are waiting. A panic ends the stream whose turn it was.
+// turns lets some slots have their turns, and reports whether others are waiting.
 func (w *writer) turns() bool {
+	for range turnsBetweenNews / lookaheadTurns {
+		if w.queue.empty() {
+			return false
+		}
+		for len(w.batch) < lookaheadTurns && !w.queue.empty() {
+			w.batch = append(w.batch, w.queue.pop())
+		}
+		w.ahead.read(w.batch)
+		for _, s := range w.batch {
+			w.turn(s)
+		}
+		clear(w.batch)
+		w.batch = w.batch[:0]
+	}
+	return !w.queue.empty()
+}
+
+// turn lets a slot send once: what is left of before, or what its stream has next. A panic ends the stream whose turn it is.
+func (w *writer) turn(s *slot) {
 	defer func() {
 		if p := recover(); p != nil {
 			w.server.panicked(p)
-			w.end(w.current, EndAborted)
+			w.end(s, EndAborted)
 		}
 	}()
-	for n := range turnsBetweenNews {
-		if n%lookaheadTurns == 0 {
-			w.ahead.read(w.queue[w.head:min(w.head+lookaheadTurns, len(w.queue))])
-		}
-		if w.head == len(w.queue) {
-			w.queue, w.head = w.queue[:0], 0
-			return false
-		}
-		w.current, w.queue[w.head] = w.queue[w.head], nil
-		w.head++
-		w.turn(w.current)
-	}
-	return true
-}
-
-// turn lets a slot send once: what is left of before, or what its stream has next.
-func (w *writer) turn(s *slot) {
-	s.queued = false
 	if s.over {
 		return
 	}
@@ -293,6 +290,7 @@ func (w *writer) end(s *slot, reason EndReason) {
 	s.unpark()
 	w.leave(s)
 	w.agenda.remove(s)
+	w.queue.leave(s)
 	s.rest, s.port.held = nil, nil
 	s.stream.over(reason)
 }
@@ -303,8 +301,8 @@ func (w *writer) close() {
 	w.mu.closed = true
 	w.mu.Unlock()
 	w.news()
-	for _, s := range w.queue[w.head:] { // some have never had a turn
-		w.abort(s)
+	for !w.queue.empty() { // some have never had a turn
+		w.abort(w.queue.pop())
 	}
 	for len(w.agenda) > 0 {
 		w.abort(w.agenda[0])

@@ -87,29 +87,6 @@ func TestStopAmongAdoptions(t *testing.T) {
 	})
 }
 
-// A writer that is never done with its turns keeps no more than there are slots.
-func TestQueueStaysShort(t *testing.T) {
-	w := newWriter(&Server{})
-	slots := make([]*slot, 10)
-	for i := range slots {
-		slots[i] = &slot{writer: w}
-		w.enqueue(slots[i])
-		w.enqueue(slots[i]) // has its place already
-	}
-	for i := range 10_000 {
-		first := w.queue[w.head]
-		if first != slots[i%len(slots)] {
-			t.Fatalf("turn %d is out of order", i)
-		}
-		w.queue[w.head], first.queued = nil, false
-		w.head++
-		w.enqueue(first)
-	}
-	if len(w.queue)-w.head != len(slots) || cap(w.queue) > 4*len(slots) {
-		t.Errorf("%d of %d places for %d slots", len(w.queue)-w.head, cap(w.queue), len(slots))
-	}
-}
-
 func TestAgenda(t *testing.T) {
 	var a agenda
 	start := now()
