@@ -4,14 +4,9 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net/http"
-	"strings"
-	"sync"
-	"sync/atomic"
+	"os"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,24 +26,33 @@ var (
 
 // attack is watches that one user opens in namespace a.
 type attack struct {
-	name           string
-	watches, terms int
-	equal          bool
+	Name           string
+	Watches, Terms int
+	Equal          bool
 }
 
 var attacks = []attack{
-	{name: "40 × 60,000 terms", watches: 40, terms: 60_000},
-	{name: "40 equal × 60,000 terms", watches: 40, terms: 60_000, equal: true},
-	{name: "400 × 3,000 terms", watches: 400, terms: 3000},
-	{name: "4,000 × 257 terms", watches: 4000, terms: 257},
-	{name: "4,000 × 256 terms", watches: 4000, terms: 256},
-	{name: "4,000 × 17 terms", watches: 4000, terms: 17},
+	{Name: "40 × 60,000 terms", Watches: 40, Terms: 60_000},
+	{Name: "40 equal × 60,000 terms", Watches: 40, Terms: 60_000, Equal: true},
+	{Name: "400 × 3,000 terms", Watches: 400, Terms: 3000},
+	{Name: "4,000 × 257 terms", Watches: 4000, Terms: 257},
+	{Name: "4,000 × 256 terms", Watches: 4000, Terms: 256},
+	{Name: "4,000 × 17 terms", Watches: 4000, Terms: 17},
 }
 
 // mostRatio is how much later than without the attack the other user's events may be.
 const mostRatio = 2.0
 
-func main() { rig.Main("hostile", run) }
+func main() {
+	if len(os.Args) == 3 && os.Args[1] == besieger {
+		if err := besiege(os.Args[2]); err != nil {
+			fmt.Fprintln(os.Stderr, "hostile:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	rig.Main("hostile", run)
+}
 
 // show is one run.
 type show struct {
@@ -78,11 +82,11 @@ func run(ctx context.Context, r *rig.Report) error {
 		return err
 	}
 	for _, a := range attacks {
-		if *only != "" && *only != a.name {
+		if *only != "" && *only != a.Name {
 			continue
 		}
 		if err := s.play(ctx, a); err != nil {
-			return fmt.Errorf("%s: %w", a.name, err)
+			return fmt.Errorf("%s: %w", a.Name, err)
 		}
 	}
 	if *compare {
@@ -128,75 +132,6 @@ func (s *show) people(ctx context.Context) error {
 	return nil
 }
 
-// selector has so many terms, and is another one for each number. It sees everything: that costs most.
-func selector(terms, number int) string {
-	var b strings.Builder
-	for i := range terms {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "k%d.%d!=v", number, i)
-	}
-	return b.String()
-}
-
-// siege is the hostile watches that are open.
-type siege struct {
-	stop     context.CancelFunc
-	reading  sync.WaitGroup
-	open     atomic.Int64
-	refused  atomic.Int64
-	failed   atomic.Int64
-	received atomic.Int64
-}
-
-func (g *siege) end() {
-	g.stop()
-	g.reading.Wait()
-}
-
-// besiege opens the watches of an attack, and returns when each is open or refused.
-func (s *show) besiege(ctx context.Context, server rig.Server, a attack) *siege {
-	ctx, stop := context.WithCancel(ctx)
-	g := &siege{stop: stop}
-	clients := make([]*http.Client, 1+a.watches/200)
-	for i := range clients {
-		clients[i] = rig.NewHTTP2Client(s.mallory)
-	}
-	var opening sync.WaitGroup
-	turns := make(chan struct{}, 8)
-	for i := range a.watches {
-		turns <- struct{}{}
-		opening.Add(1)
-		number := i
-		if a.equal {
-			number = 0
-		}
-		target := server.URL + "/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&timeoutSeconds=3600&labelSelector=" + selector(a.terms, number)
-		g.reading.Go(func() {
-			body, err := rig.Get(ctx, clients[i%len(clients)], target)
-			<-turns
-			opening.Done()
-			var status *rig.StatusError
-			switch {
-			case err == nil:
-				g.open.Add(1)
-				n, _ := io.Copy(io.Discard, body)
-				g.received.Add(n)
-				_ = body.Close()
-			case errors.As(err, &status) && status.Code == http.StatusTooManyRequests:
-				g.refused.Add(1)
-			default:
-				if g.failed.Add(1) == 1 {
-					rig.Say("a hostile watch: %.300v", err)
-				}
-			}
-		})
-	}
-	opening.Wait()
-	return g
-}
-
 // measure is how late events of namespace b reach their watch at a server while both namespaces are written to.
 func (s *show) measure(ctx context.Context, server rig.Server) (*sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -238,7 +173,7 @@ func (s *show) measure(ctx context.Context, server rig.Server) (*sample, error) 
 
 // play measures the proxy without an attack, with it, and after it.
 func (s *show) play(ctx context.Context, a attack) error {
-	rig.Say("%s", a.name)
+	rig.Say("%s", a.Name)
 	before, err := s.measure(ctx, s.pair.Spillway)
 	if err != nil {
 		return err
@@ -247,7 +182,10 @@ func (s *show) play(ctx context.Context, a attack) error {
 	if err != nil {
 		return err
 	}
-	g := s.besiege(ctx, s.pair.Spillway, a)
+	g, err := s.besiege(s.pair.Spillway, a)
+	if err != nil {
+		return err
+	}
 	defer g.end()
 	if err := s.pair.Settle(ctx); err != nil {
 		return err
@@ -268,11 +206,11 @@ func (s *show) play(ctx context.Context, a attack) error {
 		return err
 	}
 	ratio := float64(during.at(99)) / float64(before.at(99))
-	s.report.Check(ratio <= mostRatio && during.complete(), a.name,
+	s.report.Check(ratio <= mostRatio && during.complete(), a.Name,
 		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99), ratio, len(during.delays), during.written)
-	s.report.Check(most <= lagMost, a.name+": dispatch lag", "at most %.0f events", most)
-	s.report.Note(a.name+": watches", "%d open, %d refused with 429, %d failed", g.open.Load(), g.refused.Load(), g.failed.Load())
-	s.report.Note(a.name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms), m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
+	s.report.Check(most <= lagMost, a.Name+": dispatch lag", "at most %.0f events", most)
+	s.report.Note(a.Name+": watches", "%d open, %d refused with 429, %d failed", g.Open, g.Refused, g.Failed)
+	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms), m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
 	return nil
 }
 
@@ -300,19 +238,22 @@ func (s *show) follow(ctx context.Context) (stop func() float64) {
 
 // compare measures kube-apiserver with and without an attack, and beside it nothing of the proxy.
 func (s *show) compare(ctx context.Context, a attack) error {
-	rig.Say("kube-apiserver: %s", a.name)
+	rig.Say("kube-apiserver: %s", a.Name)
 	s.pair.StopProxy()
 	before, err := s.measure(ctx, s.pair.APIServer)
 	if err != nil {
 		return err
 	}
-	g := s.besiege(ctx, s.pair.APIServer, a)
+	g, err := s.besiege(s.pair.APIServer, a)
+	if err != nil {
+		return err
+	}
 	defer g.end()
 	during, err := s.measure(ctx, s.pair.APIServer)
 	if err != nil {
 		return err
 	}
-	s.report.Note("kube-apiserver, "+a.name, "p50 %s → %s, p99 %s → %s, %d of %d events; %d open, %d failed", before.at(50), during.at(50), before.at(99), during.at(99),
-		len(during.delays), during.written, g.open.Load(), g.failed.Load())
+	s.report.Note("kube-apiserver, "+a.Name, "p50 %s → %s, p99 %s → %s, %d of %d events; %d open, %d failed", before.at(50), during.at(50), before.at(99), during.at(99),
+		len(during.delays), during.written, g.Open, g.Failed)
 	return nil
 }
