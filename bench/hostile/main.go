@@ -196,6 +196,10 @@ func (s *show) play(ctx context.Context, a attack) error {
 	if err != nil {
 		return err
 	}
+	beside, err := s.measure(ctx, s.pair.APIServer) // with the same load on this machine
+	if err != nil {
+		return err
+	}
 	const terms, bytes, lanes = "spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes", "spillway_dispatch_lanes"
 	m, err := s.pair.Proxy.Metrics().Read(ctx, terms, bytes, lanes)
 	if err != nil {
@@ -208,6 +212,7 @@ func (s *show) play(ctx context.Context, a attack) error {
 	ratio := float64(during.at(99)) / float64(before.at(99))
 	s.report.Check(ratio <= mostRatio && during.complete(), a.Name,
 		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99), ratio, len(during.delays), during.written)
+	s.report.Note(a.Name+": kube-apiserver", "p50 %s, p99 %s without hostile watches of its own, at the same time", beside.at(50), beside.at(99))
 	s.report.Check(most <= lagMost, a.Name+": dispatch lag", "at most %.0f events", most)
 	s.report.Note(a.Name+": watches", "%d open, %d refused with 429, %d failed", g.Open, g.Refused, g.Failed)
 	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms), m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
