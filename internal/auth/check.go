@@ -24,8 +24,9 @@ type check struct {
 	again     bool // it became urgent while it was being asked
 	failures  int  // to ask, since upstream last answered
 	held      bool
-	due       time.Time // its wake, when the agenda last looked
-	place     int       // in the agenda; -1: in none, nobody runs by it any more
+	due       time.Time  // its wake, when the agenda last looked
+	place     int        // in the agenda; -1: in none, nobody runs by it any more
+	queue     *userQueue // while it is due or under way
 }
 
 type kind string

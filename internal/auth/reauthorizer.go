@@ -48,7 +48,7 @@ type ReauthorizerOptions struct {
 	Sweep time.Duration
 	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
 	HoldMost time.Duration
-	// MaxChecks bounds the checks under way. 0: 64.
+	// MaxChecks bounds the checks under way, of which one user has half at most. 0: 64.
 	MaxChecks int
 	Clock     clock.Clock    // nil: the real one
 	Random    func() float64 // in [0, 1), spreads the checks; nil: math/rand's

@@ -534,6 +534,65 @@ func (p *patrol) storm(seed uint64) (took []time.Duration) {
 	return took
 }
 
+// stuck is a transport whose access reviews of one user are never answered.
+type stuck struct {
+	*cluster
+	user string
+	on   atomic.Bool
+}
+
+func (s *stuck) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.on.Load() || r.URL.Path != accessReviews {
+		return s.cluster.RoundTrip(r)
+	}
+	raw, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(raw, []byte(`"user":"`+s.user+`"`)) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	r.Body = io.NopCloser(bytes.NewReader(raw))
+	return s.cluster.RoundTrip(r)
+}
+
+// A user with thousands of permissions whose reviews time out holds up no other user's watch, and a right
+// of another user goes as soon as ever.
+func TestUserWithSlowReviewsDelaysNoOther(t *testing.T) {
+	s := &stuck{user: "many"}
+	onPatrol(t, nil, func(p *patrol) {
+		s.cluster = p.cluster
+		reviewer := NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, s, zap.NewNop())
+		p.authz.reviews.ask = func(ctx context.Context, q question) (authorizationv1.SubjectAccessReviewStatus, error) {
+			return reviewer.access(ctx, q.spec())
+		}
+		many := p.know("many")
+		for i := range 4000 {
+			p.watch(many, fmt.Sprintf("namespaces/ns-%d/pods", i))
+		}
+		s.on.Store(true)
+		stays, _ := p.watch(p.know("alice"), "pods")
+		goes, _ := p.watch(p.know("bob"), "pods")
+		time.Sleep(5 * time.Minute)
+		p.check(goes, true, "")
+		p.cluster.change(func() { p.cluster.denied["bob pods"] = true })
+		left := time.Now()
+		time.Sleep(30 * time.Second)
+		p.check(goes, false, EndForbidden)
+		if _, at := goes.ended(); at.Sub(left) > defaultSweep+grace {
+			t.Errorf("it took %v", at.Sub(left))
+		}
+		time.Sleep(5 * time.Minute)
+		p.check(stays, true, "")
+		for _, l := range []*live{stays, goes} {
+			if slices.Contains(l.told, "hold") {
+				t.Errorf("a watch of another user was sent %q", l.told)
+			}
+		}
+	})
+}
+
 // Over a real connection, with the time in hand: asked after a sweep, and denied.
 func TestReauthorizerOverHTTP(t *testing.T) {
 	w := newWorld(t)

@@ -11,9 +11,8 @@ type rota struct {
 	rotaOptions
 	credentials, permissions map[digest]*check
 	agenda                   agenda
-	ready                    []*check // whose turn has come, in its order; some may be gone
-	asking                   int      // checks under way
-	held                     int      // permits
+	queue                    fairQueue // of the checks that are due
+	held                     int       // permits
 	urged                    time.Time
 	pause                    time.Duration // after a failure to ask: twice as long after each, none after an answer
 	paused                   time.Time     // nothing is asked before
@@ -55,7 +54,10 @@ const (
 )
 
 func newRota(o rotaOptions) *rota {
-	return &rota{rotaOptions: o, credentials: map[digest]*check{}, permissions: map[digest]*check{}}
+	return &rota{
+		rotaOptions: o, credentials: map[digest]*check{}, permissions: map[digest]*check{},
+		queue: fairQueue{users: map[string]*userQueue{}},
+	}
 }
 
 // credentialSweep is how often a credential is asked about: as often as leaves room for what upstream remembers of tokens.
@@ -257,19 +259,17 @@ func (r *rota) turn(now time.Time) turn {
 	}
 	t := r.pending
 	r.pending = turn{}
-	for r.asking < r.most && len(r.ready) > 0 && !now.Before(r.paused) {
-		c := r.ready[0]
-		r.ready[0], r.ready = nil, r.ready[1:]
-		if c.place >= 0 {
+	resting := now.Before(r.paused)
+	if !resting {
+		for c := r.queue.next(r.most); c != nil; c = r.queue.next(r.most) {
 			c.state = asking
-			r.asking++
 			t.ask = append(t.ask, c)
 		}
 	}
 	if c := r.agenda.first(); c != nil {
 		t.wake = c.due
 	}
-	if len(r.ready) > 0 && r.asking < r.most && r.paused.Before(t.wake) {
+	if resting && len(r.queue.turns) > 0 && r.paused.Before(t.wake) {
 		t.wake = r.paused
 	}
 	return t
@@ -290,7 +290,7 @@ func (r *rota) attend(c *check, now time.Time) {
 		r.look(c)
 	case !r.postpone(c, now):
 		c.state = ready
-		r.ready = append(r.ready, c)
+		r.queue.push(c)
 		r.look(c)
 	}
 }
@@ -314,7 +314,7 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 
 // found is told what came of a check that a turn said to carry out.
 func (r *rota) found(c *check, f finding, now time.Time) {
-	r.asking--
+	r.queue.done(c)
 	if c.place < 0 {
 		return // nobody runs by it any more
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 	"unsafe"
@@ -106,9 +107,36 @@ func (d *duty) consistent() {
 			count++
 		}
 	}
-	if count != r.held || len(r.agenda) != len(r.credentials)+len(r.permissions) || r.asking > r.most || r.asking < 0 {
+	if q := r.queue; count != r.held || len(r.agenda) != len(r.credentials)+len(r.permissions) || q.asking > r.most {
 		d.t.Fatalf("%d held, counted %d; %d checks in the agenda, %d known; %d asking", count, r.held, len(r.agenda),
-			len(r.credentials)+len(r.permissions), r.asking)
+			len(r.credentials)+len(r.permissions), q.asking)
+	}
+	d.consistentQueue()
+}
+
+// consistentQueue checks that the queue counts each user's checks, and has each user in turn once.
+func (d *duty) consistentQueue() {
+	d.t.Helper()
+	q := d.rota.queue
+	asking, due := 0, 0
+	for name, u := range q.users {
+		if u.name != name || u.asking < 0 || u.asking == 0 && len(u.due) == 0 {
+			d.t.Fatalf("%q is kept as %q, with %d checks under way and %d due", u.name, name, u.asking, len(u.due))
+		}
+		asking += u.asking
+		if len(u.due) > 0 {
+			due++
+		}
+	}
+	turns := map[*userQueue]bool{}
+	for _, u := range q.turns {
+		turns[u] = true
+		if q.users[u.name] != u || len(u.due) == 0 {
+			d.t.Fatalf("%q has a turn and %d checks that are due", u.name, len(u.due))
+		}
+	}
+	if asking != q.asking || len(turns) != due || len(q.turns) != due {
+		d.t.Fatalf("%d checks under way, counted %d; %d users with due ones, %d turns", asking, q.asking, due, len(q.turns))
 	}
 }
 
@@ -312,6 +340,68 @@ func setBack(t *testing.T, at time.Time, by time.Duration) time.Time {
 		t.Fatalf("package time keeps its clocks in another way: %v, %v", at, back)
 	}
 	return back
+}
+
+// admitMany admits streams of a user in so many namespaces.
+func (d *duty) admitMany(name string, n int) {
+	for i := range n {
+		d.rota.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
+			Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)
+	}
+}
+
+// namesOf are the users of checks.
+func namesOf(checks []*check) []string {
+	var names []string
+	for _, c := range checks {
+		names = append(names, c.who.name)
+	}
+	return names
+}
+
+// A user with thousands of due reviews that are never answered has half of them under way at most. The
+// reviews of other users start in the turn in which they come due.
+func TestRotaUserWithManyReviewsDelaysNoOther(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	d.rota.most = 64
+	d.admitMany("many", 4000)
+	d.now = start.Add(20 * time.Second)
+	d.admit("alice", "pods")
+	d.now = start.Add(25 * time.Second)
+	if n := len(d.turn()); n != 32 {
+		t.Errorf("%d of 64 reviews are of one user", n)
+	}
+	for _, at := range []time.Duration{35, 45} { // alice's credential, then her permission
+		d.now = start.Add(at * time.Second)
+		asked := d.turn()
+		if names := namesOf(asked); !slices.Equal(names, []string{"alice"}) {
+			t.Fatalf("after %d s the reviews of %q start, want one of alice", at, names)
+		}
+		d.found(asked[0], Allowed)
+	}
+}
+
+// Users with due reviews take turns, and the reviews of each start in the order in which they came due.
+func TestRotaUsersTakeTurns(t *testing.T) {
+	d := newDuty(t, func() float64 { return 0 })
+	d.rota.most = 1
+	var order []string
+	for _, admitted := range []string{"alice 1", "alice 2", "alice 3", "bob 1", "carol 1", "carol 2", "carol 3"} {
+		name, resource, _ := strings.Cut(admitted, " ")
+		d.admit(name, resource)
+		d.now = d.now.Add(time.Millisecond)
+	}
+	d.now = start.Add(26 * time.Second)
+	for asked := d.turn(); len(asked) > 0; asked = d.turn() {
+		if c := asked[0]; c.kind == ofPermission {
+			order = append(order, c.who.name+" "+c.what.Resource)
+		}
+		d.found(asked[0], Allowed)
+	}
+	want := []string{"alice 1", "bob 1", "carol 1", "alice 2", "carol 2", "alice 3", "carol 3"}
+	if !slices.Equal(order, want) {
+		t.Errorf("reviews started in the order %q, want %q", order, want)
+	}
 }
 
 // Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has confirmed.
