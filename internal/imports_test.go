@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"fanout":   {"cache", "codec", "object", "ring"},
 	"rotation": {},
 	"upstream": {"object", "rotation"},
-	"auth":     {"object", "rotation"},
+	"auth":     {"fairness", "object", "rotation"},
 	"mirror":   {},
 	"fairness": {},
 	"memory":   {},

@@ -39,8 +39,8 @@ type Decision struct {
 // AuthorizerOptions configure an Authorizer.
 type AuthorizerOptions struct {
 	Reviewer *Reviewer
-	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the reviews for new requests that are under way.
-	// 0: 65536 and 128.
+	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the reviews for new requests that are under way,
+	// of which one user has half at most. 0: 65536 and 128.
 	MaxAnswers, MaxReviews int
 	Rights                 *Rights            // decide what they can, if they were told to; nil: upstream decides everything
 	Clock                  clock.PassiveClock // nil: the real one
@@ -84,8 +84,10 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 		o.Metrics = NewMetrics(nil)
 	}
 	b := bounds{remembered: orDefault(o.MaxAnswers, defaultAnswers), underWay: orDefault(o.MaxReviews, defaultAccessReviews)}
+	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
 	a.reviews = newReviews[question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
+	a.reviews.user = func(q question) string { return q.who.name }
 	a.reviews.ask = func(ctx context.Context, q question) (authorizationv1.SubjectAccessReviewStatus, error) {
 		if !q.isText() {
 			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+
+	"spillway/internal/fairness"
 )
 
 const (
@@ -34,9 +36,10 @@ type reviews[Q, A any] struct {
 	good  func(A) bool
 	until func(answer[A]) time.Time // how long an answer counts
 	clock clock.PassiveClock
-	turns chan struct{} // one taken by each review under way
-	count func(source)  // of answers, for metrics
-	local *local[Q, A]  // nil: upstream answers everything
+	turns *fairness.Gate // of reviews under way
+	user  func(Q) string // shares the turns; "" if the user is what is asked for
+	count func(source)   // of answers, for metrics
+	local *local[Q, A]   // nil: upstream answers everything
 
 	mu struct {
 		sync.Mutex
@@ -65,10 +68,17 @@ type flight[A any] struct {
 type bounds struct {
 	remembered int // answers of each sort
 	underWay   int // reviews
+	each       int // of those, of one user; 0: all
 }
 
+// maxWaitingReviews bounds the reviews that wait for a turn. Beyond it the user with most of them loses one.
+const maxWaitingReviews = 1 << 16
+
 func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
-	r := &reviews[Q, A]{clock: clock, turns: make(chan struct{}, b.underWay), count: func(source) {}}
+	turns := fairness.NewGate(fairness.Options{
+		Limit: int64(b.underWay), Share: int64(b.each), Waiting: maxWaitingReviews, WaitingEach: maxWaitingReviews, Wait: turnTimeout,
+	})
+	r := &reviews[Q, A]{clock: clock, turns: turns, user: func(Q) string { return "" }, count: func(source) {}}
 	r.mu.good, r.mu.bad = newMemory[A](b.remembered), newMemory[A](b.remembered)
 	r.mu.flights = map[digest]*flight[A]{}
 	return r
@@ -115,16 +125,14 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key digest, q Q, f *flight[A]) 
 		r.mu.Unlock()
 		close(f.done)
 	}()
-	late := time.NewTimer(turnTimeout)
-	defer late.Stop()
-	select {
-	case r.turns <- struct{}{}:
-		defer func() { <-r.turns }()
-	case <-late.C:
+	ctx = context.WithoutCancel(ctx)
+	turn, refusal := r.turns.Admit(ctx, fairness.UserFlow(r.user(q)), 1)
+	if refusal != nil {
 		f.answer.err = ErrBusy
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), reviewTimeout)
+	defer turn.Release()
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
 	f.answer = r.send(ctx, key, q)
 }

@@ -79,7 +79,7 @@ func (s *sizes) check(t *testing.T, text string, want int, wantErr error, wantAs
 // An answer counts from when it was asked for, and no longer.
 func TestReviewsRemember(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{10, 10})
+		s := newSizes(bounds{remembered: 10, underWay: 10})
 		s.check(t, "ab", 2, nil, 1)
 		time.Sleep(8999 * time.Millisecond) // it took one second
 		s.check(t, "ab", 2, nil, 1)
@@ -97,7 +97,7 @@ func TestReviewsRemember(t *testing.T) {
 // Who asks what is being asked waits for that, and even if the first one leaves, he gets it.
 func TestReviewsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{10, 10})
+		s := newSizes(bounds{remembered: 10, underWay: 10})
 		ctx, leave := context.WithCancel(context.Background())
 		var all sync.WaitGroup
 		all.Go(func() { s.answer(ctx, s.h.sum("abc"), "abc") })
@@ -123,10 +123,31 @@ func TestReviewsShare(t *testing.T) {
 	})
 }
 
+// A user with many questions under way delays no other user's.
+func TestReviewsOfOneUserDelayNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSizes(bounds{remembered: 1000, underWay: 10, each: 5})
+		s.user = func(text string) string { return text[:1] }
+		var all sync.WaitGroup
+		for i := range 70 {
+			all.Go(func() { s.of(fmt.Sprint("a", i)) })
+		}
+		synctest.Wait()
+		if n := s.asked.Load(); n != 5 {
+			t.Errorf("%d of 10 reviews are of one user, want 5", n)
+		}
+		began := time.Now()
+		if a := s.of("b"); a.err != nil || time.Since(began) != time.Second {
+			t.Errorf("another user's review took %v, %v, want 1s", time.Since(began), a.err)
+		}
+		all.Wait()
+	})
+}
+
 // There are never more reviews under way than turns; who gets none in time is told so, and that is not remembered.
 func TestReviewsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{1000, 10})
+		s := newSizes(bounds{remembered: 1000, underWay: 10})
 		quick := s.ask
 		s.ask = func(ctx context.Context, text string) (int, error) {
 			time.Sleep(100 * time.Millisecond)
@@ -162,7 +183,7 @@ func TestReviewsBounded(t *testing.T) {
 // A renewed answer needs no turn, replaces what is remembered, and never gives way to the answer to an earlier question.
 func TestReviewsRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{10, 1})
+		s := newSizes(bounds{remembered: 10, underWay: 1})
 		key := s.h.sum("x")
 		var all sync.WaitGroup
 		all.Go(func() { s.of("busy") })
@@ -193,7 +214,7 @@ func TestReviewsRenew(t *testing.T) {
 // An answer to an earlier question that comes later does not count, not even for who asked it.
 func TestReviewsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{10, 10})
+		s := newSizes(bounds{remembered: 10, underWay: 10})
 		slow := s.ask
 		s.ask = func(ctx context.Context, text string) (int, error) {
 			if text == "long" {
@@ -217,7 +238,7 @@ func TestReviewsLate(t *testing.T) {
 // A review that panics is an answer for those who wait, too.
 func TestReviewsPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSizes(bounds{10, 1})
+		s := newSizes(bounds{remembered: 10, underWay: 1})
 		s.ask = func(context.Context, string) (int, error) {
 			time.Sleep(time.Second)
 			panic("test")
