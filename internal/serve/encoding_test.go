@@ -24,7 +24,9 @@ const (
 func TestUnencodable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
-	path := customWidgets.Path() + "?watch=1&resourceVersion=0"
+	// A state that was taken after the objects were made would have them by name, and the bad one first.
+	through := r.catalog[customWidgets.GVR].Resource().Through()
+	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
 	partial, whole := r.watch(path, kubetest.Header("Accept", partialObject)), r.watch(path)
 	fine := r.up.Create(kubetest.Widgets, "n", "fine")
 	bad := r.up.Create(kubetest.Widgets, "n", "bad", kubetest.WithField("metadata.unheardOf", 1))

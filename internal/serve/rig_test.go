@@ -299,6 +299,25 @@ func (r *rig) watch(path string, opts ...kubetest.ClientOption) *kubetest.Watche
 	return w
 }
 
+// live waits until so many watches are past their initial events. A watch sends its head before that.
+func (r *rig) live(want int) {
+	r.t.Helper()
+	ctx := deadline(r.t)
+	eventually(r.t, fmt.Sprintf("%d live watches", want), func() bool {
+		watches, err := r.server.Watches(ctx)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		live := 0
+		for _, w := range watches {
+			if w.Phase == Live {
+				live++
+			}
+		}
+		return live == want
+	})
+}
+
 // expect compares the next events with their String forms.
 func expect(t *testing.T, w *kubetest.Watcher, want ...string) {
 	t.Helper()

@@ -88,6 +88,7 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later)),
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later+1000)),
 	}
+	r.live(len(streams)) // or they would begin with what was restored
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored") // a plain watch from the future is silent: the mirror is told
 	for i, w := range streams {
