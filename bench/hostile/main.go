@@ -1,5 +1,6 @@
-// Command hostile shows that one user's costly selectors delay no other user: a user who may read namespace a opens watches there with selectors
-// of many terms, each another one or all the same; another user's watch of namespace b is as prompt as before, and what the selectors weigh is bounded.
+// Command hostile shows that one user's costly selectors delay no other user. A user with read access to
+// namespace a opens watches there with selectors of many terms, distinct or equal. Another user's watch of
+// namespace b gets its events as soon as before, and the weight of the selectors is bounded.
 package main
 
 import (
@@ -222,7 +223,7 @@ func (s *show) play(ctx context.Context, a attack) error {
 // lagMost is a backlog that a dispatcher which keeps up has at times: what comes while another goroutine has the processor.
 const lagMost = 40
 
-// follow looks at the dispatch lag until it is told to stop, and tells the greatest.
+// follow samples the dispatch lag until stop is called, which returns the greatest.
 func (s *show) follow(ctx context.Context) (stop func() float64) {
 	ctx, cancel := context.WithCancel(ctx)
 	seen := make(chan float64)

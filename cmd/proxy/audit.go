@@ -117,7 +117,7 @@ func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *option
 	}
 	user, err := client.WhoAmI(ctx)
 	if err != nil {
-		return fmt.Errorf("the audit log has to name those who act as spillway itself: %w", err)
+		return fmt.Errorf("the audit log has to name the users that act as spillway itself: %w", err)
 	}
 	a.self.Store(auth.NewIdentity(user))
 	return nil

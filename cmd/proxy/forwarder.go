@@ -56,8 +56,8 @@ func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t
 	return t, err
 }
 
-// impersonators are the transports of an identity that may impersonate. Where upstream is, and whom to trust there, the proxy's own
-// configuration says: of the kubeconfig only the credentials count.
+// impersonators are the transports of an identity that may impersonate. Only the credentials are read from its
+// kubeconfig: the proxy's own configuration has the address of upstream and its authorities.
 func impersonators(transports *transport.Factory, kubeconfig string) (serve.Transports, error) {
 	who, err := upstream.LoadConfig(kubeconfig)
 	if err != nil {

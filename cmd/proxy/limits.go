@@ -44,11 +44,11 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 		"Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests that pass through count, too. "+
 			"0 is no limit, here and below. Beyond a limit requests are answered 429 with Retry-After, as the API server does.")
 	fs.IntVar(&l.watchesPerUser, "max-watches-per-user", l.watchesPerUser,
-		"Serve at most this `number` of them to one user; to one address, where it is not known who asks. Unless it is set, a user may have more while an "+
+		"Serve at most this `number` of them to one user; to one address, where the user is not known. Unless it is set, a user may have more while an "+
 			"eighth of --max-watches remains free for others.")
 	fs.Var(&l.listBytes, "max-list-bytes-in-flight",
 		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and half of that to one user. "+
-			"Others wait for their turn, up to 5s; who has least goes first. What is compressed counts an eighth.")
+			"Others wait for their turn, up to 5s; the user with the least goes first. What is compressed counts an eighth.")
 	fs.IntVar(&l.selectorTermsPerUser, "max-selector-terms-per-user", l.selectorTermsPerUser,
 		"Let the label and field selectors of one user's watches have at most this `number` of terms in all, names and the values of sets, where they "+
 			"are answered from memory, and those of all users eight times as many, or fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+

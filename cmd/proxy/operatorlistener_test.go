@@ -200,7 +200,7 @@ func TestBoundedListenerEndsWhoWaitsLongest(t *testing.T) {
 	}
 	b.connState(one, http.StateActive)
 	f(four, two)
-	b.connState(two, http.StateClosed) // what it is told of what has gone changes nothing
+	b.connState(two, http.StateClosed) // a late state of a closed connection changes nothing
 	b.connState(one, http.StateIdle)
 	f(five, three)
 	for _, c := range []*boundedConn{one, four, five} {

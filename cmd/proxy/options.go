@@ -223,7 +223,7 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 	fs.IntVar(&o.maxResources, "max-resources", o.maxResources,
 		"Mirror at most this `number` of resources on demand (--resources '*'); those beyond it are passed through.")
 	fs.DurationVar(&o.resourceIdleTimeout, "resource-idle-timeout", o.resourceIdleTimeout,
-		"Give up a resource that is mirrored on demand when nobody has asked for it or watched it for this `duration`. 0s keeps all.")
+		"Give up a resource that is mirrored on demand when it has had no request and no watch for this `duration`. 0s keeps all.")
 	fs.Var(&o.historyBytes, "history-bytes",
 		"Keep this many `bytes` of past events per resource, so that clients can resume; a number, or with a unit such as 64Mi or 1Gi.")
 	fs.DurationVar(&o.historyMinAge, "history-min-age", o.historyMinAge,
@@ -236,7 +236,7 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 			"all resources. What is dropped is made again when it is asked for.")
 	fs.Var(&o.memoryBudget, "memory-budget",
 		"Stay within this many `bytes` of memory, those of the kernel for connections included. 0 is what the container has, if that is limited. The "+
-			"garbage collector is told (unless GOMEMLIMIT is set), other limits are lowered unless they are set, and when memory is short, what can be done "+
+			"garbage collector keeps to it (unless GOMEMLIMIT is set), other limits are lowered unless they are set, and when memory is short, what can be done "+
 			"without is given up step by step: encodings, what was compressed, history beyond 75s, frames that few watches share, resources that are yet to be mirrored, answers "+
 			"side by side, and in the end clients that do not take what they asked for.")
 	fs.BoolVar(&o.stripManagedFields, "strip-managed-fields", o.stripManagedFields,
@@ -250,7 +250,7 @@ func (o *options) plainFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.listenOwner, "listen-owner", o.listenOwner,
 		"Give the unix socket of --listen to this `user[:group]`, by name or number. When empty, it stays with the user that spillway runs as.")
 	fs.StringVar(&o.listenMode, "listen-mode", o.listenMode,
-		"The permissions of the unix socket of --listen, in `octal`: who may write to it may connect. It has them only once it has its "+
+		"The permissions of the unix socket of --listen, in `octal`: a user that may write to it may connect. It has them only once it has its "+
 			"owner, and is private before.")
 	fs.Var(newChoice(&o.plainIdentity, identityClient, identitySelf, identityPodToken), "plain-identity",
 		"Whose rights requests on the plain listener have. client: those of the bearer token that the client sends. self: requests without "+
@@ -286,10 +286,10 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 			"verified by the API server (TokenReview), and so is what their owners may read (SubjectAccessReview): spillway needs the "+
 			"cluster role system:auth-delegator.")
 	fs.DurationVar(&o.reauthSweep, "reauth-sweep", o.reauthSweep,
-		"Ask again whether those who watch still may, at least once in this `duration`. A watch ends within that and 5s of the moment when "+
+		"Ask again whether the users of open watches still may watch, at least once in this `duration`. A watch ends within that and 5s of the moment when "+
 			"they may not any more.")
 	fs.BoolVar(&o.watchRights, "watch-rights", o.watchRights,
-		"Watch Roles, ClusterRoles, their bindings and ServiceAccounts, and ask at once about those who may have lost something by a change, "+
+		"Watch Roles, ClusterRoles, their bindings and ServiceAccounts, and ask at once about those that may have lost something by a change, "+
 			"instead of in the next sweep. It costs five watches and a little memory, and spillway must be allowed to list and watch these; "+
 			"where it is not, the sweep goes on alone.")
 	fs.BoolVar(&o.localRBAC, "authorization-local-rbac", o.localRBAC,
@@ -321,14 +321,14 @@ func (o *options) accessFlags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&p.extraPrefixes, "requestheader-extra-headers-prefix", p.extraPrefixes,
 		"How headers begin in which it tells more of them: a comma-separated `list`.")
 	fs.BoolVar(&o.impersonateClientCerts, "impersonate-client-certs", o.impersonateClientCerts,
-		"Pass requests with client certificates through by impersonating whom they prove, and likewise whom a front proxy vouches for. Names "+
+		"Pass requests with client certificates through by impersonating the users that they prove, and likewise the users that a front proxy vouches for. Names "+
 			"that an HTTP header would change are refused with 403. Needs --impersonation-kubeconfig.")
 	fs.StringVar(&o.impersonationKubeconfig, "impersonation-kubeconfig", o.impersonationKubeconfig,
-		"Impersonate as the current context of this `file` says. It had better be somebody who may do nothing but impersonate.")
+		"Impersonate as the current context of this `file` says. Its user should have no permission but to impersonate.")
 	fs.StringSliceVar(&o.impersonateDenyGroups, "impersonate-deny-groups", o.impersonateDenyGroups,
 		"Never impersonate members of these groups: a comma-separated `list`.")
 	fs.BoolVar(&o.insecureAllowAll, "insecure-allow-all", o.insecureAllowAll,
-		"INSECURE, for experiments on loopback: answer from memory without asking who the client is or what it may read. Anyone who "+
+		"INSECURE, for experiments on loopback: answer from memory without authentication and authorization. Every client that "+
 			"reaches a listener reads every mirrored object.")
 }
 
@@ -355,10 +355,10 @@ func (o *options) observabilityFlags(fs *pflag.FlagSet) {
 		"Serve /livez, /readyz, /metrics and the status page, /statusz, on this `address`. On anything but loopback, the last two need --metrics-tls. "+
 			"When empty, none of them.")
 	fs.BoolVar(&o.metricsTLS, "metrics-tls", o.metricsTLS,
-		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics and /statusz are then for those whom the "+
+		"Serve them over TLS, with the certificate of --tls-cert-file. On anything but loopback, /metrics and /statusz are then for users that the "+
 			"API server allows to get that path, by bearer token or client certificate.")
 	fs.BoolVar(&o.debug, "debug", o.debug,
-		"Serve Go profiles under /debug/pprof on --metrics-listen, to those who get /metrics there, and let debuggers attach and core dumps "+
+		"Serve Go profiles under /debug/pprof on --metrics-listen, to the users of /metrics there, and let debuggers attach and core dumps "+
 			"be written, which hold every credential and object in memory. Otherwise neither is possible.")
 	fs.Var(newChoice(&o.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	fs.Var(newChoice(&o.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")

@@ -17,7 +17,7 @@ func (o *options) sidecarFlags(fs *pflag.FlagSet) {
 			"service account alone. spillway inject sets this.")
 	fs.StringVar(&o.sidecarKeyDir, "sidecar-key-dir", o.sidecarKeyDir,
 		"Keep the key for that certificate in this `folder`, so that they still trust it when spillway was started again. It had better be in memory, "+
-			"and mounted by nobody else. When empty, the key is lost with the process.")
+			"and mounted by no other container. When empty, the key is lost with the process.")
 }
 
 // validateSidecar refuses what would have a sidecar serve others than its pod, or be trusted by nobody.

@@ -24,7 +24,7 @@ type tracingOptions struct {
 func (t *tracingOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&t.file, "tracing-config-file", t.file,
 		"Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration), which may be that of the API server: a span for each that "+
-			"is sampled, sent to an OpenTelemetry collector over OTLP/gRPC. /metrics then has exemplars for who asks for OpenMetrics. When empty, nothing is traced.")
+			"is sampled, sent to an OpenTelemetry collector over OTLP/gRPC. /metrics then has exemplars, in OpenMetrics. When empty, nothing is traced.")
 }
 
 // validateTracing refuses configurations that kube-apiserver would refuse.

@@ -9,15 +9,15 @@ import (
 	"strings"
 )
 
-// unixSocket is where a socket file is, and who may connect to it: whoever may write to the file. Who connects is not asked who he is: a
-// process on the other end says nothing of whose request it carries, so the peer's uid is no identity (design D12).
+// unixSocket is the path of a socket file, its mode and its owner. A process may connect if it may write to the
+// file. The peer's uid is no identity: a process may carry the requests of any user (design D12).
 type unixSocket struct {
 	path  string
 	mode  fs.FileMode
 	owner socketOwner
 }
 
-// privateMode lets nobody connect but the proxy's own user, and root.
+// privateMode admits the proxy's own user and root alone.
 const privateMode fs.FileMode = 0o600
 
 // maxSocketPath is the longest name that a client can connect to, in bytes.
@@ -74,7 +74,7 @@ func parseOwner(text string) (socketOwner, error) {
 	return owner, nil
 }
 
-// idOf is a number, or the one that a name stands for. A number need not belong to anybody, as in containers.
+// idOf is a number, or the one that a name stands for. A number needs no entry in a database, as in containers.
 func idOf(text string, lookup func() (string, error)) (int, error) {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(n), nil

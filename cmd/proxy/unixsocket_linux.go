@@ -45,8 +45,8 @@ func (f folder) move(name string, to folder, as string) error {
 	return unix.Renameat2(int(f.Fd()), name, int(to.Fd()), as, unix.RENAME_NOREPLACE)
 }
 
-// lock keeps other proxies waiting. It waits for a second: any user who may read a folder may lock it, and is not to keep the
-// proxy from starting.
+// lock excludes other proxies. It waits for a second at most: any user with read access to a folder may lock it, and
+// must not prevent the start of the proxy.
 func (f folder) lock() {
 	for range 100 {
 		if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {

@@ -7,7 +7,7 @@ import (
 	"net"
 )
 
-// listen refuses: elsewhere a socket is for everybody until it is closed to them, which is a moment too long.
+// listen refuses: on other systems every user could connect between bind and chmod.
 func (unixSocket) listen() (net.Listener, error) {
 	return nil, errors.New("unix sockets are served on Linux only")
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bound is a socket that these options make, in a folder that everybody may enter.
+// bound is a socket that these options make, in a folder that every user may enter.
 func bound(t *testing.T, mode fs.FileMode, owner socketOwner) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "spillway-socket")
@@ -63,7 +63,7 @@ func TestUnixSocketPermissions(t *testing.T) {
 	expectSocket(t, bound(t, 0o666, keepOwner), 0o666, os.Getuid(), os.Getgid())
 	syscall.Umask(0)
 	if os.Getuid() != 0 {
-		t.Skip("the rest needs root, who alone may give files away")
+		t.Skip("the rest needs root: no other user may give files away")
 	}
 	expectSocket(t, bound(t, 0o600, socketOwner{stranger, -1}), 0o600, stranger, os.Getgid())
 	expectSocket(t, bound(t, 0o660, socketOwner{-1, stranger}), 0o660, os.Getuid(), stranger)
@@ -81,13 +81,14 @@ func expectSocket(t *testing.T, path string, mode fs.FileMode, uid, gid int) {
 	}
 }
 
-// stranger is the user and the group nobody.
+// stranger is the uid and the gid of an unprivileged user.
 const stranger = 65534
 
-// dialling tells a child of this test what to connect to.
+// dialling names the variable with the path to which a child of this test connects.
 const dialling = "SPILLWAY_TEST_DIAL"
 
-// Another user of the machine cannot connect, unless the socket is his or his group's. The child is this very program.
+// Another user of the machine cannot connect, unless that user or its group owns the socket. The child runs this
+// test binary.
 func TestUnixSocketRefusesStrangers(t *testing.T) {
 	if path := os.Getenv(dialling); path != "" {
 		conn, err := net.Dial("unix", path)
@@ -98,7 +99,7 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 		return
 	}
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to be somebody else")
+		t.Skip("needs root, to run as another user")
 	}
 	f := func(name, path string, connects bool) {
 		t.Helper()
@@ -114,10 +115,10 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 	}
 	f("ours", bound(t, 0o600, keepOwner), false)
 	f("ours, and our group's", bound(t, 0o660, keepOwner), false)
-	f("his", bound(t, 0o600, socketOwner{stranger, -1}), true)
-	f("his group's, which has no part in it", bound(t, 0o600, socketOwner{-1, stranger}), false)
-	f("his group's", bound(t, 0o660, socketOwner{-1, stranger}), true)
-	f("everybody's", bound(t, 0o666, keepOwner), true)
+	f("the stranger's", bound(t, 0o600, socketOwner{stranger, -1}), true)
+	f("the stranger's group's, without permissions for the group", bound(t, 0o600, socketOwner{-1, stranger}), false)
+	f("the stranger's group's", bound(t, 0o660, socketOwner{-1, stranger}), true)
+	f("every user's", bound(t, 0o666, keepOwner), true)
 }
 
 // A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own in /proc as well. The
@@ -147,7 +148,7 @@ func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 		return
 	}
 	if os.Getuid() != 0 {
-		t.Skip("needs root, to be somebody else")
+		t.Skip("needs root, to run as another user")
 	}
 	dir, err := os.MkdirTemp("/tmp", "spillway-socket")
 	if err != nil {
@@ -233,7 +234,7 @@ func expectFiles(t *testing.T, dir string, most int, what string) {
 	}
 }
 
-// Another user who may write to the folder, and moves what he finds there, has neither mode nor owner of anything changed
+// Another user with write access to the folder, moving the files there, cannot have mode or owner of anything changed
 // but of the socket itself.
 func TestUnixSocketChangesNothingElse(t *testing.T) {
 	dir := t.TempDir()

@@ -281,7 +281,7 @@ func (o *options) validateListeners() error {
 func (o *options) warnings() []string {
 	var all []string
 	if o.insecureAllowAll {
-		all = append(all, "INSECURE: --insecure-allow-all is set. Anyone who reaches a listener reads every mirrored object, whatever RBAC says.")
+		all = append(all, "INSECURE: --insecure-allow-all is set. Every client that reaches a listener reads every mirrored object, whatever RBAC says.")
 	}
 	if o.socketMode&0o002 != 0 {
 		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group with --listen-mode=0660 is for some of them.")

@@ -246,7 +246,7 @@ func notInjected(err error) string { return "spillway: not injected: " + shorten
 // textLimitBytes bounds what is said of a review: parts of it are a stranger's, and may be as long as the review.
 const textLimitBytes = 600
 
-// noteLimit bounds how much is told about a pod that is injected.
+// noteLimit bounds the warnings about a pod that is injected.
 const noteLimit = 4
 
 // shorten is a text that fits into a header, of which the API server makes one: without control characters, and not long.

@@ -153,10 +153,10 @@ func headerKey(key string) string {
 	return b.String()
 }
 
-// MemberOf reports that the user who arrives is in a group of exactly this name.
+// MemberOf reports that the user that arrives is in a group of exactly this name.
 func (i *Impersonation) MemberOf(group string) bool { return i.who.MemberOf(group) }
 
-// Through sends requests under the identity, with through, which adds the credentials of a user who may impersonate.
+// Through sends requests under the identity, with through, which adds the credentials of a user that may impersonate.
 // The headers of a request that name its sender otherwise must be gone.
 func (i *Impersonation) Through(through http.RoundTripper) http.RoundTripper {
 	return impersonating{i.header, through}

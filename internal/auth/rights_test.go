@@ -399,8 +399,8 @@ func TestLocalRBAC(t *testing.T) {
 	})
 }
 
-// What nobody ever had is not allowed by a role and a binding that were never there at the same time. Versions do not tell
-// that: the two may be in two etcds, whose counters may stand anywhere.
+// A right that no user ever had is not allowed by a role and a binding that were never there at the same time. Versions
+// do not tell that: the two may be in two etcds, whose counters may stand anywhere.
 func TestLocalRBACOfOneMoment(t *testing.T) {
 	bind := func(all ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{

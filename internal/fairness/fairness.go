@@ -1,15 +1,15 @@
-// Package fairness shares what there is too little of between those who ask for it: seats for requests that pass through, bytes of
-// large answers, watches. It knows nothing of HTTP: a flow is whoever shares are counted for, a width is how much one request takes.
+// Package fairness shares scarce resources among requests: seats for requests that pass through, bytes of large answers,
+// watches. It knows nothing of HTTP: a flow is what shares are counted for, a width is how much one request takes.
 //
-// Invariants: what is held never exceeds the limit, and no flow holds more than its share, unless a reserve
-// for others remains free (Options.Reserve). Nobody is let in before one who waits and
-// whose flow holds less. Waiting is bounded in time and in number, for each flow and for all together; who cannot wait is refused at
-// once. Memory is bounded by what is held and by how many may wait, however many flows there are.
+// Invariants: what is held never exceeds the limit, and no flow holds more than its share, unless a reserve for others
+// remains free (Options.Reserve). No request is admitted before one that waits and whose flow holds less. Waiting is
+// bounded in time and in number, for each flow and for all together; a request that cannot wait is refused at once.
+// Memory is bounded by what is held and by how many may wait, however many flows there are.
 //
 // It is written after kube-apiserver's API Priority and Fairness (KEP-1040) and not made of it. Its queueset brings the registry of
 // metrics and the request types of k8s.io/apiserver: 4 MB and 147 packages more in the binary, for a queue. And where it hashes flows
 // into a fixed number of queues (shuffle sharding), so that a flow may meet an elephant in all of its queues, here each flow that
-// waits has a queue of its own, since those who wait are bounded by themselves.
+// waits has a queue of its own, since those that wait are bounded by themselves.
 package fairness
 
 import "net/netip"

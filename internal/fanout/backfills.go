@@ -79,9 +79,9 @@ func (b *Backfills) Close() {
 // Watches is how many upstream watches are open, and how many have been opened.
 func (b *Backfills) Watches() (open, opened int64) { return b.open.Load(), b.opened.Load() }
 
-// Join makes a client of an owner's that is complete through rv one of those who are told what happened after it, once it is its turn. Close what it
-// returns. If the turn does not come before ctx ends, the error is ErrBackfillBusy. It returns nil if that is not what the client lacks: the
-// log has everything, or nobody has (see Hub.Resume).
+// Join subscribes a client of an owner's that is complete through rv to the events after it, once it is its turn. Close what
+// it returns. If the turn does not come before ctx ends, the error is ErrBackfillBusy. It returns nil if that is not what the
+// client lacks: the log has everything, or neither has upstream (see Hub.Resume).
 func (b *Backfills) Join(ctx context.Context, owner Owner, rv uint64, sel object.Selector) (*Backfill, error) {
 	log := b.hub.resource.Log()
 	f := &Backfill{backfills: b, owner: owner, voids: log.Voids(), through: rv, selector: sel}
@@ -138,9 +138,9 @@ func (b *Backfills) forget(r *retelling) {
 	b.mu.retellings[r.key] = left
 }
 
-// BackfillLimit bounds how much is told of the past at a time, over all resources: the watches upstream, and the bytes that were told and
-// not yet taken. One owner has half of the watches at most, and every watch may hold a little, or one owner of many selectors would keep
-// all others from being told.
+// BackfillLimit bounds the backfills at a time, over all resources: the watches upstream, and the bytes that have been
+// read and not yet been taken. One owner has half of the watches at most, and every watch may hold a little, or one
+// owner of many selectors would starve all others.
 type BackfillLimit struct {
 	turns             chan struct{} // a token for each watch that is open
 	least, each, most int64         // bytes that one watch may hold in any case, and at most, and all of them
@@ -152,7 +152,7 @@ type BackfillLimit struct {
 	}
 }
 
-// share is an owner's, while somebody waits for a turn or has one.
+// share is an owner's, while a client of the owner waits for a turn or has one.
 type share struct {
 	turns chan struct{}
 	users int // guarded by BackfillLimit.mu
@@ -200,7 +200,7 @@ func (l *BackfillLimit) release(owner Owner) {
 	l.leave(owner, s)
 }
 
-// enter is the share of an owner. The empty owner, whose watches are for all who select by scope alone, may have all turns.
+// enter is the share of an owner. The empty owner, whose watches are for all that select by scope alone, may have all turns.
 func (l *BackfillLimit) enter(owner Owner) *share {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -129,8 +129,8 @@ func (c *Cursor) Signal() *ring.Signal {
 	return c.hub.resource.Signal()
 }
 
-// Slice bounds what one Next does from now on, for whoever serves many cursors with one goroutine: one that reads the log asks its selector
-// about a few entries, and then More reports that there is more to read, frames or none.
+// Slice bounds the work of one Next from now on, for a goroutine that serves many cursors: a cursor that reads the log
+// matches its selector with a few entries, and then More reports that there is more to read, frames or none.
 func (c *Cursor) Slice() { c.sliced = true }
 
 // More reports that the last Next ended early.

@@ -169,8 +169,9 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	return done.position < head
 }
 
-// enroll brings the index up to date with who subscribed and left. New feeds start at a log position. The lock is held for no more than the lists:
-// to index a feed costs what its selector demands, and the writers wait for the lock, also for that of a lane.
+// enroll brings the index up to date with the feeds that came and left. New feeds start at a log position. The lock is
+// held for no more than the lists: to index a feed costs what its selector demands, and the writers wait for the lock,
+// also for that of a lane.
 func (h *Hub) enroll(position uint64) {
 	h.mu.Lock()
 	left, joined := h.mu.left, h.mu.joined

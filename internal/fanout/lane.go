@@ -130,7 +130,7 @@ func (h *Hub) runLane(ctx context.Context) {
 	}
 }
 
-// dismiss ends a lane that nobody subscribes to any more. The hub is locked, the lane is not.
+// dismiss ends a lane without subscribers. The hub is locked, the lane is not.
 func (h *Hub) dismiss(l *Hub) {
 	if l.Feeds() == 0 {
 		delete(h.lanes.of, l.owner)
@@ -138,7 +138,7 @@ func (h *Hub) dismiss(l *Hub) {
 	}
 }
 
-// endLanes ends all lanes once they have told what is in the log.
+// endLanes ends all lanes once they have dispatched what is in the log.
 func (h *Hub) endLanes() {
 	h.mu.Lock()
 	h.lanes.ended = true

@@ -89,7 +89,7 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 	}
 }
 
-// Equal selectors have one feed, and are asked once, however many watches there are and whoever dispatches it.
+// Equal selectors have one feed, and are asked once, however many watches there are, in the hub and in a lane.
 func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
@@ -216,7 +216,7 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 		p.told = append(p.told, w.collect(p.aside)...)
 		p.truth = w.collect(p.log)
 		if !bytes.Equal(p.told, p.truth) {
-			t.Errorf("%d, %s: told %d bytes, want %d", i, p.aside.selector.Namespace, len(p.told), len(p.truth))
+			t.Errorf("%d, %s: sent %d bytes, want %d", i, p.aside.selector.Namespace, len(p.told), len(p.truth))
 		}
 		if p.aside.Through() != p.log.Through() {
 			t.Errorf("%d: through %d, want %d", i, p.aside.Through(), p.log.Through())
@@ -258,7 +258,7 @@ func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 		again = sliced.More() || len(run) > 0
 	}
 	if !bytes.Equal(got, want) || len(want) == 0 {
-		t.Errorf("told %d bytes, want %d", len(got), len(want))
+		t.Errorf("sent %d bytes, want %d", len(got), len(want))
 	}
 	if calls < 10 {
 		t.Errorf("%d slices", calls)
@@ -288,7 +288,7 @@ func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	}
 }
 
-// One owner has half of the turns to be told of the past, and others find the rest.
+// One owner has half of the turns for backfills, and others find the rest.
 func TestBackfillTurnsAreShared(t *testing.T) {
 	l := NewBackfillLimit(4)
 	now, cancel := context.WithCancel(t.Context())

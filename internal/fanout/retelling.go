@@ -26,7 +26,7 @@ type retelling struct {
 	backfills *Backfills
 	key       string
 	selector  object.Selector // what upstream is asked for
-	owner     Owner           // whose turn it takes: who asked first, if it is not shared
+	owner     Owner           // whose turn it takes: the first client's, if it is not shared
 	voids     uint64          // of the log, when it began
 	ctx       context.Context // ends when nobody listens
 	cancel    context.CancelFunc

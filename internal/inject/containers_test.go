@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// injected is a pod in YAML's form of lines after Manifest, with what is told about it. It leads
+// injected is a pod in YAML's form of lines after Manifest, with the notes about it. It leads
 // back to what it was.
 func injected(t *testing.T, text string) (pod corev1.Pod, out string, done Done) {
 	t.Helper()
@@ -77,7 +77,7 @@ func TestProxyIsNotAskedForTheSidecar(t *testing.T) {
 				t.Errorf("led by %v", env)
 			}
 			if note := strings.Join(done.Notes, "; "); !strings.Contains(note, c.note) || c.note == "" && note != "" {
-				t.Errorf("told %q, want %q", note, c.note)
+				t.Errorf("notes %q, want %q", note, c.note)
 			}
 			if strings.Contains(out, originalAnnotation) {
 				t.Errorf("it is written anew:\n%s", out)
@@ -225,7 +225,7 @@ func TestGuaranteedStaysGuaranteed(t *testing.T) {
 	pod, _, done := injected(t, podWith("  containers:\n  - name: app\n    image: app\n    resources:\n      limits:\n        cpu: 2\n        memory: 1Gi\n"))
 	r := pod.Spec.InitContainers[0].Resources
 	if qosOfOne(&r) != corev1.PodQOSGuaranteed || r.Limits.Memory().String() != "256Mi" || len(done.Notes) != 1 {
-		t.Errorf("%+v, told %q", r, done.Notes)
+		t.Errorf("%+v, notes %q", r, done.Notes)
 	}
 	_, all, err := Manifest(podWith("  resources:\n    limits:\n      memory: 1Gi\n  containers:\n  - name: app\n    image: app\n"), options())
 	if err != nil || !strings.Contains(all[0].Left, "spec.resources") {

@@ -51,8 +51,8 @@ type LeftError struct {
 
 func (e *LeftError) Error() string { return e.reason }
 
-// Plan is what is to be done to a pod template so that it has a sidecar, with what is to be told about it. It is a *LeftError that nothing
-// is, and another error that says in a line why it cannot be and what to do.
+// Plan is the change that gives a pod template a sidecar, with the notes about it. A *LeftError says that nothing is to
+// be done, and any other error says in a line why it cannot be done and what to do.
 func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err := leave(template, o); err != nil {
 		return nil, nil, err

@@ -120,7 +120,7 @@ func (d *document) bare() any {
 	return tidy(object)
 }
 
-// tidy is a tree without what is empty, which cannot be told from what was empty before.
+// tidy is a tree without what is empty, which cannot be distinguished from what was empty before.
 func tidy(tree any) any {
 	switch node := tree.(type) {
 	case map[string]any:

@@ -29,7 +29,7 @@ func (p Patch) at(prefix string) Patch {
 	return moved
 }
 
-// planner collects a patch, and what is to be told about it.
+// planner collects a patch, and the notes about it.
 type planner struct {
 	patch Patch
 	notes []string

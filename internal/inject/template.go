@@ -153,7 +153,7 @@ func decodeTemplate(text []byte) (*Template, error) {
 // mismatch is how kjson says that a field cannot be what it is. The type of that error is internal to kjson.
 var mismatch = regexp.MustCompile(`^json: cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type \S+$`)
 
-// Unreadable is an error of kjson's in the words of the one who wrote the JSON, who knows no types of Go.
+// Unreadable is an error of kjson's in the words of JSON, without types of Go.
 func Unreadable(err error) error {
 	if m := mismatch.FindStringSubmatch(err.Error()); m != nil {
 		return fmt.Errorf("%s must not be JSON's %s", m[2], m[1])

@@ -8,7 +8,7 @@ const (
 	WhyNone        Why = ""            // nothing is out of order
 	WhyNoAnswer    Why = "no_answer"   // the apiserver does not answer
 	WhyWatchEnded  Why = "watch_ended" // a watch was ended before its time, by the apiserver or on the way
-	WhySilent      Why = "silent"      // a watch was open, told nothing, and could not be proven current
+	WhySilent      Why = "silent"      // a watch was open, sent nothing, and could not be proven current
 	WhyBusy        Why = "busy"        // the apiserver has too much to do
 	WhyRefused     Why = "refused"     // the apiserver answers with an error for this resource
 	WhyForbidden   Why = "forbidden"   // the proxy may not list and watch it

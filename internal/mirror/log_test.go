@@ -54,7 +54,7 @@ func TestMirrorsThatAreCutEachTwentySecondsHaveAFewLinesAMinute(t *testing.T) {
 	})
 }
 
-// What is over is told at once when it begins again.
+// A trouble that was over is logged at once when it begins again.
 func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 	clock := newClock()
 	core, lines := observer.New(zapcore.DebugLevel)

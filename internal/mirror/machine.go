@@ -24,7 +24,7 @@ type Machine struct {
 }
 
 // NewMachine begins with starting. told is called for each transition with the Machine locked: it
-// must return at once, and must not call the Machine. nil: nothing is told.
+// must return at once, and must not call the Machine. It may be nil.
 func NewMachine(now func() time.Time, told func(Transition)) *Machine {
 	m := &Machine{now: now, told: told}
 	var first State = starting{era: era{now()}}

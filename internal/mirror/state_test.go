@@ -158,6 +158,6 @@ func TestTransitionsAreToldOfKindsAndCausesAndNothingElse(t *testing.T) {
 	m.Open()
 	want := "[starting>synced  synced>resuming no_answer resuming>resuming busy resuming>synced ]"
 	if got := fmt.Sprint(told); got != want {
-		t.Errorf("told %s, want %s", got, want)
+		t.Errorf("transitions %s, want %s", got, want)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// anonymous reports that nothing in a request can say who sends it, so that kube-apiserver takes it for
+// anonymous reports that nothing in a request can name its sender, so that kube-apiserver takes it for
 // system:anonymous: no certificate, and no bearer token where one is looked for.
 func (f Front) anonymous(r *http.Request) bool {
 	if f.AnswerAll || f.Identity == IdentitySelf || r.TLS != nil && len(r.TLS.PeerCertificates) > 0 {

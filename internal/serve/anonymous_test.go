@@ -53,7 +53,7 @@ func (r *rawHTTP2) ends() (all []string) {
 	}
 }
 
-// knows is a rig that asks upstream whose a token is; "good" is somebody's.
+// knows is a rig that reviews tokens; "good" is a user's.
 func knows(t *testing.T, o rigOptions) *rig {
 	t.Helper()
 	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
@@ -63,8 +63,8 @@ func knows(t *testing.T, o rigOptions) *rig {
 	return r
 }
 
-// With its answer to a request that is nobody's the connection says goodbye, as upstream's does (W-1), and ends once the
-// requests that are under way are answered. One whose requests are somebody's goes on.
+// With its answer to an anonymous request the connection sends GOAWAY, as upstream's does (W-1), and ends once the
+// requests that are under way are answered. A connection whose requests are a user's goes on.
 func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -115,7 +115,7 @@ func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 	}
 }
 
-// While upstream answers none of a client's requests, a review of its token shows that it is somebody's: more of them are
+// While upstream answers none of a client's requests, a review of its token shows that it is a user's: more of them are
 // handled than of a client of which nothing is known.
 func TestTokensAreProvenBesideRequests(t *testing.T) {
 	t.Parallel()

@@ -24,16 +24,16 @@ type call interface {
 	headers(wanted func(key string) bool) http.Header
 	// certificates are those that the client sent, its own first; nobody has verified them.
 	certificates() []*x509.Certificate
-	// proven notes that it is known who sends the request, or that the listener does not ask.
+	// proven notes that the sender of the request is known, or that the listener does not ask.
 	proven()
 	// address is the client's IP address; none for a unix socket.
 	address() netip.Addr
-	// departs tells of the client's departure, for those who wait before they answer.
+	// departs tells of the client's departure, for those that wait before they answer.
 	departs(gone func()) (stop func())
-	// watch serves a stream that was admitted to its end, or sees to it that somebody does.
+	// watch serves a stream that was admitted to its end, or has it served.
 	watch(st *stream)
-	// forward passes the request through, and returns when the answer has begun or later. flow is whom the limits count it for; as is its
-	// identity, if upstream has to be told; h is told of the answer.
+	// forward passes the request through, and returns when the answer has begun or later. The limits count it for flow; as is
+	// its identity, if upstream has to know it; h observes the answer.
 	forward(flow fairness.Flow, as *auth.Impersonation, h heard)
 }
 

@@ -41,8 +41,8 @@ type exchange struct {
 
 	measures bool // a refusal is read as a whole, if it is short
 
-	known func() // told that upstream knows who sends the request; nil: nobody asks
-	hurry func() // told that the answer is short, so that the client must take it; nil: it must in any case
+	known func() // called when upstream knows the sender of the request; nil: not needed
+	hurry func() // called when the answer is short, so that the client must take it; nil: it must in any case
 }
 
 // reach is how the client of an exchange is reached, whatever the way of its answer.

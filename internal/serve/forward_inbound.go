@@ -150,7 +150,7 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 	return path.verb == "watch" || path.verb == "" && path.name == "" && !overfull(query) && queryOption(query, "watch")
 }
 
-// queryOption is queryTrue for a raw query; most queries are told apart without parsing them. Of one that upstream may read
+// queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of one that upstream may read
 // otherwise, the answer may last.
 func queryOption(query, name string) bool {
 	if overfull(query) {

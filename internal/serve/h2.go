@@ -12,7 +12,7 @@ import (
 )
 
 // The settings are those of a kube-apiserver (W-1): stream windows that hold 99 % of the objects, a hundred streams per
-// connection, and, once a request has shown who sends it, a connection window that is large enough for all of them. Frames
+// connection, and, once a request has proven its sender, a connection window that is large enough for all of them. Frames
 // are smaller (h2): a frame is held as a whole.
 const (
 	http2Streams = 100
@@ -79,8 +79,8 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	return nil
 }
 
-// prove finds out beside the request who sends it, unless its connection has shown that already: what passes through is
-// otherwise asked about by nobody here, and others of a client that is known need not wait for upstream's answer to it.
+// prove reviews the credentials of a request beside it, unless its connection has proven its sender already: what passes
+// through is not reviewed otherwise, and further requests of a known client need not wait for upstream's answer to it.
 func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
 	response, ok := w.(*h2.Response)
 	if !ok || front.Access == nil || response.Proven() || !bearsToken(r.Header) || !proving.CompareAndSwap(false, true) {

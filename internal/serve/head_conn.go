@@ -20,7 +20,7 @@ type headConn struct {
 	large    *largeHead // nil: the head is an ordinary one
 	heard    *[]byte    // of the head; nil: nothing yet, or nothing is remembered
 	hearing  bool       // a head is on its way
-	detached bool       // the connection is somebody else's
+	detached bool       // the connection has another owner
 }
 
 // tlsHeadConn is a headConn over TLS, which fasthttp asks for it.

@@ -53,7 +53,7 @@ func (l largeServer) serve(c net.Conn, heard []byte) {
 	}
 }
 
-// giveBack has the connection return to its server after the answer, unless somebody has taken it over or it has to be
+// giveBack has the connection return to its server after the answer, unless it was taken over or has to be
 // closed: where a body was sent, one cannot be certain that all of it is read.
 func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
 	switch {

@@ -209,7 +209,7 @@ func TestOwnCredentialsGoAnywhere(t *testing.T) {
 	}
 }
 
-// A header that may send a front elsewhere goes with nobody's credentials but the client's own.
+// A header that may send a front elsewhere goes with the client's own credentials alone.
 func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
 	t.Parallel()
 	placing := []string{

@@ -64,7 +64,7 @@ func (n *netWriter) WriteHeader(code int) {
 	n.ResponseWriter.WriteHeader(code)
 }
 
-// proven notes that it is known who sent the request.
+// proven notes that the sender of the request is known.
 func (n *netWriter) proven() {
 	if response, ok := n.ResponseWriter.(*h2.Response); ok {
 		response.Prove()

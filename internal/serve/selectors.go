@@ -157,7 +157,7 @@ func (s *Server) ShedSelectors(on bool) {
 	}
 }
 
-// ownerOf is whom the hub counts a watch for.
+// ownerOf is the user that the hub counts a watch for.
 func ownerOf(flow fairness.Flow) fanout.Owner {
 	if flow.User != "" {
 		return fanout.Owner("user " + flow.User)

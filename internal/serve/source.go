@@ -45,7 +45,7 @@ type Source struct {
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
 
-// compresses reports whether a watch-list is gzipped for those who accept that.
+// compresses reports whether a watch-list is gzipped for clients that accept that.
 func (s *Source) compresses() bool { return s.CompressesWatchLists == nil || s.CompressesWatchLists() }
 
 // warning is what is to be warned of with every answer about the resource, "" if nothing.

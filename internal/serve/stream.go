@@ -29,7 +29,7 @@ type stream struct {
 	grant    *grant // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
-	owner    fanout.Owner    // whom the hub counts it for
+	owner    fanout.Owner    // that the hub counts it for
 	lasting  fairness.Pass   // of the number of watches
 	selected claimed         // of what selectors weigh
 	starting fairness.Pass   // of the bytes of initial states, until it is past its own

@@ -152,7 +152,7 @@ func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 // began is when the stream was made.
 func (s *stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
-// selectorMost is how much of a selector is told, in bytes: a client may send a megabyte, for each of its watches.
+// selectorMost is how much of a selector is reported, in bytes: a client may send a megabyte, for each of its watches.
 const selectorMost = 1024
 
 // selection is what the stream selects.

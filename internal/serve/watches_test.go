@@ -216,7 +216,7 @@ func TestSelects(t *testing.T) {
 	}
 }
 
-// What is told of a selector is short, valid text, and does not keep the rest of it in memory.
+// The reported part of a selector is short, valid text, and does not keep the rest of it in memory.
 func TestLongSelectorsAreShortened(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "app=x": "app=x", strings.Repeat("a", selectorMost): strings.Repeat("a", selectorMost),

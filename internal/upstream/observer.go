@@ -25,8 +25,8 @@ type Observer struct {
 	Waiting func(until time.Time)
 }
 
-// WithObserver has what happens told to o. It then says what is worth saying, and the Reflector
-// logs it at debug level alone.
+// WithObserver reports what happens to o. Then o logs what is worth it, and the Reflector logs at
+// debug level alone.
 func WithObserver(o Observer) Option {
 	return func(r *Reflector) { r.observer = o.complete() }
 }

@@ -68,8 +68,8 @@ func Unresolved(resolved []Resolved) error {
 	return errors.New(strings.Join(wrong, "; "))
 }
 
-// unknown says that upstream serves no resource of a name. It is a 404 to those who ask what kind
-// of error it is.
+// unknown says that upstream serves no resource of a name. It is a 404 where the kind of the
+// error is asked for.
 type unknown struct{ text string }
 
 func (e unknown) Error() string { return e.text }

@@ -62,7 +62,7 @@ var attacks = map[string]head{
 	"a query of many parameters":       {path: nodes + "?" + strings.Repeat("a&", 20_000)},
 	"a frame that is announced":        {raw: (*attacker).announce},
 	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
-	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
+	"cookie, with a token that is bad": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
 }
 
 // streams is how many a connection of the attack opens: as many as a client may.

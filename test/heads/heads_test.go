@@ -37,7 +37,7 @@ const (
 	garbage = 24 << 20
 )
 
-// world is a proxy before a small apiserver that knows one token, and refuses everybody nodes.
+// world is a proxy before a small apiserver that knows one token, and refuses nodes to every user.
 type world struct {
 	*testing.T
 	up    *kubetest.Server
@@ -88,7 +88,7 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 }
 
 // gathered is how many requests are under way at a time before anything is measured: as many as all connections of an
-// attack can have. The connections to upstream that these need are kept for whoever asks next, and are bounded by
+// attack can have. The connections to upstream that these need are kept for later requests, and are bounded by
 // --max-passthrough-requests, not by what one connection may have.
 const gathered = 260
 
@@ -181,7 +181,7 @@ func (w *world) held() held {
 	return least
 }
 
-// profile keeps what is in use in a file, for who wants to know what it is.
+// profile writes a profile of the memory in use to a file.
 func (w *world) profile(file string) {
 	response, err := http.Get(w.proxy.Metrics + "/debug/pprof/heap?gc=1")
 	if err != nil {

@@ -41,7 +41,7 @@ const (
 type question struct {
 	way
 	protocol string
-	memory   bool // answered from memory by whoever is allowed
+	memory   bool // answered from memory where the user is allowed
 }
 
 // questions are the columns of the matrix.

@@ -27,7 +27,7 @@ import (
 // promised is within what time a mirror is synced once it can be.
 const promised = 30 * time.Second
 
-// self is whom the proxy runs as.
+// self is the user of the proxy.
 const self = controlplane.User("spillway")
 
 // world is a control plane, and a proxy before it.

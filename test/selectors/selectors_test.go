@@ -193,7 +193,7 @@ func write(t *testing.T, c *crowd.Cluster, n int) (names []string) {
 	return names
 }
 
-// heard reads a watch until it has told of all that was written, in its order.
+// heard reads a watch until it has sent all events, in their order.
 func heard(t *testing.T, body io.Reader, names []string) {
 	t.Helper()
 	lines := bufio.NewScanner(body)

@@ -125,7 +125,7 @@ func factoryOf(t *testing.T, cfg *rest.Config) *Factory {
 	return f
 }
 
-// keyPair is a client certificate that nobody signed but itself.
+// keyPair is a self-signed client certificate.
 func keyPair(t *testing.T) (certificate, key []byte) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
