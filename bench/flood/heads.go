@@ -38,13 +38,15 @@ func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *ri
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "normal"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "normal"}},
+		ObjectMeta: metav1.ObjectMeta{Name: "normal"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "cluster-admin"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "normal"}},
 	}
 	if _, err := direct.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
 	if err != nil {
 		return err
 	}
@@ -71,9 +73,11 @@ func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *ri
 		r.Note(name+": without", "%s", without)
 		r.Note(name+": with", "%s; %d MB resident", with, memory.RSS>>20)
 		bound := func(d time.Duration) time.Duration { return slower * max(d, noise) }
-		r.Check(with.failed == 0 && with.broken == 0 && with.lists > 0 && with.events > 0, name+": the client is served", "%d of %d LISTs, %d watches that ended",
+		r.Check(with.failed == 0 && with.broken == 0 && with.lists > 0 && with.events > 0,
+			name+": the client is served", "%d of %d LISTs, %d watches that ended",
 			with.lists, with.lists+with.failed, with.broken)
-		r.Check(with.list[1] <= bound(without.list[1]) && with.event[1] <= bound(without.event[1]), name+": it waits for no more than twice as long",
+		r.Check(with.list[1] <= bound(without.list[1]) && with.event[1] <= bound(without.event[1]),
+			name+": it waits for no more than twice as long",
 			"p99 of LISTs %s, was %s; of events %s, was %s", with.list[1], without.list[1], with.event[1], without.event[1])
 	}
 	return nil
@@ -85,7 +89,8 @@ var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
 	encoder := hpack.NewEncoder(&block)
 	for i := range blocks {
 		block.Reset()
-		fields := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", "/api/v1/nodes"}}
+		fields := [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"},
+			{":path", "/api/v1/nodes"}}
 		for range crumbs {
 			fields = append(fields, [2]string{"cookie", strings.Repeat("c", crumb)})
 		}
@@ -97,8 +102,8 @@ var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
 	return blocks
 })
 
-// attack opens a connection and all its streams, and stays until it is cut: what it costs is encoded once, since it shares
-// this machine with those that it attacks.
+// attack opens a connection and all its streams, and stays until it is cut: what it costs is
+// encoded once, since it shares this machine with those that it attacks.
 func attack(ctx context.Context, address string) {
 	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: tooLate}, Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} // #nosec G402 -- the proxy's own certificate
 	c, err := dialer.DialContext(ctx, "tcp", address)
@@ -118,7 +123,8 @@ func attack(ctx context.Context, address string) {
 	}()
 	blocks := grownHeads()
 	for i := range uint32(headStreams) {
-		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: blocks[min(i, 1)], EndStream: true, EndHeaders: true}) != nil {
+		if framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 2*i + 1, BlockFragment: blocks[min(i, 1)],
+			EndStream: true, EndHeaders: true}) != nil {
 			break
 		}
 	}

@@ -106,7 +106,8 @@ func (s *show) people(ctx context.Context) error {
 		name  string
 		token *string
 	}{"a": {"mallory", &s.mallory}, "b": {"alice", &s.alice}} {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Create(ctx,
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
 			return err
 		}
 		if *person.token, err = rig.NewServiceAccount(ctx, client, namespace, person.name); err != nil {
@@ -119,13 +120,15 @@ func (s *show) people(ctx context.Context) error {
 			return err
 		}
 		binding := &rbacv1.RoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: "reader"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
-			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: person.name}},
+			ObjectMeta: metav1.ObjectMeta{Name: "reader"},
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "reader"},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: person.name}},
 		}
 		if _, err := client.RbacV1().RoleBindings(namespace).Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 			return err
 		}
-		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pulse", Labels: map[string]string{"app": "pulse", "tier": "x"}}}
+		object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "pulse",
+			Labels: map[string]string{"app": "pulse", "tier": "x"}}}
 		if _, err := client.CoreV1().ConfigMaps(namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
 			return err
 		}
@@ -137,13 +140,15 @@ func (s *show) people(ctx context.Context) error {
 func (s *show) measure(ctx context.Context, server rig.Server) (*sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rv, err := (rig.Server{Name: server.Name, URL: server.URL, Token: s.alice}).Newest(ctx, "/api/v1/namespaces/b/configmaps")
+	rv, err := (rig.Server{Name: server.Name, URL: server.URL, Token: s.alice}).Newest(ctx,
+		"/api/v1/namespaces/b/configmaps")
 	if err != nil {
 		return nil, err
 	}
 	client := rig.NewHTTP2Client(s.alice)
 	defer client.CloseIdleConnections()
-	watch, err := rig.OpenWatch(ctx, client, server.URL+"/api/v1/namespaces/b/configmaps", map[string][]string{"resourceVersion": {fmt.Sprint(rv)}})
+	watch, err := rig.OpenWatch(ctx, client, server.URL+"/api/v1/namespaces/b/configmaps",
+		map[string][]string{"resourceVersion": {fmt.Sprint(rv)}})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +206,8 @@ func (s *show) play(ctx context.Context, a attack) error {
 	if err != nil {
 		return err
 	}
-	const terms, bytes, lanes = "spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes", "spillway_dispatch_lanes"
+	const terms, bytes, lanes = "spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes",
+		"spillway_dispatch_lanes"
 	m, err := s.pair.Proxy.Metrics().Read(ctx, terms, bytes, lanes)
 	if err != nil {
 		return err
@@ -212,15 +218,19 @@ func (s *show) play(ctx context.Context, a attack) error {
 	}
 	ratio := float64(during.at(99)) / float64(before.at(99))
 	s.report.Check(ratio <= mostRatio && during.complete(), a.Name,
-		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99), ratio, len(during.delays), during.written)
-	s.report.Note(a.Name+": kube-apiserver", "p50 %s, p99 %s without hostile watches of its own, at the same time", beside.at(50), beside.at(99))
+		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99),
+		ratio, len(during.delays), during.written)
+	s.report.Note(a.Name+": kube-apiserver", "p50 %s, p99 %s without hostile watches of its own, at the same time",
+		beside.at(50), beside.at(99))
 	s.report.Check(most <= lagMost, a.Name+": dispatch lag", "at most %.0f events", most)
 	s.report.Note(a.Name+": watches", "%d open, %d refused with 429, %d failed", g.Open, g.Refused, g.Failed)
-	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms), m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
+	s.report.Note(a.Name+": weight", "%.0f terms, %.1f MB of selectors, %.0f lanes; RSS %+.0f MB", m.Sum(terms),
+		m.Sum(bytes)/1e6, m.Sum(lanes), float64(busy.RSS-idle.RSS)/1e6)
 	return nil
 }
 
-// lagMost is a backlog that a dispatcher which keeps up has at times: what comes while another goroutine has the processor.
+// lagMost is a backlog that a dispatcher which keeps up has at times: what comes while another
+// goroutine has the processor.
 const lagMost = 40
 
 // follow samples the dispatch lag until stop is called, which returns the greatest.
@@ -259,7 +269,8 @@ func (s *show) compare(ctx context.Context, a attack) error {
 	if err != nil {
 		return err
 	}
-	s.report.Note("kube-apiserver, "+a.Name, "p50 %s → %s, p99 %s → %s, %d of %d events; %d open, %d failed", before.at(50), during.at(50), before.at(99), during.at(99),
+	s.report.Note("kube-apiserver, "+a.Name, "p50 %s → %s, p99 %s → %s, %d of %d events; %d open, %d failed",
+		before.at(50), during.at(50), before.at(99), during.at(99),
 		len(during.delays), during.written, g.Open, g.Failed)
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// besieger is the first argument of the process that holds the hostile watches: what its clients need is not to delay the client
-// that is measured.
+// besieger is the first argument of the process that holds the hostile watches: what its clients
+// need is not to delay the client that is measured.
 const besieger = "besiege"
 
 // order is what a besieger is to do, as JSON.
@@ -68,7 +68,8 @@ func (s *show) besiege(server rig.Server, a attack) (*siege, error) {
 	return g, nil
 }
 
-// besiege is the besieger's main: it opens the watches, writes the outcome to stdout, and reads events until stdin ends.
+// besiege is the besieger's main: it opens the watches, writes the outcome to stdout, and reads
+// events until stdin ends.
 func besiege(args string) error {
 	var o order
 	if err := json.Unmarshal([]byte(args), &o); err != nil {
@@ -117,7 +118,8 @@ func besiege(args string) error {
 }
 
 func (o order) target(number int) string {
-	return o.URL + "/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&timeoutSeconds=3600&labelSelector=" + selector(o.Attack.Terms, number)
+	return o.URL + "/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&timeoutSeconds=3600&labelSelector=" +
+		selector(o.Attack.Terms, number)
 }
 
 // selector has so many terms, and is another one for each number. It sees everything: that costs most.

@@ -22,7 +22,8 @@ type access struct {
 }
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
-func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *files, o *options, registry prometheus.Registerer, log *zap.Logger) (*access, error) {
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *files, o *options,
+	registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.insecureAllowAll {
 		return &access{}, nil
 	}
@@ -101,7 +102,8 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 }
 
 // accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *options, metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *options, metrics *auth.Metrics,
+	log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Rights: rights, Metrics: metrics}
 	if o.clientCAFile != "" {
 		authority, err := auth.NewAuthority(o.clientCAFile, clock.RealClock{}, log)

@@ -129,7 +129,8 @@ func guardSteps(m *mirrors, server *serve.Server) []memory.Step {
 			Take: func() {}, Hold: m.save, Back: m.spend,
 		},
 		{
-			Name: "selectors", At: selectorsAt, Gone: "watches with selectors of more than 256 terms are ended, and hardly any begin",
+			Name: "selectors", At: selectorsAt,
+			Gone: "watches with selectors of more than 256 terms are ended, and hardly any begin",
 			Take: func() { server.ShedSelectors(true) }, Back: func() { server.ShedSelectors(false) },
 		},
 		{

@@ -31,7 +31,9 @@ func TestBudgetLowersLimits(t *testing.T) {
 		}
 		o := got.options
 		o.lower(budget)
-		l := limits{o.encodedBytes, o.historyBytes, o.limits.listBytes, o.limits.bodyBytes, o.limits.watches, o.limits.watchesPerUser, o.maxConnections, o.limits.serve().SelectorTerms, o.limits.serve().SelectorTermsPerUser}
+		l := limits{o.encodedBytes, o.historyBytes, o.limits.listBytes, o.limits.bodyBytes, o.limits.watches,
+			o.limits.watchesPerUser, o.maxConnections, o.limits.serve().SelectorTerms,
+			o.limits.serve().SelectorTermsPerUser}
 		if l.connectionsAtMost <= want.connectionsAtMost { // what open files allow may be less
 			l.connectionsAtMost = want.connectionsAtMost
 		}
@@ -44,7 +46,8 @@ func TestBudgetLowersLimits(t *testing.T) {
 	f(64*mi, limits{8 * mi, 8 * mi, 32 * mi, 4 * mi, 4096, 2048, 1024, 64 << 10, 32 << 10})
 	f(1<<40, limits{256 * mi, 64 * mi, 1 << 30, 1 << 36, 100_000, 50_000, 1 << 20, 1 << 20, 128 << 10})
 	file := writeFile(t, "conf.yaml", "encoded-bytes: 300Mi\nmax-watches: 0\n")
-	f(64*mi, limits{300 * mi, 200 * mi, 32 * mi, 4 * mi, 0, 2048, 1024, 64 << 10, 32 << 10}, "--config="+file, "--history-bytes=200Mi")
+	f(64*mi, limits{300 * mi, 200 * mi, 32 * mi, 4 * mi, 0, 2048, 1024, 64 << 10, 32 << 10}, "--config="+file,
+		"--history-bytes=200Mi")
 }
 
 // What is given up is given up in this order, and each is what it says; all of it is taken back.

@@ -62,8 +62,8 @@ func askForCertificates(config *tls.Config, a *auth.Authenticator) {
 	}
 }
 
-// speaking is config for a listener of these protocols alone, also where a hook gives each connection a configuration of
-// its own: the hook's would offer what the server does not speak.
+// speaking is config for a listener of these protocols alone, also where a hook gives each
+// connection a configuration of its own: the hook's would offer what the server does not speak.
 func speaking(config *tls.Config, protocols ...string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = protocols

@@ -36,7 +36,8 @@ func pairFiles(t *testing.T, certFile, keyFile string) []byte {
 	return pair.Certificate[0]
 }
 
-// A listener presents the pair that is in its files, however many handshakes there are, and the one before while they do not fit.
+// A listener presents the pair that is in its files, however many handshakes there are, and the one
+// before while they do not fit.
 func TestCertificateReload(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")

@@ -13,7 +13,8 @@ import (
 )
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
-func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter, o *options, registry prometheus.Registerer,
+func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter,
+	o *options, registry prometheus.Registerer,
 	log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{
 		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups, Limiter: limiter,

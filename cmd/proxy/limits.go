@@ -65,11 +65,12 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 		"Pass this `number` of requests through at once before --max-passthrough-qps-per-user counts. 0 is as many as in two seconds.")
 }
 
-// watchesReservePart is the part of all watches, one in so many, that remains free for others when a user has more than half of them.
+// watchesReservePart is the part of all watches, one in so many, that remains free for others when
+// a user has more than half of them.
 const watchesReservePart = 8
 
-// reserve sets what remains free for others. What was asked for as one user's bound is that; what follows from the whole is a share, which
-// holds while others want theirs.
+// reserve sets what remains free for others. What was asked for as one user's bound is that; what
+// follows from the whole is a share, which holds while others want theirs.
 func (o *options) reserve() {
 	if !o.given("max-watches-per-user") {
 		o.limits.watchesReserve = o.limits.watches / watchesReservePart
@@ -80,10 +81,12 @@ func (o *options) reserve() {
 func (l limitOptions) announce(log *zap.Logger, connections int) {
 	s := l.serve()
 	log.Info("limits; 0 is none",
-		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser), zap.Int("watchesFreeForOthers", s.WatchesReserve),
+		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser),
+		zap.Int("watchesFreeForOthers", s.WatchesReserve),
 		zap.Int64("max-list-bytes-in-flight", s.ListBytes), zap.Int("max-selector-terms-per-user", s.SelectorTermsPerUser),
 		zap.Int64("max-large-head-bytes", s.HeadBytes),
-		zap.Int("max-passthrough-requests", s.PassThrough), zap.Int("max-passthrough-requests-per-user", s.PassThroughPerUser),
+		zap.Int("max-passthrough-requests", s.PassThrough),
+		zap.Int("max-passthrough-requests-per-user", s.PassThroughPerUser),
 		zap.Float64("max-passthrough-qps-per-user", s.PassThroughQPS), zap.Int("max-connections", connections))
 }
 
@@ -109,7 +112,8 @@ func (o *options) validateRequestLimits() error {
 		return o.refuse("max-list-bytes-in-flight", l.listBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
 	}
 	if l.headBytes != 0 && l.headBytes < minListBytes {
-		return o.refuse("max-large-head-bytes", l.headBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
+		return o.refuse("max-large-head-bytes", l.headBytes.String(),
+			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
 	}
 	if !(l.qpsPerUser >= 0 && l.qpsPerUser <= qpsMost) { // also what is no number
 		return o.refuse("max-passthrough-qps-per-user", fmt.Sprint(l.qpsPerUser), "must be between 0, which is no limit, and 1000000")
@@ -137,7 +141,8 @@ func (l limitOptions) serve() serve.Limits {
 		terms = min(terms, max(l.selectorTerms, l.selectorTermsPerUser))
 	}
 	return serve.Limits{
-		Watches: l.watches, WatchesPerUser: l.watchesPerUser, WatchesReserve: l.watchesReserve, ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
+		Watches: l.watches, WatchesPerUser: l.watchesPerUser, WatchesReserve: l.watchesReserve,
+		ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
 		SelectorTerms: terms, SelectorTermsPerUser: l.selectorTermsPerUser,
 		HeadBytes:   int64(l.headBytes),
 		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser, PassThroughQPS: l.qpsPerUser, PassThroughBurst: burst,

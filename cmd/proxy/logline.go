@@ -12,14 +12,16 @@ import (
 )
 
 const (
-	// logTextBytes is how much of one text, and logLineBytes of one entry, is logged: what clients and upstream send may be a megabyte. Ten texts
-	// fit that are six times as long when they are escaped, so that one field cannot make the others be left out.
+	// logTextBytes is how much of one text, and logLineBytes of one entry, is logged: what clients
+	// and upstream send may be a megabyte. Ten texts fit that are six times as long when they are
+	// escaped, so that one field cannot make the others be left out.
 	logTextBytes = 4 << 10
 	logLineBytes = 256 << 10
 )
 
-// lineEncoder makes exactly one line of an entry, whatever is in it: no value begins another line or column, moves the cursor of a terminal or
-// turns the direction of its text, and none is long. It stands where all entries pass, so that no call has to clean what it logs.
+// lineEncoder makes exactly one line of an entry, whatever is in it: no value begins another line
+// or column, moves the cursor of a terminal or turns the direction of its text, and none is long.
+// It stands where all entries pass, so that no call has to clean what it logs.
 type lineEncoder struct{ zapcore.Encoder }
 
 // Clone implements zapcore.Encoder.
@@ -42,7 +44,8 @@ func (e lineEncoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*
 	if err == nil && line.Len() > logLineBytes {
 		size := line.Len()
 		line.Free()
-		line, err = e.Encoder.EncodeEntry(entry, []zapcore.Field{zap.Int("omittedBytes", size)}) // lists are not shortened: they are left out
+		// lists are not shortened: they are left out
+		line, err = e.Encoder.EncodeEntry(entry, []zapcore.Field{zap.Int("omittedBytes", size)})
 	}
 	if err != nil {
 		return nil, err
@@ -59,8 +62,9 @@ func shortText(text string) string {
 	return strings.ToValidUTF8(text[:logTextBytes], "") + "…"
 }
 
-// escapeUnprintable replaces what is not printable in an encoded entry, but for the columns' tabs and the last line end, by JSON's escape for
-// it. In the JSON format such runes are in strings only.
+// escapeUnprintable replaces what is not printable in an encoded entry, but for the columns' tabs
+// and the last line end, by JSON's escape for it. In the JSON format such runes are in strings
+// only.
 func escapeUnprintable(line *buffer.Buffer) {
 	text := strings.TrimSuffix(line.String(), "\n") // a copy
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) && r != '\t' || r == utf8.RuneError }

@@ -18,16 +18,20 @@ import (
 
 // injections are what a client or upstream may call itself.
 var injections = []string{
-	"a\nb", "a\r\nb", "a\n{\"level\":\"info\",\"msg\":\"forged\"}", "\",\"level\":\"error\",\"x\":\"", "a\tinfo\tforged\t{\"user\":\"root\"}", "\\", "\\n", "\\u000a", "'\"`",
-	"\x1b[2J\x1b]0;title\x07", "\x9b2J", "\u009b2J", "a\u2028b\u2029c\u0085d", "\u202egnp\u2066\u200f", "\x00\x01\x7f", "\xff\xfe\xc0\x8a", "\v\f", "\ufeff", "\U000e0041\U0010ffff",
+	"a\nb", "a\r\nb", "a\n{\"level\":\"info\",\"msg\":\"forged\"}", "\",\"level\":\"error\",\"x\":\"",
+	"a\tinfo\tforged\t{\"user\":\"root\"}", "\\", "\\n", "\\u000a", "'\"`",
+	"\x1b[2J\x1b]0;title\x07", "\x9b2J", "\u009b2J", "a\u2028b\u2029c\u0085d", "\u202egnp\u2066\u200f", "\x00\x01\x7f",
+	"\xff\xfe\xc0\x8a", "\v\f", "\ufeff", "\U000e0041\U0010ffff",
 	"ä€😀", strings.Repeat("a", 1<<20), strings.Repeat("\x1b", 1<<20), strings.Repeat("€", 1<<18), "",
 }
 
 // logged are all ways in which a text gets into an entry.
 func logged(l *zap.Logger, text string) {
 	l.Info(text)
-	l.Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)), zap.Error(errors.New(text)), zap.Any("any", map[string]string{"k": text}))
-	l.Info("m", zap.Strings("list", []string{text, text}), zap.Stringer("stringer", bytes.NewBufferString(text)), zap.Error(fmt.Errorf("w: %w", errors.New(text))))
+	l.Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)), zap.Error(errors.New(text)),
+		zap.Any("any", map[string]string{"k": text}))
+	l.Info("m", zap.Strings("list", []string{text, text}), zap.Stringer("stringer", bytes.NewBufferString(text)),
+		zap.Error(fmt.Errorf("w: %w", errors.New(text))))
 	l.With(zap.String("context", text)).Warn("m")
 	l.Named("sub").Error(text, zap.Namespace("space"), zap.String("user", text))
 	klog.InfoS(text, "key", text)
@@ -65,15 +69,18 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 	want := []string{"any", "bytes", "error", "level", "msg", "time", "user"}
 	for _, text := range injections {
 		var out bytes.Buffer
-		newLogger("info", "json", &out).Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)), zap.Error(errors.New(text)), zap.Any("any", "x"))
+		newLogger("info", "json", &out).Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)),
+			zap.Error(errors.New(text)), zap.Any("any", "x"))
 		var entry map[string]any
 		if err := json.Unmarshal(out.Bytes(), &entry); err != nil {
 			t.Fatalf("%.40q: %v", text, err)
 		}
-		if keys := slices.Sorted(maps.Keys(entry)); !slices.Equal(keys, want) || entry["level"] != "info" || entry["msg"] != "m" || entry["any"] != "x" {
+		if keys := slices.Sorted(maps.Keys(entry)); !slices.Equal(keys, want) || entry["level"] != "info" ||
+			entry["msg"] != "m" || entry["any"] != "x" {
 			t.Errorf("%.40q: %.200v", text, entry)
 		}
-		if user := entry["user"].(string); user != strings.ToValidUTF8(text, "\ufffd") && len(text) <= logTextBytes && strings.ToValidUTF8(text, "") == text {
+		if user := entry["user"].(string); user != strings.ToValidUTF8(text, "\ufffd") && len(text) <= logTextBytes &&
+			strings.ToValidUTF8(text, "") == text {
 			t.Errorf("%.40q became %.40q", text, user)
 		}
 
@@ -99,11 +106,13 @@ func TestLogEntriesAreBounded(t *testing.T) {
 		Msg          string
 		OmittedBytes int
 	}
-	if err := json.Unmarshal([]byte(lines[0]), &many); err != nil || many.Msg != "many" || many.OmittedBytes < 1<<19 || len(lines[0]) > 200 {
+	if err := json.Unmarshal([]byte(lines[0]), &many); err != nil || many.Msg != "many" || many.OmittedBytes < 1<<19 ||
+		len(lines[0]) > 200 {
 		t.Errorf("%.200s, %v", lines[0], err)
 	}
 	var long struct{ User string }
-	if err := json.Unmarshal([]byte(lines[1]), &long); err != nil || len(long.User) > logTextBytes+8 || !strings.HasSuffix(long.User, "€…") {
+	if err := json.Unmarshal([]byte(lines[1]), &long); err != nil || len(long.User) > logTextBytes+8 ||
+		!strings.HasSuffix(long.User, "€…") {
 		t.Errorf("%.200s, %v", lines[1], err)
 	}
 }

@@ -51,12 +51,14 @@ func newMirror(ms *mirrors, info *object.Resource, state *mirrorState) *mirror {
 	m.hub.ShareLanes(ms.lanes)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)
-	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}), Codec: codec.New(info, ms.release)}
+	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
+		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
 		m.backfills = fanout.NewBackfills(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
 		m.source.Past = m.backfills
 	}
-	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log), upstream.WithPromised(m.resource.Ask),
+	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
+		upstream.WithPromised(m.resource.Ask),
 		upstream.WithObserver(m.observer(ms)), upstream.WithEndMarkWait(ms.endMarkWait))
 	m.source.Warning, m.source.Age = m.reflector.Warning, m.age
 	m.source.CompressesWatchLists = m.reflector.CompressesWatchLists

@@ -28,7 +28,8 @@ func TestAgeIsTold(t *testing.T) {
 	up.Down()
 	eventually(t, "the state to be old", func() bool { return age() >= awayAfter })
 	_, err := upstream()
-	if !errors.As(err, new(notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") || !strings.HasSuffix(err.Error(), ": configmaps") {
+	if !errors.As(err, new(notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
+		!strings.HasSuffix(err.Error(), ": configmaps") {
 		t.Errorf("while upstream is away: %v", err)
 	}
 	if _, away := source.Age(); !away {
@@ -40,7 +41,8 @@ func TestAgeIsTold(t *testing.T) {
 	if _, err := m.upstreamReady(time.Hour)(); !errors.As(err, new(notice)) {
 		t.Errorf("unready before its time: %v", err)
 	}
-	if _, err := m.upstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(), "the apiserver has not answered for") {
+	if _, err := m.upstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),
+		"the apiserver has not answered for") {
 		t.Errorf("with --unready-when-away: %v", err)
 	}
 	m.asks = false

@@ -116,12 +116,14 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 		}),
 		metric(gauge, "dispatch_lane_lag_entries", "Events that have arrived and are not dispatched yet by the lane that is farthest behind. It delays its own user alone.",
 			func(m *mirror) float64 { return float64(m.hub.LaneLag()) }),
-		metric(counter, "dispatch_evaluations_total", "Selectors that were asked about an event on the way to all watches.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().Asked.Load())
-		}),
-		metric(counter, "dispatch_lane_evaluations_total", "Selectors that were asked about an event aside.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().AskedAside.Load())
-		}),
+		metric(counter, "dispatch_evaluations_total",
+			"Selectors that were asked about an event on the way to all watches.", func(m *mirror) float64 {
+				return float64(m.hub.Stats().Asked.Load())
+			}),
+		metric(counter, "dispatch_lane_evaluations_total", "Selectors that were asked about an event aside.",
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().AskedAside.Load())
+			}),
 		metric(counter, "dispatched_events_total", "Events dispatched to feeds.", func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
 		metric(counter, "frames_total", "Frames made for feeds, once each however many watches share them.", func(m *mirror) float64 {
 			return float64(m.hub.Stats().Frames.Load())

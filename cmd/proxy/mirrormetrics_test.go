@@ -19,7 +19,8 @@ func gathered(t *testing.T, m *mirrors) string {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(newMirrorMetrics(m))
 	w := httptest.NewRecorder()
-	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w,
+		httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	return w.Body.String()
 }
 

@@ -39,8 +39,9 @@ const (
 
 func newRepresentation(client *upstream.Client, resource *cache.Resource, log *zap.Logger) *representation {
 	return &representation{
-		client: client, resource: resource, pace: states.Pace{First: suspicionPause, Longest: suspicionLongest}, asked: make(chan struct{}, 1),
-		log: log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
+		client: client, resource: resource, pace: states.Pace{First: suspicionPause, Longest: suspicionLongest},
+		asked: make(chan struct{}, 1),
+		log:   log.With(zap.Stringer("resource", resource.Info), zap.String("version", resource.Info.GVR.Version)),
 	}
 }
 

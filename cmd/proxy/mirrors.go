@@ -66,9 +66,10 @@ type mirrors struct {
 		offered map[schema.GroupVersionResource]*object.Resource // on demand
 		refused map[schema.GroupVersionResource]string           // never mirrored, and why
 		states  map[schema.GroupVersionResource]*mirrorState     // of what is mirrored, or was to be
-		missing map[string]*mirrorState                          // of named resources that upstream has not served yet, by their names
-		looking map[schema.GroupVersionResource]time.Time        // when upstream was last asked about it
-		epochs  map[schema.GroupResource]string                  // of definitions, as upstream told of them; "": gone
+		// of named resources that upstream has not served yet, by their names
+		missing map[string]*mirrorState
+		looking map[schema.GroupVersionResource]time.Time // when upstream was last asked about it
+		epochs  map[schema.GroupResource]string           // of definitions, as upstream told of them; "": gone
 		// delegations is how often it was heard that another server answers, or another again.
 		delegations map[schema.GroupVersion]int
 		// settling is until when what upstream answers may be of an old definition.
@@ -84,10 +85,11 @@ const lookEvery = 5 * time.Second
 func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) *mirrors {
 	m := &mirrors{
 		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
-		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst, endMarkWait: endMarkWait,
-		slots:     slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
-		questions: states.Pace{First: questionPause, Longest: questionLongest},
-		sought:    make(chan struct{}, 1), asks: o.asksAboutAll(),
+		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst,
+		endMarkWait: endMarkWait,
+		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
+		questions:   states.Pace{First: questionPause, Longest: questionLongest},
+		sought:      make(chan struct{}, 1), asks: o.asksAboutAll(),
 		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
 	}
 	m.leastForms = o.leastForms

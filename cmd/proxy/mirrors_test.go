@@ -94,7 +94,8 @@ func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Log
 	return m
 }
 
-func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
+func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*options),
+	resources ...string) (*mirrors, error) {
 	t.Helper()
 	client := clientAt(t, up, address)
 	o := newOptions()

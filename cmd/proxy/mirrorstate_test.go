@@ -76,7 +76,8 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 		t.Error("another kind is not served")
 	}
 	lines := strings.Join(m.describe(), "\n")
-	if !strings.Contains(lines, "[!]mirror widgets.example.com refused for") || !strings.Contains(lines, "storage is (re)initializing") ||
+	if !strings.Contains(lines, "[!]mirror widgets.example.com refused for") ||
+		!strings.Contains(lines, "storage is (re)initializing") ||
 		!strings.Contains(lines, "[+]mirror configmaps ok: synced") {
 		t.Errorf("it says:\n%s", lines)
 	}
@@ -87,7 +88,9 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	up.Handle(widgetPath, nil)
 	up.Create(kubetest.Widgets, "n", "new")
 	m.awaitKind(t, "widgets.example.com", states.KindSynced)
-	eventually(t, "the same mirror to go on", func() bool { return m.Find(kubetest.Widgets) == source && source.Resource().Snapshot().Len() == 2 })
+	eventually(t, "the same mirror to go on", func() bool {
+		return m.Find(kubetest.Widgets) == source && source.Resource().Snapshot().Len() == 2
+	})
 	if err := expired(cursor); err != nil {
 		t.Errorf("the watch ended: %v", err)
 	}
@@ -109,7 +112,8 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 		age, _ := source.Age()
 		return age > awayAfter+time.Second
 	})
-	if _, away := source.Age(); away || m.kindOf("widgets.example.com") != states.KindResuming || m.Find(kubetest.Widgets) != source {
+	if _, away := source.Age(); away || m.kindOf("widgets.example.com") != states.KindResuming ||
+		m.Find(kubetest.Widgets) != source {
 		t.Errorf("away %v, %s", away, m.kindOf("widgets.example.com"))
 	}
 }
@@ -227,7 +231,8 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
 	m.awaitKind(t, "configmaps", states.KindSynced)
-	if lines := m.describe(); len(lines) != 1 || !strings.Contains(lines[0], "a proxy before the apiserver may drop bookmarks") {
+	if lines := m.describe(); len(lines) != 1 ||
+		!strings.Contains(lines[0], "a proxy before the apiserver may drop bookmarks") {
 		t.Errorf("it says %q", lines)
 	}
 	if n := logs.FilterMessage("the mirror falls back to LIST and WATCH").Len(); n != 1 {

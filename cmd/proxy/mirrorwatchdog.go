@@ -63,7 +63,8 @@ func (m *mirror) proveAlive(ctx context.Context) {
 		return
 	}
 	m.step(func() {
-		m.state.Interrupt(states.Cause{Why: states.WhySilent, Text: "the watch is silent, and the mirror is not proven current: " + oneLine(err.Error())})
+		m.state.Interrupt(states.Cause{Why: states.WhySilent,
+			Text: "the watch is silent, and the mirror is not proven current: " + oneLine(err.Error())})
 	})
 	m.replaced.Add(1)
 	m.reflector.Renew()

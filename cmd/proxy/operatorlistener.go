@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// operatorConnectionsLimit is how many connections operators and probes have at a time, and operatorHeadBytes how large a request's head
-	// may be (net/http adds 4 KiB): together they bound what clients without credentials make the process hold.
+	// operatorConnectionsLimit is how many connections operators and probes have at a time, and
+	// operatorHeadBytes how large a request's head may be (net/http adds 4 KiB): together they
+	// bound what clients without credentials make the process hold.
 	operatorConnectionsLimit = 64
 	operatorHeadBytes        = 16 << 10
 	// operatorRequestsLimit is how many answers of size (metrics, the status page, profiles) are made at a time.
@@ -21,8 +22,8 @@ const (
 	operatorIdleTimeout  = 2 * time.Minute
 )
 
-// boundServer gives a server of small answers the limits of a listener that any pod may reach. HTTP/2 is off: its streams and header tables would need
-// limits of their own.
+// boundServer gives a server of small answers the limits of a listener that any pod may reach.
+// HTTP/2 is off: its streams and header tables would need limits of their own.
 func boundServer(server *http.Server) {
 	server.MaxHeaderBytes = operatorHeadBytes
 	server.ReadHeaderTimeout, server.ReadTimeout = operatorReadTimeout, operatorReadTimeout
@@ -31,9 +32,10 @@ func boundServer(server *http.Server) {
 	server.Protocols.SetHTTP1(true)
 }
 
-// boundedListener accepts any number of connections and keeps a bounded number open. A connection too many ends the one that has waited
-// longest for a request or for the rest of its head, so that slow clients cannot keep a probe out, as they could by a limit at which accepting
-// stops. While all are being answered, it is the new one that ends.
+// boundedListener accepts any number of connections and keeps a bounded number open. A connection
+// too many ends the one that has waited longest for a request or for the rest of its head, so that
+// slow clients cannot keep a probe out, as they could by a limit at which accepting stops. While
+// all are being answered, it is the new one that ends.
 //
 // Serve it by a server whose ConnState is its own.
 type boundedListener struct {

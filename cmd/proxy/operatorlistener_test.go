@@ -20,7 +20,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// serveOperators serves a handler as the metrics listener is served, and returns its address and how many connections are open.
+// serveOperators serves a handler as the metrics listener is served, and returns its address and
+// how many connections are open.
 func serveOperators(t *testing.T, o *observability) (addr string, bounded func() (open int)) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -134,7 +135,9 @@ func TestLargeHeadsAreRefused(t *testing.T) {
 		wrote := make(chan struct{})
 		go func() {
 			defer close(wrote)
-			_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: %s\r\n\r\n", strings.Repeat("a", size)) // fails if it is refused before its end
+			// fails if it is refused before its end
+			_, _ = fmt.Fprintf(c, "GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX: %s\r\n\r\n",
+				strings.Repeat("a", size))
 		}()
 		response, err := http.ReadResponse(bufio.NewReader(c), nil)
 		if err != nil {
@@ -156,7 +159,8 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	each := secure.Clone() // as where certificates of clients are asked for
 	secure.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return each, nil }
 	secure = speaking(secure, "http/1.1")
-	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure, log: zap.NewNop()})
+	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure,
+		log: zap.NewNop()})
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trusting.NextProtos = []string{"h2", "http/1.1"}
 	c, err := tls.Dial("tcp", addr, trusting)

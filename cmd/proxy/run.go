@@ -95,7 +95,8 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	h := &health{}
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
-		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason, Ready: h.ready,
+		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason,
+		Ready: h.ready,
 		Audit: record.log, Tracer: traces.tracer, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	var guard *memory.Guard
@@ -120,7 +121,8 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			return err
 		})
 	}
-	stands := &standing{host: source.Config.Host, started: started, beginning: beginning, mirrors: mirrors, server: server, guard: guard, files: followed}
+	stands := &standing{host: source.Config.Host, started: started, beginning: beginning, mirrors: mirrors,
+		server: server, guard: guard, files: followed}
 	reporter := status.NewReporter(stands.report)
 	defer reporter.Close()
 	listening := sync.OnceFunc(func() {

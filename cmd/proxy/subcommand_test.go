@@ -106,10 +106,13 @@ func TestCommandsRefuse(t *testing.T) {
 	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
 	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
 	f("webhook --image=x --linger=-1s --tls-cert-file=a --tls-private-key-file=b", "--linger=-1s: must not be negative")
-	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore", "--kubeconfig=c: has no meaning with --namespace-limits=ignore")
+	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",
+		"--kubeconfig=c: has no meaning with --namespace-limits=ignore")
 	f("webhook --image=x --place=middle", "--place=middle: must be auto, first, last or after:NAME, the name of an init container")
-	f("webhook --image=x --tls-cert-file=DIR/a --tls-private-key-file=DIR/b", "TLS certificate: open DIR/a: no such file or directory")
-	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --client-allowed-names=a,b", "--client-allowed-names=a,b: needs --client-ca-file, by which names are verified")
+	f("webhook --image=x --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
+		"TLS certificate: open DIR/a: no such file or directory")
+	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --client-allowed-names=a,b",
+		"--client-allowed-names=a,b: needs --client-ca-file, by which names are verified")
 }
 
 // A kubeconfig holds credentials: it is its user's alone.
@@ -190,11 +193,13 @@ func TestWebhook(t *testing.T) {
 // A webhook that knows no cluster does not start, unless what namespaces allow is to be ignored.
 func TestWebhookWithoutCluster(t *testing.T) {
 	dir := t.TempDir()
-	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsRead, kubeconfig: filepath.Join(dir, "none")}
+	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsRead,
+		kubeconfig: filepath.Join(dir, "none")}
 	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
 	pairFiles(t, w.certFile, w.keyFile)
 	err := w.run(t.Context(), zap.NewNop())
-	if err == nil || !strings.HasPrefix(err.Error(), "--namespace-limits=read: kubeconfig "+w.kubeconfig+": ") || !strings.HasSuffix(err.Error(), "or say --namespace-limits=ignore") {
+	if err == nil || !strings.HasPrefix(err.Error(), "--namespace-limits=read: kubeconfig "+w.kubeconfig+": ") ||
+		!strings.HasSuffix(err.Error(), "or say --namespace-limits=ignore") {
 		t.Error(err)
 	}
 }

@@ -19,10 +19,11 @@ import (
 
 // socketListener listens on a unix socket and owns its name.
 //
-// Invariant: whatever other users put into the folder of the socket, the proxy changes owner, mode and name of nothing but
-// its own socket. So the socket is made in a folder beside, which no other user may enter, and gets its owner and mode
-// there. Its name comes last: a client that finds the name finds a socket that listens, and so does another proxy that looks
-// whether the socket is dead. Both folders are opened once, and names are looked up in the opened folders.
+// Invariant: whatever other users put into the folder of the socket, the proxy changes owner, mode
+// and name of nothing but its own socket. So the socket is made in a folder beside, which no other
+// user may enter, and gets its owner and mode there. Its name comes last: a client that finds the
+// name finds a socket that listens, and so does another proxy that looks whether the socket is
+// dead. Both folders are opened once, and names are looked up in the opened folders.
 type socketListener struct {
 	*net.UnixListener
 	address net.Addr

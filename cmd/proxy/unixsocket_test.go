@@ -121,8 +121,8 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 	f("every user's", bound(t, 0o666, keepOwner), true)
 }
 
-// A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own in /proc as well. The
-// child is this very program.
+// A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own
+// in /proc as well. The child is this very program.
 func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 	const making = "SPILLWAY_TEST_MAKE"
 	if path := os.Getenv(making); path != "" {
@@ -171,11 +171,13 @@ func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 func TestUnixSocketReplacesOnlyDeadSockets(t *testing.T) {
 	precious := writeFile(t, "precious", "mine")
 	fill := map[string]func(path string) error{
-		"a link to a file":        func(path string) error { return os.Symlink(precious, path) },
-		"a link to nothing":       func(path string) error { return os.Symlink(path+"-none", path) },
-		"a link to a dead socket": func(path string) error { return errors.Join(deadSocket(path+"-dead"), os.Symlink(path+"-dead", path)) },
-		"a file":                  func(path string) error { return os.WriteFile(path, nil, 0o600) },
-		"a folder":                func(path string) error { return os.Mkdir(path, 0o700) },
+		"a link to a file":  func(path string) error { return os.Symlink(precious, path) },
+		"a link to nothing": func(path string) error { return os.Symlink(path+"-none", path) },
+		"a link to a dead socket": func(path string) error {
+			return errors.Join(deadSocket(path+"-dead"), os.Symlink(path+"-dead", path))
+		},
+		"a file":   func(path string) error { return os.WriteFile(path, nil, 0o600) },
+		"a folder": func(path string) error { return os.Mkdir(path, 0o700) },
 		"a socket for datagrams": func(path string) error {
 			conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 			if err == nil {
@@ -358,7 +360,8 @@ func TestUnixSocketStaysInItsFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.Rename(ours, ours+"-moved"), os.Symlink(other, ours), os.WriteFile(path, nil, 0o600)); err != nil {
+	if err := errors.Join(os.Rename(ours, ours+"-moved"), os.Symlink(other, ours),
+		os.WriteFile(path, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.Close(); err != nil {
@@ -380,7 +383,8 @@ func TestUnixSocketPathLength(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := dir + "/" + strings.Repeat("x", maxSocketPath-len(dir)-1)
-	if err := checkPlainAddress(unixPrefix + path + "x"); err == nil || !strings.Contains(err.Error(), "has a path of 108 bytes") {
+	if err := checkPlainAddress(unixPrefix + path + "x"); err == nil ||
+		!strings.Contains(err.Error(), "has a path of 108 bytes") {
 		t.Errorf("a longer one: %v", err)
 	}
 	if err := checkPlainAddress(unixPrefix + path); err != nil {

@@ -286,7 +286,8 @@ func (o *options) warnings() []string {
 	if o.socketMode&0o002 != 0 {
 		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group with --listen-mode=0660 is for some of them.")
 	}
-	if (o.listenTLS != "" && o.sidecarDir == "" || o.metricsTLS) && o.tlsCertFile == "" { // a sidecar shows its pod what to trust
+	// a sidecar shows its pod what to trust
+	if (o.listenTLS != "" && o.sidecarDir == "" || o.metricsTLS) && o.tlsCertFile == "" {
 		all = append(all, "serving with a self-signed certificate that is made anew at each start: clients cannot verify it; set --tls-cert-file and --tls-private-key-file")
 	}
 	if len(o.resources) == 0 {

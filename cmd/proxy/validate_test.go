@@ -270,7 +270,8 @@ func TestWarnings(t *testing.T) {
 	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s", "--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
-	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a") // which shows its pod what to trust
+	// which shows its pod what to trust
+	f("", "--resources=pods", "--listen=", "--listen-tls=127.0.0.1:6443", "--sidecar-dir=/a")
 	f("--history-min-age is below 75s", "--resources=pods", "--plain-identity=self", "--history-min-age=10s")
 }
 

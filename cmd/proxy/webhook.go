@@ -26,7 +26,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// webhook is `spillway webhook`: a server of its own, which holds of a cluster what its namespaces allow their pods, and nothing if it is not to.
+// webhook is `spillway webhook`: a server of its own, which holds of a cluster what its namespaces
+// allow their pods, and nothing if it is not to.
 type webhook struct {
 	sidecar           inject.Options
 	listen            string
@@ -42,7 +43,8 @@ type webhook struct {
 
 // newWebhook returns `spillway webhook`, which logs to stderr.
 func newWebhook(stderr io.Writer) *cobra.Command {
-	w := &webhook{sidecar: inject.Defaults(), limits: limitsRead, linger: 10 * time.Second, logLevel: "info", logFormat: "json"}
+	w := &webhook{sidecar: inject.Defaults(), limits: limitsRead, linger: 10 * time.Second, logLevel: "info",
+		logFormat: "json"}
 	w.sidecar.CheckFlags = checkSidecarFlags
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
@@ -74,14 +76,17 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&w.listen, "listen", ":8443", "Serve HTTPS on this `address`.")
-	f.StringVar(&w.certFile, "tls-cert-file", "", "Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
+	f.StringVar(&w.certFile, "tls-cert-file", "",
+		"Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
 	f.StringVar(&w.keyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
 	f.StringVar(&w.clientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
 		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
-	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil, "And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
+	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil,
+		"And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
 	f.Var(newChoice(&w.limits, limitsRead, limitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
 		"allow everything.")
-	f.StringVar(&w.kubeconfig, "kubeconfig", "", "Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
+	f.StringVar(&w.kubeconfig, "kubeconfig", "",
+		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
 	f.Var(newChoice(&w.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
 	f.Var(newChoice(&w.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
@@ -100,7 +105,8 @@ func (w *webhook) validate() error {
 		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
 	}
 	if len(w.clientNames) > 0 && w.clientCA == "" {
-		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified", strings.Join(w.clientNames, ","))
+		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified",
+			strings.Join(w.clientNames, ","))
 	}
 	if w.kubeconfig != "" && w.limits == limitsIgnore {
 		return fmt.Errorf("--kubeconfig=%s: has no meaning with --namespace-limits=ignore", w.kubeconfig)
@@ -162,13 +168,15 @@ const (
 	limitsRead   = "read"
 	limitsIgnore = "ignore"
 
-	// limitsPatience is how long the first review waits for what namespaces allow. After that, pods are created without sidecars.
+	// limitsPatience is how long the first review waits for what namespaces allow. After that, pods
+	// are created without sidecars.
 	limitsPatience = 10 * time.Second
 )
 
-// follow follows what namespaces allow, until the function is called that it returns. It waits until that is known, for limitsPatience, and
-// tells how many objects that are.
-func (w *webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.Limits, held int, stop func(), err error) {
+// follow follows what namespaces allow, until the function is called that it returns. It waits
+// until that is known, for limitsPatience, and tells how many objects that are.
+func (w *webhook) follow(ctx context.Context, log *zap.Logger) (limits admission.Limits, held int, stop func(),
+	err error) {
 	if w.limits == limitsIgnore {
 		return nil, 0, func() {}, nil
 	}
@@ -225,14 +233,15 @@ func (w *webhook) clients(log *zap.Logger) (func([]*x509.Certificate) error, err
 }
 
 const (
-	// webhookBudget is what the webhook uses at most of memory, whatever the container's limit: what it holds of reviews is bounded (see
-	// package admission). What it holds of the cluster comes on top: allowanceBytes for each LimitRange and ResourceQuota, 3,180 as measured.
+	// webhookBudget is what the webhook uses at most of memory, whatever the container's limit:
+	// what it holds of reviews is bounded (see package admission). What it holds of the cluster
+	// comes on top: allowanceBytes for each LimitRange and ResourceQuota, 3,180 as measured.
 	webhookBudget  = 88 << 20
 	allowanceBytes = 4 << 10
 )
 
-// limitMemory tells the garbage collector to keep to webhookBudget and what is held besides, or to the container's limit if that is less. It
-// returns Go's part of it.
+// limitMemory tells the garbage collector to keep to webhookBudget and what is held besides, or to
+// the container's limit if that is less. It returns Go's part of it.
 func limitMemory(held int64) (int64, error) {
 	bytes, err := memory.Budget(0)
 	if bytes == 0 || bytes > webhookBudget+held {
@@ -246,7 +255,8 @@ func limitMemory(held int64) (int64, error) {
 }
 
 // handler answers reviews and probes. That it ends shows in its listener, which is gone.
-func (w *webhook) handler(verify func([]*x509.Certificate) error, limits admission.Limits, log *zap.Logger) http.Handler {
+func (w *webhook) handler(verify func([]*x509.Certificate) error, limits admission.Limits,
+	log *zap.Logger) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST /inject", admission.Handler(w.sidecar, verify, limits, log))
 	for _, probe := range []string{"/livez", "/readyz"} {

@@ -1,8 +1,10 @@
 // Package admission answers what the API server asks about pods that are created: with the patch that gives them a sidecar.
 //
-// Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break a rule of its namespace with one, and what
-// there is no room to look at, is admitted as it is, with a warning for the client that creates it. And what it holds is bounded whatever arrives: reviews by what they become, not by how they
-// arrive (weigh, room), their number by that of the connections (Connections).
+// Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break
+// a rule of its namespace with one, and what there is no room to look at, is admitted as it is,
+// with a warning for the client that creates it. And what it holds is bounded whatever arrives:
+// reviews by what they become, not by how they arrive (weigh, room), their number by that of the
+// connections (Connections).
 package admission
 
 import (
@@ -37,8 +39,9 @@ type handler struct {
 // Limits tells what a namespace allows its pods. An error says why that is not known: pods are left as they are then.
 type Limits func(namespace string) (*inject.Limits, error)
 
-// Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil: that the pod allows. Clients have to show a
-// certificate that verify takes; if it is nil, any client may ask.
+// Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil:
+// that the pod allows. Clients have to show a certificate that verify takes; if it is nil, any
+// client may ask.
 func Handler(o inject.Options, verify func([]*x509.Certificate) error, limits Limits, log *zap.Logger) http.Handler {
 	o.Admitted = true
 	return &handler{o, verify, limits, newRoom(), log}
@@ -103,7 +106,8 @@ func (h *handler) authenticate(r *http.Request) error {
 	return nil
 }
 
-// answer reads a review and answers it, as soon as there is room for what it becomes. It gives back the room for its text.
+// answer reads a review and answers it, as soon as there is room for what it becomes. It gives back
+// the room for its text.
 func (h *handler) answer(ctx context.Context, from received) ([]byte, error) {
 	defer h.room.done(from)
 	weight, err := weigh(from.text)
@@ -214,7 +218,8 @@ func nameOf(r *request) string {
 	return r.Object.GenerateName
 }
 
-// refuse answers a review that is not looked at. The pod is admitted as it is, with a warning, if it is known which review that is.
+// refuse answers a review that is not looked at. The pod is admitted as it is, with a warning, if
+// it is known which review that is.
 func (h *handler) refuse(w http.ResponseWriter, r *http.Request, head []byte, why *refusal) {
 	discard(r)
 	h.log.Warn("a review is not looked at", zap.String("reason", why.text), zap.Int64("bytes", r.ContentLength))
@@ -226,7 +231,8 @@ func (h *handler) refuse(w http.ResponseWriter, r *http.Request, head []byte, wh
 		http.Error(w, why.text, why.code)
 		return
 	}
-	answer, err := json.Marshal(respond(uid, &admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{notInjected(why)}}))
+	answer, err := json.Marshal(respond(uid,
+		&admissionv1.AdmissionResponse{Allowed: true, Warnings: []string{notInjected(why)}}))
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
@@ -249,7 +255,8 @@ const textLimitBytes = 600
 // noteLimit bounds the warnings about a pod that is injected.
 const noteLimit = 4
 
-// shorten is a text that fits into a header, of which the API server makes one: without control characters, and not long.
+// shorten is a text that fits into a header, of which the API server makes one: without control
+// characters, and not long.
 func shorten(text string) string {
 	if len(text) > textLimitBytes {
 		text = text[:textLimitBytes]

@@ -104,16 +104,19 @@ func TestNoPatch(t *testing.T) {
 // What is no review is refused.
 func TestNoReview(t *testing.T) {
 	for _, body := range []string{"", "x", "{}", `{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}`,
-		`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, reviewOf(pod, "")[:100], reviewOf(`{"a": "`+"\xff"+`"}`, "")} {
+		`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, reviewOf(pod, "")[:100],
+		reviewOf(`{"a": "`+"\xff"+`"}`, "")} {
 		if code, text := post(body); code != http.StatusBadRequest {
 			t.Errorf("%.80s: %d %s", body, code, text)
 		}
 	}
 }
 
-// While it is not known what a namespace allows, and where that is too little, a pod is created without a sidecar, with a warning.
+// While it is not known what a namespace allows, and where that is too little, a pod is created
+// without a sidecar, with a warning.
 func TestLimitsOfNamespaces(t *testing.T) {
-	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer, Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
+	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
+		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
 	for want, limits := range map[string]Limits{
 		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (*inject.Limits, error) { return nil, errors.New("away") },
 		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.Limits, error) {
@@ -123,7 +126,8 @@ func TestLimitsOfNamespaces(t *testing.T) {
 		o := inject.Defaults()
 		o.Image = "spillway:1"
 		w := httptest.NewRecorder()
-		Handler(o, nil, limits, zap.NewNop()).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(pod, ""))))
+		Handler(o, nil, limits, zap.NewNop()).ServeHTTP(w,
+			httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(pod, ""))))
 		var answer admissionv1.AdmissionReview
 		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 			t.Fatal(err)

@@ -41,31 +41,33 @@ func hostile(size int) map[string]string {
 		"env":             of(`{"spec": {"containers": [{"env": [`, `{}`, `]}]}}`),
 		"named env":       of(`{"spec": {"containers": [{"env": [`, `{"name":"a"}`, `]}]}}`),
 		"mounts":          of(`{"spec": {"containers": [{"volumeMounts": [`, `{}`, `]}]}}`),
-		"pointers":        of(`{"spec": {"containers": [{"volumeMounts": [`, `{"mountPropagation":"","recursiveReadOnly":""}`, `]}]}}`),
-		"values of env":   of(`{"spec": {"containers": [{"env": [`, `{"value":"a","valueFrom":{}}`, `]}]}}`),
-		"envFrom":         of(`{"spec": {"containers": [{"envFrom": [`, `{}`, `]}]}}`),
-		"requests":        of(`{"spec": {"containers": [`, `{"resources":{"requests":{"a":1},"limits":{"b":2}}}`, `]}}`),
-		"one request":     of(`{"spec": {"containers": [`, `{"resources":{"requests":{"":1}}}`, `]}}`),
-		"amounts":         numbered(`{"spec": {"resources": {"limits": {`, `"%d":1`, `}}}}`),
-		"sources":         of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{}`, `]}}]}}`),
-		"tokens":          of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{"serviceAccountToken":{}}`, `]}}]}}`),
-		"items":           of(`{"spec": {"volumes": [{"projected": {"sources": [{"configMap": {"items": [`, `{}`, `]}}]}}]}}`),
-		"ports":           of(`{"spec": {"containers": [{"ports": [`, `{}`, `]}]}}`),
-		"volumes":         of(`{"spec": {"volumes": [`, `{}`, `]}}`),
-		"annotations":     numbered(`{"metadata": {"annotations": {`, `"%d":""`, `}}}`),
-		"labels":          numbered(`{"metadata": {"labels": {`, `"%d":"a"`, `}}}`),
-		"node selector":   numbered(`{"spec": {"nodeSelector": {`, `"%d":""`, `}}}`),
-		"same key":        of(`{"spec": {`, `"containers":[{}]`, `}}`),
-		"same map":        of(`{"metadata": {`, `"labels":{"a":"b"}`, `}}`),
-		"unknown":         of(`{"unknown": [`, `[]`, `]}`),
-		"numbers":         of(`{"unknown": [`, `1`, `]}`),
-		"wrong types":     of(`{"spec": {"containers": [`, `""`, `]}}`),
-		"nesting":         `{"unknown": ` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2) + `}`,
-		"a long string":   `{"metadata": {"name": "` + strings.Repeat("a", size) + `"}}`,
-		"no ASCII":        `{"metadata": {"name": "` + strings.Repeat("é", size/2) + `"}}`,
-		"a long key":      `{"metadata": {"annotations": {"` + strings.Repeat("a", size) + `": ""}}}`,
-		"escapes":         `{"metadata": {"name": "` + strings.Repeat(`\u00e9`, size/6) + `"}}`,
-		"a long number":   `{"spec": {"hostNetwork": ` + strings.Repeat("1", size) + `}}`,
+		"pointers": of(`{"spec": {"containers": [{"volumeMounts": [`,
+			`{"mountPropagation":"","recursiveReadOnly":""}`, `]}]}}`),
+		"values of env": of(`{"spec": {"containers": [{"env": [`, `{"value":"a","valueFrom":{}}`, `]}]}}`),
+		"envFrom":       of(`{"spec": {"containers": [{"envFrom": [`, `{}`, `]}]}}`),
+		"requests":      of(`{"spec": {"containers": [`, `{"resources":{"requests":{"a":1},"limits":{"b":2}}}`, `]}}`),
+		"one request":   of(`{"spec": {"containers": [`, `{"resources":{"requests":{"":1}}}`, `]}}`),
+		"amounts":       numbered(`{"spec": {"resources": {"limits": {`, `"%d":1`, `}}}}`),
+		"sources":       of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{}`, `]}}]}}`),
+		"tokens":        of(`{"spec": {"volumes": [{"projected": {"sources": [`, `{"serviceAccountToken":{}}`, `]}}]}}`),
+		"items": of(`{"spec": {"volumes": [{"projected": {"sources": [{"configMap": {"items": [`, `{}`,
+			`]}}]}}]}}`),
+		"ports":         of(`{"spec": {"containers": [{"ports": [`, `{}`, `]}]}}`),
+		"volumes":       of(`{"spec": {"volumes": [`, `{}`, `]}}`),
+		"annotations":   numbered(`{"metadata": {"annotations": {`, `"%d":""`, `}}}`),
+		"labels":        numbered(`{"metadata": {"labels": {`, `"%d":"a"`, `}}}`),
+		"node selector": numbered(`{"spec": {"nodeSelector": {`, `"%d":""`, `}}}`),
+		"same key":      of(`{"spec": {`, `"containers":[{}]`, `}}`),
+		"same map":      of(`{"metadata": {`, `"labels":{"a":"b"}`, `}}`),
+		"unknown":       of(`{"unknown": [`, `[]`, `]}`),
+		"numbers":       of(`{"unknown": [`, `1`, `]}`),
+		"wrong types":   of(`{"spec": {"containers": [`, `""`, `]}}`),
+		"nesting":       `{"unknown": ` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2) + `}`,
+		"a long string": `{"metadata": {"name": "` + strings.Repeat("a", size) + `"}}`,
+		"no ASCII":      `{"metadata": {"name": "` + strings.Repeat("é", size/2) + `"}}`,
+		"a long key":    `{"metadata": {"annotations": {"` + strings.Repeat("a", size) + `": ""}}}`,
+		"escapes":       `{"metadata": {"name": "` + strings.Repeat(`\u00e9`, size/6) + `"}}`,
+		"a long number": `{"spec": {"hostNetwork": ` + strings.Repeat("1", size) + `}}`,
 	}
 }
 
@@ -100,7 +102,8 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 	}
 	f := func(body, warning string) {
 		t.Helper()
-		if r := response(t, body); r.Patch != nil || len(r.Warnings) != 1 || !strings.HasPrefix(r.Warnings[0], "spillway: not injected: "+warning) {
+		if r := response(t, body); r.Patch != nil || len(r.Warnings) != 1 ||
+			!strings.HasPrefix(r.Warnings[0], "spillway: not injected: "+warning) {
 			t.Errorf("%.100s: %d, %q; want %q", body, len(r.Patch), r.Warnings, warning)
 		}
 	}
@@ -114,7 +117,8 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 	}
 	f(containers(containerLimit+1, mount), "has 129 containers, of at most 128")
 	f(containers(1, long), "would need a patch of 13")
-	f(reviewOf(`{"spec": {"containers": [{}]}, "unknown": "`+strings.Repeat("a", reviewLimitBytes)+`"}`, ""), "its review is longer than 3145728 bytes")
+	f(reviewOf(`{"spec": {"containers": [{}]}, "unknown": "`+strings.Repeat("a", reviewLimitBytes)+`"}`, ""),
+		"its review is longer than 3145728 bytes")
 	f(reviewOf(`{"spec": {"containers": [`+repeat("{}", 100_000)+`]}}`, ""), "its review has")
 	f(reviewOf(strings.Repeat("[", depthLimit)+strings.Repeat("]", depthLimit), ""), "its review nests 102 levels deep")
 	f(reviewOf(`{"spec": {"os": {"name": "windows"}, "containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+`}]}}`, ""), "is for Windows")
@@ -142,8 +146,8 @@ func endless(text string) (io.Reader, *io.PipeWriter) {
 	return io.MultiReader(strings.NewReader(text), rest), cut
 }
 
-// Large reviews that do not end keep other large ones waiting for no longer than half of the API server's timeout, and small ones not at all.
-// When they have ended, large ones are answered again.
+// Large reviews that do not end keep other large ones waiting for no longer than half of the API
+// server's timeout, and small ones not at all. When they have ended, large ones are answered again.
 func TestRoomIsWaitedForInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHandler()
@@ -174,7 +178,8 @@ func TestRoomIsWaitedForInTime(t *testing.T) {
 		if waited := time.Since(began); waited != 0 {
 			t.Errorf("a small one waits for %v", waited)
 		}
-		if text := <-send(strings.NewReader(large), len(large)); !strings.Contains(text, "spillway: not injected: there are too many large reviews at a time") {
+		if text := <-send(strings.NewReader(large), len(large)); !strings.Contains(text,
+			"spillway: not injected: there are too many large reviews at a time") {
 			t.Errorf("a large one: %s", text)
 		}
 		if waited := time.Since(began); waited != 2*time.Second {
@@ -194,7 +199,8 @@ func TestRoomIsWaitedForInTime(t *testing.T) {
 
 // What is sent without its length is as bounded.
 func TestLengthUnknown(t *testing.T) {
-	for size, want := range map[int]string{10: `"patch"`, headBytes: `"patch"`, reviewLimitBytes - 1000: `"patch"`, reviewLimitBytes: "is longer than", 2 * reviewLimitBytes: "is longer than"} {
+	for size, want := range map[int]string{10: `"patch"`, headBytes: `"patch"`, reviewLimitBytes - 1000: `"patch"`,
+		reviewLimitBytes: "is longer than", 2 * reviewLimitBytes: "is longer than"} {
 		r := httptest.NewRequest(http.MethodPost, "/inject", strings.NewReader(reviewOf(pod, "")+strings.Repeat(" ", size)))
 		r.ContentLength = -1
 		w := httptest.NewRecorder()
@@ -215,7 +221,8 @@ func TestClientsAreVerified(t *testing.T) {
 	}{
 		{nil, nil, "a client certificate is needed"},
 		{&tls.ConnectionState{}, nil, "a client certificate is needed"},
-		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, refused, "the client certificate is not accepted: unknown"},
+		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, refused,
+			"the client certificate is not accepted: unknown"},
 		{&tls.ConnectionState{PeerCertificates: []*x509.Certificate{{}}}, nil, ""},
 	} {
 		o := inject.Defaults()
@@ -226,7 +233,9 @@ func TestClientsAreVerified(t *testing.T) {
 		r.TLS = c.state
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, r)
-		if c.want == "" && w.Code != http.StatusOK || c.want != "" && (w.Code != http.StatusForbidden || !strings.HasPrefix(w.Body.String(), c.want) || body.Len() != int(body.Size())) {
+		if c.want == "" && w.Code != http.StatusOK || c.want != "" &&
+			(w.Code != http.StatusForbidden || !strings.HasPrefix(w.Body.String(), c.want) ||
+				body.Len() != int(body.Size())) {
 			t.Errorf("%v %v: %d %s, %d bytes unread", c.state, c.err, w.Code, w.Body, body.Len())
 		}
 	}

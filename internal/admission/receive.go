@@ -15,16 +15,17 @@ import (
 )
 
 const (
-	// headBytes of a review are read without waiting for room: most reviews are no longer, and the uid is among the first hundred. What
-	// they hold together is bounded by the number of connections.
+	// headBytes of a review are read without waiting for room: most reviews are no longer, and the
+	// uid is among the first hundred. What they hold together is bounded by the number of
+	// connections.
 	headBytes = 32 << 10
 	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when they are decoded.
 	bodiesBytes = 3 * reviewLimitBytes
 	workBytes   = weightLimitBytes
 )
 
-// room bounds what all reviews hold together. A review waits for text's while it holds nothing, and for work's while it holds text's; what
-// holds work's waits for nothing.
+// room bounds what all reviews hold together. A review waits for text's while it holds nothing, and
+// for work's while it holds text's; what holds work's waits for nothing.
 type room struct{ text, work *semaphore.Weighted }
 
 func newRoom() room {
@@ -43,7 +44,8 @@ func (r *refusal) Error() string { return r.text }
 var (
 	errBusy = &refusal{http.StatusTooManyRequests, "there are too many large reviews at a time"}
 	errLate = &refusal{http.StatusRequestTimeout, "its review did not arrive in time"}
-	errLong = &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("its review is longer than %d bytes", reviewLimitBytes)}
+	errLong = &refusal{http.StatusRequestEntityTooLarge,
+		fmt.Sprintf("its review is longer than %d bytes", reviewLimitBytes)}
 )
 
 // received is the text of a review, or its beginning where there is an error.
@@ -52,7 +54,8 @@ type received struct {
 	held int64 // of room.text
 }
 
-// receive reads a review as far as it may be read, until ctx ends, which is when r's connection may not be read any longer.
+// receive reads a review as far as it may be read, until ctx ends, which is when r's connection may
+// not be read any longer.
 func (m room) receive(ctx context.Context, r *http.Request) (received, error) {
 	size := r.ContentLength
 	head := make([]byte, headBytes)
@@ -111,7 +114,8 @@ func (m room) done(r received) {
 	}
 }
 
-// discard reads what is left of a request, so that its client comes to read the answer: closing a connection with something unread resets it.
+// discard reads what is left of a request, so that its client comes to read the answer: closing a
+// connection with something unread resets it.
 func discard(r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }
 
 // longestUID is more than any API server's, which are UUIDs.
@@ -158,7 +162,8 @@ const (
 	shortestTimeout = time.Second
 )
 
-// patience is how long a review may take to arrive and to wait: half of what its API server waits for the answer, which it says.
+// patience is how long a review may take to arrive and to wait: half of what its API server waits
+// for the answer, which it says.
 func patience(r *http.Request) time.Duration {
 	timeout, err := time.ParseDuration(r.URL.Query().Get("timeout"))
 	if err != nil {

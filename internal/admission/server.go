@@ -15,8 +15,8 @@ import (
 const (
 	// connectionLimit bounds how many reviews there can be: the API server sends one after another over each connection.
 	connectionLimit = 128
-	// headLimitBytes is of a request's head, to which net/http adds 4 KiB. The API server sends some hundred bytes. Once parsed, a head
-	// may take thirty times as much.
+	// headLimitBytes is of a request's head, to which net/http adds 4 KiB. The API server sends
+	// some hundred bytes. Once parsed, a head may take thirty times as much.
 	headLimitBytes = 4 << 10
 
 	headTimeout   = 5 * time.Second // also of a TLS handshake
@@ -26,7 +26,8 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// Server is one for reviews. It speaks HTTP/1.1, as the API server does to webhooks: there are no streams to be bounded.
+// Server is one for reviews. It speaks HTTP/1.1, as the API server does to webhooks: there are no
+// streams to be bounded.
 func Server(h http.Handler, config *tls.Config, log *zap.Logger) *http.Server {
 	config.NextProtos = []string{"http/1.1"}
 	c := newConnections(connectionLimit)
@@ -47,9 +48,10 @@ func Server(h http.Handler, config *tls.Config, log *zap.Logger) *http.Server {
 	return server
 }
 
-// connections bounds a server's. At the limit, a new one takes the place of the one that has been kept open longest without a complete
-// request: of those that have begun none, or are sending one; or else of those that have been answered and are silent. What has sent a complete
-// request keeps its place. So silent and slow connections do not keep the API server out.
+// connections bounds a server's. At the limit, a new one takes the place of the one that has been
+// kept open longest without a complete request: of those that have begun none, or are sending one;
+// or else of those that have been answered and are silent. What has sent a complete request keeps
+// its place. So silent and slow connections do not keep the API server out.
 type connections struct {
 	limit int
 

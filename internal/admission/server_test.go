@@ -28,8 +28,8 @@ func (c *fakeConn) Close() error {
 	return nil
 }
 
-// At the limit, the connection that has been kept open longest without a complete request makes room: those that have been answered
-// last, and those with a complete request never.
+// At the limit, the connection that has been kept open longest without a complete request makes
+// room: those that have been answered last, and those with a complete request never.
 func TestConnectionsMakeRoom(t *testing.T) {
 	c := newConnections(3)
 	all := map[string]*fakeConn{}
@@ -90,7 +90,8 @@ func TestServerIsBounded(t *testing.T) {
 	defer plain.Close()
 	dial := func(protocols ...string) *tls.Conn {
 		t.Helper()
-		conn, err := tls.Dial("tcp", plain.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
+		conn, err := tls.Dial("tcp", plain.Listener.Addr().String(),
+			&tls.Config{InsecureSkipVerify: true, NextProtos: protocols})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +102,8 @@ func TestServerIsBounded(t *testing.T) {
 		t.Errorf("it speaks %s", protocol)
 	}
 	conn := dial()
-	_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a", headLimitBytes+8<<10)+"\r\n\r\n")
+	_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\nA: "+strings.Repeat("a",
+		headLimitBytes+8<<10)+"\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil || answer.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a large head: %v %v", answer, err)

@@ -15,15 +15,17 @@ const (
 	patchLimitBytes  = 128 << 10
 )
 
-// What decoding allocates at most: strings, and errors that name them, take as much as the text several times; and a value no more than the
-// dearest kind does, which is a container in a list that grows. TestWeightBoundsWhatIsAllocated holds that.
+// What decoding allocates at most: strings, and errors that name them, take as much as the text
+// several times; and a value no more than the dearest kind does, which is a container in a list
+// that grows. TestWeightBoundsWhatIsAllocated holds that.
 const (
 	weightPerByte  = 4
 	weightPerValue = 900
 )
 
-// weigh is what a review may become when it is decoded, in bytes. It counts what separates values, outside of strings, and builds nothing:
-// of what is no JSON it says nothing, but the decoder refuses that before it allocates.
+// weigh is what a review may become when it is decoded, in bytes. It counts what separates values,
+// outside of strings, and builds nothing: of what is no JSON it says nothing, but the decoder
+// refuses that before it allocates.
 func weigh(text []byte) (int64, error) {
 	values, depth, deepest := int64(1), 0, 0
 	for i := 0; i < len(text); i++ {

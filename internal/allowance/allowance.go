@@ -37,8 +37,10 @@ type Allowances struct {
 // New follows the cluster of a config, over the connections of a client, once Run is called.
 func New(config *rest.Config, by *http.Client, log *zap.Logger) (*Allowances, error) {
 	config = rest.CopyConfig(config)
-	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion, scheme.Codecs.WithoutConversion()
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.APIPath, config.GroupVersion, config.NegotiatedSerializer = "/api", &corev1.SchemeGroupVersion,
+		scheme.Codecs.WithoutConversion()
+	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf,
+		runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	client, err := rest.RESTClientForConfigAndClient(config, by)
 	if err != nil {
 		return nil, err
@@ -108,7 +110,8 @@ type kind struct {
 	since  time.Time
 }
 
-func newKind(resource string, object, list runtime.Object, client rest.Interface, clock clock.PassiveClock, log *zap.Logger) *kind {
+func newKind(resource string, object, list runtime.Object, client rest.Interface, clock clock.PassiveClock,
+	log *zap.Logger) *kind {
 	k := &kind{resource: resource, clock: clock, log: log}
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
@@ -124,7 +127,8 @@ func newKind(resource string, object, list runtime.Object, client rest.Interface
 			return w, err
 		},
 	}
-	k.informer = cache.NewSharedIndexInformer(source, object, 0, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
+	k.informer = cache.NewSharedIndexInformer(source, object, 0,
+		cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	_ = k.informer.SetTransform(bare) // it has not been started
 	return k
 }
@@ -158,7 +162,8 @@ func (k *kind) tried(err error) {
 	defer k.mu.Unlock()
 	if err != nil && k.failed == nil {
 		k.since = k.clock.Now()
-		k.log.Warn("what namespaces allow cannot be read: pods get no sidecars if that goes on", zap.String("resource", k.resource), zap.Error(err))
+		k.log.Warn("what namespaces allow cannot be read: pods get no sidecars if that goes on",
+			zap.String("resource", k.resource), zap.Error(err))
 	}
 	k.failed = err
 }

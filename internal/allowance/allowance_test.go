@@ -71,7 +71,8 @@ func eventually(t *testing.T, what string, met func() bool) {
 func TestFollowsNamespaces(t *testing.T) {
 	s := newServer(t)
 	s.Create(ranges, "team", "small", func(m map[string]any) {
-		m["spec"] = map[string]any{"limits": []any{map[string]any{"type": "Container", "max": map[string]any{"memory": "100Mi"}}}}
+		m["spec"] = map[string]any{"limits": []any{map[string]any{"type": "Container",
+			"max": map[string]any{"memory": "100Mi"}}}}
 		m["metadata"] = map[string]any{"annotations": map[string]any{"a": strings.Repeat("x", 10_000)}}
 	})
 	a := follow(t, s)
@@ -79,7 +80,8 @@ func TestFollowsNamespaces(t *testing.T) {
 		t.Fatal(err)
 	}
 	got, none, err := a.Of("team")
-	if err != nil || len(got) != 1 || got[0].Spec.Limits[0].Max.Memory().String() != "100Mi" || len(got[0].Annotations) > 0 || len(none) > 0 {
+	if err != nil || len(got) != 1 || got[0].Spec.Limits[0].Max.Memory().String() != "100Mi" ||
+		len(got[0].Annotations) > 0 || len(none) > 0 {
 		t.Errorf("%v, %v, %v", got, none, err)
 	}
 	if a.Len() != 1 {

@@ -123,7 +123,8 @@ func request(verb string, groups ...string) Request {
 	return Request{
 		ID: "id", Received: time.Unix(1, 2000), URI: "/api/v1/namespaces/n/pods?a=b&c=<d>", What: auth.Attributes{Verb: verb, Version: "v1", Resource: "pods", Namespace: "n"},
 		Who: auth.NewIdentity(authenticationv1.UserInfo{
-			Username: "alice", UID: "7", Groups: append([]string{"dev"}, groups...), Extra: map[string]authenticationv1.ExtraValue{"team": {"a", "b"}},
+			Username: "alice", UID: "7", Groups: append([]string{"dev"}, groups...),
+			Extra: map[string]authenticationv1.ExtraValue{"team": {"a", "b"}},
 		}),
 		Decision: "allow", Reason: "so it is",
 		Header: http.Header{"User-Agent": {"kubectl"}, "X-Forwarded-For": {"10.0.0.7, 10.0.0.8"}, "X-Real-Ip": {"10.0.0.9"}}, Remote: "127.0.0.1",

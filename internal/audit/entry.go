@@ -213,7 +213,8 @@ func attributesOf(r Request) authorizer.Attributes {
 	}
 	if r.Who != nil {
 		info := r.Who.UserInfo()
-		known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups, Extra: make(map[string][]string, len(info.Extra))}
+		known := &user.DefaultInfo{Name: info.Username, UID: info.UID, Groups: info.Groups,
+			Extra: make(map[string][]string, len(info.Extra))}
 		for key, values := range info.Extra {
 			known.Extra[key] = values
 		}

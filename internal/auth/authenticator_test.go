@@ -56,7 +56,8 @@ func TestTokens(t *testing.T) {
 	check("t2", "refused", 4)
 
 	r := a.Authenticate(w.ctx(), withToken("t1"))
-	want := &Identity{name: "alice", uid: "u-1", groups: alice.Groups, extra: map[string][]string{"example.com/team": {"a", "b"}}}
+	want := &Identity{name: "alice", uid: "u-1", groups: alice.Groups,
+		extra: map[string][]string{"example.com/team": {"a", "b"}}}
 	if !reflect.DeepEqual(r.Identity, want) {
 		t.Errorf("got %+v, want %+v", r.Identity, want)
 	}
@@ -287,7 +288,8 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 	r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.issue(uid("7"), later)}})
-	if r.Identity.uid != "7" || len(r.Identity.extra[credentialIDExtra]) != 1 || !r.Credential.expires.Equal(later.Truncate(time.Second)) {
+	if r.Identity.uid != "7" || len(r.Identity.extra[credentialIDExtra]) != 1 ||
+		!r.Credential.expires.Equal(later.Truncate(time.Second)) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
 	}
 	if a.Certificates() == nil || w.authenticator().Certificates() != nil {
@@ -342,7 +344,8 @@ func TestFrontProxy(t *testing.T) {
 		"nobody's":         newCA(t, "fronts", w.clock.Now()).issue(pkix.Name{CommonName: "front"}, later),
 		"an empty allowed": fronts.issue(pkix.Name{}, later),
 	} {
-		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil && r.Identity.name == "carol" {
+		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil &&
+			r.Identity.name == "carol" {
 			t.Errorf("%s is believed: %q", name, seen(r))
 		}
 	}

@@ -13,7 +13,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// A file that is rotated counts a second later; one that cannot be read leaves the one before, and the log says so once for each reason.
+// A file that is rotated counts a second later; one that cannot be read leaves the one before, and
+// the log says so once for each reason.
 func TestAuthorityReloads(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	first, second := newCA(t, "first", clock.Now()), newCA(t, "second", clock.Now())

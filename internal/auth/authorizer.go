@@ -39,8 +39,9 @@ type Decision struct {
 // AuthorizerOptions configure an Authorizer.
 type AuthorizerOptions struct {
 	Reviewer *Reviewer
-	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the reviews for new requests that are under way,
-	// of which one user has half at most. 0: 65536 and 128.
+	// MaxAnswers bounds the answers that are remembered, of each verdict, and MaxReviews the
+	// reviews for new requests that are under way, of which one user has half at most. 0: 65536 and
+	// 128.
 	MaxAnswers, MaxReviews int
 	Rights                 *Rights            // decide what they can, if they were told to; nil: upstream decides everything
 	Clock                  clock.PassiveClock // nil: the real one
@@ -61,13 +62,16 @@ type question struct {
 	what Attributes
 }
 
-// ErrNotText is why upstream is not asked a question: a review is JSON, and would ask it about another user, or another object.
+// ErrNotText is why upstream is not asked a question: a review is JSON, and would ask it about
+// another user, or another object.
 var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
 
 // isText reports that a review asks exactly this question.
 func (q question) isText() bool {
 	a := q.what
-	return q.who.isText() && isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector, a.LabelSelector)
+	return q.who.isText() &&
+		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
+			a.LabelSelector)
 }
 
 const (

@@ -11,7 +11,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-var bob = &Identity{name: "bob", uid: "u-2", groups: []string{"dev", "system:authenticated"}, extra: map[string][]string{"scopes": {"a"}}}
+var bob = &Identity{name: "bob", uid: "u-2", groups: []string{"dev", "system:authenticated"},
+	extra: map[string][]string{"scopes": {"a"}}}
 
 // wants is what a request asks for.
 func wants(t testing.TB, target string) Attributes {

@@ -111,7 +111,8 @@ func BenchmarkLocalRBAC(b *testing.B) {
 	r := crowd(b, clock, namespaces)
 	kept := inUse() - before
 	a := NewAuthorizer(AuthorizerOptions{Reviewer: quick(), Rights: r, Clock: clock})
-	who := &Identity{name: "system:serviceaccount:ns-77:robot", groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns-77", "system:authenticated"}}
+	who := &Identity{name: "system:serviceaccount:ns-77:robot",
+		groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns-77", "system:authenticated"}}
 	what := wants(b, "/api/v1/namespaces/ns-77/pods?watch=1&labelSelector=a%3Db")
 	b.ReportAllocs()
 	for b.Loop() {

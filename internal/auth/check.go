@@ -55,8 +55,8 @@ func (c *check) expiry() time.Time {
 	return time.Time{}
 }
 
-// over reports that the credential has ended for good: by the wall clock, or by the time that it had left when the check
-// began, so that a wall clock that is set back does not prolong it.
+// over reports that the credential has ended for good: by the wall clock, or by the time that it
+// had left when the check began, so that a wall clock that is set back does not prolong it.
 func (c *check) over(now time.Time) bool {
 	return !c.ends.IsZero() && (!now.Before(c.ends) || !now.Before(c.expiry()))
 }
@@ -104,8 +104,9 @@ func moment(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
 // apart by less.
 const leastStep = time.Second
 
-// setBackSince reports that the wall clock was set back since a moment, and what it would show now if it had not been. An
-// end that a credential tells has come when either has reached it: a credential that was over does not become good again.
+// setBackSince reports that the wall clock was set back since a moment, and what it would show now
+// if it had not been. An end that a credential tells has come when either has reached it: a
+// credential that was over does not become good again.
 func setBackSince(began, now time.Time) (otherwise time.Time, back bool) {
 	otherwise = began.Round(0).Add(now.Sub(began))
 	return otherwise, otherwise.Sub(now.Round(0)) >= leastStep

@@ -19,8 +19,9 @@ import (
 	jose "github.com/go-jose/go-jose/v4"
 )
 
-// jumping is a clock like a host's: what it shows has a reading of the wall clock, which may be set, and one of the clock
-// that runs, which may not. Inside a bubble package time has the first alone, so the clock begins outside.
+// jumping is a clock like a host's: what it shows has a reading of the wall clock, which may be
+// set, and one of the clock that runs, which may not. Inside a bubble package time has the first
+// alone, so the clock begins outside.
 type jumping struct {
 	clock.RealClock // its timers
 	t               *testing.T
@@ -43,7 +44,8 @@ func (j *jumping) Since(at time.Time) time.Duration { return j.Now().Sub(at) }
 func (j *jumping) jump(by time.Duration) { j.off.Add(int64(by)) }
 
 // onClock runs a test on guard, where all looks at one jumping clock.
-func onClock(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOptions, *ReauthorizerOptions), test func(*guard, *jumping)) {
+func onClock(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOptions, *ReauthorizerOptions),
+	test func(*guard, *jumping)) {
 	t.Helper()
 	j := newJumping(t)
 	onGuard(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, ro *ReauthorizerOptions) {
@@ -152,8 +154,8 @@ func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 	}
 }
 
-// A certificate ends when its time is over, for requests and for watches: when the wall clock says so, or when it would have
-// if it had not been set back.
+// A certificate ends when its time is over, for requests and for watches: when the wall clock says
+// so, or when it would have if it had not been set back.
 func TestClockJumpsDoNotProlongCertificates(t *testing.T) {
 	j := newJumping(t)
 	authority := newCA(t, "ca", j.base)
@@ -208,7 +210,8 @@ func TestClockJumpsDoNotProlongLocalTokens(t *testing.T) {
 			onClock(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, _ *ReauthorizerOptions) {
 				r.Tokens, a.Audiences = TokensUnbound, []string{"api"}
 				g.registry.publish(m.public())
-				g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+				g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1",
+					Name: "robot", UID: "sa-1"}})
 			}, func(g *guard, j *jumping) {
 				here := func() bool {
 					before, _ := g.asked()
@@ -241,7 +244,8 @@ func TestClockJumpsDoNotChangeHowLongProofsCount(t *testing.T) {
 			onClock(t, func(g *guard, r *RightsOptions, a *AuthenticatorOptions, _ *ReauthorizerOptions) {
 				r.RBAC, r.Tokens, a.Audiences = true, TokensUnbound, []string{"api"}
 				g.registry.publish(m.public())
-				g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+				g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1",
+					Name: "robot", UID: "sa-1"}})
 				g.grant("", "pods", user("bob"), reads("pods"))
 			}, func(g *guard, j *jumping) {
 				n := 0

@@ -54,7 +54,8 @@ func (p *FrontProxy) vouched(h http.Header) *Identity {
 	if name == "" {
 		return nil
 	}
-	user := authenticationv1.UserInfo{Username: name, UID: firstValue(h, p.UIDHeaders), Extra: map[string]authenticationv1.ExtraValue{}}
+	user := authenticationv1.UserInfo{Username: name, UID: firstValue(h, p.UIDHeaders),
+		Extra: map[string]authenticationv1.ExtraValue{}}
 	for _, header := range p.GroupHeaders {
 		for _, group := range h[textproto.CanonicalMIMEHeaderKey(header)] {
 			if group != "" {

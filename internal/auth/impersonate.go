@@ -40,7 +40,8 @@ func NewImpersonation(who *Identity) (*Impersonation, error) {
 		return nil, uncarriable("user", who.name, "is empty")
 	}
 	if who.name == anonymousUser && !who.MemberOf(unauthenticatedGroup) {
-		return nil, uncarriable("user", who.name, "is not in the group "+unauthenticatedGroup+", which the apiserver would add")
+		return nil, uncarriable("user", who.name,
+			"is not in the group "+unauthenticatedGroup+", which the apiserver would add")
 	}
 	h := http.Header{impersonateUser: {who.name}}
 	if who.uid != "" {

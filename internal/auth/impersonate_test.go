@@ -22,7 +22,8 @@ type (
 // An identity that a header would change is refused, and the error names the part of it.
 func TestImpersonationRefusesWhatHeadersChange(t *testing.T) {
 	for _, lost := range []string{
-		" x", "x ", "\tx", "x\t", " ", "\t", "x\n", "x\r", "x\r\nImpersonate-Group: system:masters", "a\nb", "a\x00b", "a\x7fb", "a\x1bb", "a\vb", "a\fb",
+		" x", "x ", "\tx", "x\t", " ", "\t", "x\n", "x\r", "x\r\nImpersonate-Group: system:masters", "a\nb", "a\x00b",
+		"a\x7fb", "a\x1bb", "a\vb", "a\fb",
 	} {
 		for part, user := range map[string]userInfo{
 			"user":  {Username: lost},
@@ -53,20 +54,24 @@ func TestImpersonationRefusesWhatHeadersChange(t *testing.T) {
 
 // What arrives byte for byte is carried: odd, empty and foreign names.
 func TestImpersonationCarriesOddNames(t *testing.T) {
-	for _, odd := range []string{"a b", "a\tb", "ä", "a,b", "a%20b", "%", "\xff", "\u00a0", "a\u2028", "𝔘", "a: b", `"a"`, "A", "a\ufffd"} {
-		user := userInfo{Username: odd, UID: odd, Groups: []string{odd, "", odd}, Extra: map[string]extraValue{odd: {odd, ""}}}
+	for _, odd := range []string{"a b", "a\tb", "ä", "a,b", "a%20b", "%", "\xff", "\u00a0", "a\u2028", "𝔘", "a: b",
+		`"a"`, "A", "a\ufffd"} {
+		user := userInfo{Username: odd, UID: odd, Groups: []string{odd, "", odd},
+			Extra: map[string]extraValue{odd: {odd, ""}}}
 		as, err := NewImpersonation(NewIdentity(user))
 		if err != nil {
 			t.Errorf("%q: %v", odd, err)
 			continue
 		}
-		if h := as.header; h.Get("Impersonate-User") != odd || h.Get("Impersonate-Uid") != odd || !slices.Equal(h["Impersonate-Group"], user.Groups) {
+		if h := as.header; h.Get("Impersonate-User") != odd || h.Get("Impersonate-Uid") != odd ||
+			!slices.Equal(h["Impersonate-Group"], user.Groups) {
 			t.Errorf("%q: got %q", odd, h)
 		}
 	}
 }
 
-// An extra key travels as the name of a header, in which no letter's case and no other byte survives unless it is escaped.
+// An extra key travels as the name of a header, in which no letter's case and no other byte
+// survives unless it is escaped.
 func TestImpersonationEscapesExtraKeys(t *testing.T) {
 	as, err := NewImpersonation(NewIdentity(userInfo{Username: "a", Extra: map[string]extraValue{
 		"example.com/team": {"1"}, "Team": {"2"}, "team": {"3"}, "a\nb": {"4"}, "": {"5"}, "%41": {"6"},
@@ -75,7 +80,8 @@ func TestImpersonationEscapesExtraKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"Impersonate-Extra-", "Impersonate-Extra-%2541", "Impersonate-Extra-%54eam", "Impersonate-Extra-A%0ab", "Impersonate-Extra-Example.com%2fteam",
+		"Impersonate-Extra-", "Impersonate-Extra-%2541", "Impersonate-Extra-%54eam", "Impersonate-Extra-A%0ab",
+		"Impersonate-Extra-Example.com%2fteam",
 		"Impersonate-Extra-Team", "Impersonate-User",
 	}
 	if got := slices.Sorted(maps.Keys(as.header)); !slices.Equal(got, want) {
@@ -122,7 +128,8 @@ func TestImpersonationReplacesHeaders(t *testing.T) {
 	}
 	var sent http.Header
 	r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://upstream/", nil)
-	r.Header = http.Header{"Impersonate-User": {"b"}, "impersonate-group": {"system:masters"}, "Impersonate-Extra-K": {"v"}, "Accept": {"*/*"}}
+	r.Header = http.Header{"Impersonate-User": {"b"}, "impersonate-group": {"system:masters"},
+		"Impersonate-Extra-K": {"v"}, "Accept": {"*/*"}}
 	before := r.Header.Clone()
 	_, _ = as.Through(roundTripper(func(r *http.Request) (*http.Response, error) { sent = r.Header; return nil, http.ErrServerClosed })).RoundTrip(r)
 	want := http.Header{"Impersonate-User": {"a"}, "Accept": {"*/*"}}
@@ -161,12 +168,14 @@ func (a *takesAll) token(_ context.Context, token secret, _ []string) (authentic
 	return authenticationv1.TokenReviewStatus{Authenticated: true, User: a.user}, nil
 }
 
-func (a *takesAll) access(_ context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (a *takesAll) access(_ context.Context,
+	spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	a.asked = append(a.asked, spec.User)
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: true}, nil
 }
 
-// A review that would ask about another token, or whose answer may name another user, proves nothing, and what cannot be asked is not allowed.
+// A review that would ask about another token, or whose answer may name another user, proves
+// nothing, and what cannot be asked is not allowed.
 func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
 	up := &takesAll{user: userInfo{Username: "alice"}}
 	reviewer := &Reviewer{asker: up}
@@ -180,7 +189,8 @@ func TestReviewsThatChangeAnIdentityProveNothing(t *testing.T) {
 		}
 	}
 	for i, user := range []userInfo{
-		{Username: "a\ufffd"}, {Username: "a", Groups: []string{"b", "\ufffd"}}, {Username: "a", UID: "\ufffd"}, {Username: "a", Extra: map[string]extraValue{"k": {"\ufffd"}}},
+		{Username: "a\ufffd"}, {Username: "a", Groups: []string{"b", "\ufffd"}}, {Username: "a", UID: "\ufffd"},
+		{Username: "a", Extra: map[string]extraValue{"k": {"\ufffd"}}},
 	} {
 		up.user = user
 		if r := with(fmt.Sprint("Bearer u", i)); r.Outcome != Refused {

@@ -46,7 +46,8 @@ const maxLocalToken = 16 << 10
 
 // decideLocally lets rights decide about tokens as far as they can.
 func (t *tokens) decideLocally(r *Rights, remembered int) {
-	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, began: t.reviews.clock.Now(), verified: newMemory[*accountToken](remembered)}
+	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, began: t.reviews.clock.Now(),
+		verified: newMemory[*accountToken](remembered)}
 	h := t.hasher
 	t.reviews.local = newLocal(reviewOfToken, r, t.reviews, l.answer, func(here, there proof) bool {
 		return there.who != nil && here.who.digest(h) == there.who.digest(h)
@@ -166,9 +167,9 @@ func isCompact(token string) bool {
 	})
 }
 
-// bind reads what a token is bound to, and with it the user that it proves, as kube-apiserver does. It reports false for anything else than a
-// service account, or one and a pod with the node that it was on: a Secret, a node alone, a webhook's configuration, and whatever a later
-// version may add.
+// bind reads what a token is bound to, and with it the user that it proves, as kube-apiserver does.
+// It reports false for anything else than a service account, or one and a pod with the node that it
+// was on: a Secret, a node alone, a webhook's configuration, and whatever a later version may add.
 func (t *accountToken) bind(claims map[string]any, user *authenticationv1.UserInfo) bool {
 	refs := map[string]objectRef{}
 	namespace := ""

@@ -152,8 +152,9 @@ func TestLocalTokens(t *testing.T) {
 			time.Sleep(AllowedFor)
 			result := g.shows("unbound", m.sign(claims(nil)), Authenticated, 0)
 			want := &Identity{
-				name: "system:serviceaccount:c1:robot", uid: "sa-1", groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1", "system:authenticated"},
-				extra: map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=id-1"}},
+				name: "system:serviceaccount:c1:robot", uid: "sa-1",
+				groups: []string{"system:serviceaccounts", "system:serviceaccounts:c1", "system:authenticated"},
+				extra:  map[string][]string{"authentication.kubernetes.io/credential-id": {"JTI=id-1"}},
 			}
 			h := newHasher()
 			if result.Identity.digest(h) != want.digest(h) {

@@ -191,7 +191,8 @@ func TestRBACIndex(t *testing.T) {
 	for range 3000 {
 		step()
 		for range 5 {
-			who := &Identity{name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), groups: some("x", "y", "w")}
+			who := &Identity{name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"),
+				groups: some("x", "y", "w")}
 			what := wants(t, pick(targets...))
 			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {

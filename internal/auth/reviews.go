@@ -76,7 +76,8 @@ const maxWaitingReviews = 1 << 16
 
 func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
 	turns := fairness.NewGate(fairness.Options{
-		Limit: int64(b.underWay), Share: int64(b.each), Waiting: maxWaitingReviews, WaitingEach: maxWaitingReviews, Wait: turnTimeout,
+		Limit: int64(b.underWay), Share: int64(b.each), Waiting: maxWaitingReviews, WaitingEach: maxWaitingReviews,
+		Wait: turnTimeout,
 	})
 	r := &reviews[Q, A]{clock: clock, turns: turns, user: func(Q) string { return "" }, count: func(source) {}}
 	r.mu.good, r.mu.bad = newMemory[A](b.remembered), newMemory[A](b.remembered)

@@ -50,10 +50,12 @@ type RightsOptions struct {
 // Whoever may have lost something by a change is asked about at once (Reauthorizer.Check). That decides nothing by itself, and where
 // upstream does not let these be watched, the sweep goes on alone.
 //
-// And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and existence. Invariant: they only ever say
-// yes, and only by tables each of which has been proven within AllowedFor, by a question to upstream that began then; a yes is as old as
-// the oldest of those questions that it rests on. Everything else, a no included, is for upstream to decide. One in a hundred is asked all the same, and if
-// upstream denies what was allowed here, nothing is decided here any more.
+// And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and
+// existence. Invariant: they only ever say yes, and only by tables each of which has been proven
+// within AllowedFor, by a question to upstream that began then; a yes is as old as the oldest of
+// those questions that it rests on. Everything else, a no included, is for upstream to decide. One
+// in a hundred is asked all the same, and if upstream denies what was allowed here, nothing is
+// decided here any more.
 type Rights struct {
 	// Static after construction.
 	opts                       RightsOptions

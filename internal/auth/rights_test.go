@@ -57,7 +57,8 @@ type change struct {
 
 func newRegistry(t *testing.T) *registry {
 	return &registry{
-		cluster: newCluster(), t: t, revision: 100, second: map[string]*uint64{}, objects: map[string]map[string]any{}, events: map[string][]change{}, wake: make(chan struct{}),
+		cluster: newCluster(), t: t, revision: 100, second: map[string]*uint64{}, objects: map[string]map[string]any{},
+		events: map[string][]change{}, wake: make(chan struct{}),
 		cut: map[string]bool{}, forbidden: map[string]bool{}, mutes: map[string]bool{},
 		relists: map[string]bool{}, follows: map[string]int{}, documents: map[string]string{}, reads: map[string]int{},
 	}
@@ -268,7 +269,8 @@ func onGuard(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOpt
 		ao.Rights = g.rights
 		g.patrol = &patrol{
 			t: t, cluster: g.registry.cluster, authn: NewAuthenticator(ao),
-			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics, Clock: rights.Clock}), began: time.Now(),
+			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics,
+				Clock: rights.Clock}), began: time.Now(),
 		}
 		ro.Authenticator, ro.Authorizer = g.authn, g.authz
 		g.Reauthorizer = NewReauthorizer(ro)
@@ -430,7 +432,8 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 			late:   "clusterrolebindings", other: "clusterroles",
 		},
 	} {
-		for where, second := range map[string]uint64{"in one etcd": 0, "with a counter between": 500, "behind": 5, "ahead": 1_000_000} {
+		for where, second := range map[string]uint64{"in one etcd": 0, "with a counter between": 500, "behind": 5,
+			"ahead": 1_000_000} {
 			t.Run(what+" "+where, func(t *testing.T) {
 				apart := func(g *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
 					if r.RBAC = true; second != 0 {

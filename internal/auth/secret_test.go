@@ -73,10 +73,12 @@ func TestIdentityDigest(t *testing.T) {
 	h := newHasher()
 	seen := map[digest]int{}
 	for i, who := range []*Identity{
-		{name: "a"}, {uid: "a"}, {groups: []string{"a"}}, {name: "a", groups: []string{"b"}}, {name: "a", groups: []string{"b", "c"}},
+		{name: "a"}, {uid: "a"}, {groups: []string{"a"}}, {name: "a", groups: []string{"b"}},
+		{name: "a", groups: []string{"b", "c"}},
 		{name: "a", groups: []string{"c", "b"}}, {name: "a", groups: []string{"bc"}}, {name: "a", uid: "b"},
 		{name: "a", extra: map[string][]string{"b": nil}}, {name: "a", extra: map[string][]string{"b": {"c"}}},
-		{name: "a", extra: map[string][]string{"b": {}, "c": {}}}, {name: "a", groups: []string{"b"}, extra: map[string][]string{"c": nil}},
+		{name: "a", extra: map[string][]string{"b": {}, "c": {}}},
+		{name: "a", groups: []string{"b"}, extra: map[string][]string{"c": nil}},
 	} {
 		d := who.digest(h)
 		if other, ok := seen[d]; ok {

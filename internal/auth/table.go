@@ -38,8 +38,8 @@ type Table struct {
 	forbidden  bool          // upstream does not let it be mirrored, and the log says so
 }
 
-// entry is what is kept of an object. Upstream had the fact at its place in the order or before, and the table has heard
-// of every change since then.
+// entry is what is kept of an object. Upstream had the fact at its place in the order or before,
+// and the table has heard of every change since then.
 type entry struct {
 	fact  any // as the table's read made it
 	place place
@@ -68,9 +68,10 @@ func (t *Table) Through() uint64 {
 
 func (t *Table) throughLocked() uint64 { return max(t.told, t.reached) }
 
-// Replace takes the complete state at a version. The state may be older than what was proven, or of another history,
-// as after a restore of etcd, which its version does not tell. So the table has to be proven anew, and each of its facts
-// counts since now: what happened between the old state and this one is not known.
+// Replace takes the complete state at a version. The state may be older than what was proven, or of
+// another history, as after a restore of etcd, which its version does not tell. So the table has to
+// be proven anew, and each of its facts counts since now: what happened between the old state and
+// this one is not known.
 func (t *Table) Replace(objects []*object.Object, rv uint64) error {
 	fresh := make(map[string]any, len(objects))
 	for _, o := range objects {
@@ -169,7 +170,8 @@ func (t *Table) notedLocked(key string, before, after any) {
 	t.note(key, before, after)
 }
 
-// heardLocked is the place of facts that the table hears of now. Tables whose facts count together are proven again soon.
+// heardLocked is the place of facts that the table hears of now. Tables whose facts count together
+// are proven again soon.
 func (t *Table) heardLocked() place {
 	for _, other := range t.rights.together(t) {
 		select {
@@ -180,9 +182,10 @@ func (t *Table) heardLocked() place {
 	return t.rights.nextLocked()
 }
 
-// heldLocked reports that upstream had an object's fact when a question was asked: the table's last proof, or an earlier
-// one of another table. The table showed a state from before that question when it heard of the fact, has shown one from
-// after it since the proof, and has kept the fact in between without leaving out a change. So upstream kept it as well.
+// heldLocked reports that upstream had an object's fact when a question was asked: the table's last
+// proof, or an earlier one of another table. The table showed a state from before that question
+// when it heard of the fact, has shown one from after it since the proof, and has kept the fact in
+// between without leaving out a change. So upstream kept it as well.
 func (t *Table) heldLocked(key string, asked place) bool {
 	e, there := t.entries[key]
 	return there && e.place < asked

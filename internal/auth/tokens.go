@@ -41,8 +41,8 @@ func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClo
 	return t
 }
 
-// askable reports that a review asks about exactly this token: it is JSON, and upstream trims the token that it reads there, but not in a
-// request that says more after it.
+// askable reports that a review asks about exactly this token: it is JSON, and upstream trims the
+// token that it reads there, but not in a request that says more after it.
 func askable(token secret) bool {
 	text := token.reveal()
 	return isText(text) && strings.TrimSpace(text) == text
@@ -53,9 +53,10 @@ func (t *tokens) key(token secret) digest {
 	return t.hasher.sum(append([]string{"token", token.reveal()}, t.audiences...)...)
 }
 
-// read decides what a review says. It must say that the token is somebody's, that he has a name, and, if it was asked about audiences,
-// which of those the token is for: an apiserver that names none has not looked at them, and vouches for its own alone. A user that JSON may
-// have changed on the way is not taken for that user: the request passes through, with its token.
+// read decides what a review says. It must say that the token is somebody's, that he has a name,
+// and, if it was asked about audiences, which of those the token is for: an apiserver that names
+// none has not looked at them, and vouches for its own alone. A user that JSON may have changed on
+// the way is not taken for that user: the request passes through, with its token.
 func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) proof {
 	switch {
 	case !s.Authenticated:

@@ -1,8 +1,8 @@
 // Package check asks a Spillway what one asks of it after an installation: is it reached, believed and passed through, does it know who asks, and
 // does it serve from memory. It asks as any client would, and is told nothing that another would not be told.
 //
-// The invariant: each question is answered with one line, also after another has failed, and what failed comes with a remedy. But where the name
-// is not found, there is one answer to all.
+// The invariant: each question is answered with one line, also after another has failed, and what
+// failed comes with a remedy. But where the name is not found, there is one answer to all.
 package check
 
 import (

@@ -131,8 +131,10 @@ func TestNamesAreNotKnown(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: cause}
 		})
 		var out strings.Builder
-		err := (&Client{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a", Transport: transport}).Run(t.Context(), "pods", &out)
-		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 || strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "nothing else is asked\n") {
+		err := (&Client{Base: &url.URL{Scheme: "https", Host: "spillway.team.svc"}, Token: "a",
+			Transport: transport}).Run(t.Context(), "pods", &out)
+		if err == nil || !strings.Contains(err.Error(), want) || asked != 1 ||
+			strings.Count(out.String(), "FAILED") != 1 || !strings.HasSuffix(out.String(), "nothing else is asked\n") {
 			t.Errorf("asked %d times: %v\n%s", asked, err, &out)
 		}
 	}

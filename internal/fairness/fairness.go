@@ -1,5 +1,6 @@
-// Package fairness shares scarce resources among requests: seats for requests that pass through, bytes of large answers,
-// watches. It knows nothing of HTTP: a flow is what shares are counted for, a width is how much one request takes.
+// Package fairness shares scarce resources among requests: seats for requests that pass through,
+// bytes of large answers, watches. It knows nothing of HTTP: a flow is what shares are counted for,
+// a width is how much one request takes.
 //
 // Invariants: what is held never exceeds the limit, and no flow holds more than its share, unless a reserve for others
 // remains free (Options.Reserve). No request is admitted before one that waits and whose flow holds less. Waiting is

@@ -13,8 +13,9 @@ type Options struct {
 	Limit int64
 	// Share is the most of it that one flow holds; 0, or more than Limit: all of it.
 	Share int64
-	// Reserve makes the share one that a flow may exceed: at once, while so much would remain free. What no other flow wants may be had; what
-	// has been let in is not ended for others, so the reserve is theirs. 0: no flow holds more than its share.
+	// Reserve makes the share one that a flow may exceed: at once, while so much would remain free.
+	// What no other flow wants may be had; what has been let in is not ended for others, so the
+	// reserve is theirs. 0: no flow holds more than its share.
 	Reserve int64
 	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does, and who cannot be let in at once is
 	// refused.

@@ -270,7 +270,8 @@ func BenchmarkGate(b *testing.B) {
 	})
 }
 
-// What no other flow wants one may have, but for the reserve; and what others want of the reserve, up to their share, the first one does not get back.
+// What no other flow wants one may have, but for the reserve; and what others want of the reserve,
+// up to their share, the first one does not get back.
 func TestShareWithReserve(t *testing.T) {
 	g := NewGate(Options{Limit: 16, Share: 8, Reserve: 2})
 	var passes []*Pass

@@ -79,7 +79,8 @@ func (l *line) room(width int64) bool {
 	return l.held+width <= l.limit
 }
 
-// shares reports that a flow that holds so much may have a width more: within its share, or since no other flow wants it.
+// shares reports that a flow that holds so much may have a width more: within its share, or since
+// no other flow wants it.
 func (l *line) shares(held, width int64) bool {
 	return held+width <= l.share || l.reserve > 0 && l.held+width <= l.limit-l.reserve
 }

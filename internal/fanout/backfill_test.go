@@ -284,7 +284,8 @@ const forgotten = "The resourceVersion for the provided watch is too old."
 func (s *story) checkExpired(r resumption, asked, oldest uint64) {
 	s.Helper()
 	var expired *cache.ExpiredError
-	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest || s.nameless != (expired.Words == forgotten) {
+	if len(r.events) > 0 || !errors.As(r.err, &expired) || expired.Asked != asked || expired.Oldest != oldest ||
+		s.nameless != (expired.Words == forgotten) {
 		s.Errorf("told %q, then %v; want expired: %d (%d)", r.events, r.err, asked, oldest)
 	}
 }

@@ -79,9 +79,10 @@ func (b *Backfills) Close() {
 // Watches is how many upstream watches are open, and how many have been opened.
 func (b *Backfills) Watches() (open, opened int64) { return b.open.Load(), b.opened.Load() }
 
-// Join subscribes a client of an owner's that is complete through rv to the events after it, once it is its turn. Close what
-// it returns. If the turn does not come before ctx ends, the error is ErrBackfillBusy. It returns nil if that is not what the
-// client lacks: the log has everything, or neither has upstream (see Hub.Resume).
+// Join subscribes a client of an owner's that is complete through rv to the events after it, once
+// it is its turn. Close what it returns. If the turn does not come before ctx ends, the error is
+// ErrBackfillBusy. It returns nil if that is not what the client lacks: the log has everything, or
+// neither has upstream (see Hub.Resume).
 func (b *Backfills) Join(ctx context.Context, owner Owner, rv uint64, sel object.Selector) (*Backfill, error) {
 	log := b.hub.resource.Log()
 	f := &Backfill{backfills: b, owner: owner, voids: log.Voids(), through: rv, selector: sel}
@@ -166,7 +167,8 @@ const (
 
 // NewBackfillLimit allows so many watches at a time.
 func NewBackfillLimit(watches int) *BackfillLimit {
-	l := &BackfillLimit{turns: make(chan struct{}, watches), least: heldByAll / 2 / int64(max(1, watches)), each: heldByEach, most: heldByAll}
+	l := &BackfillLimit{turns: make(chan struct{}, watches), least: heldByAll / 2 / int64(max(1, watches)),
+		each: heldByEach, most: heldByAll}
 	l.mu.shares = map[Owner]*share{}
 	return l
 }
@@ -200,7 +202,8 @@ func (l *BackfillLimit) release(owner Owner) {
 	l.leave(owner, s)
 }
 
-// enter is the share of an owner. The empty owner, whose watches are for all that select by scope alone, may have all turns.
+// enter is the share of an owner. The empty owner, whose watches are for all that select by scope
+// alone, may have all turns.
 func (l *BackfillLimit) enter(owner Owner) *share {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -136,8 +136,8 @@ func (c *Cursor) Slice() { c.sliced = true }
 // More reports that the last Next ended early.
 func (c *Cursor) More() bool { return c.cut }
 
-// sliceWork is how much a sliced cursor reads in one Next: so many entries, fewer if their objects have many labels. It is about as much work as
-// one send.
+// sliceWork is how much a sliced cursor reads in one Next: so many entries, fewer if their objects
+// have many labels. It is about as much work as one send.
 const (
 	sliceWork   = 64
 	sliceLabels = 32 // labels that are as much work as an entry

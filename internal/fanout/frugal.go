@@ -30,7 +30,8 @@ func (h *Hub) hold(bytes int64) {
 	}
 }
 
-// laneRoom is how many bytes the feeds of a lane keep at most, whatever room there is for all: its owner chooses how many there are.
+// laneRoom is how many bytes the feeds of a lane keep at most, whatever room there is for all: its
+// owner chooses how many there are.
 const laneRoom = 128 << 20
 
 // full reports that feeds of few streams go on without memory.

@@ -226,8 +226,9 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 	}
 }
 
-// copiedMost is how many bytes of one event are copied into feeds. An object has up to a megabyte, and each distinct selector has its
-// own copy; beyond this, feeds of few streams leave the event to the log.
+// copiedMost is how many bytes of one event are copied into feeds. An object has up to a megabyte,
+// and each distinct selector has its own copy; beyond this, feeds of few streams leave the event to
+// the log.
 const copiedMost = 8 << 20
 
 // count counts selectors that are asked.

@@ -7,30 +7,35 @@ import (
 	"spillway/internal/object"
 )
 
-// Owner is the user, or the address, that a watch is counted for. The empty Owner is the process itself: its selectors are not bounded.
+// Owner is the user, or the address, that a watch is counted for. The empty Owner is the process
+// itself: its selectors are not bounded.
 type Owner string
 
-// What an event costs the dispatcher is the selectors that it asks, and their frames. Clients choose both, and all clients of a resource
-// wait for the dispatcher. So each owner has a share of it, and there is a bound in all; whatever is beyond goes on in a lane of the
-// owner's: a hub of its own on the same log, with its own goroutine, index and feeds. A lane that cannot keep up delays its owner alone.
+// What an event costs the dispatcher is the selectors that it asks, and their frames. Clients
+// choose both, and all clients of a resource wait for the dispatcher. So each owner has a share of
+// it, and there is a bound in all; whatever is beyond goes on in a lane of the owner's: a hub of
+// its own on the same log, with its own goroutine, index and feeds. A lane that cannot keep up
+// delays its owner alone.
 //
-// A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing moves from one to the other: where a
-// feed is dispatched is decided when it is made.
+// A lane is the same code as the hub and sees the same log, so it shows the same frames. Nothing
+// moves from one to the other: where a feed is dispatched is decided when it is made.
 const (
-	// ownerShare is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single values, or 15 of 256 terms.
+	// ownerShare is the price of one owner's feeds in a hub: 240 of one term each, 2,048 single
+	// values, or 15 of 256 terms.
 	ownerShare = 4096
 	// hubShare is that of all owners' feeds.
 	hubShare = 16 * ownerShare
 	// feedPrice is what a feed costs besides its terms: a look at the event, and a copy of its frame.
 	feedPrice = 16
-	// singlePrice is the price of a feed that stands in the index under all that it demands: few of them are found by one event.
+	// singlePrice is the price of a feed that stands in the index under all that it demands: few of
+	// them are found by one event.
 	singlePrice = 2
 	// laneRun is how many events a lane dispatches before another lane has its turn.
 	laneRun = 64
 )
 
-// priceOf is what a selector's feed costs the dispatcher at worst. Feeds that select by scope alone cost nothing here: an event
-// concerns one of them for each encoding.
+// priceOf is what a selector's feed costs the dispatcher at worst. Feeds that select by scope alone
+// cost nothing here: an event concerns one of them for each encoding.
 func priceOf(sel object.Selector) int {
 	switch {
 	case sel.ScopeOnly():
@@ -41,8 +46,8 @@ func priceOf(sel object.Selector) int {
 	return feedPrice + sel.Weight()
 }
 
-// Lanes bound how many lanes dispatch at the same time, over all hubs that share them, so that owners of costly selectors do not take
-// all processors from the hubs. The nil Lanes bound nothing.
+// Lanes bound how many lanes dispatch at the same time, over all hubs that share them, so that
+// owners of costly selectors do not take all processors from the hubs. The nil Lanes bound nothing.
 type Lanes struct{ turns chan struct{} }
 
 // NewLanes lets so many lanes dispatch at the same time.

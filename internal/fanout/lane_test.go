@@ -46,7 +46,8 @@ func (w *world) collect(c *Cursor) []byte {
 	return all
 }
 
-// The hub asks no heavy selector about anything, and no more light ones of an owner's than its share; what it does ask is shown at once.
+// The hub asks no heavy selector about anything, and no more light ones of an owner's than its
+// share; what it does ask is shown at once.
 func TestHubAsksNoCostlySelectors(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
@@ -126,7 +127,8 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	}
 }
 
-// Feeds that select by scope alone are the hub's, however many an owner has; and an equal selector shares the feed that is there.
+// Feeds that select by scope alone are the hub's, however many an owner has; and an equal selector
+// shares the feed that is there.
 func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	w := newWorld(t, plenty)
 	s := w.resource.Snapshot()
@@ -135,7 +137,8 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 		all = append(all, w.hub.For("mallory").From(s.Next, s.RV, object.Selector{Namespace: fmt.Sprint("n", i)}, plain))
 	}
 	single := selectorOf(t, "", "", "app=web", "")
-	all = append(all, w.hub.For("alice").From(s.Next, s.RV, single, plain), w.hub.For("mallory").From(s.Next, s.RV, single, plain))
+	all = append(all, w.hub.For("alice").From(s.Next, s.RV, single, plain),
+		w.hub.For("mallory").From(s.Next, s.RV, single, plain))
 	if n := w.hub.Lanes(); n != 0 {
 		t.Errorf("%d lanes", n)
 	}
@@ -147,7 +150,8 @@ func TestWhatCostsNothingNeedsNoShare(t *testing.T) {
 	}
 }
 
-// A hub that ends has its lanes tell what is in the log, and a lane that is asked for later shows that history has ended.
+// A hub that ends has its lanes tell what is in the log, and a lane that is asked for later shows
+// that history has ended.
 func TestLanesEndWithTheirHub(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.ShareLanes(NewLanes(1))
@@ -155,7 +159,8 @@ func TestLanesEndWithTheirHub(t *testing.T) {
 	done := make(chan struct{})
 	go func() { _ = w.hub.Run(ctx); close(done) }()
 	s := w.resource.Snapshot()
-	first, second := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain), w.hub.For("oscar").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain)
+	first, second := w.hub.For("mallory").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain),
+		w.hub.For("oscar").From(s.Next, s.RV, unlike(t, "a", 1000, 0), plain)
 	w.set("a/x", "web")
 	stop()
 	<-done
@@ -199,10 +204,12 @@ func TestLanesTellWhatTheLogTells(t *testing.T) {
 		}
 		if i%20 == 0 {
 			s := w.resource.Snapshot()
-			sel := selectorOf(t, []string{"", "a"}[r.IntN(2)], "", fmt.Sprintf("app!=x%d,%s", r.IntN(3), unlike(t, "", 300, r.IntN(5)).LabelQuery()), "")
+			sel := selectorOf(t, []string{"", "a"}[r.IntN(2)], "",
+				fmt.Sprintf("app!=x%d,%s", r.IntN(3), unlike(t, "", 300, r.IntN(5)).LabelQuery()), "")
 			enc := []object.Encoding{plain, bookmarks, metadata}[r.IntN(3)]
 			pairs = append(pairs, &pair{
-				aside: w.hub.For(Owner(fmt.Sprint(r.IntN(3)))).From(s.Next, s.RV, sel, enc), log: w.hub.Replay(s.Next, s.RV, sel, enc),
+				aside: w.hub.For(Owner(fmt.Sprint(r.IntN(3)))).From(s.Next, s.RV, sel, enc),
+				log:   w.hub.Replay(s.Next, s.RV, sel, enc),
 			})
 		}
 		for range r.IntN(8) {

@@ -7,8 +7,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// unfoldedLimitBytes bounds what the aliases of a document add to it. A line of JSON says again what each of them stands for: 10,000 aliases of
-// a text of 10 kB, which are 40 kB of YAML, would be 100 MB.
+// unfoldedLimitBytes bounds what the aliases of a document add to it. A line of JSON says again
+// what each of them stands for: 10,000 aliases of a text of 10 kB, which are 40 kB of YAML, would
+// be 100 MB.
 const unfoldedLimitBytes = 4 << 20
 
 // checkAliases refuses a document whose aliases unfold to too much, or that contains itself.

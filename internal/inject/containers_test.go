@@ -60,7 +60,8 @@ func TestProxyIsNotAskedForTheSidecar(t *testing.T) {
 			map[string]string{"NO_PROXY": ".svc," + excepted, "no_proxy": "," + excepted}, ""},
 		"loopback": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: localhost, 127.0.0.1\n",
 			map[string]string{"NO_PROXY": "localhost, 127.0.0.1", "no_proxy": ""}, ""},
-		"all": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: '*'\n", map[string]string{"NO_PROXY": "*"}, ""},
+		"all": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: '*'\n",
+			map[string]string{"NO_PROXY": "*"}, ""},
 		"from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      valueFrom:\n        configMapKeyRef: {name: a, key: b}\n",
 			map[string]string{"NO_PROXY": "", "no_proxy": ""}, "takes NO_PROXY from elsewhere"},
 		"all from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    envFrom:\n    - configMapRef: {name: a}\n", map[string]string{"NO_PROXY": ""}, "(envFrom)"},
@@ -133,7 +134,8 @@ func TestOwnTokenIsGivenToTheSidecar(t *testing.T) {
 	if err := json.Unmarshal(d.json, &now); err != nil {
 		t.Fatal(err)
 	}
-	if m := now.Spec.Containers[0].VolumeMounts; len(m) != 1 || m[0].Name != "mine" || !m[0].ReadOnly || len(now.Spec.Volumes) != 1 || len(now.Spec.InitContainers) != 0 {
+	if m := now.Spec.Containers[0].VolumeMounts; len(m) != 1 || m[0].Name != "mine" || !m[0].ReadOnly ||
+		len(now.Spec.Volumes) != 1 || len(now.Spec.InitContainers) != 0 {
 		t.Errorf("of what was changed remains\n%s", back)
 	}
 }
@@ -150,9 +152,11 @@ func TestPodWithOtherVolumeIsLeft(t *testing.T) {
 		{"      readOnly: true", "      subPath: x"}:                                      "and of that a part",
 		{"serviceAccountToken: {path: token, expirationSeconds: 600}", "secret: {}"}:      "with more than a service account",
 	} {
-		text := podWith(strings.Replace(ownToken, change[0], change[1], 1)) + "---\n" + podWith("  containers:\n  - name: app\n    image: app\n")
+		text := podWith(strings.Replace(ownToken, change[0], change[1], 1)) + "---\n" +
+			podWith("  containers:\n  - name: app\n    image: app\n")
 		out, done, err := Manifest(text, options())
-		if err != nil || len(done) != 2 || done[1].Left != "" || !strings.Contains(done[0].Left, want) || (done[0].Left == "") != (want == "") {
+		if err != nil || len(done) != 2 || done[1].Left != "" || !strings.Contains(done[0].Left, want) ||
+			(done[0].Left == "") != (want == "") {
 			t.Errorf("%s: %v %+v, want %q", change[1], err, done, want)
 		}
 		if !strings.Contains(out, InjectedAnnotation) {
@@ -167,7 +171,8 @@ func TestSidecarBringsItsToken(t *testing.T) {
 	pod, _, _ := injected(t, podWith("  containers:\n  - name: app\n    image: app\n"))
 	mounts := pod.Spec.InitContainers[0].VolumeMounts
 	i := slices.IndexFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == TokenVolume })
-	if m := mounts[len(mounts)-1]; m.Name != TokenVolume || m.MountPath != accountDir || i < 0 || len(pod.Spec.Volumes[i].Projected.Sources) != 3 {
+	if m := mounts[len(mounts)-1]; m.Name != TokenVolume || m.MountPath != accountDir || i < 0 ||
+		len(pod.Spec.Volumes[i].Projected.Sources) != 3 {
 		t.Errorf("%+v %+v", mounts, pod.Spec.Volumes)
 	}
 }
@@ -181,7 +186,8 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		{"", "auto", "spillway"},
 		{first("migrate"), "auto", "spillway migrate"},
 		{first("istio-init") + first("migrate"), "auto", "spillway istio-init migrate"},
-		{first("istio-validation") + sidecar("istio-proxy") + first("migrate"), "auto", "istio-validation istio-proxy spillway migrate"},
+		{first("istio-validation") + sidecar("istio-proxy") + first("migrate"), "auto",
+			"istio-validation istio-proxy spillway migrate"},
 		{first("linkerd-init") + sidecar("linkerd-proxy"), "auto", "linkerd-init linkerd-proxy spillway"},
 		{sidecar("kuma-sidecar") + first("migrate"), "first", "spillway kuma-sidecar migrate"},
 		{sidecar("mine") + first("migrate"), "after:mine", "mine spillway migrate"},
@@ -211,10 +217,12 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		}
 	}
 	template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		InitContainers: []corev1.Container{{Name: "istio-validation"}}, Containers: []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}},
+		InitContainers: []corev1.Container{{Name: "istio-validation"}},
+		Containers:     []corev1.Container{{Name: "app"}, {Name: "istio-proxy"}},
 	}})
 	var left *LeftError
-	if _, _, err := Plan(template, options()); !errors.As(err, &left) || !left.Notable || !strings.Contains(left.Error(), "native sidecars") {
+	if _, _, err := Plan(template, options()); !errors.As(err, &left) || !left.Notable ||
+		!strings.Contains(left.Error(), "native sidecars") {
 		t.Errorf("redirected before: %v", err)
 	}
 }

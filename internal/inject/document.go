@@ -108,8 +108,8 @@ var kinds = map[string]map[string]string{
 	"batch": {"Job": "/spec/template", "CronJob": "/spec/jobTemplate/spec/template"},
 }
 
-// mayHavePods reports whether a document has to be read as kubectl reads it to know. It is false only where its one kind is written out: not where
-// a merge, an alias or a tag may say another.
+// mayHavePods reports whether a document has to be read as kubectl reads it to know. It is false
+// only where its one kind is written out: not where a merge, an alias or a tag may say another.
 func mayHavePods(root *yaml.Node) bool {
 	if root.Kind != yaml.MappingNode {
 		return false

@@ -12,11 +12,13 @@ import (
 
 // block is a Pod in YAML's own form, with lines in front of its spec, in its metadata's indentation.
 func block(lines string) string {
-	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\n" + lines + "spec:\n  containers:\n  - name: app\n    image: app\n"
+	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\n" + lines +
+		"spec:\n  containers:\n  - name: app\n    image: app\n"
 }
 
-// means checks what injecting a stream means: every document that kubectl reads says what it said, with the patch that Plan makes of it; and taken out
-// again it is what it was, byte for byte. It returns what became of it.
+// means checks what injecting a stream means: every document that kubectl reads says what it said,
+// with the patch that Plan makes of it; and taken out again it is what it was, byte for byte. It
+// returns what became of it.
 func means(t *testing.T, text string) (out string, done []Done, err error) {
 	t.Helper()
 	out, done, err = Manifest(text, options())
@@ -31,7 +33,9 @@ func means(t *testing.T, text string) (out string, done []Done, err error) {
 		t.Fatalf("%q: %d documents become %d: %q", text, len(before), len(after), out)
 	}
 	for i := range before {
-		if before[i] == after[i] && len(done) == 0 { // nothing is said of it; keys such as 0 and 0.0 are one to kubectl, now of the one value, now of the other
+		// nothing is said of it; keys such as 0 and 0.0 are one to kubectl, now of the one value,
+		// now of the other
+		if before[i] == after[i] && len(done) == 0 {
 			continue
 		}
 		want, err := k8syaml.YAMLToJSON([]byte(before[i]))
@@ -116,7 +120,8 @@ func TestHostileYAML(t *testing.T) {
 		"containers twice":           {block("") + "  containers:\n  - name: other\n", "pod/app"},
 		"spec twice":                 {block("") + "spec:\n  containers:\n  - name: other\n", "pod/app"},
 		"YAML 1.1 words":             {block("  labels:\n    yes: \"no\"\n    0777: a\n    1:30: b\n    ~: c\n    1.5: d\n") + "x: [on, off, y, 0o17, 0b1, 1_000, .inf, 12:30:45, 2001-01-01]\n", refused},
-		"YAML 1.1 values":            {block("") + "  x: [on, off, y, 0o17, 0777, 0b1, 1_000, 12:30:45, 2001-01-01]\n", "pod/app"},
+		"YAML 1.1 values": {block("") + "  x: [on, off, y, 0o17, 0777, 0b1, 1_000, 12:30:45, 2001-01-01]\n",
+			"pod/app"},
 		"marker in block scalar":     {block("  annotations:\n    a: |\n      ---\n      text\n"), "pod/app"},
 		"marker at the margin":       {block("  annotations:\n    a: |\n---\n  text\n"), refused},
 		"anchor of another document": {"x: &p Pod\n---\nkind: *p\n" + base, refused},
@@ -129,16 +134,19 @@ func TestHostileYAML(t *testing.T) {
 		"UTF-16":                     {"\xff\xfea\x00", refused},
 		"a carriage return":          {strings.ReplaceAll(block(""), "\n", "\r"), "pod/app"},
 		"mixed ends of lines":        {strings.Replace(block(""), "\n", "\r\n", 2), "pod/app"},
-		"a line separator":           {strings.Replace(block("  annotations: {a: b}\n"), "b}", "\"b\u2028  c\"}", 1), "pod/app"},
-		"a very long line":           {block("  annotations: {a: \"" + strings.Repeat("a ", 1<<18) + "\"}\n"), "pod/app"},
-		"contains itself":            {block("  annotations: &a {a: *a}\n"), refused},
-		"deep":                       {block("") + "  x: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "\n", "pod/app"},
-		"too deep":                   {block("") + "  x: " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + "\n", refused},
-		"too long":                   {"#" + strings.Repeat("a", textLimitBytes), refused},
-		"explicit key":               {block("") + "? x\n: y\n", "pod/app"},
-		"a comment as the end":       {block("") + "# the end", "pod/app"},
-		"no end of line":             {strings.TrimSuffix(block(""), "\n"), "pod/app"},
-		"capitals":                   {"apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {Containers: [{name: app}]}\n", refused},
+		"a line separator": {strings.Replace(block("  annotations: {a: b}\n"), "b}", "\"b\u2028  c\"}", 1),
+			"pod/app"},
+		"a very long line": {block("  annotations: {a: \"" + strings.Repeat("a ", 1<<18) + "\"}\n"), "pod/app"},
+		"contains itself":  {block("  annotations: &a {a: *a}\n"), refused},
+		"deep": {block("") + "  x: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) +
+			"\n", "pod/app"},
+		"too deep": {block("") + "  x: " + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) +
+			"\n", refused},
+		"too long":             {"#" + strings.Repeat("a", textLimitBytes), refused},
+		"explicit key":         {block("") + "? x\n: y\n", "pod/app"},
+		"a comment as the end": {block("") + "# the end", "pod/app"},
+		"no end of line":       {strings.TrimSuffix(block(""), "\n"), "pod/app"},
+		"capitals":             {"apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {Containers: [{name: app}]}\n", refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, done, err := means(t, c.text)
@@ -220,7 +228,8 @@ func TestOriginalIsNotBelieved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		back, _, err := Remove(strings.Replace(pod, `"name": "app"}`, `"name": "app", "annotations": {"spillway/original": "`+value+`"}}`, 1))
+		back, _, err := Remove(strings.Replace(pod, `"name": "app"}`,
+			`"name": "app", "annotations": {"spillway/original": "`+value+`"}}`, 1))
 		if err != nil || !sameJSON([]byte(back), []byte(pod)) {
 			t.Errorf("%v; %s", err, back)
 		}

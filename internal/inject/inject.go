@@ -1,9 +1,10 @@
-// Package inject adds Spillway to pods as a native sidecar: an init container that goes on running, and the two variables and the folder
-// by which the pod's other containers, unmodified, find it in the place of the API server.
+// Package inject adds Spillway to pods as a native sidecar: an init container that goes on running,
+// and the two variables and the folder by which the pod's other containers, unmodified, find it in
+// the place of the API server.
 //
-// What is added to a pod is decided in one place, Plan, as a JSON patch of its template: Manifest writes it into the text
-// of manifests, and an admission webhook answers with it. The invariant: what Remove takes out of what Manifest wrote leaves the manifest as it
-// was, byte for byte.
+// What is added to a pod is decided in one place, Plan, as a JSON patch of its template: Manifest
+// writes it into the text of manifests, and an admission webhook answers with it. The invariant:
+// what Remove takes out of what Manifest wrote leaves the manifest as it was, byte for byte.
 package inject
 
 import (
@@ -144,7 +145,8 @@ func refuseContainer(c *PodContainer, o Options) error {
 			return fmt.Errorf("container %s sets %s itself: leave that out, or annotate the pod %s: %s", c.Name, e.Name, OptAnnotation, OptOut)
 		}
 		if slices.Contains(exceptVariables, e.Name) && strings.Contains(e.Value, exceptMark) {
-			return fmt.Errorf("container %s has %s in %s, by which is known what injection has added: leave that out", c.Name, exceptMark, e.Name)
+			return fmt.Errorf("container %s has %s in %s, by which is known what injection has added: leave that out",
+				c.Name, exceptMark, e.Name)
 		}
 	}
 	for _, p := range c.Ports {

@@ -140,9 +140,12 @@ func TestRefused(t *testing.T) {
 	f(pod("", ", containers: app"), "its pods cannot be read")
 	f(container("env: [{name: KUBERNETES_SERVICE_HOST, value: x}]"), "container app sets KUBERNETES_SERVICE_HOST itself")
 	f(container("env: [{name: KUBERNETES_SERVICE_PORT, value: x}]"), "container app sets KUBERNETES_SERVICE_PORT itself")
-	f(container("env: [{name: KUBERNETES_SERVICE_PORT_HTTPS, value: x}]"), "container app sets KUBERNETES_SERVICE_PORT_HTTPS itself")
-	f(container("env: [{name: NO_PROXY, value: 'x,spillway.localhost'}]"), "container app has spillway.localhost in NO_PROXY")
-	f(pod(", annotations: {spillway/place: middle}", ""), `annotation spillway/place: "middle": must be auto, first, last or after:NAME`)
+	f(container("env: [{name: KUBERNETES_SERVICE_PORT_HTTPS, value: x}]"),
+		"container app sets KUBERNETES_SERVICE_PORT_HTTPS itself")
+	f(container("env: [{name: NO_PROXY, value: 'x,spillway.localhost'}]"),
+		"container app has spillway.localhost in NO_PROXY")
+	f(pod(", annotations: {spillway/place: middle}", ""),
+		`annotation spillway/place: "middle": must be auto, first, last or after:NAME`)
 	f(pod(", annotations: {spillway/place: 'after:x'}", ""), `has no init container x, after which the sidecar would be`)
 	f(container("ports: [{containerPort: 26464}]"), "container app has port 26464, which the sidecar would have")
 	f(pod(`, annotations: {spillway/inject: "yes"}`, ""), `annotation spillway/inject: "yes": must be enabled or disabled`)
@@ -155,9 +158,11 @@ func TestRefused(t *testing.T) {
 	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""), `annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
 	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""), `annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
 	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""), `annotation spillway/allow-host-network: "perhaps": must be true or false`)
-	f(pod(`, annotations: {spillway/cpu-request: "1e-1000000000"}`, ""), `annotation spillway/cpu-request: "1e-1000000000": must be a quantity`)
+	f(pod(`, annotations: {spillway/cpu-request: "1e-1000000000"}`, ""),
+		`annotation spillway/cpu-request: "1e-1000000000": must be a quantity`)
 	f(pod(`, annotations: {spillway/image: "a\u00a0"}`, ""), "must be an image")
-	f(pod(`, annotations: {spillway/flags: "--`+strings.Repeat("a", 1<<20)+`"}`, ""), "annotation spillway/flags: is 1048578 bytes long: must be at most 4096")
+	f(pod(`, annotations: {spillway/flags: "--`+strings.Repeat("a", 1<<20)+`"}`, ""),
+		"annotation spillway/flags: is 1048578 bytes long: must be at most 4096")
 	f("a: [", "the document in line 1: not valid YAML: line 1:")
 	f("a: 1\n---\nb: 1\n- c\n", "the document in line 2: not valid YAML: line")
 	f("a: 1\n...\nb: 2\n", "another document follows without a line ---")
@@ -243,11 +248,14 @@ func TestAnnotations(t *testing.T) {
 		c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("resources: %v", c.Resources)
 	}
-	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value, []Variable{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"}, {Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}, {Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: "1443"}}) {
+	if last := patch[len(patch)-2]; !reflect.DeepEqual(last.Value,
+		[]Variable{{Name: "KUBERNETES_SERVICE_HOST", Value: "127.0.0.1"},
+			{Name: "KUBERNETES_SERVICE_PORT", Value: "1443"}, {Name: "KUBERNETES_SERVICE_PORT_HTTPS", Value: "1443"}}) {
 		t.Errorf("variables: %v", last)
 	}
 	o.CheckFlags = func([]string) error { return errors.New("--x: no such flag") }
-	if _, _, err := Plan(templateOf(t, template), o); err == nil || err.Error() != "the sidecar's flags: --x: no such flag" {
+	if _, _, err := Plan(templateOf(t, template), o); err == nil ||
+		err.Error() != "the sidecar's flags: --x: no such flag" {
 		t.Error(err)
 	}
 }
@@ -292,7 +300,8 @@ func TestAdmitted(t *testing.T) {
 			t.Errorf("%s: %v %v", c.Name, c.VolumeMounts, c.Env)
 		}
 	}
-	if app := after.Spec.Containers[0]; !reflect.DeepEqual(app.VolumeMounts[0], data) || len(app.VolumeMounts) != 2 || len(app.Env) != 4 {
+	if app := after.Spec.Containers[0]; !reflect.DeepEqual(app.VolumeMounts[0], data) || len(app.VolumeMounts) != 2 ||
+		len(app.Env) != 4 {
 		t.Errorf("app: %v", app)
 	}
 	if len(after.Spec.Volumes) != 4 || after.Annotations[InjectedAnnotation] != "true" {
@@ -361,11 +370,14 @@ func FuzzRoundTrip(f *testing.F) {
 		}
 	}
 	f.Add(podWith(ownToken), uint64(0))
-	for _, exceptions := range []string{"", "    - {name: NO_PROXY, value: a}\n", "    - name: NO_PROXY\n      value: 'a''b' # c\n", "    - name: no_proxy\n      value: |\n        a\n"} {
-		f.Add(podWith("  containers:\n  - name: app\n    env:\n    - name: HTTPS_PROXY\n      value: p\n"+exceptions), uint64(0))
+	for _, exceptions := range []string{"", "    - {name: NO_PROXY, value: a}\n",
+		"    - name: NO_PROXY\n      value: 'a''b' # c\n", "    - name: no_proxy\n      value: |\n        a\n"} {
+		f.Add(podWith("  containers:\n  - name: app\n    env:\n    - name: HTTPS_PROXY\n      value: p\n"+exceptions),
+			uint64(0))
 	}
 	f.Add(podWith("  initContainers:\n  - name: istio-proxy\n    restartPolicy: Always\n  - name: a\n  containers:\n  - name: app\n    resources: {limits: {cpu: 1, memory: 1Gi}}\n"), uint64(0))
-	for _, text := range []string{"x: &p Pod\nkind: *p\n", "\"\\x6bind\": Pod\n", "!!binary a2luZA==: Pod\n", "? kind\n: Pod\n", "<<: {kind: Pod}\n"} {
+	for _, text := range []string{"x: &p Pod\nkind: *p\n", "\"\\x6bind\": Pod\n", "!!binary a2luZA==: Pod\n",
+		"? kind\n: Pod\n", "<<: {kind: Pod}\n"} {
 		f.Add(text+"apiVersion: v1\nspec:\n  containers:\n  - &c\n    name: app\n    <<: {image: app}\n  - *c\n", uint64(0))
 	}
 	f.Fuzz(func(t *testing.T, text string, seed uint64) {

@@ -108,7 +108,8 @@ func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (al
 	}
 	for name, bound := range i.MaxLimitRequestRatio {
 		request, limit := requests[name], limits[name]
-		if request.IsZero() || limit.IsZero() || limit.AsApproximateFloat64()/request.AsApproximateFloat64() > bound.AsApproximateFloat64() {
+		if request.IsZero() || limit.IsZero() ||
+			limit.AsApproximateFloat64()/request.AsApproximateFloat64() > bound.AsApproximateFloat64() {
 			say("maxLimitRequestRatio", name, bound)
 		}
 	}
@@ -118,7 +119,8 @@ func (i rangeItem) breaches(of string, requests, limits corev1.ResourceList) (al
 // everyContainersQuota are the resources of a quota of which each container has to say how much it
 // asks for.
 var everyContainersQuota = []corev1.ResourceName{
-	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory, corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
+	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
+	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,
 }
 
 // quotaBreaches are what a quota has against a pod of these sums.

@@ -67,8 +67,9 @@ type ofError struct {
 
 func (e *ofError) Error() string { return e.object + ": " + e.err.Error() }
 
-// inject adds to the workloads of a document. The text is kept but for what is inserted; where that cannot be, because of how it is written, the
-// document is written anew, and keeps its original with the first of them.
+// inject adds to the workloads of a document. The text is kept but for what is inserted; where that
+// cannot be, because of how it is written, the document is written anew, and keeps its original
+// with the first of them.
 func (d *document) inject(o Options) ([]Done, error) {
 	var all []Done
 	var patch Patch

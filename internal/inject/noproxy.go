@@ -36,7 +36,8 @@ func (p *planner) except(container string, c *PodContainer) []Variable {
 		case v.ValueFrom != nil:
 			p.note("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may ask the proxy for the sidecar", c.Name, v.Name, loopback)
 		case !excepts(v.Value):
-			p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/env/%d/value", container, i), v.Value + "," + excepted})
+			p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/env/%d/value", container, i),
+				v.Value + "," + excepted})
 		}
 	}
 	if there {

@@ -39,8 +39,8 @@ const (
 	PlaceAnnotation         = prefix + "place"
 )
 
-// settingLimitBytes bounds a setting that a pod brings along, since what is done with it may take more time than its length suggests: a
-// flag that is not known is compared with all that are.
+// settingLimitBytes bounds a setting that a pod brings along, since what is done with it may take
+// more time than its length suggests: a flag that is not known is compared with all that are.
 const settingLimitBytes = 4 << 10
 
 // Options are what sidecars are like. A pod's annotations go before them.
@@ -72,7 +72,8 @@ type Options struct {
 
 // Defaults are options that suit most pods, but for the image, which only the user knows.
 func Defaults() Options {
-	return Options{Resources: "*", Port: 26443, HealthPort: 26464, Place: PlaceAuto, CPURequest: "50m", MemoryRequest: "128Mi"}
+	return Options{Resources: "*", Port: 26443, HealthPort: 26464, Place: PlaceAuto, CPURequest: "50m",
+		MemoryRequest: "128Mi"}
 }
 
 // Validate finds what no pod could be given.

@@ -91,8 +91,9 @@ func (d *document) original(w workload) (string, bool) {
 	return "", false
 }
 
-// isOf reports that an original says what the document says, but for what was added. What an annotation keeps is a stranger's word: it must not
-// turn a Pod into a ClusterRoleBinding when it is taken out.
+// isOf reports that an original says what the document says, but for what was added. What an
+// annotation keeps is a stranger's word: it must not turn a Pod into a ClusterRoleBinding when it
+// is taken out.
 func (d *document) isOf(text string) bool {
 	original, err := parse(text)
 	if err != nil || original.root == nil {

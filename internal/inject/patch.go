@@ -16,8 +16,9 @@ type Operation struct {
 	Value any    `json:"value"`
 }
 
-// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there and items of lists. It replaces the mounts of the
-// service account, the value of NO_PROXY, and in pods that are being created what the pod as a whole asks for.
+// Patch is done in its order. Its paths begin at a pod template. It adds keys that are not there
+// and items of lists. It replaces the mounts of the service account, the value of NO_PROXY, and in
+// pods that are being created what the pod as a whole asks for.
 type Patch []Operation
 
 // at is the patch of what holds the template at prefix.
@@ -75,7 +76,8 @@ func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {
 	p.add(fmt.Sprintf("/spec/initContainers/%d", at), c)
 }
 
-// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk; and if need be a service account.
+// addVolumes adds two that are in memory: what is in them is gone with the pod, and on no disk; and
+// if need be a service account.
 func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 	size := resource.MustParse("1Mi")
 	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size}}
@@ -109,15 +111,16 @@ func (p *planner) raise(spec *Spec, size *sidecarSize) {
 	}
 }
 
-// lead has the in-cluster configuration of a container lead to the sidecar. A container without the token stays without it, and so do those
-// of meshes.
+// lead has the in-cluster configuration of a container lead to the sidecar. A container without the
+// token stays without it, and so do those of meshes.
 func (p *planner) lead(container string, c *PodContainer, o Options) {
 	i := accountMount(c)
 	if ofMesh(c.Name) || i < 0 && (o.Admitted || o.ownAccount) {
 		return
 	}
 	port := strconv.Itoa(int(o.Port))
-	variables := []Variable{{Name: hostVariable, Value: loopback}, {Name: portVariable, Value: port}, {Name: httpsVariable, Value: port}}
+	variables := []Variable{{Name: hostVariable, Value: loopback}, {Name: portVariable, Value: port},
+		{Name: httpsVariable, Value: port}}
 	variables = append(variables, p.except(container, c)...)
 	prepend(p, container+"/env", len(c.Env), variables...)
 	mount := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}

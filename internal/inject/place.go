@@ -20,7 +20,8 @@ const (
 // own to their control plane, and are not led through the sidecar. Where one is a native sidecar,
 // all traffic of the pod is redirected to it from some point on, which is before the first
 // container with a CNI plugin: what is in front of it reaches nothing.
-var meshProxies = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane", "envoy-sidecar", "envoy", "osm-proxy", "aws-app-mesh-envoy"}
+var meshProxies = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane", "envoy-sidecar", "envoy",
+	"osm-proxy", "aws-app-mesh-envoy"}
 
 // meshInits prepare a mesh's redirection, and meshChecks are in pods alone whose traffic a CNI
 // plugin has redirected before.
@@ -36,7 +37,8 @@ func ofMesh(name string) bool {
 
 func validatePlace(place string) error {
 	name, after := strings.CutPrefix(place, placeAfter)
-	if after && name != "" && !strings.ContainsFunc(name, isSpace) || slices.Contains([]string{PlaceAuto, PlaceFirst, PlaceLast}, place) {
+	if after && name != "" && !strings.ContainsFunc(name, isSpace) ||
+		slices.Contains([]string{PlaceAuto, PlaceFirst, PlaceLast}, place) {
 		return nil
 	}
 	return wrong("place", place, "must be auto, first, last or after:NAME, the name of an init container")
@@ -49,7 +51,8 @@ func (o *Options) place(spec *Spec) (int, error) {
 	case after:
 		i := slices.IndexFunc(all, func(c PodContainer) bool { return c.Name == name })
 		if i < 0 {
-			return 0, fmt.Errorf("has no init container %s, after which the sidecar would be: say another %s", name, PlaceAnnotation)
+			return 0, fmt.Errorf("has no init container %s, after which the sidecar would be: say another %s", name,
+				PlaceAnnotation)
 		}
 		return i + 1, nil
 	case o.Place == PlaceFirst:

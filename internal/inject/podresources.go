@@ -15,7 +15,8 @@ var computed = []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory}
 // resourcesOf is of a template what it asks for, as a pod with nothing else.
 func resourcesOf(t *Template) (*corev1.Pod, error) {
 	spec := &t.Spec
-	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds, PriorityClassName: spec.PriorityClassName}}
+	pod := &corev1.Pod{Spec: corev1.PodSpec{ActiveDeadlineSeconds: spec.ActiveDeadlineSeconds,
+		PriorityClassName: spec.PriorityClassName}}
 	var err error
 	if pod.Spec.Overhead, err = spec.Overhead.list(); err != nil {
 		return nil, err

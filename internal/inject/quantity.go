@@ -7,8 +7,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// quantity is what ParseQuantity takes of resource.Quantity's grammar: what is in use, without exponents of more than two digits. Of a
-// number with a large negative exponent, resource.ParseQuantity makes one with as many digits: of 1e-10000000 in 15 seconds.
+// quantity is what ParseQuantity takes of resource.Quantity's grammar: what is in use, without
+// exponents of more than two digits. Of a number with a large negative exponent,
+// resource.ParseQuantity makes one with as many digits: of 1e-10000000 in 15 seconds.
 var quantity = regexp.MustCompile(`^[+-]?[0-9.]{1,32}([eE][+-]?[0-9]{1,2}|[a-zA-Z]{0,2})$`)
 
 // ParseQuantity reads a Kubernetes quantity that may be a stranger's.

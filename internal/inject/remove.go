@@ -129,9 +129,10 @@ func added(object any, w workload) (all []string) {
 	return append(all, mark) // last: without it nothing is ours
 }
 
-// cutAll takes the lines of some things out of a text, and with the last of a list or mapping its key. Each ends where the next one begins, or
-// the comment above that. Strings are cut back to what they were. All places are found in one reading. It reports false if one of the things
-// has no lines of its own.
+// cutAll takes the lines of some things out of a text, and with the last of a list or mapping its
+// key. Each ends where the next one begins, or the comment above that. Strings are cut back to what
+// they were. All places are found in one reading. It reports false if one of the things has no
+// lines of its own.
 func cutAll(text string, pointers []string, changes []change) (string, bool) {
 	t, ok := read(text)
 	if !ok {

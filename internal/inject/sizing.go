@@ -34,10 +34,14 @@ type sizing struct {
 // become ready in time; the usual is what one is given where it must have a limit and none is
 // wanted. In a pod that is Guaranteed, it is set aside as a whole.
 var (
-	leastRequest = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
-	leastLimit   = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("64Mi")}
-	usualLimit   = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
-	asideLimit   = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"), corev1.ResourceMemory: resource.MustParse("256Mi")}
+	leastRequest = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("10m"),
+		corev1.ResourceMemory: resource.MustParse("64Mi")}
+	leastLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+		corev1.ResourceMemory: resource.MustParse("64Mi")}
+	usualLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("500m"),
+		corev1.ResourceMemory: resource.MustParse("256Mi")}
+	asideLimit = corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("200m"),
+		corev1.ResourceMemory: resource.MustParse("256Mi")}
 )
 
 // steps is in how many steps a size goes from what is wanted to the least.
@@ -60,13 +64,15 @@ func (o Options) size(t *Template, at int) (*sidecarSize, error) {
 	var against []breach
 	for sum := range 2*steps + 1 { // the largest first
 		for cpu := max(0, sum-steps); cpu <= min(sum, steps); cpu++ {
-			candidate := s.candidate(map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(cpu), corev1.ResourceMemory: int64(sum - cpu)})
+			candidate := s.candidate(map[corev1.ResourceName]int64{corev1.ResourceCPU: int64(cpu),
+				corev1.ResourceMemory: int64(sum - cpu)})
 			if against = s.against(candidate); len(against) == 0 {
 				return candidate, nil
 			}
 		}
 	}
-	return nil, &LeftError{"there is no room for a sidecar: " + explain(against) + "; raise that, or ask for less by " + MemoryRequestAnnotation + " and the like", true}
+	return nil, &LeftError{"there is no room for a sidecar: " + explain(against) + "; raise that, or ask for less by " +
+		MemoryRequestAnnotation + " and the like", true}
 }
 
 func explain(all []breach) string {
@@ -84,7 +90,8 @@ func (s *sizing) breaches(pod *corev1.Pod) []breach {
 // against is what there is against a candidate: rules that the pod keeps without it.
 func (s *sizing) against(c *sidecarSize) []breach {
 	pod := &corev1.Pod{Spec: s.pod.Spec} // what it shares with s.pod is not changed
-	sidecar := corev1.Container{Name: Container, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways), Resources: *c.ResourceRequirements.DeepCopy()}
+	sidecar := corev1.Container{Name: Container, RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+		Resources: *c.ResourceRequirements.DeepCopy()}
 	s.limits.setDefaults(&sidecar)
 	pod.Spec.InitContainers = slices.Insert(slices.Clone(pod.Spec.InitContainers), s.at, sidecar)
 	pod.Spec.Resources = c.pod
@@ -100,7 +107,8 @@ func (s *sizing) against(c *sidecarSize) []breach {
 			least = wanted
 		}
 		if limit, set := sidecar.Resources.Limits[name]; set && limit.Cmp(least) < 0 {
-			why := fmt.Sprintf("a sidecar with a limit of %s of %s is too small, at least %s are needed", limit.String(), name, least.String())
+			why := fmt.Sprintf("a sidecar with a limit of %s of %s is too small, at least %s are needed",
+				limit.String(), name, least.String())
 			if from := s.limits.bounds(name).of; from != "" {
 				why += " (" + from + ")"
 			}
@@ -112,7 +120,8 @@ func (s *sizing) against(c *sidecarSize) []breach {
 
 // candidate is the size after some steps from what is wanted towards the least.
 func (s *sizing) candidate(step map[corev1.ResourceName]int64) *sidecarSize {
-	c := &sidecarSize{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}}
+	c := &sidecarSize{ResourceRequirements: corev1.ResourceRequirements{Requests: corev1.ResourceList{},
+		Limits: corev1.ResourceList{}}}
 	if hasPodLevel(s.pod) {
 		// What is not said, but follows from a limit, has to be said now: it would follow from the
 		// sidecar alone.

@@ -23,12 +23,14 @@ func amounts(text string) corev1.ResourceList {
 func rangeOf(change func(*corev1.LimitRangeItem)) *Limits {
 	item := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer}
 	change(&item)
-	return &Limits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}}}
+	return &Limits{Ranges: []*corev1.LimitRange{{ObjectMeta: metav1.ObjectMeta{Name: "r"},
+		Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{item}}}}}
 }
 
 func quotaOf(hard, used string) *Limits {
 	return &Limits{Quotas: []*corev1.ResourceQuota{{
-		ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts(hard)}, Status: corev1.ResourceQuotaStatus{Used: amounts(used)},
+		ObjectMeta: metav1.ObjectMeta{Name: "q"}, Spec: corev1.ResourceQuotaSpec{Hard: amounts(hard)},
+		Status: corev1.ResourceQuotaStatus{Used: amounts(used)},
 	}}}
 }
 
@@ -42,17 +44,25 @@ func TestSizedToPodAndNamespace(t *testing.T) {
 		requests, upTo string // of the sidecar; empty: left
 	}{
 		{"nothing", nil, "", "cpu=50m memory=128Mi", ""},
-		{"default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi cpu=40m") }), "", "cpu=50m memory=128Mi", "cpu=500m memory=256Mi"},
-		{"large default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("cpu=2") }), "", "cpu=50m memory=128Mi", "cpu=2"},
+		{"default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("memory=100Mi cpu=40m") }), "",
+			"cpu=50m memory=128Mi", "cpu=500m memory=256Mi"},
+		{"large default", rangeOf(func(i *corev1.LimitRangeItem) { i.Default = amounts("cpu=2") }), "",
+			"cpu=50m memory=128Mi", "cpu=2"},
 		{"min", rangeOf(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=100m") }), "", "cpu=100m memory=128Mi", ""},
-		{"max", rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }), "", "cpu=50m memory=100Mi", "memory=100Mi"},
+		{"max", rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") }), "", "cpu=50m memory=100Mi",
+			"memory=100Mi"},
 		{"too small a max", rangeOf(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=63Mi") }), "", "", ""},
-		{"ratio", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("memory=1 cpu=4") }), "", "cpu=50m memory=128Mi", "cpu=200m memory=128Mi"},
-		{"ratio of one", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }), "", "cpu=100m memory=128Mi", "cpu=100m"},
-		{"quota of limits", quotaOf("limits.cpu=1 limits.memory=1Gi", ""), "cpu=1m memory=1Mi", "cpu=200m memory=256Mi", "cpu=200m memory=256Mi"},
-		{"tight quota", quotaOf("requests.memory=1Gi", "requests.memory=900Mi"), "memory=1Mi cpu=1", "cpu=200m memory=112Mi", "cpu=200m memory=112Mi"},
+		{"ratio", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("memory=1 cpu=4") }), "",
+			"cpu=50m memory=128Mi", "cpu=200m memory=128Mi"},
+		{"ratio of one", rangeOf(func(i *corev1.LimitRangeItem) { i.MaxLimitRequestRatio = amounts("cpu=1") }), "",
+			"cpu=100m memory=128Mi", "cpu=100m"},
+		{"quota of limits", quotaOf("limits.cpu=1 limits.memory=1Gi", ""), "cpu=1m memory=1Mi", "cpu=200m memory=256Mi",
+			"cpu=200m memory=256Mi"},
+		{"tight quota", quotaOf("requests.memory=1Gi", "requests.memory=900Mi"), "memory=1Mi cpu=1",
+			"cpu=200m memory=112Mi", "cpu=200m memory=112Mi"},
 		{"full quota", quotaOf("requests.memory=1Gi", "requests.memory=1000Mi"), "memory=1Mi", "", ""},
-		{"quota that the pod alone breaks", quotaOf("requests.memory=1Gi", "requests.memory=1Gi"), "memory=1Mi", "cpu=50m memory=128Mi", ""},
+		{"quota that the pod alone breaks", quotaOf("requests.memory=1Gi", "requests.memory=1Gi"), "memory=1Mi",
+			"cpu=50m memory=128Mi", ""},
 		{"guaranteed", nil, "cpu=1 memory=1Gi", "cpu=200m memory=256Mi", "cpu=200m memory=256Mi"},
 	} {
 		template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{
@@ -72,7 +82,8 @@ func TestSizedToPodAndNamespace(t *testing.T) {
 		default:
 			for list, want := range map[*corev1.ResourceList]string{&got.Requests: c.requests, &got.Limits: c.upTo} {
 				wanted := amounts(want)
-				if len(*list) != len(wanted) || (*list).Cpu().Cmp(*wanted.Cpu()) != 0 || (*list).Memory().Cmp(*wanted.Memory()) != 0 {
+				if len(*list) != len(wanted) || (*list).Cpu().Cmp(*wanted.Cpu()) != 0 ||
+					(*list).Memory().Cmp(*wanted.Memory()) != 0 {
 					t.Errorf("%s: asks for %v up to %v, want %s up to %s", c.name, got.Requests, got.Limits, c.requests, c.upTo)
 				}
 			}
@@ -84,8 +95,9 @@ func TestSizedToPodAndNamespace(t *testing.T) {
 // said, so that it does not follow from the sidecar alone.
 func TestPodLevelGrows(t *testing.T) {
 	template := templateOf(t, &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
-		Containers: []corev1.Container{{Name: "app", VolumeMounts: []corev1.VolumeMount{{Name: tokenVolume + "x", MountPath: accountDir}}}},
-		Resources:  &corev1.ResourceRequirements{Limits: amounts("memory=100Mi")},
+		Containers: []corev1.Container{{Name: "app",
+			VolumeMounts: []corev1.VolumeMount{{Name: tokenVolume + "x", MountPath: accountDir}}}},
+		Resources: &corev1.ResourceRequirements{Limits: amounts("memory=100Mi")},
 	}})
 	o := options()
 	o.Admitted = true
@@ -112,7 +124,8 @@ func TestAmountsOfStrangers(t *testing.T) {
 		many[string(rune('a'+i))] = "1"
 	}
 	for _, amounts := range []Amounts{{"cpu": "1e-100000000"}, {"memory": "lots"}, many} {
-		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app", Resources: Requirements{Requests: amounts}}}}}
+		template := &Template{Spec: Spec{Containers: []PodContainer{{Name: "app",
+			Resources: Requirements{Requests: amounts}}}}}
 		if _, err := options().size(template, 0); err == nil {
 			t.Errorf("%d amounts are taken", len(amounts))
 		}

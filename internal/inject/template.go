@@ -10,9 +10,10 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// Template is what of a pod, or of a pod template, decides whether and how it gets a sidecar. Plan reads nothing else, so nothing else is
-// decoded: what a large pod becomes in memory is bounded by its text (see package admission), and its quantities are parsed by ParseQuantity
-// alone, since others can take minutes (1e-100000000).
+// Template is what of a pod, or of a pod template, decides whether and how it gets a sidecar. Plan
+// reads nothing else, so nothing else is decoded: what a large pod becomes in memory is bounded by
+// its text (see package admission), and its quantities are parsed by ParseQuantity alone, since
+// others can take minutes (1e-100000000).
 type Template struct {
 	Metadata `json:"metadata"`
 	Spec     Spec `json:"spec"`

@@ -10,8 +10,9 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// insertAll does a patch to the text of a document by inserting whole lines, whose places are all found in one reading. It reports false if that
-// cannot be: where YAML is written in JSON's manner, has null in the place of a list, or something is to be replaced by more than a longer text.
+// insertAll does a patch to the text of a document by inserting whole lines, whose places are all
+// found in one reading. It reports false if that cannot be: where YAML is written in JSON's manner,
+// has null in the place of a list, or something is to be replaced by more than a longer text.
 func insertAll(text string, p Patch) (string, bool) {
 	t, ok := read(text)
 	if !ok {
@@ -54,7 +55,8 @@ type insertion struct {
 	lines  string
 }
 
-// isBefore changes a path to what it was before items were prepended to lists. It reports false if it leads into one of those.
+// isBefore changes a path to what it was before items were prepended to lists. It reports false if
+// it leads into one of those.
 func (t *page) isBefore(path []string, prepended map[string]int) bool {
 	list := ""
 	for i, part := range path {

@@ -15,10 +15,13 @@ func TestOwnGroupWithoutLimit(t *testing.T) {
 		root fstest.MapFS
 		want bool
 	}{
-		"a container without a limit": {fstest.MapFS{"proc/self/cgroup": v1, "sys/fs/cgroup/memory/memory.limit_in_bytes": file(none)}, true},
-		"a container with one":        {fstest.MapFS{"proc/self/cgroup": v1, "sys/fs/cgroup/memory/memory.limit_in_bytes": file(some)}, false},
+		"a container without a limit": {fstest.MapFS{"proc/self/cgroup": v1,
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": file(none)}, true},
+		"a container with one": {fstest.MapFS{"proc/self/cgroup": v1,
+			"sys/fs/cgroup/memory/memory.limit_in_bytes": file(some)}, false},
 		"a service of a machine with one": {fstest.MapFS{
-			"proc/self/cgroup": v1, "sys/fs/cgroup/memory/memory.limit_in_bytes": file(none), "sys/fs/cgroup/memory/kubepods/pod1/a/memory.limit_in_bytes": file(some),
+			"proc/self/cgroup": v1, "sys/fs/cgroup/memory/memory.limit_in_bytes": file(none),
+			"sys/fs/cgroup/memory/kubepods/pod1/a/memory.limit_in_bytes": file(some),
 		}, false},
 		"version 2":       {fstest.MapFS{"proc/self/cgroup": file("0::/\n")}, false},
 		"nothing mounted": {fstest.MapFS{"proc/self/cgroup": v1}, false},

@@ -64,7 +64,8 @@ func TestALineFollowsAQuietPeriodAtOnce(t *testing.T) {
 		m.Complete()
 		lines.TakeAll()
 		m.Interrupt(Cause{WhyNoAnswer, "connection refused"})
-		if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" || got[0].ContextMap()["resource"] != "pods" {
+		if got := lines.TakeAll(); len(got) != 1 || got[0].ContextMap()["reason"] != "connection refused" ||
+			got[0].ContextMap()["resource"] != "pods" {
 			t.Errorf("round %d: %v", i, got)
 		}
 		clock.now = clock.now.Add(2 * time.Minute)

@@ -14,12 +14,13 @@ import (
 
 // conditions are the requirements of one label or field selector.
 //
-// They are sorted by name, and those of one name are merged, so that matching an object costs what the object has and not what the
-// selector demands: each label of the object is searched among the conditions. apimachinery's own form, which is asked requirement by
-// requirement, costs both multiplied; the client chooses the one, and often the other.
+// They are sorted by name, and those of one name are merged, so that matching an object costs what
+// the object has and not what the selector demands: each label of the object is searched among the
+// conditions. apimachinery's own form, which is asked requirement by requirement, costs both
+// multiplied; the client chooses the one, and often the other.
 //
-// Names and values are offsets into one text, since a client may send some hundred thousand of them: a term takes 28 bytes and its text,
-// where apimachinery's takes 230. Immutable.
+// Names and values are offsets into one text, since a client may send some hundred thousand of
+// them: a term takes 28 bytes and its text, where apimachinery's takes 230. Immutable.
 type conditions struct {
 	query   string // the selector as a request spells it
 	text    string // what the offsets are of
@@ -299,8 +300,8 @@ func (c *conditions) allows(k *condition, value string) bool {
 	return err == nil && (k.kind == above && n > c.number(values[0]) || k.kind == below && n < c.number(values[0]))
 }
 
-// matchLabels reports that an object's labels meet all conditions. Of labels and conditions it walks along those that are fewer, and searches
-// the others.
+// matchLabels reports that an object's labels meet all conditions. Of labels and conditions it
+// walks along those that are fewer, and searches the others.
 func (c *conditions) matchLabels(o *Object) bool {
 	n := o.NumLabels()
 	switch {
@@ -339,7 +340,8 @@ func (c *conditions) matchEach(set labelSet) bool {
 	return true
 }
 
-// matchFields reports that an object's fields meet all conditions. A resource has few, so there are few conditions, too.
+// matchFields reports that an object's fields meet all conditions. A resource has few, so there are
+// few conditions, too.
 func (c *conditions) matchFields(set fieldSet) bool {
 	if c.nothing {
 		return false

@@ -39,7 +39,8 @@ func randomSelector(r *rand.Rand, terms int) string {
 	return strings.Join(all, ",")
 }
 
-// Conditions match what apimachinery's requirements match, whichever way is shorter, and whatever the order of an object's labels.
+// Conditions match what apimachinery's requirements match, whichever way is shorter, and whatever
+// the order of an object's labels.
 func TestConditionsMatchAsRequirementsDo(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	matched := 0
@@ -218,7 +219,8 @@ func TestFieldConditions(t *testing.T) {
 	f(`spec.nodeName!=x,spec.nodeName!=x\,y\=z`, false)
 	f("metadata.name=a,metadata.name=a", true)
 	f("metadata.name=a,metadata.name=b", false)
-	if NewSelector("", "", nil, fields.Nothing()).Matches(mustParse(t, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"}}`)) {
+	if NewSelector("", "", nil, fields.Nothing()).Matches(mustParse(t, pods,
+		`{"metadata":{"name":"a","namespace":"n","resourceVersion":"7"}}`)) {
 		t.Error("fields.Nothing matches")
 	}
 }

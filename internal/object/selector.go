@@ -44,8 +44,9 @@ func (s Selector) Key() string {
 	return strconv.Quote(s.Namespace) + strconv.Quote(s.Name) + s.key
 }
 
-// Weight is what the selector costs in memory, and in time where it cannot be looked up: the number of its names and values, or its length
-// where they are long. What selects by scope alone weighs nothing.
+// Weight is what the selector costs in memory, and in time where it cannot be looked up: the number
+// of its names and values, or its length where they are long. What selects by scope alone weighs
+// nothing.
 func (s Selector) Weight() int {
 	terms, length := 0, 0
 	for _, c := range []*conditions{s.labels, s.fields} {

@@ -67,7 +67,8 @@ func TestValueKeepsWhatWasGood(t *testing.T) {
 			t.Errorf("%q is in use, want %q", got, want)
 		}
 		for _, s := range v.States() {
-			if s.Changes != changes || (s.Err == nil) != (failed == "") || s.Err != nil && !strings.Contains(s.Err.Error(), failed) {
+			if s.Changes != changes || (s.Err == nil) != (failed == "") || s.Err != nil &&
+				!strings.Contains(s.Err.Error(), failed) {
 				t.Errorf("%s: %d changes, %v; want %d, %q", s.File, s.Changes, s.Err, changes, failed)
 			}
 		}
@@ -89,7 +90,8 @@ func TestValueKeepsWhatWasGood(t *testing.T) {
 	check("one three", 1, 4, "")
 	put(t, b, "four")
 	check("one four", 2, 5, "")
-	if s := v.States(); len(s) != 2 || s[0].File != a || s[1].File != b || !s[0].Since.Equal(clock.Now()) || s[0].Expires.Unix() != int64(len("one four")) {
+	if s := v.States(); len(s) != 2 || s[0].File != a || s[1].File != b || !s[0].Since.Equal(clock.Now()) ||
+		s[0].Expires.Unix() != int64(len("one four")) {
 		t.Errorf("%+v", s)
 	}
 }
@@ -183,7 +185,8 @@ func issue(t *testing.T, end time.Time) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
 }
 
 func TestAuthoritiesAreReadWhole(t *testing.T) {

@@ -177,8 +177,8 @@ func (s *Server) pass(c call, v visitor, h heard) {
 	c.forward(v.flow, as, h)
 }
 
-// notPassed is the answer to a request that is not passed through, since upstream would take it for another identity's. err is why there is
-// no impersonation.
+// notPassed is the answer to a request that is not passed through, since upstream would take it for
+// another identity's. err is why there is no impersonation.
 func (v *visitor) notPassed(err error) *metav1.Status {
 	var uncarriable *auth.UncarriableError
 	switch {

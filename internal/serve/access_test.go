@@ -551,8 +551,9 @@ func TestImpersonatedCertificates(t *testing.T) {
 	}
 }
 
-// A certificate whose identity a header would change is refused where the request would pass through, over both versions and for each way, and
-// the answer names the part and what to do. Upstream hears nothing. From memory the identity gets what exactly it may have.
+// A certificate whose identity a header would change is refused where the request would pass
+// through, over both versions and for each way, and the answer names the part and what to do.
+// Upstream hears nothing. From memory the identity gets what exactly it may have.
 func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -565,11 +566,13 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	r.server.opts.Forwarder.opts.As = all(withToken{plain})
 	until := time.Now().Add(time.Hour)
 	for part, cert := range map[string]tls.Certificate{
-		`the user "admin " begins or ends with a blank`:                          ca.user("admin ", until),
-		`the user "\tadmin" begins or ends with a blank`:                         ca.user("\tadmin", until),
-		`the user "a\r\nImpersonate-Group: system:masters" holds a control`:      ca.user("a\r\nImpersonate-Group: system:masters", until),
-		`the group "system:masters " begins or ends with a blank`:                ca.user("mallory", until, "system:masters "),
-		`the group "system:masters\n" holds a control character`:                 ca.user("mallory", until, "dev", "system:masters\n"),
+		`the user "admin " begins or ends with a blank`:                     ca.user("admin ", until),
+		`the user "\tadmin" begins or ends with a blank`:                    ca.user("\tadmin", until),
+		`the user "a\r\nImpersonate-Group: system:masters" holds a control`: ca.user("a\r\nImpersonate-Group: system:masters", until),
+		`the group "system:masters " begins or ends with a blank`: ca.user("mallory", until,
+			"system:masters "),
+		`the group "system:masters\n" holds a control character`: ca.user("mallory", until, "dev",
+			"system:masters\n"),
 		`the group "\x00" holds a control character`:                             ca.user("mallory", until, "\x00"),
 		`the user "system:anonymous" is not in the group system:unauthenticated`: ca.user("system:anonymous", until),
 	} {
@@ -577,7 +580,8 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 			for _, method := range []string{"GET", "POST"} {
 				answer := r.withCertificate(cert, http2, method, "/seen", http.NoBody)
 				var status metav1.Status
-				if err := json.Unmarshal([]byte(answer.Status), &status); err != nil || answer.StatusCode != 403 || !strings.Contains(status.Message, part) ||
+				if err := json.Unmarshal([]byte(answer.Status), &status); err != nil || answer.StatusCode != 403 ||
+					!strings.Contains(status.Message, part) ||
 					!strings.Contains(status.Message, "use a bearer token, the apiserver itself, or another name") {
 					t.Errorf("%s over %s: %d %q, want %q", method, answer.Proto, answer.StatusCode, answer.Status, part)
 				}
@@ -586,7 +590,8 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	}
 }
 
-// A client's own impersonation over HTTP/2 may have blanks that are lost on the way to upstream: refused, not carried out as another user's.
+// A client's own impersonation over HTTP/2 may have blanks that are lost on the way to upstream:
+// refused, not carried out as another user's.
 func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
 	r := newRig(t, rigOptions{access: true})
 	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-K"} {
@@ -601,7 +606,8 @@ func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
 			text, _ := io.ReadAll(answer.Body)
 			answer.Body.Close()
 			tr.CloseIdleConnections()
-			if answer.ProtoMajor != 2 || answer.StatusCode != 403 || !strings.Contains(string(text), "the header "+name+" begins or ends with a blank") {
+			if answer.ProtoMajor != 2 || answer.StatusCode != 403 ||
+				!strings.Contains(string(text), "the header "+name+" begins or ends with a blank") {
 				t.Errorf("%s %q: %d %s", name, value, answer.StatusCode, text)
 			}
 		}

@@ -29,8 +29,9 @@ func bearsToken(h http.Header) bool {
 	return false
 }
 
-// vouches reports that an answer of upstream's shows that it knows the bearer of the request's token: it refuses a bad one
-// with 401 before it looks at anything else. What something in between may have answered shows nothing.
+// vouches reports that an answer of upstream's shows that it knows the bearer of the request's
+// token: it refuses a bad one with 401 before it looks at anything else. What something in between
+// may have answered shows nothing.
 func vouches(status int) bool {
 	switch status {
 	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity:

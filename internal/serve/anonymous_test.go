@@ -32,7 +32,8 @@ func (r *rawHTTP2) ask(id uint32, path, token string) {
 	for i := 0; i < len(fields); i += 2 {
 		r.check(enc.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1], Sensitive: true}))
 	}
-	r.check(r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+	r.check(r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true,
+		EndStream: true}))
 }
 
 // quiet reads on to the answer to a ping, and returns what came before it.
@@ -157,8 +158,8 @@ func TestTokensAreProvenBesideRequests(t *testing.T) {
 	}
 }
 
-// A refusal must be taken within the stall timeout, even where what was asked for may last: watches, logs, and connections
-// to something behind the apiserver.
+// A refusal must be taken within the stall timeout, even where what was asked for may last:
+// watches, logs, and connections to something behind the apiserver.
 func TestRefusalsOfWhatLastsMustBeTaken(t *testing.T) {
 	t.Parallel()
 	const pods = "/api/v1/namespaces/n/pods"

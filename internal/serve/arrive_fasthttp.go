@@ -70,7 +70,8 @@ func lastWords(c net.Conn, status string) {
 func lastStatus(c net.Conn, s *metav1.Status) {
 	body := statusBody(s)
 	lastAnswer(c, fmt.Sprintf("HTTP/1.1 %d %s\r\nAudit-Id: %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), answerAuditID(""), len(body), body))
+		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), answerAuditID(""),
+		len(body), body))
 }
 
 // lastAnswer sends an answer, and has the client read it.

@@ -58,8 +58,8 @@ func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper 
 // errNotLent is why a request is not passed through by impersonation, whatever its identity's bytes.
 var errNotLent = errors.New("nothing impersonates this identity")
 
-// lend puts an identity into the form in which upstream reads exactly that identity, if it may be impersonated. The error is errNotLent or an
-// *auth.UncarriableError.
+// lend puts an identity into the form in which upstream reads exactly that identity, if it may be
+// impersonated. The error is errNotLent or an *auth.UncarriableError.
 func (f *Forwarder) lend(who *auth.Identity) (*auth.Impersonation, error) {
 	if who == nil || f.opts.As.Any == nil {
 		return nil, errNotLent

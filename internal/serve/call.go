@@ -32,8 +32,9 @@ type call interface {
 	departs(gone func()) (stop func())
 	// watch serves a stream that was admitted to its end, or has it served.
 	watch(st *stream)
-	// forward passes the request through, and returns when the answer has begun or later. The limits count it for flow; as is
-	// its identity, if upstream has to know it; h observes the answer.
+	// forward passes the request through, and returns when the answer has begun or later. The
+	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
+	// answer.
 	forward(flow fairness.Flow, as *auth.Impersonation, h heard)
 }
 

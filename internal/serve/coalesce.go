@@ -29,12 +29,14 @@ const (
 // coalescer lets LISTs of the most recent state that pass through at the same time share one request upstream (design D7): when
 // a thousand clients come back at once, upstream makes the list twice instead of a thousand times.
 //
-// The first passes through as it is. Equal ones that arrive while upstream is at work on it gather. When the head of that
-// answer is there, those that have gathered share one request, and later ones gather anew. So no LIST shares a request that
-// was sent before the LIST arrived: the answer might lack what its client has learned meanwhile. A single one that has
-// gathered passes through alone, and so do all if the answer cannot be shared. A shared request travels under the proxy's
-// own credentials: only users that may read whatever is mirrored share one, and nothing of it is as a client sent it but
-// the two Accept headers. Path and query are made of what was parsed and authorised.
+// The first passes through as it is. Equal ones that arrive while upstream is at work on it gather.
+// When the head of that answer is there, those that have gathered share one request, and later ones
+// gather anew. So no LIST shares a request that was sent before the LIST arrived: the answer might
+// lack what its client has learned meanwhile. A single one that has gathered passes through alone,
+// and so do all if the answer cannot be shared. A shared request travels under the proxy's own
+// credentials: only users that may read whatever is mirrored share one, and nothing of it is as a
+// client sent it but the two Accept headers. Path and query are made of what was parsed and
+// authorised.
 type coalescer struct {
 	own  http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
 	base *url.URL

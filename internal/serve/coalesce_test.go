@@ -167,12 +167,13 @@ func TestCoalescing(t *testing.T) {
 	})
 }
 
-// What is asked with the proxy's own credentials is made of what was parsed and authorised, not of a client's bytes; and what upstream
-// hands out for these credentials is not shared.
+// What is asked with the proxy's own credentials is made of what was parsed and authorised, not of
+// a client's bytes; and what upstream hands out for these credentials is not shared.
 func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		odd := pods500
-		odd.Path, odd.RawQuery = "/api%2Fv1/n%61mespaces/a/pods/", "limit=%zz&%6cimit=5&b;c&limit=6&labelSelector=a+in+(b)&&=#&d= e"
+		odd.Path, odd.RawQuery = "/api%2Fv1/n%61mespaces/a/pods/",
+			"limit=%zz&%6cimit=5&b;c&limit=6&labelSelector=a+in+(b)&&=#&d= e"
 		for range 3 {
 			c.list(odd)
 		}

@@ -90,8 +90,8 @@ type pace struct {
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// setPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of old state alive is a large one: it waits for a
-// seat first. Setting the pace anew ends both.
+// setPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
+// old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
 func (c *conn) setPace(stall time.Duration, pinned int64) error {
 	c.seat.want(pinned > 0)
 	c.timed.Store(stall > 0)
@@ -144,7 +144,8 @@ func (c *conn) rest() {
 // is evicted that much late at most.
 const looks = 4
 
-// Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client falls below it, and has reset the connection.
+// Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client
+// falls below it, and has reset the connection.
 func (c *conn) Write(b []byte) (int, error) {
 	if c.gather != nil {
 		return c.gathered(b)

@@ -23,15 +23,18 @@ const (
 	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
 	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
 	EndUnfilled    EndReason = "unfilled"    // what happened before the log begins could not be told in time: a clean end, to go on from (W-113)
-	EndShed        EndReason = "shed"        // memory is short, and its selector takes much: a clean end, to go on from (W-113)
+	// memory is short, and its selector takes much: a clean end, to go on from (W-113)
+	EndShed EndReason = "shed"
 	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
 	EndCredential      = EndReason(auth.EndExpired)         // its credential reached its end
 	EndUnauthenticated = EndReason(auth.EndUnauthenticated) // upstream takes its credential no more
 	EndForbidden       = EndReason(auth.EndForbidden)       // upstream allows it no more
 	EndUnconfirmed     = EndReason(auth.EndUnconfirmed)     // upstream could not be asked for too long
 
-	EndSlow     EndReason = "slow"     // the client was too slow for its initial events while memory was short: as stalled
-	EndCrowded  EndReason = "crowded"  // the client was too slow for its initial events while others waited for room for theirs: as stalled
+	EndSlow EndReason = "slow" // the client was too slow for its initial events while memory was short: as stalled
+	// the client was too slow for its initial events while others waited for room for theirs: as
+	// stalled
+	EndCrowded  EndReason = "crowded"
 	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
 	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
 	EndAborted  EndReason = "aborted"  // writing to the client failed, it was held in the middle of a seam until its time was over, or this proxy was told to stop at once
@@ -39,8 +42,10 @@ const (
 
 // EndReasons are all of them, so that each is a metric from the start.
 var EndReasons = []EndReason{
-	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled, EndShed,
-	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndSlow, EndCrowded, EndStalled, EndDeparted, EndAborted,
+	EndTimeout, EndDrain, EndExpired, EndTooLarge, EndRetracted, EndUnproven, EndRetired, EndUnencodable, EndUnfilled,
+	EndShed,
+	EndCredential, EndUnauthenticated, EndForbidden, EndUnconfirmed, EndSlow, EndCrowded, EndStalled, EndDeparted,
+	EndAborted,
 }
 
 // clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).

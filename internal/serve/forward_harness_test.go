@@ -67,7 +67,8 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(ctx, bearer{listener: o.identity, as: o.as, flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
+		fr.forwarder.Forward(ctx, bearer{listener: o.identity, as: o.as,
+			flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})

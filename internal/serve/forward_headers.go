@@ -57,8 +57,9 @@ func (f *Forwarder) refusal(in *inbound, b bearer) *metav1.Status {
 	return placeRefusal(f.opts.Base, in)
 }
 
-// placeRefusal returns why a request may not be forwarded under credentials that are not its own, or nil. They are lent for the apiserver at
-// base, and for what is read of the request here; the client must not choose another place, nor have more read there.
+// placeRefusal returns why a request may not be forwarded under credentials that are not its own,
+// or nil. They are lent for the apiserver at base, and for what is read of the request here; the
+// client must not choose another place, nor have more read there.
 func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
 	path, query, _ := strings.Cut(in.target, "?")
 	switch {
@@ -73,8 +74,8 @@ func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
 	return nil
 }
 
-// unsendable returns what of a request cannot be sent upstream as it came, in net/http's words, or "". The target is looked at
-// elsewhere.
+// unsendable returns what of a request cannot be sent upstream as it came, in net/http's words, or
+// "". The target is looked at elsewhere.
 func unsendable(in *inbound) string {
 	if !httpguts.ValidHeaderFieldName(in.method) { // a method is the same kind of token
 		return "invalid method"
@@ -93,14 +94,17 @@ func unsendable(in *inbound) string {
 	return ""
 }
 
-// placeHeaders begin the names of headers in which a front tells another, or is made to believe, what was asked for: by some of them a front serves
-// another path or host, or understands another method, than the request line says.
-var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-", "X-Ms-Original-", "X-Waws-Unencoded-"}
+// placeHeaders begin the names of headers in which a front tells another, or is made to believe,
+// what was asked for: by some of them a front serves another path or host, or understands another
+// method, than the request line says.
+var placeHeaders = []string{"X-Original-", "X-Rewrite-", "X-Forwarded-", "X-Http-Method", "X-Method-", "X-Envoy-",
+	"X-Ms-Original-", "X-Waws-Unencoded-"}
 
 // withoutPlace takes such headers from those of a request that travels under lent credentials.
 func withoutPlace(out http.Header) {
 	for key := range out {
-		if key != "X-Forwarded-For" && slices.ContainsFunc(placeHeaders, func(place string) bool { return strings.HasPrefix(key, place) }) {
+		if key != "X-Forwarded-For" &&
+			slices.ContainsFunc(placeHeaders, func(place string) bool { return strings.HasPrefix(key, place) }) {
 			delete(out, key)
 		}
 	}
@@ -126,8 +130,9 @@ func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.S
 	return nil
 }
 
-// impersonationLoss refuses headers of the client's own from which upstream would read another identity than here: over HTTP/2 a value may
-// begin or end with a blank, which HTTP/1.1 drops on the way to upstream.
+// impersonationLoss refuses headers of the client's own from which upstream would read another
+// identity than here: over HTTP/2 a value may begin or end with a blank, which HTTP/1.1 drops on
+// the way to upstream.
 func impersonationLoss(in http.Header) *metav1.Status {
 	for key, values := range in {
 		if !strings.HasPrefix(key, "Impersonate-") {

@@ -117,7 +117,8 @@ func TestForwardRefusesToDropIdentity(t *testing.T) {
 	}
 }
 
-// The token of a browser is in a header that only WebSockets have: to name it would lose the token, and the request be anonymous upstream.
+// The token of a browser is in a header that only WebSockets have: to name it would lose the token,
+// and the request be anonymous upstream.
 func TestForwardRefusesToDropBrowsersTokens(t *testing.T) {
 	seen := make(recorder, 1)
 	fr := newFront(t, seen, frontOptions{})
@@ -128,7 +129,8 @@ func TestForwardRefusesToDropBrowsersTokens(t *testing.T) {
 			t.Errorf("%q: %d %s", way, code, body)
 		}
 	}
-	code, body := fr.send(t, fmt.Sprintf(ways[0], "Sec-WebSocket-Protocol: v4.channel.k8s.io\r\nConnection: Sec-WebSocket-Protocol\r\n"))
+	code, body := fr.send(t, fmt.Sprintf(ways[0],
+		"Sec-WebSocket-Protocol: v4.channel.k8s.io\r\nConnection: Sec-WebSocket-Protocol\r\n"))
 	if code != 200 {
 		t.Errorf("without a token: %d %s", code, body)
 	}

@@ -141,8 +141,9 @@ func streaming(path apiPath, query string) bool {
 	return watching(path, query) || path.subresource == "log" || queryOption(query, "follow")
 }
 
-// upgradesWatch reports that a request for another protocol is a watch (over a WebSocket), and so reaches nothing behind the
-// apiserver: a GET of a collection, or of a path that always watches (W-25, W-33). Elsewhere upstream does not look at the parameter.
+// upgradesWatch reports that a request for another protocol is a watch (over a WebSocket), and so
+// reaches nothing behind the apiserver: a GET of a collection, or of a path that always watches
+// (W-25, W-33). Elsewhere upstream does not look at the parameter.
 func upgradesWatch(method string, path apiPath, query string) bool {
 	if method != http.MethodGet || path.suspect || path.resource == "" || path.subresource != "" {
 		return false
@@ -150,8 +151,8 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 	return path.verb == "watch" || path.verb == "" && path.name == "" && !overfull(query) && queryOption(query, "watch")
 }
 
-// queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of one that upstream may read
-// otherwise, the answer may last.
+// queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of
+// one that upstream may read otherwise, the answer may last.
 func queryOption(query, name string) bool {
 	if overfull(query) {
 		return true

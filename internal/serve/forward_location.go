@@ -42,8 +42,10 @@ func mapLocation(location string, base *url.URL) string {
 	}
 	target, prefix := location, basePath(base)
 	switch {
-	case u.Scheme == "" && u.Host == "" && prefix != "" && strings.HasPrefix(location, "/") && !strings.HasPrefix(location, "//"):
-	case u.Host != "" && (u.Scheme == "" || strings.EqualFold(u.Scheme, base.Scheme)) && u.User == nil && sameHost(u, base):
+	case u.Scheme == "" && u.Host == "" && prefix != "" && strings.HasPrefix(location, "/") &&
+		!strings.HasPrefix(location, "//"):
+	case u.Host != "" && (u.Scheme == "" || strings.EqualFold(u.Scheme, base.Scheme)) && u.User == nil &&
+		sameHost(u, base):
 		target = afterHost(location)
 	default:
 		return location
@@ -80,9 +82,9 @@ func sameHost(a, b *url.URL) bool {
 	return strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }
 
-// belowPath is a target, a path and what follows it, without the prefix of its path. A target that climbs may lead out of
-// the prefix, so it is not below it. What is returned begins with one slash: with two, or with what browsers take for them,
-// it would name a host.
+// belowPath is a target, a path and what follows it, without the prefix of its path. A target that
+// climbs may lead out of the prefix, so it is not below it. What is returned begins with one slash:
+// with two, or with what browsers take for them, it would name a host.
 func belowPath(target, prefix string) (string, bool) {
 	rest, ok := strings.CutPrefix(target, prefix)
 	switch {

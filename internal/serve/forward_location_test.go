@@ -104,7 +104,8 @@ func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 			client, base := fr.client(t), fr.url()
 			client.CheckRedirect = nil
 			for what, body := range map[string]io.Reader{
-				"a short request": nil, "a body": strings.NewReader("y"), "a stream": struct{ io.ReadSeeker }{strings.NewReader("y")},
+				"a short request": nil, "a body": strings.NewReader("y"),
+				"a stream": struct{ io.ReadSeeker }{strings.NewReader("y")},
 			} {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/api/old", body)
 				if err != nil {
@@ -121,7 +122,8 @@ func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 				text, _ := io.ReadAll(response.Body)
 				_ = response.Body.Close()
 				if response.StatusCode != http.StatusOK || !strings.HasSuffix(string(text), "x=1") {
-					t.Errorf("%s, over HTTP/2 %t, absolute %t: %d at %s: %s", what, o.http2, absolute, response.StatusCode, response.Request.URL, text)
+					t.Errorf("%s, over HTTP/2 %t, absolute %t: %d at %s: %s", what, o.http2, absolute,
+						response.StatusCode, response.Request.URL, text)
 				}
 				first := response.Request.Response
 				if first == nil || !strings.Contains(first.Header.Get("Set-Cookie"), "Path=/api") {
@@ -135,7 +137,8 @@ func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 // FuzzLocation: what was on another host stays there, and a path of the client's own host is one of
 // upstream's.
 func FuzzLocation(f *testing.F) {
-	for _, seed := range []string{"/k/api", "https://h/k/api", "//h/k//evil", "https://h/k/\\evil", "/login", "../x", "https://evil/k", "https://h\\evil/k", "https://h?x", "/k/..//x"} {
+	for _, seed := range []string{"/k/api", "https://h/k/api", "//h/k//evil", "https://h/k/\\evil", "/login", "../x",
+		"https://evil/k", "https://h\\evil/k", "https://h?x", "/k/..//x"} {
 		f.Add(seed)
 	}
 	base := &url.URL{Scheme: "https", Host: "h", Path: "/k"}

@@ -121,9 +121,10 @@ func decodeFully(path string) string {
 	return string(out)
 }
 
-// strays reports that some party may read a raw path as one that leaves the path in front of it: dot segments (with
-// parameters, too), backslashes, encoded slashes, and what decoders disagree about (control characters, malformed UTF-8), at any
-// depth of percent-decoding. What is there at some depth is there at the last one, so that one is looked at.
+// strays reports that some party may read a raw path as one that leaves the path in front of it:
+// dot segments (with parameters, too), backslashes, encoded slashes, and what decoders disagree
+// about (control characters, malformed UTF-8), at any depth of percent-decoding. What is there at
+// some depth is there at the last one, so that one is looked at.
 func strays(raw string) bool {
 	path := decodeFully(raw)
 	if strings.Count(path, "/") != strings.Count(raw, "/") || strings.Contains(path, `\`) || !utf8.ValidString(path) ||

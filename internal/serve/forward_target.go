@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// targetURL is base with the raw request target behind its path. Path and query reach upstream byte for byte, since only
-// upstream knows how it reads them (W-21, W-24), but for what a request line of HTTP/1.1 cannot carry or parties read differently
-// there: that is percent-encoded, which upstream decodes to the same. target must be in origin form. The error is net/http's own
+// targetURL is base with the raw request target behind its path. Path and query reach upstream byte
+// for byte, since only upstream knows how it reads them (W-21, W-24), but for what a request line
+// of HTTP/1.1 cannot carry or parties read differently there: that is percent-encoded, which
+// upstream decodes to the same. target must be in origin form. The error is net/http's own
 // complaint.
 func targetURL(base *url.URL, target string) (*url.URL, error) {
 	in, err := url.ParseRequestURI(target)
@@ -33,9 +34,9 @@ func targetURL(base *url.URL, target string) (*url.URL, error) {
 	return out, nil
 }
 
-// visible percent-encodes what is not visible ASCII: blanks, which end a target in a request line, and bytes above it; and '#', behind
-// which some see a fragment. It never completes an escape that was malformed: no hexadecimal digit is encoded, and none begins an
-// encoded byte.
+// visible percent-encodes what is not visible ASCII: blanks, which end a target in a request line,
+// and bytes above it; and '#', behind which some see a fragment. It never completes an escape that
+// was malformed: no hexadecimal digit is encoded, and none begins an encoded byte.
 func visible(target string) string {
 	unsafe := func(b byte) bool { return b <= ' ' || b >= 0x7f || b == '#' }
 	var out []byte

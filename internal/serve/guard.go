@@ -44,8 +44,8 @@ type PlainRequest struct {
 	AsSelf  bool   // upstream will see the proxy's own identity
 }
 
-// Admit reports whether the request may go on, and answers it with 403 if not. The connection ends with that: what a client that did
-// not wait has sent behind an upgrade is no request (D-11).
+// Admit reports whether the request may go on, and answers it with 403 if not. The connection ends
+// with that: what a client that did not wait has sent behind an upgrade is no request (D-11).
 func (g *PlainGuard) Admit(w responder, r PlainRequest) bool {
 	s := g.Refusal(r)
 	if s == nil {

@@ -67,16 +67,20 @@ func TestPlainGuard(t *testing.T) {
 	f(guard, self("/api/v1/watch/namespaces/a/pods/b", true), "")
 	const vmi = "/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/x"
 	for _, target := range []string{
-		vmi + "/console?watch=1", vmi + "/console?watch", vmi + "/vnc?a&watch=true", vmi + "%2Fconsole?watch=1", vmi + "%252Fconsole?watch=1", vmi + "?watch=1",
-		vmi + "/console/?watch=1", "/x?watch=1", "/api/v1?watch=1", "/apis/subresources.kubevirt.io/v1/watch/namespaces/a/virtualmachineinstances/x/console",
-		"/api/v1/namespaces/a?watch=1", "/api/v1/namespaces//pods?watch=1", "/api/v1/pods?watch=1" + strings.Repeat("&a", 10_001),
+		vmi + "/console?watch=1", vmi + "/console?watch", vmi + "/vnc?a&watch=true", vmi + "%2Fconsole?watch=1",
+		vmi + "%252Fconsole?watch=1", vmi + "?watch=1",
+		vmi + "/console/?watch=1", "/x?watch=1", "/api/v1?watch=1",
+		"/apis/subresources.kubevirt.io/v1/watch/namespaces/a/virtualmachineinstances/x/console",
+		"/api/v1/namespaces/a?watch=1", "/api/v1/namespaces//pods?watch=1",
+		"/api/v1/pods?watch=1" + strings.Repeat("&a", 10_001),
 	} {
 		f(guard, self(target, true), "an upgrade on path")
 		f(open, self(target, true), "")
 		f(guard, self(target, false), "")
 		f(guard, PlainRequest{Host: "localhost", Method: "GET", Target: target, Upgrade: true}, "")
 	}
-	f(guard, PlainRequest{Host: "localhost", Method: "POST", Target: "/api/v1/pods?watch=1", AsSelf: true, Upgrade: true}, "an upgrade on path")
+	f(guard, PlainRequest{Host: "localhost", Method: "POST", Target: "/api/v1/pods?watch=1", AsSelf: true,
+		Upgrade: true}, "an upgrade on path")
 	f(guard, self("/api/v1/pods?watch=0", true), "--plain-self-connect")
 	f(guard, self("/api/v1/namespaces/a/pods/b/log?follow=1", false), "")
 	f(guard, self("/api/v1/namespaces/a/configmaps/exec", false), "")
@@ -128,12 +132,14 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 	}
 }
 
-// TestRefusedConnectsReachNothing sends what reaches into a workload to a listener that lends its own credentials. The refusal ends the
-// connection, so that what the client has sent behind it, taking the upgrade for granted, is no request.
+// TestRefusedConnectsReachNothing sends what reaches into a workload to a listener that lends its
+// own credentials. The refusal ends the connection, so that what the client has sent behind it,
+// taking the upgrade for granted, is no request.
 func TestRefusedConnectsReachNothing(t *testing.T) {
 	up := newTargets()
 	fr := newFront(t, up, frontOptions{identity: IdentitySelf})
-	server := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+	server := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil),
+		Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -150,20 +156,27 @@ func TestRefusedConnectsReachNothing(t *testing.T) {
 	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 	for _, request := range []string{
 		"GET " + vmi + "/console?watch=1 HTTP/1.1\r\n" + upgrade, "POST " + vmi + "/console?watch=1 HTTP/1.1\r\n" + upgrade,
-		"GET " + vmi + "/console HTTP/1.1\r\n" + upgrade, "GET " + vmi + "/vnc?watch HTTP/1.1\r\n" + upgrade, "GET " + vmi + "?watch=true HTTP/1.1\r\n" + upgrade,
-		"POST /api/v1/pods?watch=1 HTTP/1.1\r\n" + upgrade, "POST /api/v1/namespaces/a/pods/b/exec?command=sh HTTP/1.1\r\nContent-Length: 0\r\n",
-		"POST /api/v1/namespaces/a/pods/b/exec?watch=1 HTTP/1.1\r\nContent-Length: 0\r\n" + upgrade, "GET /api/v1/nodes/n/proxy/run HTTP/1.1\r\n",
+		"GET " + vmi + "/console HTTP/1.1\r\n" + upgrade, "GET " + vmi + "/vnc?watch HTTP/1.1\r\n" + upgrade,
+		"GET " + vmi + "?watch=true HTTP/1.1\r\n" + upgrade,
+		"POST /api/v1/pods?watch=1 HTTP/1.1\r\n" + upgrade,
+		"POST /api/v1/namespaces/a/pods/b/exec?command=sh HTTP/1.1\r\nContent-Length: 0\r\n",
+		"POST /api/v1/namespaces/a/pods/b/exec?watch=1 HTTP/1.1\r\nContent-Length: 0\r\n" + upgrade,
+		"GET /api/v1/nodes/n/proxy/run HTTP/1.1\r\n",
 	} {
-		answer, ended := converse(t, listener.Addr().String(), request+"Host: localhost\r\n\r\n"+strings.Replace(smuggled, "Host: a", "Host: localhost", 1), patience)
-		if !strings.HasPrefix(answer, "HTTP/1.1 403 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") || strings.Count(answer, "HTTP/1.1 ") != 1 || !ended {
+		answer, ended := converse(t, listener.Addr().String(),
+			request+"Host: localhost\r\n\r\n"+strings.Replace(smuggled, "Host: a", "Host: localhost", 1), patience)
+		if !strings.HasPrefix(answer, "HTTP/1.1 403 ") || !strings.Contains(answer, "\r\nConnection: close\r\n") ||
+			strings.Count(answer, "HTTP/1.1 ") != 1 || !ended {
 			t.Errorf("%q: %s", request, answer)
 		}
 	}
 	if n := up.requests.Load(); n > 0 {
 		t.Errorf("upstream got %d requests", n)
 	}
-	for _, request := range []string{"GET /api/v1/pods?watch=1 HTTP/1.1\r\n" + upgrade, "GET /api/v1/watch/pods HTTP/1.1\r\n" + upgrade} {
-		if answer, _ := converse(t, listener.Addr().String(), request+"Host: localhost\r\n\r\n", patience); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+	for _, request := range []string{"GET /api/v1/pods?watch=1 HTTP/1.1\r\n" + upgrade,
+		"GET /api/v1/watch/pods HTTP/1.1\r\n" + upgrade} {
+		if answer, _ := converse(t, listener.Addr().String(), request+"Host: localhost\r\n\r\n",
+			patience); !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
 			t.Errorf("%q: %s", request, answer)
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"spillway/internal/h2"
 )
 
-// The settings are those of a kube-apiserver (W-1): stream windows that hold 99 % of the objects, a hundred streams per
-// connection, and, once a request has proven its sender, a connection window that is large enough for all of them. Frames
-// are smaller (h2): a frame is held as a whole.
+// The settings are those of a kube-apiserver (W-1): stream windows that hold 99 % of the objects, a
+// hundred streams per connection, and, once a request has proven its sender, a connection window
+// that is large enough for all of them. Frames are smaller (h2): a frame is held as a whole.
 const (
 	http2Streams = 100
 	http2Window  = 256 << 10
@@ -79,8 +79,9 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	return nil
 }
 
-// prove reviews the credentials of a request beside it, unless its connection has proven its sender already: what passes
-// through is not reviewed otherwise, and further requests of a known client need not wait for upstream's answer to it.
+// prove reviews the credentials of a request beside it, unless its connection has proven its sender
+// already: what passes through is not reviewed otherwise, and further requests of a known client
+// need not wait for upstream's answer to it.
 func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
 	response, ok := w.(*h2.Response)
 	if !ok || front.Access == nil || response.Proven() || !bearsToken(r.Header) || !proving.CompareAndSwap(false, true) {

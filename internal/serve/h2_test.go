@@ -226,9 +226,10 @@ func TestHTTP2Close(t *testing.T) {
 	}
 }
 
-// The first frames are a kube-apiserver's (W-1) but for the size of frames and the connection's window, which opens with the first
-// request whose sender is known; and so are those of a watch: its head at once, a frame per event, and an empty one
-// at the end, which is not the connection's (W-2, W-102, W-112, B-5). Extended CONNECT is not offered.
+// The first frames are a kube-apiserver's (W-1) but for the size of frames and the connection's
+// window, which opens with the first request whose sender is known; and so are those of a watch:
+// its head at once, a frame per event, and an empty one at the end, which is not the connection's
+// (W-2, W-102, W-112, B-5). Extended CONNECT is not offered.
 func TestHTTP2Frames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

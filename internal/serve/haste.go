@@ -19,11 +19,13 @@ type haste struct {
 }
 
 const (
-	// hastyStall is how long a client may take nothing while memory is short, and hastyRate what it must take of a large answer then, in bytes per
-	// second of the time that it is waited for. Otherwise any progress will do.
+	// hastyStall is how long a client may take nothing while memory is short, and hastyRate what it
+	// must take of a large answer then, in bytes per second of the time that it is waited for.
+	// Otherwise any progress will do.
 	hastyStall = 2 * time.Second
 	hastyRate  = 8 * crowdedRate
-	// crowdedRate is what a client must take of a large answer while others wait for room for theirs, once it was waited for crowdedFor.
+	// crowdedRate is what a client must take of a large answer while others wait for room for
+	// theirs, once it was waited for crowdedFor.
 	crowdedRate = 64 << 10
 	crowdedFor  = 10 * time.Second
 	// parkedOutside is what the kernel is reckoned to hold for one that takes nothing: what it was offered last, which is at most a turn, on
@@ -95,8 +97,8 @@ func (s *Server) Hasten(on bool) {
 	}
 }
 
-// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that is short of memory. It is called again and again
-// while that lasts.
+// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
+// is short of memory. It is called again and again while that lasts.
 func (s *Server) EndSlow() { s.haste.pins.condemn(hastyRate, hastyStall, EndSlow, condemnPart) }
 
 // Economize lets hardly any large answers be made at the same time, or as many as usual.

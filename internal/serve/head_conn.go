@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// headConn is what fasthttp reads an HTTP/1.1 connection through. It remembers what it has read of a request's head,
-// since fasthttp gives up a head that does not fit into its buffer, and with it those bytes. The connection then goes on
-// elsewhere (serveLarge), and this one is closed without it.
+// headConn is what fasthttp reads an HTTP/1.1 connection through. It remembers what it has read of
+// a request's head, since fasthttp gives up a head that does not fit into its buffer, and with it
+// those bytes. The connection then goes on elsewhere (serveLarge), and this one is closed without
+// it.
 //
 // What is remembered is right only if fasthttp's buffer was empty when the head began; otherwise it is shorter than
 // that buffer when that is full, so that whole tells the one from the other.

@@ -10,11 +10,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// largeServer serves the one request of an HTTP/1.1 connection whose head does not fit into fasthttp's buffer: it reads the
-// head to its end and serves the connection by a fasthttp.Server of its own, whose buffer is as large as that head. After the
-// answer the connection returns to the server that it came from, and buffers and server are garbage.
+// largeServer serves the one request of an HTTP/1.1 connection whose head does not fit into
+// fasthttp's buffer: it reads the head to its end and serves the connection by a fasthttp.Server of
+// its own, whose buffer is as large as that head. After the answer the connection returns to the
+// server that it came from, and buffers and server are garbage.
 //
-// So all connections have small buffers, and a large head is parsed, checked and answered by the code that does it for all.
+// So all connections have small buffers, and a large head is parsed, checked and answered by the
+// code that does it for all.
 type largeServer struct {
 	server *Server
 	front  Front
@@ -59,7 +61,8 @@ func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
 	switch {
 	case ctx.Hijacked():
 		return
-	case ctx.Request.Header.ContentLength() > 0 || ctx.Request.Header.ContentLength() == -1 || len(ctx.Request.Header.Peek("Transfer-Encoding")) > 0:
+	case ctx.Request.Header.ContentLength() > 0 || ctx.Request.Header.ContentLength() == -1 ||
+		len(ctx.Request.Header.Peek("Transfer-Encoding")) > 0:
 		ctx.SetConnectionClose()
 		return
 	}

@@ -34,7 +34,8 @@ func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 	}
 	client := bareTransport()
 	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Limiter: m.limiter})
-	m.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Limiter: m.limiter, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+	m.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Limiter: m.limiter,
+		Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,8 @@ func measuring(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "cookie %d query %d body %d", len(r.Header.Get("Cookie")), len(r.URL.RawQuery), n)
 }
 
-// answersOf sends requests on one connection, each when the one before is answered, and returns the answers' codes and bodies.
+// answersOf sends requests on one connection, each when the one before is answered, and returns the
+// answers' codes and bodies.
 func answersOf(t *testing.T, address string, requests ...string) (got []string) {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -102,7 +104,8 @@ func (m *mouth) eventuallyFree(t *testing.T) {
 func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 	m := newMouth(t, 64<<20, measuring)
 	const overhead = len("GET /x HTTP/1.1\r\nHost: localhost\r\nCookie: \r\n\r\n")
-	for _, n := range []int{10, ordinaryHead - overhead, ordinaryHead - overhead + 1, 16384, 100_000, largestHead - overhead} {
+	for _, n := range []int{10, ordinaryHead - overhead, ordinaryHead - overhead + 1, 16384, 100_000,
+		largestHead - overhead} {
 		// The connection goes on with heads of any size.
 		got := answersOf(t, m.plain, cookieOf(n), cookieOf(1), cookieOf(n), cookieOf(n))
 		want := fmt.Sprintf("200 cookie %d query 0 body 0", n)
@@ -186,7 +189,8 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 			}
 		}
 	}
-	if got := answersOf(t, m.plain, cookieOf(200_000)); !strings.HasPrefix(got[0], `431 {"kind":"Status"`) || !strings.Contains(got[0], "--max-large-head-bytes") {
+	if got := answersOf(t, m.plain, cookieOf(200_000)); !strings.HasPrefix(got[0], `431 {"kind":"Status"`) ||
+		!strings.Contains(got[0], "--max-large-head-bytes") {
 		t.Errorf("one more: %.400q", got)
 	}
 	if got := answersOf(t, m.plain, cookieOf(1)); got[0] != "200 cookie 1 query 0 body 0" {
@@ -238,7 +242,8 @@ func TestOnePeerHasHalfOfThePool(t *testing.T) {
 
 // headEnd is never behind the end that a reader of heads finds: what is behind that may be another request.
 func FuzzHeadEnd(f *testing.F) {
-	for _, s := range []string{"GET / HTTP/1.1\r\nA: b\r\n\r\nbody", "a\n\nb", "a\r\n\nb", "a\n\r\nb", "\r\n\r\n", "a\r\r\n\r\n"} {
+	for _, s := range []string{"GET / HTTP/1.1\r\nA: b\r\n\r\nbody", "a\n\nb", "a\r\n\nb", "a\n\r\nb", "\r\n\r\n",
+		"a\r\r\n\r\n"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -33,7 +33,8 @@ func (a *targets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.sent <- r.RequestURI
 }
 
-// ask sends a request whose head is made of what is given, byte for byte, over HTTP/1.1 or 2. Without an answer, the stream was reset.
+// ask sends a request whose head is made of what is given, byte for byte, over HTTP/1.1 or 2.
+// Without an answer, the stream was reset.
 func (f *front) ask(t *testing.T, method, target string, header ...string) *http.Response {
 	t.Helper()
 	if f.http2 {
@@ -77,11 +78,13 @@ func (f *front) askHTTP2(t *testing.T, method, target string, header ...string) 
 	must(framer.WriteSettings())
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	fields := append([]string{":method", method, ":scheme", "https", ":authority", "localhost", ":path", target}, header...)
+	fields := append([]string{":method", method, ":scheme", "https", ":authority", "localhost", ":path", target},
+		header...)
 	for i := 0; i < len(fields); i += 2 {
 		must(encoder.WriteField(hpack.HeaderField{Name: strings.ToLower(fields[i]), Value: fields[i+1]}))
 	}
-	must(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+	must(framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: block.Bytes(), EndHeaders: true,
+		EndStream: true}))
 	answer := &http.Response{Header: http.Header{}}
 	var body bytes.Buffer
 	for {
@@ -120,8 +123,9 @@ func mallory(t *testing.T) *auth.Impersonation {
 func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self bool)) {
 	as := mallory(t)
 	for name, o := range map[string]frontOptions{
-		"self": {identity: IdentitySelf}, "self over TLS": {identity: IdentitySelf, tls: true}, "self over HTTP/2": {identity: IdentitySelf, http2: true},
-		"impersonator": {as: as}, "impersonator over TLS": {as: as, tls: true},
+		"self": {identity: IdentitySelf}, "self over TLS": {identity: IdentitySelf, tls: true},
+		"self over HTTP/2": {identity: IdentitySelf, http2: true},
+		"impersonator":     {as: as}, "impersonator over TLS": {as: as, tls: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := newTargets()
@@ -136,9 +140,12 @@ func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self b
 
 // straying are paths that some party may read as one outside of what they are below.
 var straying = []string{
-	"/../../../v3/secrets", "/..", "/.", "/api/..", "/api/../../x", "/api/v1/./pods", "/./..//../", "/%2e%2e/%2e%2E/v3", "/%2e./x", "/.%2e/x",
-	"/%252e%252e/x", "/%25252e./x", "/%25%32%65%2e/x", "/%%32%65%%32%65/x", "/..%2fx", "/..%2Fx", "/api%2f..%2f..%2fx", "/a%2Fb", "/a%252Fb", "/a%25252fb",
-	`/..\..\x`, `/a\b`, "/..%5cx", "/..%5C..%5cx", "/..%255c..%255cx", "/..;/x", "/..;a=b/x", "/.;/x", "/..%3b/x", "/..%253bx/y", "/%2e%2e;/x",
+	"/../../../v3/secrets", "/..", "/.", "/api/..", "/api/../../x", "/api/v1/./pods", "/./..//../", "/%2e%2e/%2e%2E/v3",
+	"/%2e./x", "/.%2e/x",
+	"/%252e%252e/x", "/%25252e./x", "/%25%32%65%2e/x", "/%%32%65%%32%65/x", "/..%2fx", "/..%2Fx", "/api%2f..%2f..%2fx",
+	"/a%2Fb", "/a%252Fb", "/a%25252fb",
+	`/..\..\x`, `/a\b`, "/..%5cx", "/..%5C..%5cx", "/..%255c..%255cx", "/..;/x", "/..;a=b/x", "/.;/x", "/..%3b/x",
+	"/..%253bx/y", "/%2e%2e;/x",
 	"/..%00/x", "/..%0a/x", "/a%0d%0ab", "/..%09/x", "/..%7f/x", "/%c0%ae%c0%ae/x", "/..%c0%afx", "/%e0%80%ae/x", "/%ff",
 	"/%25zz/..%252fx", "/x/%2525zz%252F..", "/api/v1/namespaces/a/services/b/proxy/../../../../../../../x",
 }
@@ -153,7 +160,8 @@ func TestLentCredentialsStayBelowTheBasePath(t *testing.T) {
 					continue
 				}
 				body, _ := io.ReadAll(resp.Body)
-				if resp.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte("400")) && !bytes.Contains(body, []byte("send your own Authorization")) {
+				if resp.StatusCode != http.StatusBadRequest || !bytes.Contains(body, []byte("400")) &&
+					!bytes.Contains(body, []byte("send your own Authorization")) {
 					t.Errorf("%s: %d %s", path+query, resp.StatusCode, body)
 				}
 			}
@@ -162,8 +170,10 @@ func TestLentCredentialsStayBelowTheBasePath(t *testing.T) {
 			t.Errorf("upstream got %d requests, the last for %s", n, <-up.sent)
 		}
 		for _, target := range []string{
-			"/", "/api/v1/pods", "/api/v1/pods/", "/api/v1//pods", "//x", "/api/v1/namespaces/a/configmaps/a.b", "/api/v1/namespaces/a/configmaps/...",
-			"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%3Ab", "/%61pi/v1/pods", "/a%2eb", "/x;y", "/%C3%BC", "/a%25", "/x?a=/../..%2f", "/version",
+			"/", "/api/v1/pods", "/api/v1/pods/", "/api/v1//pods", "//x", "/api/v1/namespaces/a/configmaps/a.b",
+			"/api/v1/namespaces/a/configmaps/...",
+			"/apis/rbac.authorization.k8s.io/v1/clusterroles/system:a%3Ab", "/%61pi/v1/pods", "/a%2eb", "/x;y",
+			"/%C3%BC", "/a%25", "/x?a=/../..%2f", "/version",
 		} {
 			resp := fr.ask(t, "GET", target)
 			if resp.StatusCode != http.StatusOK {
@@ -187,7 +197,8 @@ func TestLentCredentialsStayBelowTheBasePath(t *testing.T) {
 // Whose credentials are the client's own is upstream's to judge, wherever it goes.
 func TestOwnCredentialsGoAnywhere(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]frontOptions{"self": {identity: IdentitySelf}, "self over HTTP/2": {identity: IdentitySelf, http2: true}} {
+	for name, o := range map[string]frontOptions{"self": {identity: IdentitySelf},
+		"self over HTTP/2": {identity: IdentitySelf, http2: true}} {
 		t.Run(name, func(t *testing.T) {
 			up := newTargets()
 			o.mutate = func(f *ForwarderOptions) { f.Base.Path = "/k8s/clusters/c-1" }
@@ -213,7 +224,8 @@ func TestOwnCredentialsGoAnywhere(t *testing.T) {
 func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
 	t.Parallel()
 	placing := []string{
-		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path", "X-Forwarded-Prefix", "X-Forwarded-Server", "X-Http-Method-Override",
+		"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Forwarded-Uri", "X-Forwarded-Path",
+		"X-Forwarded-Prefix", "X-Forwarded-Server", "X-Http-Method-Override",
 		"X-Http-Method", "X-Method-Override", "X-Envoy-Original-Path", "X-Ms-Original-Url", "X-Waws-Unencoded-Url",
 	}
 	header := []string{"X-Ordinary", "a"}
@@ -253,12 +265,14 @@ func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
 	}
 }
 
-// Of a query of which parties may read different parts nothing is sent with credentials that are lent, and all of it with the client's own.
+// Of a query of which parties may read different parts nothing is sent with credentials that are
+// lent, and all of it with the client's own.
 func TestLentCredentialsAreForWhatWasRead(t *testing.T) {
 	t.Parallel()
 	lenders(t, func(t *testing.T, fr *front, up *targets, self bool) {
 		const path = "/api/v1/namespaces/a/configmaps?labelSelector=a"
-		for n, refused := range map[int]bool{queryParametersLimit - 1: false, queryParametersLimit: true, 3 * queryParametersLimit: true} {
+		for n, refused := range map[int]bool{queryParametersLimit - 1: false, queryParametersLimit: true,
+			3 * queryParametersLimit: true} {
 			for _, watch := range []string{"", "&watch=1"} {
 				target := path + strings.Repeat("&a", n-strings.Count(watch, "&")) + watch
 				resp := fr.ask(t, "GET", target)
@@ -271,7 +285,8 @@ func TestLentCredentialsAreForWhatWasRead(t *testing.T) {
 				if !self {
 					continue // an impersonator's requests have no credentials of their own
 				}
-				if resp = fr.ask(t, "GET", target, "Authorization", "Bearer x"); resp.StatusCode != http.StatusOK || await(t, up.sent, "the request") != "/k8s/clusters/c-1"+target {
+				if resp = fr.ask(t, "GET", target, "Authorization", "Bearer x"); resp.StatusCode != http.StatusOK ||
+					await(t, up.sent, "the request") != "/k8s/clusters/c-1"+target {
 					t.Errorf("%d parameters with credentials: %d", n+1, resp.StatusCode)
 				}
 			}
@@ -289,7 +304,8 @@ func TestRequestLinesCarryWhatWasAsked(t *testing.T) {
 			for _, way := range []string{"", "&watch=1"} { // to the transport directly, and by net/http's proxy
 				for target, want := range map[string]string{
 					"/api/v1/secrets HTTP/1.0": "/api/v1/secrets%20HTTP/1.0", "/a?b c HTTP/1.1": "/a?b%20c%20HTTP/1.1", "/a ": "/a%20",
-					"/a#b": "/a%23b", "/a?b#c": "/a?b%23c", "/ü?ü": "/%C3%BC?%C3%BC", "/\xff?\xc0\xae": "/%FF?%C0%AE", "/\u2028": "/%E2%80%A8",
+					"/a#b": "/a%23b", "/a?b#c": "/a?b%23c", "/ü?ü": "/%C3%BC?%C3%BC", "/\xff?\xc0\xae": "/%FF?%C0%AE",
+					"/\u2028":       "/%E2%80%A8",
 					"/a\"<>{}|^`\\": "/a\"<>{}|^`\\", "/a?%zz": "/a?%zz",
 				} {
 					if !o.http2 && strings.Contains(target, " ") {
@@ -309,13 +325,19 @@ func TestRequestLinesCarryWhatWasAsked(t *testing.T) {
 			}
 			before := up.requests.Load()
 			bad := [][]string{
-				{"GET", "/a\r\nX: y"}, {"GET", "/a\tb"}, {"GET", "/a\x00b"}, {"GET", "/a?\x00"}, {"GET", "/a?b\x7f"}, {"GET", "/a\x1b[2J"}, {"GET", "/%zz"},
-				{"GET", "http://other/x"}, {"GET", "//\x01"}, {"G T", "/a"}, {"GET /x", "/a"}, {"GET\t", "/a"}, {"G\x00T", "/a"}, {"", "/a"}, {"GÄT", "/a"}, {"G(T", "/a"},
-				{"GET", "/a", "X-A", "b\x00"}, {"GET", "/a", "X-A", "b\x01c"}, {"GET", "/a", "X-A", "b\x7f"}, {"GET", "/a", "X A", "b"}, {"GET", "/a", "X\x01", "b"}, {"GET", "/a", "Xä", "b"},
-				{"GET", "/a", "Connection", "Upgrade", "Upgrade", "ü"}, {"GET", "/a", "Connection", "Upgrade", "Upgrade", "a\tb"}, {"CONNECT", "/a"}, {"OPTIONS", "*"}, {"GET", "a"}, {"GET", ""}, {"GET", "/a?watch=1", "X-A", "b\x01c"}, {"POST", "/a", "X-A", "b\x01c"},
+				{"GET", "/a\r\nX: y"}, {"GET", "/a\tb"}, {"GET", "/a\x00b"}, {"GET", "/a?\x00"}, {"GET", "/a?b\x7f"},
+				{"GET", "/a\x1b[2J"}, {"GET", "/%zz"},
+				{"GET", "http://other/x"}, {"GET", "//\x01"}, {"G T", "/a"}, {"GET /x", "/a"}, {"GET\t", "/a"},
+				{"G\x00T", "/a"}, {"", "/a"}, {"GÄT", "/a"}, {"G(T", "/a"},
+				{"GET", "/a", "X-A", "b\x00"}, {"GET", "/a", "X-A", "b\x01c"}, {"GET", "/a", "X-A", "b\x7f"},
+				{"GET", "/a", "X A", "b"}, {"GET", "/a", "X\x01", "b"}, {"GET", "/a", "Xä", "b"},
+				{"GET", "/a", "Connection", "Upgrade", "Upgrade", "ü"},
+				{"GET", "/a", "Connection", "Upgrade", "Upgrade", "a\tb"}, {"CONNECT", "/a"}, {"OPTIONS", "*"},
+				{"GET", "a"}, {"GET", ""}, {"GET", "/a?watch=1", "X-A", "b\x01c"}, {"POST", "/a", "X-A", "b\x01c"},
 			}
 			if !o.http2 {
-				bad = append(bad, []string{"GET", "/a b"}, []string{"GET", "/a?b c"}, []string{"GET", "/a HTTP/1.1\r\nA: b\r\n\r\nGET /c"})
+				bad = append(bad, []string{"GET", "/a b"}, []string{"GET", "/a?b c"},
+					[]string{"GET", "/a HTTP/1.1\r\nA: b\r\n\r\nGET /c"})
 			}
 			for _, b := range bad {
 				if resp := fr.ask(t, b[0], b[1], b[2:]...); resp != nil && resp.StatusCode != http.StatusBadRequest {

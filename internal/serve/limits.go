@@ -55,7 +55,8 @@ type Limiter struct {
 	bodies                  bodies
 	heads                   *headPool
 	overRate                func(fairness.Reason) // counts
-	relieve                 func()                // ends a large answer whose client is slow, if there is one; nil: there are none. Set once
+	// ends a large answer whose client is slow, if there is one; nil: there are none. Set once
+	relieve func()
 
 	open context.Context // nobody waits any more once it is done
 	stop context.CancelFunc
@@ -64,9 +65,11 @@ type Limiter struct {
 // NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
 func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
-	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes), rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes),
+		rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
-	limiter.lasting = m.limit(limitWatches, limiter, fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
+	limiter.lasting = m.limit(limitWatches, limiter,
+		fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
 		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waitingMost, WaitingEach: waitingEach, Wait: listWait,
 	})

@@ -57,7 +57,8 @@ var held, most = map[string]prometheus.GaugeOpts{
 	limitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
 	limitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
 	limitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
-	limitSelectors:   {Name: "spillway_flowcontrol_limit_selector_terms", Help: "Terms that the selectors of all watches may have; 0 is no limit."},
+	limitSelectors: {Name: "spillway_flowcontrol_limit_selector_terms",
+		Help: "Terms that the selectors of all watches may have; 0 is no limit."},
 }
 
 // limit makes one of the limits of l.
@@ -97,7 +98,8 @@ func (m *limitMetrics) heads(p *headPool) {
 			Name: "spillway_flowcontrol_limit_head_bytes", Help: "The value of --max-large-head-bytes; 0 is no limit.",
 		}, func() float64 { return float64(p.most) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "spillway_large_heads_refused_total", Help: "Requests answered 431 since --max-large-head-bytes left no room for their heads.",
+			Name: "spillway_large_heads_refused_total",
+			Help: "Requests answered 431 since --max-large-head-bytes left no room for their heads.",
 		}, func() float64 { return float64(p.refused.Load()) }),
 	)
 }

@@ -68,7 +68,8 @@ func waiting(t *testing.T, l *limit, want int) {
 // returned waits until nothing is held of any limit, and nobody waits.
 func (l *Limiter) returned(t *testing.T) {
 	t.Helper()
-	for name, one := range map[string]*limit{limitWatches: l.lasting, limitListBytes: l.lists, limitPassThrough: l.passing, limitSelectors: l.selectors.limit} {
+	for name, one := range map[string]*limit{limitWatches: l.lasting, limitListBytes: l.lists,
+		limitPassThrough: l.passing, limitSelectors: l.selectors.limit} {
 		load := one.gate.Load()
 		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = one.gate.Load() {
 			if time.Now().After(until) {

@@ -38,7 +38,8 @@ func (s *Server) list(c call, p Plan, v visitor) bool {
 	s.listed(v, listedMemory)
 	s.begin(c, p, "list")
 	documentHeaders(c, p, made.compressed)
-	body := &notedBody{WriterTo: made.limited(s.haste), server: s, resource: p.Source.Resource().Info.String(), client: c.address().String()}
+	body := &notedBody{WriterTo: made.limited(s.haste), server: s, resource: p.Source.Resource().Info.String(),
+		client: c.address().String()}
 	c.stream(http.StatusOK, body, int64(made.body.Size()))
 	return true
 }

@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// notedBody is the body of a LIST, which is logged and counted if it is cut since its client does not take it. That a client leaves is its own
-// affair.
+// notedBody is the body of a LIST, which is logged and counted if it is cut since its client does
+// not take it. That a client leaves is its own affair.
 type notedBody struct {
 	io.WriterTo
 	server   *Server
@@ -18,7 +18,9 @@ type notedBody struct {
 // WriteTo implements io.WriterTo.
 func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.WriterTo.WriteTo(w)
-	if err != nil && logCut(b.server.log, reasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource), zap.String("client", b.client), zap.Int64("bytes", n)) {
+	if err != nil &&
+		logCut(b.server.log, reasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
+			zap.String("client", b.client), zap.Int64("bytes", n)) {
 		b.server.metrics.cut.WithLabelValues(b.resource, string(reasonOf(err))).Inc()
 	}
 	return n, err

@@ -103,7 +103,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Watches whose client has yet to take what it was sent: its socket is full. They cost the frame that they are in, and are ended after --stall-timeout.",
 	}, m.parked)
 	if r != nil {
-		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends, m.cut, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale, m.tooStale, m.backfilled, m.unfilled)
+		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends,
+			m.cut, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale,
+			m.tooStale, m.backfilled, m.unfilled)
 	}
 	return m
 }

@@ -189,8 +189,8 @@ func TestWantsPretty(t *testing.T) {
 	}
 }
 
-// An Accept header becomes many times as large when it is read, so that one with more elements than any client has use for is
-// not read here: what it asks for passes through, and refusals are JSON.
+// An Accept header becomes many times as large when it is read, so that one with more elements than
+// any client has use for is not read here: what it asks for passes through, and refusals are JSON.
 func TestAcceptOfManyElementsIsNotRead(t *testing.T) {
 	for accept, read := range map[string]bool{
 		strings.Repeat("*,", acceptLimit-1):                      true,
@@ -205,7 +205,8 @@ func TestAcceptOfManyElementsIsNotRead(t *testing.T) {
 
 // What is kept of a path does not grow with its segments.
 func TestPathsOfManySegments(t *testing.T) {
-	for _, raw := range []string{"/api/v1/nodes" + strings.Repeat("/a", 10_000), strings.Repeat("/%2f", 10_000), strings.Repeat("/a", 10_000) + "%zz"} {
+	for _, raw := range []string{"/api/v1/nodes" + strings.Repeat("/a", 10_000), strings.Repeat("/%2f", 10_000),
+		strings.Repeat("/a", 10_000) + "%zz"} {
 		if n := testing.AllocsPerRun(10, func() { parseAPIPath(raw) }); n > 5 {
 			t.Errorf("%.20s…: %v allocations", raw, n)
 		}

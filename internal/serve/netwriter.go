@@ -170,7 +170,8 @@ func (n *netWriter) haste() *haste {
 	return n.conn.haste
 }
 
-// evict ends the answer of a client that has not taken a piece in time. While memory is short that says that it is slow, if it pins a state.
+// evict ends the answer of a client that has not taken a piece in time. While memory is short that
+// says that it is slow, if it pins a state.
 func (n *netWriter) evict() {
 	n.mu.Lock()
 	if n.pin != nil && n.haste().stall(n.stall) < n.stall {

@@ -8,14 +8,17 @@ import (
 	"time"
 )
 
-// pin is a large answer that keeps an old state alive until its client has taken it: a LIST, or the initial events of a watch. A pin may
-// last as long as its client makes progress, as at the apiserver. It costs memory alone, so it is ended for nothing but a shortage.
+// pin is a large answer that keeps an old state alive until its client has taken it: a LIST, or the
+// initial events of a watch. A pin may last as long as its client makes progress, as at the
+// apiserver. It costs memory alone, so it is ended for nothing but a shortage.
 type pin struct {
 	bytes int64  // of the state that it keeps alive
 	wake  func() // makes a write that waits return once the pin is condemned; nil: writes look by themselves
 
-	taken   atomic.Int64 // bytes
-	spent   atomic.Int64 // nanoseconds in which writes waited for the client; the time in which the answer is made is not the client's
+	taken atomic.Int64 // bytes
+	// nanoseconds in which writes waited for the client; the time in which the answer is made is
+	// not the client's
+	spent   atomic.Int64
 	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
 	condemned atomic.Pointer[EndReason] // EndSlow or EndCrowded
@@ -79,7 +82,8 @@ func (s *pins) drop(p *pin) {
 	delete(s.all, p)
 }
 
-// condemnPart is the part of the pins that are too slow, one in so many, that is ended at a look: the next one shows whether that was enough.
+// condemnPart is the part of the pins that are too slow, one in so many, that is ended at a look:
+// the next one shows whether that was enough.
 const condemnPart = 16
 
 // condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at least.

@@ -56,7 +56,8 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			t.Parallel()
-			r := rigOf(t, full(40), rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour, clients: Limits{ListBytes: 5 << 20}})
+			r := rigOf(t, full(40), rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour,
+				clients: Limits{ListBytes: 5 << 20}})
 			r.mirrored(configMaps)
 			const target = mapsPath + "?resourceVersion=0"
 			defer occupy(t, r.limiter.lists, 5<<19)() // the other half of the room
@@ -128,7 +129,9 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 			r.mirrored(configMaps)
 			body := openList(t, r, http2, mapsPath+"?resourceVersion=0")
 			defer body.Close()
-			eventually(t, "the LIST to be cut", func() bool { return r.metric("spillway_lists_cut_total", "reason=stalled") == 1 })
+			eventually(t, "the LIST to be cut", func() bool {
+				return r.metric("spillway_lists_cut_total", "reason=stalled") == 1
+			})
 			logged := r.logs.FilterMessage(cutWords[EndStalled]).All()
 			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" || logged[0].ContextMap()["reason"] != "stalled" {
 				t.Errorf("logged %v", logged)

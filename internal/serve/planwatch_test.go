@@ -113,7 +113,8 @@ func TestPlanDoubtful(t *testing.T) {
 func TestPlanWatchListsAreCompressedAsUpstreams(t *testing.T) {
 	p := testPlanner(t)
 	source := p.Catalog.Find(podResource.GVR)
-	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1&allowWatchBookmarks=true&resourceVersion=0", Plain: true}
+	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1&allowWatchBookmarks=true&resourceVersion=0",
+		Plain: true}
 	for _, c := range []struct {
 		upstream       func() bool
 		accepted, want bool

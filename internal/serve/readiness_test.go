@@ -54,7 +54,8 @@ func TestReadinessOnMainListenersAsksNothing(t *testing.T) {
 		if n := asked(); n != before {
 			t.Errorf("%s: upstream was asked %d times", base, n-before)
 		}
-		for _, c := range [][2]string{{http.MethodPost, ReadinessPath}, {http.MethodGet, ReadinessPath + "/x"}, {http.MethodGet, "/spillway"}} {
+		for _, c := range [][2]string{{http.MethodPost, ReadinessPath}, {http.MethodGet, ReadinessPath + "/x"},
+			{http.MethodGet, "/spillway"}} {
 			if code, _ := ask(client, c[0], base+c[1]); code != http.StatusNotFound {
 				t.Errorf("%s: %s %s: %d", base, c[0], c[1], code)
 			}

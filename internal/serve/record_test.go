@@ -241,12 +241,13 @@ func TestRecordRequired(t *testing.T) {
 func TestRecordOfPanics(t *testing.T) {
 	t.Parallel()
 	var broken atomic.Bool
-	r, j := audited(t, internal.LevelMetadata, false, rigOptions{access: true, stalest: time.Hour, age: func() (time.Duration, bool) {
-		if broken.Load() {
-			panic("secret")
-		}
-		return 0, false
-	}})
+	r, j := audited(t, internal.LevelMetadata, false,
+		rigOptions{access: true, stalest: time.Hour, age: func() (time.Duration, bool) {
+			if broken.Load() {
+				panic("secret")
+			}
+			return 0, false
+		}})
 	broken.Store(true)
 	for base, opts := range front1and2(t, r) {
 		id := "of-a-panic-at-" + base

@@ -63,8 +63,9 @@ func rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL, pr.Out.Host, pr.Out.Header, pr.Out.Trailer = x.target, x.target.Host, x.header, nil
 }
 
-// noteResponse notes the head of an answer. ReverseProxy writes that of a changed protocol itself, and net/http puts a length to it if the
-// request was a POST, which such an answer must not have (RFC 9110, section 8.6).
+// noteResponse notes the head of an answer. ReverseProxy writes that of a changed protocol itself,
+// and net/http puts a length to it if the request was a POST, which such an answer must not have
+// (RFC 9110, section 8.6).
 func noteResponse(resp *http.Response) error {
 	x := exchangeOf(resp.Request.Context())
 	x.answered(resp)
@@ -85,8 +86,8 @@ func noteResponse(resp *http.Response) error {
 	return nil
 }
 
-// measure reads a refusal that does not say how long it is, if it is as short as they are: an answer that is at hand as a
-// whole does not keep its handler while its client does not take it.
+// measure reads a refusal that does not say how long it is, if it is as short as they are: an
+// answer that is at hand as a whole does not keep its handler while its client does not take it.
 func measure(resp *http.Response) {
 	const most = 4 << 10
 	body := make([]byte, most)

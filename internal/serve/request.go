@@ -19,9 +19,10 @@ type Request struct {
 	Plain bool
 }
 
-// queryParametersLimit is how many parameters a query may have that is read here and answered by it. Go's net/url reads none of
-// more than 10,000, older ones all of them, and GODEBUG=urlmaxqueryparams sets any number: of a query that is far below all of
-// these, every party reads the same.
+// queryParametersLimit is how many parameters a query may have that is read here and answered by
+// it. Go's net/url reads none of more than 10,000, older ones all of them, and
+// GODEBUG=urlmaxqueryparams sets any number: of a query that is far below all of these, every party
+// reads the same.
 const queryParametersLimit = 1000
 
 // overfull reports that two parties may read different parameters in a raw query.

@@ -22,9 +22,10 @@ type responder interface {
 	header(key, value string)
 	// send answers with a body that is at hand. The client must take it at any pace at all.
 	send(code int, body []byte)
-	// stream answers with a body that is made while it is written and keeps old state alive meanwhile, so if it is large it is
-	// a pin, and waits for its seat. size is its length in bytes, -1 if that is known only at its end. A body that is
-	// an io.Closer is closed when it is written, or cannot be.
+	// stream answers with a body that is made while it is written and keeps old state alive
+	// meanwhile, so if it is large it is a pin, and waits for its seat. size is its length in
+	// bytes, -1 if that is known only at its end. A body that is an io.Closer is closed when it is
+	// written, or cannot be.
 	stream(code int, body io.WriterTo, size int64)
 	// hangUp closes the connection after the answer, where it may not be trusted with another request.
 	hangUp()

@@ -184,8 +184,11 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		r.limiter.hurry(o.clients)
 	}
 	r.server = New(Options{
-		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall, Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer, Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter, StallTimeout: o.stall}),
+		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
+		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
+		Metrics: NewMetrics(r.registry), Log: log,
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter,
+			StallTimeout: o.stall}),
 	})
 	secured := &front{}
 	var served []chan error
@@ -206,7 +209,10 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 		done := make(chan error, 1)
 		served = append(served, done)
-		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity { return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"}) }, AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
+		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
+			return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"})
+		},
+			AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
 		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {

@@ -14,11 +14,12 @@ import (
 	"spillway/internal/object"
 )
 
-// selections bound what the label and field selectors of running watches weigh (see object.Selector.Weight), in all and of each user, and
-// keep each selector of a user's once.
+// selections bound what the label and field selectors of running watches weigh (see
+// object.Selector.Weight), in all and of each user, and keep each selector of a user's once.
 //
-// Equal selectors of one user, in one encoding, share a feed and its evaluation, so they are counted once. What is beyond the bound is
-// refused, and not passed through: upstream evaluates selectors in every event's path, too, and has no bound of its own.
+// Equal selectors of one user, in one encoding, share a feed and its evaluation, so they are
+// counted once. What is beyond the bound is refused, and not passed through: upstream evaluates
+// selectors in every event's path, too, and has no bound of its own.
 type selections struct {
 	limit *limit
 
@@ -132,7 +133,8 @@ func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
 		l.writeLimited(c, st.plan.Failure, r)
 		return
 	}
-	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectors.limit.gate.Share(), int(r.RetryAfter/time.Second)))
+	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectors.limit.gate.Share(),
+		int(r.RetryAfter/time.Second)))
 }
 
 // ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as usual again.
@@ -165,8 +167,8 @@ func ownerOf(flow fairness.Flow) fanout.Owner {
 	return fanout.Owner("address " + flow.Addr.String())
 }
 
-// readers bound how many long queries are read at the same time: a selector of a megabyte keeps a processor busy for a tenth of a second,
-// and is read before it is known whether it is too much.
+// readers bound how many long queries are read at the same time: a selector of a megabyte keeps a
+// processor busy for a tenth of a second, and is read before it is known whether it is too much.
 type readers chan struct{}
 
 // longQuery is how many bytes of query are long.

@@ -60,7 +60,8 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 			terms, number int
 			code          int
 		}{
-			{"alice", 600, 1, 200}, {"alice", 600, 1, 200}, {"alice", 401, 2, 429}, {"alice", 400, 2, 200}, {"alice", 17, 3, 429},
+			{"alice", 600, 1, 200}, {"alice", 600, 1, 200}, {"alice", 401, 2, 429}, {"alice", 400, 2, 200},
+			{"alice", 17, 3, 429},
 			{"alice", freeWeight, 3, 200}, {"bob", 600, 1, 200},
 		} {
 			w, code := r.as(c.token, watch(c.terms, c.number))
@@ -70,7 +71,8 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 			open = append(open, w)
 		}
 		for name, want := range map[string]float64{
-			"spillway_flowcontrol_current_selector_terms": 1600, "spillway_flowcontrol_limit_selector_terms": 2000, "spillway_selectors_heavy": 3,
+			"spillway_flowcontrol_current_selector_terms": 1600, "spillway_flowcontrol_limit_selector_terms": 2000,
+			"spillway_selectors_heavy": 3,
 		} {
 			if n := r.metric(name); n != want {
 				t.Errorf("%s is %v, want %v", name, n, want)
@@ -123,13 +125,16 @@ func TestRefusalNamesSelectors(t *testing.T) {
 	if err := json.NewDecoder(response.Body).Decode(&status); err != nil {
 		t.Fatal(err)
 	}
-	if status.Code != 429 || status.Reason != metav1.StatusReasonTooManyRequests || status.Details.RetryAfterSeconds < 1 || response.Header.Get("Retry-After") == "" ||
-		!strings.Contains(status.Message, "more than 400 terms") || !strings.Contains(status.Message, "counts 300") || !strings.Contains(status.Message, "--max-selector-terms-per-user") {
+	if status.Code != 429 || status.Reason != metav1.StatusReasonTooManyRequests ||
+		status.Details.RetryAfterSeconds < 1 || response.Header.Get("Retry-After") == "" ||
+		!strings.Contains(status.Message, "more than 400 terms") || !strings.Contains(status.Message, "counts 300") ||
+		!strings.Contains(status.Message, "--max-selector-terms-per-user") {
 		t.Errorf("%v, %+v", response.Header, status)
 	}
 }
 
-// While memory is short, watches with heavy selectors end cleanly and others go on; those that ended go on from where they were afterwards.
+// While memory is short, watches with heavy selectors end cleanly and others go on; those that
+// ended go on from where they were afterwards.
 func TestHeavySelectorsAreShed(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()

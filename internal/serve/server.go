@@ -122,7 +122,8 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(), haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(),
+		haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)

@@ -12,8 +12,8 @@ import (
 type sink interface {
 	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
 	begin() error
-	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was condemned, once the client falls below the
-	// pace; the stream is cut then.
+	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was
+	// condemned, once the client falls below the pace; the stream is cut then.
 	Write(b []byte) (int, error)
 	// pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
 	pace(pinned int64)

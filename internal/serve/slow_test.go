@@ -196,7 +196,8 @@ func TestSlowBodyHTTP2(t *testing.T) {
 			if err := framer.WriteSettings(); err != nil {
 				t.Fatal(err)
 			}
-			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", "/x", "authorization", "Bearer token"}
+			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", "/x",
+				"authorization", "Bearer token"}
 			if length != "" {
 				fields = append(fields, "content-length", length)
 			}
@@ -218,7 +219,8 @@ func TestSlowBodyHTTP2(t *testing.T) {
 					ended = f.StreamID == 1 && f.StreamEnded()
 				}
 			}
-			writeHead(t, framer, 3, true, ":method", "GET", ":scheme", "https", ":authority", "localhost", ":path", "/first", "authorization", "Bearer token")
+			writeHead(t, framer, 3, true, ":method", "GET", ":scheme", "https", ":authority", "localhost", ":path",
+				"/first", "authorization", "Bearer token")
 			for !first {
 				frame, err := framer.ReadFrame()
 				if err != nil {

@@ -182,7 +182,8 @@ func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		body = []byte("(broken)")
 	}
-	one := fmt.Sprintf("%s %s %q %q %s", r.Method, visible(r.RequestURI), r.Header["Authorization"], r.Trailer["Authorization"], body)
+	one := fmt.Sprintf("%s %s %q %q %s", r.Method, visible(r.RequestURI), r.Header["Authorization"],
+		r.Trailer["Authorization"], body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil { // who sends half a body has not asked

@@ -31,8 +31,9 @@ type Source struct {
 	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never
 	// anything.
 	Warning func() string
-	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each flush is a gzip member of its own, and
-	// several HTTP libraries read the first alone, so where upstream sends none, nor do we. nil: it does.
+	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each
+	// flush is a gzip member of its own, and several HTTP libraries read the first alone, so where
+	// upstream sends none, nor do we. nil: it does.
 	CompressesWatchLists func() bool
 	// Age is how long ago the state was last known to be upstream's, if it is not kept current, and
 	// whether that is since the apiserver does not answer; 0 while it is kept current; nil: it

@@ -19,7 +19,9 @@ func TestStaleAnswers(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64
 		r := newRig(t, rigOptions{
-			goroutines: goroutines, stalest: time.Hour, age: func() (time.Duration, bool) { return time.Duration(age.Load()), true },
+			goroutines: goroutines, stalest: time.Hour, age: func() (time.Duration, bool) {
+				return time.Duration(age.Load()), true
+			},
 		})
 		rv := r.up.Create(kubetest.ConfigMaps, "n", "a")
 		r.mirrored(configMaps)

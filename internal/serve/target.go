@@ -59,8 +59,8 @@ func parseTarget(raw string) (target, bool) {
 	return t, len(content.IsPathSegmentName(t.name)) == 0 && namespaceName(t.namespace)
 }
 
-// namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any other, and it is no part of a path
-// that the proxy asks for itself.
+// namespaceName reports that a namespace may have this name, or that it is empty. Nothing is in any
+// other, and it is no part of a path that the proxy asks for itself.
 func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
 // path is the one canonical path of a collection: what a request travels by whose credentials are the proxy's own.

@@ -2,8 +2,9 @@ package serve
 
 import "spillway/internal/fanout"
 
-// turnQueue is the slots that wait for their turns. Owners take turns, and the slots of an owner take theirs in order of arrival. So an
-// owner with thousands of watches delays another owner's event by one turn, where a single queue would delay it by thousands.
+// turnQueue is the slots that wait for their turns. Owners take turns, and the slots of an owner
+// take theirs in order of arrival. So an owner with thousands of watches delays another owner's
+// event by one turn, where a single queue would delay it by thousands.
 //
 // The lists run through the slots and owners themselves: a queue that never gets empty does not grow.
 type turnQueue struct {

@@ -145,7 +145,8 @@ func (s *Server) leave(st *stream) (draining bool) {
 // logEnd says how a stream ended: loudly only if somebody may want to know who could not keep up.
 func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 	fields := []zap.Field{
-		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()), zap.Int64("bytes", st.bytes.Load()),
+		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()),
+		zap.Int64("bytes", st.bytes.Load()),
 	}
 	if logCut(log, reason, fields...) {
 		return

@@ -33,7 +33,8 @@ type Watch struct {
 	LastEvent time.Time     // when that happened which it was told of last; zero if history does not reach back to it, or it was read from the log
 }
 
-// Selected is what a watch selects, in the words of its request or the beginning of them; empty where that is everything.
+// Selected is what a watch selects, in the words of its request or the beginning of them; empty
+// where that is everything.
 type Selected struct{ Namespace, Name, Labels, Fields string }
 
 // Phase is what a watch is about.
@@ -158,7 +159,8 @@ const selectorMost = 1024
 // selection is what the stream selects.
 func (s *stream) selection() Selected {
 	sel := s.plan.Selector
-	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()), Fields: shortened(sel.FieldQuery())}
+	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()),
+		Fields: shortened(sel.FieldQuery())}
 }
 
 // shortened holds no more of a long text than it shows.

@@ -220,7 +220,8 @@ func TestSelects(t *testing.T) {
 func TestLongSelectorsAreShortened(t *testing.T) {
 	for text, want := range map[string]string{
 		"": "", "app=x": "app=x", strings.Repeat("a", selectorMost): strings.Repeat("a", selectorMost),
-		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorMost) + "…", strings.Repeat("€", 1<<10): strings.Repeat("€", selectorMost/3) + "…",
+		strings.Repeat("a", 1<<20): strings.Repeat("a", selectorMost) + "…",
+		strings.Repeat("€", 1<<10): strings.Repeat("€", selectorMost/3) + "…",
 	} {
 		if got := shortened(text); got != want {
 			t.Errorf("%.20q of %d bytes became %.20q of %d", text, len(text), got, len(got))

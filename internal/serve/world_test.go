@@ -146,7 +146,8 @@ func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
 func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w := &world{t: t, oracle: newOracle(100)}
 	w.source = newSource(t, podResource, w.oracle, 100, pods...)
-	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(), seats: oneSeat(), haste: &haste{}}
+	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(),
+		seats: oneSeat(), haste: &haste{}}
 	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
 	w.server.mu.streams = map[*stream]struct{}{}
 	w.server.deliver = d(w.server)
@@ -243,7 +244,8 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	near, far := narrowPipe()
 	st := w.server.newStream(w.plan(query), nil)
 	st.plan.Encoding.Chunked = true
-	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}, haste: w.server.haste}, stall: worldStall, head: watchHead(st, "audit", "")}
+	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}, haste: w.server.haste},
+		stall: worldStall, head: watchHead(st, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.end.give(reason)

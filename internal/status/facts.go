@@ -70,7 +70,8 @@ func (r *Report) memoryFact() Fact {
 	return Fact{Name: "Memory", Text: text, Alert: len(m.Forgone) > 0}
 }
 
-// fileFact is about the files that are followed: the first that is not in use as it is, or the certificate that ends first.
+// fileFact is about the files that are followed: the first that is not in use as it is, or the
+// certificate that ends first.
 func (r *Report) fileFact() Fact {
 	const soon = 24 * time.Hour
 	text, ending := Count(len(r.Files))+" followed", (*File)(nil)
@@ -89,7 +90,8 @@ func (r *Report) fileFact() Fact {
 	if left <= 0 {
 		return Fact{Name: "Files", Alert: true, Text: text + ", " + Printable(ending.File) + " has ended"}
 	}
-	return Fact{Name: "Files", Alert: left < soon, Text: text + ", " + Printable(ending.File) + " ends in " + Seconds(left.Seconds())}
+	return Fact{Name: "Files", Alert: left < soon,
+		Text: text + ", " + Printable(ending.File) + " ends in " + Seconds(left.Seconds())}
 }
 
 // evictedLately reports that somebody may want to know who it was.
@@ -114,7 +116,8 @@ func (r *Report) Shown() string {
 	case w.Total == 0:
 		return "Nobody watches."
 	case len(w.Items) < w.Total:
-		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)), Count(w.Total), sort, Count(w.Total-len(w.Items)))
+		return fmt.Sprintf("%s of %s watches, the first by %s; %s more are not shown.", Count(len(w.Items)),
+			Count(w.Total), sort, Count(w.Total-len(w.Items)))
 	case w.Total == 1:
 		return "One watch."
 	}

@@ -19,14 +19,18 @@ func sample() *Report {
 		Upstream: Upstream{Host: "https://api:6443", Away: []string{"pods"}, StateAgeSeconds: 12},
 		Memory:   Memory{LimitBytes: 256 << 20, InUseBytes: 200 << 20, Forgone: []string{"encodings"}},
 		Files: []*File{
-			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour), Changes: 2, Expires: new(noon.Add(72 * time.Hour))},
-			{File: "/etc/spillway/tls.crt", Use: "TLS certificate", Since: noon.Add(-3 * time.Hour), Expires: new(noon.Add(5 * time.Hour))},
+			{File: "/var/run/ca.crt", Use: "the apiserver's certificate authority", Since: noon.Add(-time.Hour),
+				Changes: 2, Expires: new(noon.Add(72 * time.Hour))},
+			{File: "/etc/spillway/tls.crt", Use: "TLS certificate", Since: noon.Add(-3 * time.Hour),
+				Expires: new(noon.Add(5 * time.Hour))},
 		},
 		Resources: []*Resource{
 			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20, Since: noon.Add(-time.Hour),
-				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1, Lists: 1, Failures: 3, Error: "connection refused",
+				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1,
+				Lists: 1, Failures: 3, Error: "connection refused",
 				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
-			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon, State: "starting", StateSince: noon},
+			{Resource: "leases.coordination.k8s.io", Version: "v1", ResourceVersion: "0", Since: noon,
+				State: "starting", StateSince: noon},
 		},
 		Watches: Watches{Total: 2, Items: []*Watch{
 			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf", Resource: "pods", Version: "v1",

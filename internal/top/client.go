@@ -67,7 +67,8 @@ func (c *Client) Report(ctx context.Context, q status.Query) (*status.Report, er
 	if err := json.Unmarshal(body, &report); err != nil {
 		return nil, fmt.Errorf("%s answers what is no report: is this --metrics-listen of spillway? %w", c.Base, err)
 	}
-	report.Resources = slices.DeleteFunc(report.Resources, func(r *status.Resource) bool { return r == nil }) // JSON's null
+	// JSON's null
+	report.Resources = slices.DeleteFunc(report.Resources, func(r *status.Resource) bool { return r == nil })
 	report.Watches.Items = slices.DeleteFunc(report.Watches.Items, func(w *status.Watch) bool { return w == nil })
 	report.Evictions = slices.DeleteFunc(report.Evictions, func(e *status.Eviction) bool { return e == nil })
 	return &report, nil

@@ -258,7 +258,8 @@ func TestNullsInAReport(t *testing.T) {
 		return true
 	})
 	var out strings.Builder
-	if err := Once(t.Context(), Options{Client: client}, &out); err != nil || !strings.Contains(out.String(), "0 of 0 resources") {
+	if err := Once(t.Context(), Options{Client: client}, &out); err != nil ||
+		!strings.Contains(out.String(), "0 of 0 resources") {
 		t.Errorf("%v: %s", err, &out)
 	}
 }

@@ -31,7 +31,8 @@ func Away(err error) bool {
 		return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 	case errors.As(err, new(*net.AddrError)):
 		return false // no address at all
-	case errors.As(err, &name), errors.As(err, new(errNoHead)), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+	case errors.As(err, &name), errors.As(err, new(errNoHead)), errors.Is(err, context.DeadlineExceeded),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return true
 	case utilnet.IsTimeout(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
 		return true

@@ -18,8 +18,9 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// Client is upstream under the proxy's own credentials (design D12). It sends nothing that a client of the proxy sent but names that
-// were parsed. One Client serves all reflectors, probes and look-ups.
+// Client is upstream under the proxy's own credentials (design D12). It sends nothing that a client
+// of the proxy sent but names that were parsed. One Client serves all reflectors, probes and
+// look-ups.
 type Client struct {
 	transports *transport.Factory
 	cfg        *rest.Config
@@ -32,7 +33,8 @@ type Client struct {
 	contact    contact
 }
 
-// NewClient makes the client of one upstream; it sends nothing yet. The factory's files are followed while its Run runs.
+// NewClient makes the client of one upstream; it sends nothing yet. The factory's files are
+// followed while its Run runs.
 func NewClient(transports *transport.Factory) (*Client, error) {
 	cfg := transports.Config()
 	base, err := BaseURL(cfg)

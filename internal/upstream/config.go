@@ -68,10 +68,12 @@ func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	return raw, nil
 }
 
-// fromFile is one context of a kubeconfig. Paths of certificates in the file are relative to it, so clientcmd loads it, as for kubectl.
+// fromFile is one context of a kubeconfig. Paths of certificates in the file are relative to it, so
+// clientcmd loads it, as for kubectl.
 func fromFile(path, context string) (*rest.Config, error) {
 	rules := &clientcmd.ClientConfigLoadingRules{ExplicitPath: path}
-	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
+	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
 		return nil, fmt.Errorf("kubeconfig %s, context %q: %s", path, context, oneLine(err))
 	}

@@ -32,13 +32,15 @@ func behindBookmarkless(t *testing.T, what kubetest.Dropped) (*kubetest.Server, 
 }
 
 func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
-	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks, "of watch-lists": kubetest.DropInitial, "all": kubetest.DropBookmarks} {
+	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks,
+		"of watch-lists": kubetest.DropInitial, "all": kubetest.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
 			s, c := behindBookmarkless(t, what)
 			s.Create(configMaps.GVR, "a", "one")
 			sink := newRecorder()
 			fell := make(chan error, 10)
-			r := mirror(t, c, configMaps, sink, WithEndMarkWait(50*time.Millisecond), WithObserver(Observer{FellBack: func(err error) { fell <- err }}))
+			r := mirror(t, c, configMaps, sink, WithEndMarkWait(50*time.Millisecond),
+				WithObserver(Observer{FellBack: func(err error) { fell <- err }}))
 			sink.awaitState(t, s, configMaps)
 			if err := <-fell; !errors.As(err, new(errNoEndMark)) {
 				t.Errorf("fell back since %v", err)

@@ -15,7 +15,9 @@ import (
 func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		f := &follower{log: zap.New(core), denied: func(error) { t.Error("denied") }, status: func() Status { return Status{} }}
+		f := &follower{log: zap.New(core), denied: func(error) { t.Error("denied") }, status: func() Status {
+			return Status{}
+		}}
 		o := f.observer()
 		for range 100 {
 			o.Failed(errors.New("cut"))
@@ -32,7 +34,8 @@ func TestFollowerSaysWhatLastsAndNothingElse(t *testing.T) {
 		}
 		o.Completed()
 		o.Opened()
-		if n := logs.Len(); n != 2 || logs.All()[0].Message != "upstream failed" || logs.All()[1].Message != "upstream is of use again" {
+		if n := logs.Len(); n != 2 || logs.All()[0].Message != "upstream failed" ||
+			logs.All()[1].Message != "upstream is of use again" {
 			t.Errorf("an outage has %d lines: %v", n, logs.All())
 		}
 	})

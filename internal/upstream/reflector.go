@@ -95,7 +95,8 @@ func WithEndMarkWait(d time.Duration) Option {
 
 // NewReflector starts nothing; Run does.
 func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...Option) *Reflector {
-	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(), endMarkFor: endMarkWait}
+	r := &Reflector{client: client, resource: resource, sink: sink, log: zap.NewNop(), observer: Observer{}.complete(),
+		endMarkFor: endMarkWait}
 	r.pace = pace{first: firstPause, longest: longestPause}
 	for _, o := range opts {
 		o(r)
@@ -166,8 +167,9 @@ func (r *Reflector) Warning() string {
 	return ""
 }
 
-// CompressesWatchLists reports whether upstream compressed the last watch-list that it was asked for, which is up to its version and its
-// gates (W-7). Until there was one it is taken not to: each client can read what is not compressed.
+// CompressesWatchLists reports whether upstream compressed the last watch-list that it was asked
+// for, which is up to its version and its gates (W-7). Until there was one it is taken not to: each
+// client can read what is not compressed.
 func (r *Reflector) CompressesWatchLists() bool { return r.gzips.Load() }
 
 // Relist asks for the complete state again: the watch under way ends, and a Replace follows after a backoff. It is for what changes the

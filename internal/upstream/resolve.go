@@ -76,7 +76,8 @@ func (e unknown) Error() string { return e.text }
 
 // Status implements apierrors.APIStatus.
 func (e unknown) Status() metav1.Status {
-	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, Message: e.text}
+	return metav1.Status{Status: metav1.StatusFailure, Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound,
+		Message: e.text}
 }
 
 // catalog is all that upstream serves, at one moment.

@@ -235,7 +235,8 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 		return ours
 	}
 	i := ours.Identity.UserInfo()
-	if i.Username != resp.User.GetName() || i.UID != resp.User.GetUID() || !same(i.Groups, resp.User.GetGroups()) || !sameExtra(i.Extra, resp.User.GetExtra()) {
+	if i.Username != resp.User.GetName() || i.UID != resp.User.GetUID() || !same(i.Groups, resp.User.GetGroups()) ||
+		!sameExtra(i.Extra, resp.User.GetExtra()) {
 		t.Errorf("%s:\nours   %+v\ntheirs %+v", what, i, resp.User)
 	}
 	return ours
@@ -283,7 +284,8 @@ func TestAuthenticate(t *testing.T) {
 		kind := string(result.Outcome)
 		if result.Identity != nil && strings.HasPrefix(result.Identity.Name(), "owner of ") {
 			kind += " by token"
-		} else if result.Identity != nil && result.Identity.UserInfo().Extra["authentication.kubernetes.io/credential-id"] == nil {
+		} else if result.Identity != nil &&
+			result.Identity.UserInfo().Extra["authentication.kubernetes.io/credential-id"] == nil {
 			kind += " by front proxy"
 		}
 		tally[kind]++
@@ -357,7 +359,8 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	for _, reason := range []string{"", "because <of> it"} {
 		status := responsewriters.ForbiddenStatusError(attributes, reason).Status()
 		status.Kind, status.APIVersion = "Status", "v1"
-		if got := auth.Forbidden(auth.NewIdentity(authenticationv1.UserInfo{Username: who.Name}), ours, reason); !reflect.DeepEqual(*got, status) {
+		if got := auth.Forbidden(auth.NewIdentity(authenticationv1.UserInfo{Username: who.Name}), ours,
+			reason); !reflect.DeepEqual(*got, status) {
 			t.Errorf("%s:\nours   %+v\ntheirs %+v", what, *got, status)
 		}
 	}

@@ -57,7 +57,8 @@ func newImpersonated(tb testing.TB) *impersonated {
 	} {
 		mux.Handle(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			ctx := request.WithUser(r.Context(), &user.DefaultInfo{Name: "lender"})
-			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "get", APIVersion: "v1", Resource: "pods"})
+			ctx = request.WithRequestInfo(ctx, &request.RequestInfo{IsResourceRequest: true, Verb: "get",
+				APIVersion: "v1", Resource: "pods"})
 			filter.ServeHTTP(w, r.WithContext(ctx))
 		}))
 	}
@@ -104,16 +105,20 @@ func (i *impersonated) arrival(as *auth.Impersonation, path string, through *htt
 // changed reports that HTTP changes one of the values.
 func changed(values ...string) bool {
 	return slices.ContainsFunc(values, func(s string) bool {
-		return strings.Trim(s, " \t") != s || strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+		return strings.Trim(s, " \t") != s ||
+			strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
 	})
 }
 
-// FuzzImpersonation: an identity is refused, and that only where HTTP would change it, or kube-apiserver's own code reads the same identity
-// out of a request, over HTTP/1.1 and over HTTP/2.
+// FuzzImpersonation: an identity is refused, and that only where HTTP would change it, or
+// kube-apiserver's own code reads the same identity out of a request, over HTTP/1.1 and over
+// HTTP/2.
 func FuzzImpersonation(f *testing.F) {
 	for _, s := range []string{
-		"a", "system:masters ", " a", "\ta", "a\t", "a\n", "a\r\nImpersonate-Group: system:masters", "\x00", "\x7f", "a\tb", "a  b", "", "\xff", "ä", "%41", "%", "A", "a/b",
-		"system:authenticated", "system:unauthenticated", "system:anonymous", "system:serviceaccount:n:a", "system:serviceaccount:n:a:b", "system:node:n", "system:masters",
+		"a", "system:masters ", " a", "\ta", "a\t", "a\n", "a\r\nImpersonate-Group: system:masters", "\x00", "\x7f",
+		"a\tb", "a  b", "", "\xff", "ä", "%41", "%", "A", "a/b",
+		"system:authenticated", "system:unauthenticated", "system:anonymous", "system:serviceaccount:n:a",
+		"system:serviceaccount:n:a:b", "system:node:n", "system:masters",
 		"\u00a0a\u00a0", "\u0085", "\ufeff", "a,b", "a_b", "a-b", strings.Repeat("x", 5000),
 	} {
 		f.Add(s, "u", "g", "h", "k", "v", byte(0xff))
@@ -160,7 +165,8 @@ func FuzzImpersonation(f *testing.F) {
 				for k, v := range got.GetExtra() {
 					extra[k] = v
 				}
-				arrived := authenticationv1.UserInfo{Username: got.GetName(), UID: got.GetUID(), Groups: got.GetGroups(), Extra: extra}
+				arrived := authenticationv1.UserInfo{Username: got.GetName(), UID: got.GetUID(),
+					Groups: got.GetGroups(), Extra: extra}
 				if !reflect.DeepEqual(arrived, want) {
 					t.Fatalf("at %s:\n sent %q\n came %q", path, want, arrived)
 				}

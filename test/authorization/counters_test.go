@@ -50,9 +50,10 @@ func (h *holds) wait(resource string) {
 	}
 }
 
-// TestLocalRBACOfTwoEtcds keeps role bindings in an etcd of their own and has both counters stand where versions of the one
-// look like versions of the other. While the watch on roles is held, a role is narrowed and then bound: what the role gave
-// before is refused from the first moment, since the bound user never had it. In one etcd the same holds.
+// TestLocalRBACOfTwoEtcds keeps role bindings in an etcd of their own and has both counters stand
+// where versions of the one look like versions of the other. While the watch on roles is held, a
+// role is narrowed and then bound: what the role gave before is refused from the first moment,
+// since the bound user never had it. In one etcd the same holds.
 func TestLocalRBACOfTwoEtcds(t *testing.T) {
 	for what, apart := range map[string][]string{"one": nil, "two": {"rbac.authorization.k8s.io/rolebindings"}} {
 		t.Run(what, func(t *testing.T) { narrowThenBind(t, controlplane.Options{SecondEtcd: apart}) })
@@ -71,7 +72,8 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	lists := func(resource string) auth.Attributes {
 		return auth.Attributes{Verb: "list", Version: "v1", Resource: resource, Namespace: namespace}
 	}
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{rule("list", "", "secrets,pods")}}
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Rules: []rbacv1.PolicyRule{rule("list", "", "secrets,pods")}}
 	role, err := rbac.Roles(namespace).Create(ctx, role, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +102,8 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("the role is of version %s, its counter at %d or more, the binding of version %s", role.ResourceVersion, roles, bound.ResourceVersion)
+	t.Logf("the role is of version %s, its counter at %d or more, the binding of version %s", role.ResourceVersion,
+		roles, bound.ResourceVersion)
 	asked := 0
 	for end := time.Now().Add(auth.AllowedFor + 5*time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		asked++
@@ -135,7 +138,8 @@ func (w *world) spend(t *testing.T, resource string, beyond uint64) uint64 {
 		case resource == "roles":
 			o, err = rbac.Roles("default").Update(ctx, &rbacv1.Role{ObjectMeta: meta}, metav1.UpdateOptions{})
 		default:
-			one := &rbacv1.RoleBinding{ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "none"}}
+			one := &rbacv1.RoleBinding{ObjectMeta: meta,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "none"}}
 			if n == 0 {
 				o, err = rbac.RoleBindings("default").Create(ctx, one, metav1.CreateOptions{})
 			} else {

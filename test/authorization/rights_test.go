@@ -87,7 +87,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
 	o := auth.RightsOptions{
 		Follow: func(ctx context.Context, table *auth.Table) error {
-			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted}, upstream.WithPromised(table.Through))
+			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted},
+				upstream.WithPromised(table.Through))
 		},
 		Through: client.Through, Reviewer: reviewer,
 	}
@@ -240,7 +241,8 @@ func (q questions) identity() *auth.Identity {
 			Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + home, "system:authenticated"},
 		})
 	}
-	return auth.NewIdentity(authenticationv1.UserInfo{Username: q.person(), Groups: q.some("dev", "ops", "qa", "system:authenticated", "system:masters-not")})
+	return auth.NewIdentity(authenticationv1.UserInfo{Username: q.person(),
+		Groups: q.some("dev", "ops", "qa", "system:authenticated", "system:masters-not")})
 }
 
 // target is a request: what it asks for.
@@ -404,7 +406,8 @@ func TestStaleRights(t *testing.T) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	d := m.decider(w)
-	who := auth.NewIdentity(authenticationv1.UserInfo{Username: "system:serviceaccount:default:reads-pods", Groups: []string{"system:authenticated"}})
+	who := auth.NewIdentity(authenticationv1.UserInfo{Username: "system:serviceaccount:default:reads-pods",
+		Groups: []string{"system:authenticated"}})
 	what := auth.Attributes{Verb: "list", Version: "v1", Resource: "pods", Namespace: "default"}
 	decide := func(want auth.Verdict) bool {
 		decision, here := d.decide(t, who, what)

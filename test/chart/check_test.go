@@ -145,8 +145,10 @@ func tunnel(t *testing.T, to string) string {
 // The test's pod is behind no Service, whose clients it would fail, and comes through the network policy.
 func TestHelmTestIsAClient(t *testing.T) {
 	h := newHelm(t)
-	for _, values := range [][]string{{"--set=networkPolicy.enabled=true", `--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}, {"--set=mode=sidecar"},
-		{"--set=mode=sidecar,networkPolicy.enabled=true", `--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}} {
+	for _, values := range [][]string{{"--set=networkPolicy.enabled=true",
+		`--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}, {"--set=mode=sidecar"},
+		{"--set=mode=sidecar,networkPolicy.enabled=true",
+			`--set-json=networkPolicy.clients=[{"podSelector":{"matchLabels":{"a":"b"}}}]`}} {
 		manifest, err := h.template(t.Context(), values...)
 		must(t, err)
 		all := objects(t, manifest)

@@ -41,7 +41,8 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	if text := fmt.Sprint(rules); text != "[map[apiGroups:[] resources:[limitranges resourcequotas] verbs:[get list watch]]]" {
 		t.Errorf("its rights are %s", text)
 	}
-	if _, err := cp.Kubectl(t.Context(), "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(), "AlreadyExists") {
+	if _, err := cp.Kubectl(t.Context(), "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(),
+		"AlreadyExists") {
 		t.Fatal(err)
 	}
 	grant(t, cp, "sizing", rules)
@@ -105,8 +106,10 @@ func arguments(t *testing.T, cp *controlplane.ControlPlane, namespace, label str
 	return args
 }
 
-// startWebhook runs what a manifest says, to which kube-apiserver is what the token may do, and returns where it serves.
-func startWebhook(t *testing.T, all []*unstructured.Unstructured, cp *controlplane.ControlPlane, token string) (url string) {
+// startWebhook runs what a manifest says, to which kube-apiserver is what the token may do, and
+// returns where it serves.
+func startWebhook(t *testing.T, all []*unstructured.Unstructured, cp *controlplane.ControlPlane,
+	token string) (url string) {
 	t.Helper()
 	dir := t.TempDir()
 	there := func(path string) string { return strings.ReplaceAll(path, etc, dir+"/") }
@@ -115,7 +118,8 @@ func startWebhook(t *testing.T, all []*unstructured.Unstructured, cp *controlpla
 		args = append(args, there(arg))
 	}
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
+	must(t, controlplane.WriteKubeconfig(kubeconfig,
+		&rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
 	args = append(args, "--listen=127.0.0.1:0", "--kubeconfig="+kubeconfig) // the last wins
 	log := process.NewLog(t)
 	child, err := process.Start(exec.Command(process.BuildProxy(t), args...), nil, log.File)

@@ -111,8 +111,9 @@ func (cp *ControlPlane) Config(user User) *rest.Config {
 	return config
 }
 
-// ServeWith has kube-apiserver show a certificate of another authority from now on. The control plane's own clients, and those of
-// configurations that are asked for from now on, trust both; clients' certificates are those of the first still.
+// ServeWith has kube-apiserver show a certificate of another authority from now on. The control
+// plane's own clients, and those of configurations that are asked for from now on, trust both;
+// clients' certificates are those of the first still.
 func (cp *ControlPlane) ServeWith(authority *Authority) error {
 	server, err := authority.IssueServer("kube-apiserver")
 	if err != nil {
@@ -121,8 +122,10 @@ func (cp *ControlPlane) ServeWith(authority *Authority) error {
 	cp.users.ca = slices.Concat(cp.users.ca, authority.pem)
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(cp.users.ca)
-	cp.users.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
-	for name, data := range map[string][]byte{cp.users.files.serverCert: server.Cert, cp.users.files.serverKey: server.Key} {
+	cp.users.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	for name, data := range map[string][]byte{cp.users.files.serverCert: server.Cert,
+		cp.users.files.serverKey: server.Key} {
 		if err := os.WriteFile(name, data, 0o600); err != nil {
 			return fmt.Errorf("cannot write %s: %w", name, err)
 		}

@@ -26,8 +26,9 @@ import (
 // frontPath is where the apiserver is on a host that has other things, too.
 const frontPath = "/k8s/clusters/c-1"
 
-// pathFront is a front that reads paths as it likes: decoded as often as there is something to decode, backslashes as slashes, then cleaned. What
-// is below frontPath is the apiserver's, and the rest its own.
+// pathFront is a front that reads paths as it likes: decoded as often as there is something to
+// decode, backslashes as slashes, then cleaned. What is below frontPath is the apiserver's, and the
+// rest its own.
 type pathFront struct {
 	url string
 	ca  []byte
@@ -44,7 +45,8 @@ func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CA())
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true,
+		MaxIdleConnsPerHost: 64}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -58,7 +60,8 @@ func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
 		for next, err := url.PathUnescape(read); err == nil && next != read; next, err = url.PathUnescape(read) {
 			read = next
 		}
-		if read = path.Clean(strings.ReplaceAll(read, `\`, "/")); read == frontPath || strings.HasPrefix(read, frontPath+"/") {
+		if read = path.Clean(strings.ReplaceAll(read, `\`, "/")); read == frontPath ||
+			strings.HasPrefix(read, frontPath+"/") {
 			proxy.ServeHTTP(w, r)
 			return
 		}
@@ -83,23 +86,27 @@ func newPathFront(t *testing.T, c *crowd.Cluster) *pathFront {
 func (f *pathFront) kubeconfig(t *testing.T, c *crowd.Cluster, u controlplane.User) string {
 	t.Helper()
 	file := c.Kubeconfig(u + "-fronted")
-	config := &rest.Config{Host: f.url + frontPath, BearerToken: c.Config(u).BearerToken, TLSClientConfig: rest.TLSClientConfig{CAData: f.ca}}
+	config := &rest.Config{Host: f.url + frontPath, BearerToken: c.Config(u).BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: f.ca}}
 	if err := controlplane.WriteKubeconfig(file, config); err != nil {
 		t.Fatal(err)
 	}
 	return file
 }
 
-// lentCredentials asks with no credentials of its own, by an impersonator and by the proxy itself, for places outside of the apiserver's path; and
-// for what is there, which goes on as ever.
+// lentCredentials asks with no credentials of its own, by an impersonator and by the proxy itself,
+// for places outside of the apiserver's path; and for what is there, which goes on as ever.
 func (w *world) lentCredentials(t *testing.T) {
 	t.Parallel()
 	mallory := w.Certified(t, "mallory")
-	w.Grant(t, w.User("impersonator"), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"), crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	w.Grant(t, w.User("impersonator"), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
+		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
 	w.Settle(t)
 	front := newPathFront(t, w.Cluster)
 	flags := append(w.ProxyFlags(), "--resources=configmaps", "--kubeconfig="+front.kubeconfig(t, w.Cluster, crowd.Self))
-	lender := process.StartProxy(t, w.binary, append(flags, "--impersonate-client-certs", "--impersonation-kubeconfig="+front.kubeconfig(t, w.Cluster, "impersonator"))...)
+	lender := process.StartProxy(t, w.binary,
+		append(flags, "--impersonate-client-certs",
+			"--impersonation-kubeconfig="+front.kubeconfig(t, w.Cluster, "impersonator"))...)
 	self := process.StartProxy(t, w.binary, append(flags, "--listen=127.0.0.1:0", "--plain-identity=self")...)
 	nobody := crowd.Nobody()
 	for _, way := range []struct {
@@ -119,8 +126,10 @@ func (w *world) lentCredentials(t *testing.T) {
 			t.Fatalf("%s: /version: %d %s", way.name, code, body)
 		}
 		for _, target := range []string{
-			"/../../../v3/secrets", "/api/../../../../v3/secrets", "/%2e%2e/%2e%2e/%2e%2e/v3", "/..%2f..%2f..%2fv3", "/%252e%252e/..%252f..%252fv3",
-			`/..\..\..\v3`, "/..%5c..%5c..%5cv3", "/%25252e./../..%25255cv3", "/api/v1/namespaces/red/configmaps/../../../../../../../../v3?watch=1",
+			"/../../../v3/secrets", "/api/../../../../v3/secrets", "/%2e%2e/%2e%2e/%2e%2e/v3", "/..%2f..%2f..%2fv3",
+			"/%252e%252e/..%252f..%252fv3",
+			`/..\..\..\v3`, "/..%5c..%5c..%5cv3", "/%25252e./../..%25255cv3",
+			"/api/v1/namespaces/red/configmaps/../../../../../../../../v3?watch=1",
 		} {
 			if code, body := ask(target); code != http.StatusBadRequest || strings.Contains(body, canary) {
 				t.Errorf("%s: %s: %d %s", way.name, target, code, body)

@@ -41,7 +41,8 @@ type world struct {
 
 // TestFailClosed is every doubt.
 func TestFailClosed(t *testing.T) {
-	w := &world{crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{"impersonator": nil}}), process.BuildProxy(t)}
+	w := &world{crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{"impersonator": nil}}),
+		process.BuildProxy(t)}
 	w.Namespace(t, "red")
 	w.Namespace(t, "busy")
 	w.object(t, "red", "a", nil)

@@ -37,32 +37,35 @@ const nodes = "/api/v1/nodes"
 
 // attacks are heads that are small on the wire.
 var attacks = map[string]head{
-	"cookie":                           {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
-	"x-forwarded-for":                  {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
-	"a field that is not joined":       {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
-	"user-agent":                       {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
-	"impersonate-group":                {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
-	"accept":                           {name: "accept", value: strings.Repeat("a", crumb), times: 250},
-	"traceparent":                      {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
-	"many small fields":                {name: "x", value: "", times: 30_000},
-	"ordinary heads":                   {name: "x-other", value: "o", times: 1},
-	"sec-websocket-protocol":           {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
-	"accept of many elements":          {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
-	"accept of what is mirrored":       {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10, path: "/api/v1/configmaps"},
-	"accept-encoding":                  {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10, path: "/api/v1/configmaps"},
-	"warning":                          {name: "warning", value: strings.Repeat("w", crumb), times: 250},
-	"te":                               {name: "te", value: strings.Repeat("t", crumb), times: 250},
-	"connection":                       {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
-	"x-remote-group":                   {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
-	"x-remote-extra":                   {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"impersonate-extra":                {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"authorization":                    {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
-	"a path of many segments":          {path: nodes + strings.Repeat("/a", 6000) + "//"},
-	"a path that is decoded":           {path: nodes + strings.Repeat("/%2561", 2000)},
-	"a query of many parameters":       {path: nodes + "?" + strings.Repeat("a&", 20_000)},
-	"a frame that is announced":        {raw: (*attacker).announce},
-	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
-	"cookie, with a token that is bad": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
+	"cookie":                     {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
+	"x-forwarded-for":            {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
+	"a field that is not joined": {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
+	"user-agent":                 {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
+	"impersonate-group":          {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
+	"accept":                     {name: "accept", value: strings.Repeat("a", crumb), times: 250},
+	"traceparent":                {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
+	"many small fields":          {name: "x", value: "", times: 30_000},
+	"ordinary heads":             {name: "x-other", value: "o", times: 1},
+	"sec-websocket-protocol":     {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
+	"accept of many elements":    {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
+	"accept of what is mirrored": {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10,
+		path: "/api/v1/configmaps"},
+	"accept-encoding": {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10,
+		path: "/api/v1/configmaps"},
+	"warning":                    {name: "warning", value: strings.Repeat("w", crumb), times: 250},
+	"te":                         {name: "te", value: strings.Repeat("t", crumb), times: 250},
+	"connection":                 {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
+	"x-remote-group":             {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
+	"x-remote-extra":             {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"impersonate-extra":          {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"authorization":              {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
+	"a path of many segments":    {path: nodes + strings.Repeat("/a", 6000) + "//"},
+	"a path that is decoded":     {path: nodes + strings.Repeat("/%2561", 2000)},
+	"a query of many parameters": {path: nodes + "?" + strings.Repeat("a&", 20_000)},
+	"a frame that is announced":  {raw: (*attacker).announce},
+	"trailer":                    {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
+	"cookie, with a token that is bad": {name: "cookie", value: strings.Repeat("c", crumb), times: 250,
+		credentials: "Bearer nobody"},
 }
 
 // streams is how many a connection of the attack opens: as many as a client may.
@@ -80,7 +83,8 @@ type attacker struct {
 
 func connect(t *testing.T, p *process.Proxy) *attacker {
 	t.Helper()
-	c, err := tls.Dial("tcp", strings.TrimPrefix(p.TLS, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.TLS, "https://"),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +145,8 @@ func (a *attacker) ask(h head) {
 	}
 	var block bytes.Buffer
 	encoder := hpack.NewEncoder(&block)
-	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) } // into memory
+	// into memory
+	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	for i := range uint32(streams) {
 		block.Reset()
 		field(":method", "GET")
@@ -164,7 +169,8 @@ func (a *attacker) send(id uint32, block []byte) error {
 	a.sent += int64(len(block))
 	first := block[:min(len(block), most)]
 	block = block[len(first):]
-	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true, EndHeaders: len(block) == 0})
+	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true,
+		EndHeaders: len(block) == 0})
 	for err == nil && len(block) > 0 {
 		next := block[:min(len(block), most)]
 		block = block[len(next):]

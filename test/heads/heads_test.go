@@ -27,11 +27,13 @@ import (
 	"spillway/test/process"
 )
 
-// perConnection is what a connection without credentials may make the process hold, in bytes, beyond what an idle one does.
+// perConnection is what a connection without credentials may make the process hold, in bytes,
+// beyond what an idle one does.
 const perConnection = 64 << 10
 
-// What is measured beside that, of the whole process: noise is what a client that means well and caches have in use, more
-// at one time than at another, and garbage what is resident between two collections, however little is in use.
+// What is measured beside that, of the whole process: noise is what a client that means well and
+// caches have in use, more at one time than at another, and garbage what is resident between two
+// collections, however little is in use.
 const (
 	noise   = 768 << 10
 	garbage = 24 << 20
@@ -81,7 +83,8 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps", "--listen-tls=127.0.0.1:0", "--log-level=info", "--debug"}, args...)
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+		"--log-level=info", "--debug"}, args...)
 	w := &world{t, up, process.StartProxy(t, binary, args...)}
 	w.warm()
 	return w
@@ -151,8 +154,8 @@ func (w *world) list(client *http.Client) error {
 	return nil
 }
 
-// held is what the process has in use after a collection, heap and stacks; what its heap keeps beside that, free but not
-// given back to the system; and what is resident.
+// held is what the process has in use after a collection, heap and stacks; what its heap keeps
+// beside that, free but not given back to the system; and what is resident.
 type held struct{ used, free, resident int64 }
 
 func (h held) less(other held) held {
@@ -162,7 +165,9 @@ func (h held) less(other held) held {
 func (w *world) held() held {
 	w.Helper()
 	least := held{1 << 60, 1 << 60, 1 << 60}
-	for range 5 { // what pools have is garbage after the second, and what the client needs that means well is there at times
+	// what pools have is garbage after the second, and what the client needs that means well is
+	// there at times
+	for range 5 {
 		response, err := http.Get(w.proxy.Metrics + "/debug/pprof/heap?gc=1")
 		if err != nil {
 			w.Fatal(err)
@@ -200,15 +205,17 @@ func (w *world) profile(file string) {
 // quiet waits until as many connections are open as that, and what they asked for has been answered.
 func (w *world) quiet(connections int) {
 	w.Helper()
-	process.Awaiting(w.T, fmt.Sprintf("%d connections, and nothing under way", connections), func(ctx context.Context) error {
-		for name, want := range map[string]int{"spillway_http2_connections": connections, "spillway_flowcontrol_current_passthrough_requests": 0, "spillway_flowcontrol_current_head_bytes": 0} {
-			n, err := process.ReadMetric(ctx, w.proxy.Metrics, name)
-			if err != nil || n > want {
-				return fmt.Errorf("%s is %d, %v", name, n, err)
+	process.Awaiting(w.T, fmt.Sprintf("%d connections, and nothing under way", connections),
+		func(ctx context.Context) error {
+			for name, want := range map[string]int{"spillway_http2_connections": connections,
+				"spillway_flowcontrol_current_passthrough_requests": 0, "spillway_flowcontrol_current_head_bytes": 0} {
+				n, err := process.ReadMetric(ctx, w.proxy.Metrics, name)
+				if err != nil || n > want {
+					return fmt.Errorf("%s is %d, %v", name, n, err)
+				}
 			}
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // TestFewBytesHoldLittle: connections without credentials open all the streams that they may, with heads that are a
@@ -241,7 +248,8 @@ func TestFewBytesHoldLittle(t *testing.T) {
 	}
 }
 
-// TestLargeHeadsPass: heads up to the API server's own limit pass, over HTTP/1.1 without credentials, and over HTTP/2 with some.
+// TestLargeHeadsPass: heads up to the API server's own limit pass, over HTTP/1.1 without
+// credentials, and over HTTP/2 with some.
 func TestLargeHeadsPass(t *testing.T) {
 	w := newWorld(t, process.BuildProxy(t))
 	one := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -250,10 +258,12 @@ func TestLargeHeadsPass(t *testing.T) {
 		client *http.Client
 		url    string
 	}{
-		"plain": {&http.Client{Transport: one}, w.proxy.Plain}, "TLS": {&http.Client{Transport: one}, w.proxy.TLS}, "HTTP/2": {w.client(), w.proxy.TLS},
+		"plain": {&http.Client{Transport: one}, w.proxy.Plain}, "TLS": {&http.Client{Transport: one}, w.proxy.TLS},
+		"HTTP/2": {w.client(), w.proxy.TLS},
 	} {
 		for _, size := range []int{16384, 100_000, 990_000} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, c.url+"/measure?"+strings.Repeat("q", size/20), nil)
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+				c.url+"/measure?"+strings.Repeat("q", size/20), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -313,8 +323,10 @@ func (w *world) attack(h head, connections int) {
 	slices.SortFunc(all, func(a, b held) int { return cmp.Compare(a.used, b.used) })
 	middle := all[len(all)/2]
 	each := func(n int64) float64 { return float64(n) / float64(connections) / 1024 }
-	w.Logf("%2d connections, %5d kB sent: in use %6.1f kB each, free heap %6.1f, resident %6.1f, of %d kB; noise %d kB", connections,
-		sent>>10, each(middle.used), each(middle.free), each(middle.resident), resident>>10, (all[len(all)-1].used-all[0].used)>>10)
+	w.Logf("%2d connections, %5d kB sent: in use %6.1f kB each, free heap %6.1f, resident %6.1f, of %d kB; noise %d kB",
+		connections,
+		sent>>10, each(middle.used), each(middle.free), each(middle.resident), resident>>10,
+		(all[len(all)-1].used-all[0].used)>>10)
 	if middle.used > int64(connections)*perConnection+noise {
 		w.Errorf("%d connections hold %d kB", connections, middle.used>>10)
 	}
@@ -323,16 +335,18 @@ func (w *world) attack(h head, connections int) {
 	}
 }
 
-// rounds is how often each measurement is made. The one in the middle counts: what a client that means well and caches have
-// in use is more at one time than at another.
+// rounds is how often each measurement is made. The one in the middle counts: what a client that
+// means well and caches have in use is more at one time than at another.
 const rounds = 3
 
-// follow has a client that means well list and watch until the returned function is called, which fails if it was not served.
+// follow has a client that means well list and watch until the returned function is called, which
+// fails if it was not served.
 func (w *world) follow() (stop func()) {
 	w.Helper()
 	client := w.client()
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/api/v1/configmaps?watch=1&resourceVersion=%d", w.proxy.TLS, w.up.Revision()), nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+		fmt.Sprintf("%s/api/v1/configmaps?watch=1&resourceVersion=%d", w.proxy.TLS, w.up.Revision()), nil)
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -69,8 +69,10 @@ func controls(texts []string) bool {
 // lossy are forms of a name that a header cannot carry.
 func lossy(name string) []string {
 	return []string{
-		" " + name, name + " ", "\t" + name, name + "\t", " " + name + " ", name + "  ", name + " \t", name + "\n", name + "\r", name + "\r\n", "\n" + name,
-		name + "\x00", "\x00" + name, name + "\x7f", name + "\x1b", name + "\v", name + "\f", name + "\r\nImpersonate-Group: " + masters,
+		" " + name, name + " ", "\t" + name, name + "\t", " " + name + " ", name + "  ", name + " \t", name + "\n",
+		name + "\r", name + "\r\n", "\n" + name,
+		name + "\x00", "\x00" + name, name + "\x7f", name + "\x1b", name + "\v", name + "\f",
+		name + "\r\nImpersonate-Group: " + masters,
 		name[:1] + "\n" + name[1:], name[:1] + "\x00" + name[1:], name + "\n ",
 	}
 }
@@ -78,8 +80,10 @@ func lossy(name string) []string {
 // odd are forms that it carries as they are.
 func odd(name string) []string {
 	return []string{
-		name[:1] + " " + name[1:], name[:1] + "\t" + name[1:], name[:1] + "  " + name[1:], name + "\u00a0", "\u00a0" + name, name + "\u0085", name + "\u2028",
-		"\ufeff" + name, name + "\u200b", strings.ToUpper(name), name + ",x", name + "%20", "%20" + name, "+" + name, `"` + name + `"`, name + ";", name + `\`,
+		name[:1] + " " + name[1:], name[:1] + "\t" + name[1:], name[:1] + "  " + name[1:], name + "\u00a0",
+		"\u00a0" + name, name + "\u0085", name + "\u2028",
+		"\ufeff" + name, name + "\u200b", strings.ToUpper(name), name + ",x", name + "%20", "%20" + name, "+" + name,
+		`"` + name + `"`, name + ";", name + `\`,
 		name + "ä", name + "\u0301", name + "𝔘", name + "\ufffd", strings.Repeat(name, 100),
 	}
 }
@@ -91,7 +95,8 @@ var userID = asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}
 
 // byCertificate is an identity that a certificate proves.
 func byCertificate(name, uid string, groups ...string) hostile {
-	h := hostile{subject: &pkix.Name{CommonName: name, Organization: groups}, texts: append([]string{name, uid}, groups...)}
+	h := hostile{subject: &pkix.Name{CommonName: name, Organization: groups},
+		texts: append([]string{name, uid}, groups...)}
 	h.name = fmt.Sprintf("certificate %.40q %.40q %.40q", name, groups, uid)
 	if uid != "" {
 		h.subject.ExtraNames = []pkix.AttributeTypeAndValue{{Type: userID, Value: uid}}
@@ -154,10 +159,12 @@ func special() []hostile {
 		byCertificate("system:serviceaccount:default:x", ""),
 		byCertificate("system:node:n", ""),
 	}
-	for _, name := range []string{"system:kube-scheduler", "system:kube-controller-manager", "system:serviceaccount:kube-system:x"} {
+	for _, name := range []string{"system:kube-scheduler", "system:kube-controller-manager",
+		"system:serviceaccount:kube-system:x"} {
 		all = append(all, byCertificate(" "+name, ""), byCertificate(name+" ", ""), byCertificate(name+"\n", ""))
 	}
-	return append(all, byCertificate("system:node:n ", "", "system:nodes"), byCertificate("system:node:n", "", "system:nodes "))
+	return append(all, byCertificate("system:node:n ", "", "system:nodes"),
+		byCertificate("system:node:n", "", "system:nodes "))
 }
 
 // fronts are those that a front proxy vouches for. A line break would end the header, so there is none.
@@ -175,15 +182,18 @@ func fronts() []hostile {
 	user := func(name string) field { return field{"X-Remote-User", name} }
 	for i, form := range forms(root) {
 		add(i, byFront(user(form)), rbacv1.UserKind, form)
-		add(i+1, byFront(user(mallory), field{"X-Remote-Group", "others"}, field{"X-Remote-Group", form}), rbacv1.GroupKind, form)
+		add(i+1, byFront(user(mallory), field{"X-Remote-Group", "others"}, field{"X-Remote-Group", form}),
+			rbacv1.GroupKind, form)
 	}
 	for i, form := range forms(masters) {
 		add(i, byFront(user(mallory), field{"X-Remote-Group", form}), rbacv1.GroupKind, form)
 	}
 	for _, form := range []string{" 7", "7 ", "7\t", "7\x7f", "ä", "7 7"} {
-		all = append(all, byFront(user(root), field{"X-Remote-Uid", form}), byFront(user(root), field{"X-Remote-Extra-Team", form}))
+		all = append(all, byFront(user(root), field{"X-Remote-Uid", form}),
+			byFront(user(root), field{"X-Remote-Extra-Team", form}))
 	}
-	for _, key := range []string{"%54eam", "TEAM", "a%2fb", "%00", "%0a", "%20a", "a%20", "%ff", "%c3%a4", "%zz", "a_b", "a.b", "%"} {
+	for _, key := range []string{"%54eam", "TEAM", "a%2fb", "%00", "%0a", "%20a", "a%20", "%ff", "%c3%a4", "%zz", "a_b",
+		"a.b", "%"} {
 		all = append(all, byFront(user(root), field{"X-Remote-Extra-" + key, "a"}, field{"X-Remote-Extra-" + key, ""}))
 	}
 	return append(all,
@@ -195,7 +205,8 @@ func fronts() []hostile {
 // bindings are subjects of those that have all rights.
 func bindings(all []hostile) []rbacv1.Subject {
 	subjects := []rbacv1.Subject{
-		{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: root}, {APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: roots},
+		{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: root},
+		{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: roots},
 	}
 	for _, h := range all {
 		if h.right != nil {

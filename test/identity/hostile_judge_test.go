@@ -87,7 +87,8 @@ func (s *stage) judge(t *testing.T, cells []*cell) {
 		kinds[fmt.Sprintf("%s over %s: %s", c.question.name, c.question.protocol, v)]++
 		if v == allowed || v == another || v == other {
 			if shown++; shown <= 40 {
-				t.Errorf("%v: %s: directly %d, through the proxy %d %.300q; upstream wrote %q, directly %q", c, v, c.asked[0].status, c.asked[1].status, c.asked[1].body,
+				t.Errorf("%v: %s: directly %d, through the proxy %d %.300q; upstream wrote %q, directly %q", c, v,
+					c.asked[0].status, c.asked[1].status, c.asked[1].body,
 					slices.Sorted(maps.Keys(wrote[c.asked[1].mark])), slices.Sorted(maps.Keys(wrote[c.asked[0].mark])))
 			}
 		}
@@ -112,7 +113,8 @@ func (c *cell) judge(directly, through who) verdict {
 			return another
 		}
 	}
-	switch refused := p.status == http.StatusForbidden || p.status == http.StatusUnauthorized || p.status == http.StatusBadRequest; {
+	switch refused := p.status == http.StatusForbidden || p.status == http.StatusUnauthorized ||
+		p.status == http.StatusBadRequest; {
 	case d.status >= http.StatusBadRequest && p.status < http.StatusBadRequest:
 		return allowed
 	case !refused && (d.status == http.StatusForbidden || d.status == http.StatusUnauthorized):
@@ -122,7 +124,8 @@ func (c *cell) judge(directly, through who) verdict {
 			return uncarried
 		}
 		return other
-	case p.status == http.StatusForbidden && d.status != p.status && strings.Contains(string(p.body), never) && slices.Contains(c.who.arriving(c.question.protocol == overHTTP2), masters):
+	case p.status == http.StatusForbidden && d.status != p.status && strings.Contains(string(p.body), never) &&
+		slices.Contains(c.who.arriving(c.question.protocol == overHTTP2), masters):
 		return denied
 	case d.status != p.status:
 		return other

@@ -47,24 +47,30 @@ type question struct {
 // questions are the columns of the matrix.
 func questions() []question {
 	body := []string{"Content-Type: application/json"}
-	webSocket := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Origin: http://localhost"}
+	webSocket := []string{"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+		"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Origin: http://localhost"}
 	var all []question
 	for _, protocol := range []string{overHTTP1, overHTTP2} {
 		for _, v := range []way{
 			{name: "memory", method: "GET", path: "/api/v1/namespaces/default/configmaps?resourceVersion=0"},
 			{name: "read", method: "GET", path: "/api/v1/namespaces/default/services"},
 			{name: "write", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", lines: body, body: object},
-			{name: "whoami", method: "POST", path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", lines: body, body: whoami},
+			{name: "whoami", method: "POST", path: "/apis/authentication.k8s.io/v1/selfsubjectreviews", lines: body,
+				body: whoami},
 		} {
 			all = append(all, question{way: v, protocol: protocol, memory: v.name == "memory"})
 		}
 	}
-	all = append(all, question{way: way{name: "log", method: "GET", path: "/api/v1/namespaces/default/pods/p/log"}, protocol: overHTTP1})
+	all = append(all, question{way: way{name: "log", method: "GET", path: "/api/v1/namespaces/default/pods/p/log"},
+		protocol: overHTTP1})
 	for name, path := range map[string]string{
-		"exec": "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1", "log": "/api/v1/namespaces/default/pods/p/log?follow=1",
-		"node proxy": "/api/v1/nodes/n/proxy/healthz", "watch": "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1",
+		"exec":       "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1",
+		"log":        "/api/v1/namespaces/default/pods/p/log?follow=1",
+		"node proxy": "/api/v1/nodes/n/proxy/healthz",
+		"watch":      "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1",
 	} {
-		all = append(all, question{way: way{name: name, method: "GET", path: path, lines: webSocket}, protocol: overWebSocket})
+		all = append(all, question{way: way{name: name, method: "GET", path: path, lines: webSocket},
+			protocol: overWebSocket})
 	}
 	return all
 }
@@ -146,7 +152,8 @@ func (c *caller) askHTTP1(ctx context.Context, q question, mark string) (int, ht
 		c.drop()
 		return 0, nil, nil, err
 	}
-	if a.Status == http.StatusSwitchingProtocols || q.protocol == overWebSocket || a.Status == http.StatusBadRequest || a.Header.Get("Connection") == "close" {
+	if a.Status == http.StatusSwitchingProtocols || q.protocol == overWebSocket || a.Status == http.StatusBadRequest ||
+		a.Header.Get("Connection") == "close" {
 		c.drop()
 	}
 	return a.Status, a.Header, a.Body, nil
@@ -187,7 +194,8 @@ type stage struct {
 func newStage(t *testing.T, all []hostile) *stage {
 	t.Helper()
 	s := &stage{Cluster: crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{lender: nil}})}
-	s.Grant(t, s.User(lender), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"), crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	s.Grant(t, s.User(lender), crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
+		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
 	create := metav1.CreateOptions{}
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "entitled"}, Subjects: bindings(all),
@@ -196,10 +204,12 @@ func newStage(t *testing.T, all []hostile) *stage {
 	if _, err := s.Admin.RbacV1().ClusterRoleBindings().Create(t.Context(), binding, create); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Admin.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, create); err != nil {
+	if _, err := s.Admin.CoreV1().ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, create); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	if _, err := s.Admin.CoreV1().Pods("default").Create(t.Context(), pod, create); err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,8 @@ func newStage(t *testing.T, all []hostile) *stage {
 	if err := controlplane.WriteKubeconfig(s.Kubeconfig(lender), s.Config(lender)); err != nil {
 		t.Fatal(err)
 	}
-	flags := append(s.ProxyFlags(), "--resources=configmaps", "--impersonate-client-certs", "--impersonation-kubeconfig="+s.Kubeconfig(lender))
+	flags := append(s.ProxyFlags(), "--resources=configmaps", "--impersonate-client-certs",
+		"--impersonation-kubeconfig="+s.Kubeconfig(lender))
 	s.proxy = process.StartProxy(t, process.BuildProxy(t), flags...)
 	s.front = s.Vouched(t, crowd.FrontName, mallory)
 	s.awaitMemory(t)
@@ -240,8 +251,9 @@ func (s *stage) person(t *testing.T, who hostile) crowd.Person {
 	return crowd.WithCertificate(t, who.name, pair)
 }
 
-// TestHostileIdentities asks the same directly and through the proxy, as identities whose bytes HTTP may change: what the apiserver refuses
-// is refused, no other identity ever arrives, and what a header carries works as directly.
+// TestHostileIdentities asks the same directly and through the proxy, as identities whose bytes
+// HTTP may change: what the apiserver refuses is refused, no other identity ever arrives, and what
+// a header carries works as directly.
 func TestHostileIdentities(t *testing.T) {
 	all := people()
 	s := newStage(t, all)

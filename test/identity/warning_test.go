@@ -40,7 +40,8 @@ func TestWarningsAboutTheProxyAreNotItsClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--resources=configmaps,endpoints")
-	fresh, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "proxy", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	fresh, err := admin.CoreV1().ServiceAccounts("default").CreateToken(t.Context(), "proxy",
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,8 +74,10 @@ func TestWarningsAboutTheProxyAreNotItsClients(t *testing.T) {
 	if got := warnings(direct, cp.URL(), "/version", config.BearerToken); len(got) != 1 {
 		t.Fatalf("kube-apiserver warns of the proxy's token with %q: this tests nothing", got)
 	}
-	for path, least := range map[string]int{"/api/v1/configmaps?resourceVersion=0": 0, "/api/v1/endpoints?resourceVersion=0": 1} {
-		want, got := warnings(direct, cp.URL(), path, fresh.Status.Token), warnings(http.DefaultClient, p.Plain, path, fresh.Status.Token)
+	for path, least := range map[string]int{"/api/v1/configmaps?resourceVersion=0": 0,
+		"/api/v1/endpoints?resourceVersion=0": 1} {
+		want, got := warnings(direct, cp.URL(), path, fresh.Status.Token),
+			warnings(http.DefaultClient, p.Plain, path, fresh.Status.Token)
 		if len(want) != least || !slices.Equal(got, want) {
 			t.Errorf("%s warns of %q, directly of %q", path, got, want)
 		}
@@ -90,7 +93,8 @@ func TestWarningsAboutTheProxyAreNotItsClients(t *testing.T) {
 func legacyToken(t *testing.T, admin kubernetes.Interface) string {
 	t.Helper()
 	ctx, core := t.Context(), admin.CoreV1()
-	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "proxy"}, Secrets: []corev1.ObjectReference{{Name: "proxy-token"}}}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "proxy"},
+		Secrets: []corev1.ObjectReference{{Name: "proxy-token"}}}
 	if _, err := core.ServiceAccounts("default").Create(ctx, account, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -103,8 +107,9 @@ func legacyToken(t *testing.T, admin kubernetes.Interface) string {
 		t.Fatal(err)
 	}
 	secret := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "proxy-token", Annotations: map[string]string{corev1.ServiceAccountNameKey: "proxy"}},
-		Type:       corev1.SecretTypeServiceAccountToken,
+		ObjectMeta: metav1.ObjectMeta{Name: "proxy-token",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "proxy"}},
+		Type: corev1.SecretTypeServiceAccountToken,
 	}
 	if _, err := core.Secrets("default").Create(ctx, secret, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)

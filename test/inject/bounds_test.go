@@ -25,7 +25,8 @@ import (
 
 const (
 	mostResident = 100 << 20
-	// answerGuard is when a good review that is not answered fails the test, as its API server would give it up. What is measured is in the log.
+	// answerGuard is when a good review that is not answered fails the test, as its API server
+	// would give it up. What is measured is in the log.
 	answerGuard = 10 * time.Second
 	atATime     = 50
 )
@@ -57,19 +58,21 @@ func hostileReviews() map[string]string {
 			return before + strings.TrimSuffix(items.String(), ",") + after
 		}
 		for shape, pod := range map[string]string{
-			"containers":    list(`{"spec":{"containers":[`, `{}`, `]}}`),
-			"mounts":        list(`{"spec":{"containers":[{"volumeMounts":[`, `{}`, `]}]}}`),
-			"env":           list(`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`),
-			"volumes":       list(`{"spec":{"volumes":[`, `{}`, `]}}`),
-			"annotations":   numbered(`{"metadata":{"annotations":{`, `"%d":""`, `}}}`),
-			"small values":  list(`{"unknown":[`, `1`, `]}`),
-			"wrong types":   list(`{"spec":{"containers":[`, `""`, `]}}`),
-			"nesting":       `{"unknown":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2) + `}`,
-			"long string":   `{"metadata":{"name":"` + strings.Repeat("a", size) + `"},"spec":{"hostNetwork":true,"containers":[{}]}}`,
-			"long mount":    strings.Replace(goodPod(0), "-x", "-"+strings.Repeat("x", size), 1),
-			"long number":   `{"spec":{"hostNetwork":` + strings.Repeat("1", size) + `}}`,
-			"slow quantity": `{"metadata":{"annotations":{"spillway/cpu-request":"1e-1000000000"}},` + goodPod(size)[len(`{"metadata":{"name":"good"},`):],
-			"cut off":       `{"spec":"` + strings.Repeat("a", size),
+			"containers":   list(`{"spec":{"containers":[`, `{}`, `]}}`),
+			"mounts":       list(`{"spec":{"containers":[{"volumeMounts":[`, `{}`, `]}]}}`),
+			"env":          list(`{"spec":{"containers":[{"env":[`, `{"name":"a"}`, `]}]}}`),
+			"volumes":      list(`{"spec":{"volumes":[`, `{}`, `]}}`),
+			"annotations":  numbered(`{"metadata":{"annotations":{`, `"%d":""`, `}}}`),
+			"small values": list(`{"unknown":[`, `1`, `]}`),
+			"wrong types":  list(`{"spec":{"containers":[`, `""`, `]}}`),
+			"nesting":      `{"unknown":` + strings.Repeat("[", size/2) + strings.Repeat("]", size/2) + `}`,
+			"long string": `{"metadata":{"name":"` + strings.Repeat("a", size) +
+				`"},"spec":{"hostNetwork":true,"containers":[{}]}}`,
+			"long mount":  strings.Replace(goodPod(0), "-x", "-"+strings.Repeat("x", size), 1),
+			"long number": `{"spec":{"hostNetwork":` + strings.Repeat("1", size) + `}}`,
+			"slow quantity": `{"metadata":{"annotations":{"spillway/cpu-request":"1e-1000000000"}},` +
+				goodPod(size)[len(`{"metadata":{"name":"good"},`):],
+			"cut off": `{"spec":"` + strings.Repeat("a", size),
 		} {
 			all[fmt.Sprintf("%s of %d", shape, size)] = reviewOf(pod, "")
 		}
@@ -82,7 +85,8 @@ func (w *webhook) clientOf(t *testing.T, certificates ...tls.Certificate) *http.
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(w.ca)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates}, MaxIdleConnsPerHost: atATime}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certificates},
+		MaxIdleConnsPerHost: atATime}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -113,8 +117,9 @@ func ask(ctx context.Context, client *http.Client, url, review string) (*admissi
 	return decoded.Response, answer.StatusCode, nil
 }
 
-// TestWebhookIsBounded: whatever reviews arrive, fifty at a time, as fast as they can be sent or as slowly, the webhook stays below its container's limit; answers all
-// of which the uid can be read; and answers good ones meanwhile.
+// TestWebhookIsBounded: whatever reviews arrive, fifty at a time, as fast as they can be sent or as
+// slowly, the webhook stays below its container's limit; answers all of which the uid can be read;
+// and answers good ones meanwhile.
 func TestWebhookIsBounded(t *testing.T) {
 	c := &cluster{spillway: process.BuildProxy(t)}
 	w := c.startWebhook(t)
@@ -190,8 +195,10 @@ func TestWebhookIsBounded(t *testing.T) {
 	running.Wait()
 	for size, all := range times {
 		slices.Sort(all)
-		t.Logf("%d good reviews with %d bytes more among them: half within %v, 99 of 100 within %v, all within %v", len(all), size,
-			all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond), all[len(all)-1].Round(time.Millisecond))
+		t.Logf("%d good reviews with %d bytes more among them: half within %v, 99 of 100 within %v, all within %v",
+			len(all), size,
+			all[len(all)/2].Round(time.Millisecond), all[len(all)*99/100].Round(time.Millisecond),
+			all[len(all)-1].Round(time.Millisecond))
 	}
 	most := w.child.MostResident(t)
 	t.Logf("at most: %d MiB", most>>20)
@@ -232,7 +239,8 @@ func (w *webhook) dribble(ctx context.Context, t *testing.T, text string) {
 	}
 }
 
-// TestWebhookKeepsNobodyOut: hundreds of connections that say nothing, or begin a request and do not end it, leave room for the API server's.
+// TestWebhookKeepsNobodyOut: hundreds of connections that say nothing, or begin a request and do
+// not end it, leave room for the API server's.
 func TestWebhookKeepsNobodyOut(t *testing.T) {
 	c := &cluster{spillway: process.BuildProxy(t)}
 	w := c.startWebhook(t)

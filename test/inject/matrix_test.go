@@ -63,9 +63,11 @@ func policies() []policy {
 		{name: "max-memory-100mi", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") })},
 		{name: "max-memory-32mi", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=32Mi") })},
 		{name: "ratio", ranges: ofContainer(func(i *corev1.LimitRangeItem) {
-			i.MaxLimitRequestRatio, i.Default, i.DefaultRequest = amounts("cpu=4 memory=1"), amounts("cpu=40m memory=64Mi"), amounts("cpu=20m memory=64Mi")
+			i.MaxLimitRequestRatio, i.Default, i.DefaultRequest = amounts("cpu=4 memory=1"),
+				amounts("cpu=40m memory=64Mi"), amounts("cpu=20m memory=64Mi")
 		})},
-		{name: "pod-max", ranges: append(defaults, corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu=1 memory=400Mi")})},
+		{name: "pod-max", ranges: append(defaults,
+			corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu=1 memory=400Mi")})},
 		{name: "pod-min-ratio", ranges: append(defaults, corev1.LimitRangeItem{
 			Type: corev1.LimitTypePod, Min: amounts("memory=10Mi"), MaxLimitRequestRatio: amounts("cpu=20 memory=5"),
 		})},
@@ -74,16 +76,22 @@ func policies() []policy {
 		})},
 		{name: "quota-limits", quotas: []quota{limits}},
 		{name: "quota-limits-defaults", ranges: defaults, quotas: []quota{limits}},
-		{name: "quota-tight", ranges: defaults, quotas: []quota{{hard: amounts("requests.memory=1Gi"), used: amounts("requests.memory=850Mi")}}},
-		{name: "quota-full", ranges: defaults, quotas: []quota{{hard: amounts("requests.memory=1Gi pods=10"), used: amounts("requests.memory=970Mi pods=3")}}},
+		{name: "quota-tight", ranges: defaults, quotas: []quota{{hard: amounts("requests.memory=1Gi"),
+			used: amounts("requests.memory=850Mi")}}},
+		{name: "quota-full", ranges: defaults, quotas: []quota{{hard: amounts("requests.memory=1Gi pods=10"),
+			used: amounts("requests.memory=970Mi pods=3")}}},
 		{name: "quota-scoped", quotas: []quota{
-			{hard: amounts("pods=2"), used: amounts("pods=0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}},
-			{hard: amounts("pods=2 limits.memory=2Gi"), used: amounts("pods=0 limits.memory=0"), scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort}},
+			{hard: amounts("pods=2"), used: amounts("pods=0"),
+				scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeBestEffort}},
+			{hard: amounts("pods=2 limits.memory=2Gi"), used: amounts("pods=0 limits.memory=0"),
+				scopes: []corev1.ResourceQuotaScope{corev1.ResourceQuotaScopeNotBestEffort}},
 		}},
-		{name: "everything", labels: restricted, quotas: []quota{limits}, ranges: append(ofContainer(func(i *corev1.LimitRangeItem) {
-			i.Default, i.DefaultRequest, i.Min, i.Max = amounts("cpu=200m memory=100Mi"), amounts("cpu=20m memory=50Mi"), amounts("cpu=5m memory=10Mi"), amounts("cpu=1 memory=300Mi")
-			i.MaxLimitRequestRatio = amounts("cpu=10")
-		}), corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu=2 memory=1Gi")})},
+		{name: "everything", labels: restricted, quotas: []quota{limits},
+			ranges: append(ofContainer(func(i *corev1.LimitRangeItem) {
+				i.Default, i.DefaultRequest, i.Min, i.Max = amounts("cpu=200m memory=100Mi"),
+					amounts("cpu=20m memory=50Mi"), amounts("cpu=5m memory=10Mi"), amounts("cpu=1 memory=300Mi")
+				i.MaxLimitRequestRatio = amounts("cpu=10")
+			}), corev1.LimitRangeItem{Type: corev1.LimitTypePod, Max: amounts("cpu=2 memory=1Gi")})},
 	}
 }
 
@@ -101,16 +109,20 @@ func shapes() map[string]func(*corev1.Pod) {
 		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "mine", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](600)}},
 			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace", FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
+				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
 		}}}})
-		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "mine", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
+		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "mine",
+			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
 	}
 	proxied := func(p *corev1.Pod) {
-		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"}, {Name: "NO_PROXY", Value: ".svc"}}
+		p.Spec.Containers[0].Env = []corev1.EnvVar{{Name: "HTTPS_PROXY", Value: "http://proxy:3128"},
+			{Name: "NO_PROXY", Value: ".svc"}}
 	}
 	neighbour := func(name string, always bool) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
-			c := corev1.Container{Name: name, Image: "mesh", SecurityContext: p.Spec.Containers[0].SecurityContext, Resources: p.Spec.Containers[0].Resources}
+			c := corev1.Container{Name: name, Image: "mesh", SecurityContext: p.Spec.Containers[0].SecurityContext,
+				Resources: p.Spec.Containers[0].Resources}
 			if always {
 				c.RestartPolicy = ptr.To(corev1.ContainerRestartPolicyAlways)
 			}
@@ -153,14 +165,16 @@ func shapes() map[string]func(*corev1.Pod) {
 var asked = map[string]string{"spillway/inject": "enabled"}
 
 // try has kube-apiserver do all for a pod but keep it.
-func (w *warned) try(t *testing.T, namespace string, change func(*corev1.Pod), labels map[string]string) (*corev1.Pod, error) {
+func (w *warned) try(t *testing.T, namespace string, change func(*corev1.Pod), labels map[string]string) (*corev1.Pod,
+	error) {
 	t.Helper()
 	w.warnings = nil
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "app", Namespace: namespace, Labels: labels},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "default",
-			SecurityContext:    &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](1000), SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
+			SecurityContext: &corev1.PodSecurityContext{RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](1000),
+				SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}},
 			Containers: []corev1.Container{{Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{
 				AllowPrivilegeEscalation: ptr.To(false), Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
 			}}},
@@ -214,7 +228,9 @@ func TestNoPodIsKeptFromBeingCreated(t *testing.T) {
 				if without.Status.QOSClass == corev1.PodQOSGuaranteed && with.Status.QOSClass != corev1.PodQOSGuaranteed {
 					t.Errorf("%s in %s is %s with a sidecar", name, p.name, with.Status.QOSClass)
 				}
-			case slices.ContainsFunc(client.warnings, func(text string) bool { return strings.HasPrefix(text, "spillway: not injected: ") }):
+			case slices.ContainsFunc(client.warnings, func(text string) bool {
+				return strings.HasPrefix(text, "spillway: not injected: ")
+			}):
 				what = "warned"
 				reasons[fmt.Sprintf("%s in %s: %s", name, p.name, client.warnings[0])] = true
 			default:
@@ -278,7 +294,8 @@ func TestPodsAreCreatedWhileLimitsAreUnknown(t *testing.T) {
 		}
 		return nil
 	})
-	_, err := c.Kubectl(t.Context(), "create", "clusterrole", "sizing", "--verb=get,list,watch", "--resource=limitranges,resourcequotas")
+	_, err := c.Kubectl(t.Context(), "create", "clusterrole", "sizing", "--verb=get,list,watch",
+		"--resource=limitranges,resourcequotas")
 	must(t, err)
 	_, err = c.Kubectl(t.Context(), "create", "clusterrolebinding", "sizing", "--clusterrole=sizing", "--user=alice")
 	must(t, err)
@@ -301,21 +318,27 @@ func (c *cluster) apply(t *testing.T, p policy) {
 func (c *cluster) tryApply(t *testing.T, p policy) error {
 	t.Helper()
 	core := c.client.CoreV1()
-	_, err := core.Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.labels}}, metav1.CreateOptions{})
+	_, err := core.Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: p.name, Labels: p.labels}}, metav1.CreateOptions{})
 	must(t, err)
 	for name, automount := range map[string]*bool{"default": nil, "bare": ptr.To(false)} {
-		_, err := core.ServiceAccounts(p.name).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}, AutomountServiceAccountToken: automount}, metav1.CreateOptions{})
+		_, err := core.ServiceAccounts(p.name).Create(t.Context(),
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}, AutomountServiceAccountToken: automount},
+			metav1.CreateOptions{})
 		must(t, err)
 	}
 	if p.ranges != nil {
-		_, err := core.LimitRanges(p.name).Create(t.Context(), &corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "range"}, Spec: corev1.LimitRangeSpec{Limits: p.ranges}}, metav1.CreateOptions{})
+		_, err := core.LimitRanges(p.name).Create(t.Context(),
+			&corev1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "range"},
+				Spec: corev1.LimitRangeSpec{Limits: p.ranges}}, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
 	}
 	for i, q := range p.quotas {
 		made, err := core.ResourceQuotas(p.name).Create(t.Context(), &corev1.ResourceQuota{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("quota-", i)}, Spec: corev1.ResourceQuotaSpec{Hard: q.hard, Scopes: q.scopes},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("quota-", i)},
+			Spec:       corev1.ResourceQuotaSpec{Hard: q.hard, Scopes: q.scopes},
 		}, metav1.CreateOptions{})
 		must(t, err)
 		made.Status = corev1.ResourceQuotaStatus{Hard: q.hard, Used: q.used} // as the controller would

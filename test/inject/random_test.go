@@ -34,10 +34,12 @@ func TestNoPodIsKeptFromBeingCreatedAtRandom(t *testing.T) {
 	}
 	c.register(t, c.startWebhook(t))
 	client := c.warned(t)
-	_, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().ServiceAccounts("default").Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}, metav1.CreateOptions{})
 	must(t, err)
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(context.Context) error {
-		if pod, err := client.try(t, "default", func(*corev1.Pod) {}, asked); err != nil || len(pod.Spec.InitContainers) != 1 {
+		if pod, err := client.try(t, "default", func(*corev1.Pod) {}, asked); err != nil ||
+			len(pod.Spec.InitContainers) != 1 {
 			return errors.Join(errors.New("not yet"), err)
 		}
 		return nil
@@ -100,7 +102,8 @@ func randomRanges(r *rand.Rand) []corev1.LimitRangeItem {
 	}
 	of := corev1.LimitRangeItem{Type: corev1.LimitTypePod}
 	if r.IntN(3) == 0 {
-		of.Max, of.Min = randomList(r, []string{"600m", "2", "4"}, []string{"200Mi", "500Mi", "2Gi"}), randomList(r, smallCPU, smallMemory)
+		of.Max, of.Min = randomList(r, []string{"600m", "2", "4"}, []string{"200Mi", "500Mi", "2Gi"}),
+			randomList(r, smallCPU, smallMemory)
 	}
 	if r.IntN(5) == 0 {
 		of.MaxLimitRequestRatio = randomList(r, []string{"5", "20"}, []string{"2", "5"})
@@ -110,16 +113,20 @@ func randomRanges(r *rand.Rand) []corev1.LimitRangeItem {
 
 func randomQuota(r *rand.Rand) quota {
 	q := quota{hard: corev1.ResourceList{}, used: corev1.ResourceList{}}
-	for _, pair := range []string{"requests.cpu=1", "limits.cpu=3", "requests.memory=1Gi", "limits.memory=2Gi", "cpu=1", "memory=1Gi", "pods=10"} {
+	for _, pair := range []string{"requests.cpu=1", "limits.cpu=3", "requests.memory=1Gi", "limits.memory=2Gi", "cpu=1",
+		"memory=1Gi", "pods=10"} {
 		name, hard, _ := strings.Cut(pair, "=")
 		if r.IntN(5) > 0 {
 			continue
 		}
-		used := map[string][]string{"1": {"0", "900m", "960m"}, "3": {"0", "2500m", "2800m"}, "1Gi": {"0", "900Mi", "970Mi"}, "2Gi": {"0", "1700Mi", "1900Mi"}, "10": {"0", "9"}}[hard]
-		q.hard[corev1.ResourceName(name)], q.used[corev1.ResourceName(name)] = resource.MustParse(hard), resource.MustParse(pick(r, used...))
+		used := map[string][]string{"1": {"0", "900m", "960m"}, "3": {"0", "2500m", "2800m"},
+			"1Gi": {"0", "900Mi", "970Mi"}, "2Gi": {"0", "1700Mi", "1900Mi"}, "10": {"0", "9"}}[hard]
+		q.hard[corev1.ResourceName(name)], q.used[corev1.ResourceName(name)] = resource.MustParse(hard),
+			resource.MustParse(pick(r, used...))
 	}
 	if r.IntN(3) == 0 && len(q.hard) > 0 {
-		q.scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScope(pick(r, "NotBestEffort", "NotTerminating", "Terminating"))}
+		q.scopes = []corev1.ResourceQuotaScope{corev1.ResourceQuotaScope(pick(r, "NotBestEffort", "NotTerminating",
+			"Terminating"))}
 	}
 	return q
 }
@@ -127,9 +134,11 @@ func randomQuota(r *rand.Rand) quota {
 func randomShape(r *rand.Rand) func(*corev1.Pod) {
 	var resources []corev1.ResourceRequirements
 	for range 3 {
-		all := corev1.ResourceRequirements{Requests: randomList(r, smallCPU, smallMemory), Limits: randomList(r, append(largeCPU, smallCPU...), append(largeMemory, smallMemory...))}
+		all := corev1.ResourceRequirements{Requests: randomList(r, smallCPU, smallMemory),
+			Limits: randomList(r, append(largeCPU, smallCPU...), append(largeMemory, smallMemory...))}
 		if r.IntN(3) == 0 {
-			all = corev1.ResourceRequirements{Limits: amounts("cpu=" + pick(r, smallCPU...) + " memory=" + pick(r, smallMemory...))}
+			all = corev1.ResourceRequirements{Limits: amounts("cpu=" + pick(r, smallCPU...) + " memory=" + pick(r,
+				smallMemory...))}
 		}
 		resources = append(resources, all)
 	}

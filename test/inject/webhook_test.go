@@ -51,8 +51,9 @@ func (c *cluster) startWebhook(t *testing.T, args ...string) *webhook {
 	w := &webhook{ca: writePair(t, dir)}
 	log := process.NewLog(t)
 	var err error
-	w.child, err = process.Start(exec.Command(c.spillway, append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1", follow,
-		"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")}, args...)...), nil, log.File)
+	w.child, err = process.Start(exec.Command(c.spillway,
+		append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1", follow,
+			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")}, args...)...), nil, log.File)
 	must(t, err)
 	t.Cleanup(func() {
 		w.child.Stop(20 * time.Second)
@@ -79,8 +80,10 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kube-apiserver"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		IsCA:        true, BasicConstraintsValid: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	must(t, err)
@@ -92,7 +95,8 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	return certificate
 }
 
-// admissionConfig is an AdmissionConfiguration by which kube-apiserver shows webhooks on loopback a certificate, which vouches for itself.
+// admissionConfig is an AdmissionConfiguration by which kube-apiserver shows webhooks on loopback a
+// certificate, which vouches for itself.
 func admissionConfig(t *testing.T) (file, certificate string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -109,11 +113,13 @@ func admissionConfig(t *testing.T) (file, certificate string) {
 		"    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: "+kubeconfig+"\n"), certificate
 }
 
-// TestWebhookOfAPIServersAlone: a webhook with --client-ca-file answers a kube-apiserver that has a certificate, as kube-apiserver shows it, and no other client; a pod
-// that is more than it looks at is created without a sidecar, with a warning.
+// TestWebhookOfAPIServersAlone: a webhook with --client-ca-file answers a kube-apiserver that has a
+// certificate, as kube-apiserver shows it, and no other client; a pod that is more than it looks at
+// is created without a sidecar, with a warning.
 func TestWebhookOfAPIServersAlone(t *testing.T) {
 	config, certificate := admissionConfig(t)
-	c := newClusterWith(t, controlplane.Options{ServiceAccountAdmission: true, APIServerArgs: []string{"--admission-control-config-file=" + config}})
+	c := newClusterWith(t, controlplane.Options{ServiceAccountAdmission: true,
+		APIServerArgs: []string{"--admission-control-config-file=" + config}})
 	w := c.startWebhook(t, "--client-ca-file="+certificate, "--client-allowed-names=kube-apiserver")
 	c.register(t, w)
 	client := c.warned(t)
@@ -121,13 +127,15 @@ func TestWebhookOfAPIServersAlone(t *testing.T) {
 		t.Helper()
 		client.warnings = nil
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"spillway/inject": "enabled"}},
-			Spec:       corev1.PodSpec{ServiceAccountName: account},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace,
+				Labels: map[string]string{"spillway/inject": "enabled"}},
+			Spec: corev1.PodSpec{ServiceAccountName: account},
 		}
 		for i := range containers {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: fmt.Sprint("app-", i), Image: "app"})
 		}
-		pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		pod, err := client.CoreV1().Pods(namespace).Create(t.Context(), pod,
+			metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		must(t, err)
 		return pod
 	}
@@ -142,11 +150,13 @@ func TestWebhookOfAPIServersAlone(t *testing.T) {
 	}
 	for containers, warning := range map[int]string{129: "has 129 containers, of at most 128", 20_000: "its review "} {
 		pod := create("more", containers)
-		if len(pod.Spec.InitContainers) != 0 || len(client.warnings) != 1 || !strings.HasPrefix(client.warnings[0], "spillway: not injected: "+warning) {
+		if len(pod.Spec.InitContainers) != 0 || len(client.warnings) != 1 ||
+			!strings.HasPrefix(client.warnings[0], "spillway: not injected: "+warning) {
 			t.Errorf("with %d containers: %d, %q", containers, len(pod.Spec.InitContainers), client.warnings)
 		}
 	}
-	if answer, code, err := ask(t.Context(), w.clientOf(t), w.url, reviewOf(goodPod(0), "")); err != nil || code != http.StatusForbidden {
+	if answer, code, err := ask(t.Context(), w.clientOf(t), w.url, reviewOf(goodPod(0), "")); err != nil ||
+		code != http.StatusForbidden {
 		t.Errorf("a client without a certificate: %v, %d, %+v", err, code, answer)
 	}
 }
@@ -247,8 +257,9 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		change  func(*corev1.Pod)
 		warning string
 	}{
-		"of-the-node":     {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "is in the network of its node (hostNetwork)"},
-		"without-account": {func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(bool) }, "its containers are given no token of a service account"},
+		"of-the-node": {func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "is in the network of its node (hostNetwork)"},
+		"without-account": {func(p *corev1.Pod) { p.Spec.AutomountServiceAccountToken = new(bool) },
+			"its containers are given no token of a service account"},
 	} {
 		pod := create(name, c.change)
 		if len(pod.Spec.InitContainers) > 0 || !slices.ContainsFunc(client.warnings, func(text string) bool {

@@ -21,7 +21,8 @@ import (
 func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "*")
-	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks, "all": kubetest.DropBookmarks} {
+	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks,
+		"all": kubetest.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, cp: w.cp, admin: w.admin, built: w.built}
 			proxy := w.before(true, func(target *url.URL, transport http.RoundTripper) http.Handler {
@@ -31,17 +32,20 @@ func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 			w.proxy.AwaitReady(t)
 			w.keeps("behind a proxy that drops "+name, time.Since(w.begun))
 			for _, path := range []string{"/api/v1/configmaps?resourceVersion=0", "/api/v1/configmaps"} {
-				if code, body := w.get(w.proxy.Plain + path); code != http.StatusOK || !strings.Contains(body, "kube-root-ca.crt") && !strings.Contains(body, "extension-apiserver") {
+				if code, body := w.get(w.proxy.Plain + path); code != http.StatusOK || !strings.Contains(body,
+					"kube-root-ca.crt") && !strings.Contains(body, "extension-apiserver") {
 					t.Errorf("%s: %d %.200s", path, code, body)
 				}
 			}
-			if n := process.Metric(t, w.proxy.Metrics, `spillway_mirror_transitions_total{cause="no_end_mark",state="falling_back"}`); n != 2 {
+			if n := process.Metric(t, w.proxy.Metrics,
+				`spillway_mirror_transitions_total{cause="no_end_mark",state="falling_back"}`); n != 2 {
 				t.Errorf("%d mirrors fell back, by the metric", n)
 			}
 			if n := w.lines("falls back to LIST and WATCH"); n != 1 {
 				t.Errorf("%d lines for two mirrors", n)
 			}
-			if text := w.verbose(); !strings.Contains(text, "[+]mirror configmaps ok: synced") || !strings.Contains(text, "may drop bookmarks") {
+			if text := w.verbose(); !strings.Contains(text, "[+]mirror configmaps ok: synced") ||
+				!strings.Contains(text, "may drop bookmarks") {
 				t.Errorf("it says:\n%s", text)
 			}
 		})
@@ -81,8 +85,10 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	w.allow("read", "configmaps", "gadgets", "gizmos", "widgets", "customresourcedefinitions", "apiservices")
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "create", "-f", "-")
 	w.kubectl("", "wait", "--for=condition=Established", "crd/widgets.broken.example.com")
-	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`, "create", "-f", "-")
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`,
+		"create", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side",
+		"--force-conflicts", "-f", "-")
 	w.kubectl(`{"apiVersion":"apiregistration.k8s.io/v1","kind":"APIService","metadata":{"name":"v1.delegated.example.com"},
 		"spec":{"group":"delegated.example.com","version":"v1","groupPriorityMinimum":100,"versionPriority":100,"insecureSkipTLSVerify":true,
 		"service":{"namespace":"default","name":"nowhere"}}}`, "create", "-f", "-")
@@ -93,14 +99,17 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	w.proxy.AwaitReady(t)
 	w.keeps("the others", time.Since(w.begun))
 	w.awaitState("configmaps", "synced")
-	for _, name := range []string{"gadgets.missing.example.com", "gizmos.delegated.example.com", "widgets.broken.example.com", "secrets"} {
+	for _, name := range []string{"gadgets.missing.example.com", "gizmos.delegated.example.com",
+		"widgets.broken.example.com", "secrets"} {
 		w.awaitState(name, "refused")
 	}
-	if text := w.verbose(); strings.Contains(text, "away") || !strings.Contains(text, "[!]mirror widgets.broken.example.com refused") ||
+	if text := w.verbose(); strings.Contains(text, "away") ||
+		!strings.Contains(text, "[!]mirror widgets.broken.example.com refused") ||
 		!strings.Contains(text, `upstream serves no resource "gadgets.missing.example.com"`) {
 		t.Errorf("it says:\n%s", text)
 	}
-	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code < 400 || !strings.Contains(body, `"kind":"Status"`) {
+	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code < 400 || !strings.Contains(body,
+		`"kind":"Status"`) {
 		t.Errorf("what the apiserver refuses is answered %d %s", code, body)
 	}
 	if code, _ := w.get(w.proxy.Plain + "/apis/missing.example.com/v1/gadgets"); code != http.StatusNotFound {
@@ -119,9 +128,11 @@ func TestMissingAndBrokenKindsHoldNothingUp(t *testing.T) {
 	w.allowIn("secrets", "", "secrets")
 	w.keeps("forbidden", w.awaitState("secrets", "synced"))
 
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts",
+		"-f", "-")
 	w.keeps("broken", w.awaitState("widgets.broken.example.com", "synced"))
-	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
+	if code, body := w.get(w.proxy.Plain + broken + "?resourceVersion=0"); code != http.StatusOK ||
+		!strings.Contains(body, `"name":"a"`) {
 		t.Errorf("once it is mended: %d %s", code, body)
 	}
 }
@@ -136,9 +147,12 @@ func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	w.allow("read", "configmaps", "gadgets", "widgets")
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "create", "-f", "-")
 	w.kubectl("", "wait", "--for=condition=Established", "crd/widgets.broken.example.com")
-	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`, "create", "-f", "-")
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side", "--force-conflicts", "-f", "-")
-	process.Awaiting(t, "the apiserver to refuse what it cannot convert", refused(w, w.cp.URL()+"/apis/broken.example.com/v2/widgets"))
+	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`,
+		"create", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side",
+		"--force-conflicts", "-f", "-")
+	process.Awaiting(t, "the apiserver to refuse what it cannot convert",
+		refused(w, w.cp.URL()+"/apis/broken.example.com/v2/widgets"))
 	w.launch(nil, "--resources=configmaps,gadgets.missing.example.com,widgets.v2.broken.example.com,secrets")
 	w.proxy.AwaitReady(t)
 	time.Sleep(2 * time.Minute) // the pauses have grown to their longest
@@ -147,7 +161,8 @@ func TestWhatWasMissingForLongIsMirroredWithinThePromise(t *testing.T) {
 	w.kubectl("", "wait", "--for=condition=Established", "crd/gadgets.missing.example.com")
 	begin := time.Now()
 	w.allowIn("secrets", "", "secrets")
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts",
+		"-f", "-")
 	var took []time.Duration
 	for _, name := range []string{"gadgets.missing.example.com", "secrets", "widgets.broken.example.com"} {
 		w.awaitState(name, "synced")
@@ -167,11 +182,13 @@ func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	w.allow("read", "configmaps", "widgets", "customresourcedefinitions", "apiservices")
 	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "create", "-f", "-")
 	w.kubectl("", "wait", "--for=condition=Established", "crd/widgets.broken.example.com")
-	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`, "create", "-f", "-")
+	w.kubectl(`{"apiVersion":"broken.example.com/v1","kind":"Widget","metadata":{"name":"a","namespace":"default"}}`,
+		"create", "-f", "-")
 	w.launch(nil, "--resources=configmaps,widgets.v2.broken.example.com")
 	w.proxy.AwaitReady(t)
 	w.awaitState("widgets.broken.example.com", "synced")
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", nowhere(t)), "apply", "--server-side",
+		"--force-conflicts", "-f", "-")
 	const path = "/apis/broken.example.com/v2/widgets?resourceVersion=0"
 	process.Awaiting(t, "the apiserver to refuse it", refused(w, w.cp.URL()+path))
 	w.awaitState("widgets.broken.example.com", "refused")
@@ -180,7 +197,8 @@ func TestKindThatBreaksIsNoOutage(t *testing.T) {
 	if text := w.verbose(); strings.Contains(text, "away") || !strings.Contains(text, "[+]upstream ok\n") {
 		t.Errorf("it says:\n%s", text)
 	}
-	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts", "-f", "-")
+	w.kubectl(definition("broken.example.com", "widgets", "Widget", ""), "apply", "--server-side", "--force-conflicts",
+		"-f", "-")
 	w.keeps("broken", w.awaitState("widgets.broken.example.com", "synced"))
 }
 
@@ -223,7 +241,8 @@ func TestProxyThatCutsIdleWatchesMakesLittleNoise(t *testing.T) {
 	time.Sleep(minutes * time.Minute)
 	asked, cut, said := others.Load()-before, watches.Load()-cuts, bytes.Count(w.proxy.Log.Text(), []byte("\n"))-lines
 	baseline := int64(minutes * 60 / 15 * 3) // each 15 s the version, and the groups of the mirrors
-	t.Logf("%d watches were cut, %d other requests, %d of them on a clock, %d lines in %d minutes", cut, asked, baseline, said, minutes)
+	t.Logf("%d watches were cut, %d other requests, %d of them on a clock, %d lines in %d minutes", cut, asked,
+		baseline, said, minutes)
 	if cut < 30 {
 		t.Errorf("only %d watches were cut", cut)
 	}

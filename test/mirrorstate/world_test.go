@@ -42,7 +42,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: map[controlplane.User][]string{self: nil}})
+	cp, err := controlplane.Start(t.Context(),
+		controlplane.Options{Log: t.Output(), Users: map[controlplane.User][]string{self: nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +73,8 @@ func (w *world) allowIn(name, group string, resources ...string) {
 	if _, err := w.admin.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.admin.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := w.admin.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -95,7 +97,8 @@ func (w *world) launch(upstream *httptest.Server, args ...string) {
 }
 
 // before is a handler before the apiserver, at an address of its own, over HTTP/2 or HTTP/1.1.
-func (w *world) before(http2 bool, handler func(target *url.URL, transport http.RoundTripper) http.Handler) *httptest.Server {
+func (w *world) before(http2 bool, handler func(target *url.URL,
+	transport http.RoundTripper) http.Handler) *httptest.Server {
 	w.t.Helper()
 	target, err := url.Parse(w.cp.URL())
 	if err != nil {
@@ -145,7 +148,8 @@ func (w *world) verbose() string {
 func (w *world) state(ctx context.Context, resource, state string) (int, error) {
 	total := 0
 	for _, version := range []string{"", "v1", "v2"} {
-		n, err := process.ReadMetric(ctx, w.proxy.Metrics, fmt.Sprintf(`spillway_mirror_state{resource=%q,state=%q,version=%q}`, resource, state, version))
+		n, err := process.ReadMetric(ctx, w.proxy.Metrics,
+			fmt.Sprintf(`spillway_mirror_state{resource=%q,state=%q,version=%q}`, resource, state, version))
 		if err != nil {
 			return 0, err
 		}

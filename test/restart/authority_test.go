@@ -80,7 +80,8 @@ func TestCertificateAuthorityRotated(t *testing.T) {
 			t.Errorf("a write failed while kube-apiserver was up, %v after it: %v", f.began.Sub(up), f.err)
 		}
 	}
-	t.Logf("%d writes through the proxy, %d failed, all while kube-apiserver was down for %v", w.written, failed, up.Sub(down).Round(time.Millisecond))
+	t.Logf("%d writes through the proxy, %d failed, all while kube-apiserver was down for %v", w.written, failed,
+		up.Sub(down).Round(time.Millisecond))
 }
 
 // writer writes through the proxy all the while.
@@ -117,7 +118,8 @@ func (w *writer) run(ctx context.Context, client kubernetes.Interface) {
 	for i := 0; ctx.Err() == nil; i++ {
 		began := time.Now()
 		patch := fmt.Appendf(nil, `{"data":{"written":"%d"}}`, i)
-		_, err := client.CoreV1().ConfigMaps(pulseNamespace).Patch(ctx, pulseName, types.MergePatchType, patch, metav1.PatchOptions{})
+		_, err := client.CoreV1().ConfigMaps(pulseNamespace).Patch(ctx, pulseName, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 		w.mu.Lock()
 		switch {
 		case err == nil:

@@ -42,7 +42,8 @@ func newKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 	number, err := strconv.ParseInt(port, 10, 32)
 	must(t, err)
 	ctx := t.Context()
-	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeletNode}}, metav1.CreateOptions{})
+	node, err := client.CoreV1().Nodes().Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: kubeletNode}},
+		metav1.CreateOptions{})
 	must(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
@@ -54,7 +55,8 @@ func newKubelet(t *testing.T, client kubernetes.Interface) *kubelet {
 		Spec:       corev1.PodSpec{NodeName: kubeletNode, Containers: []corev1.Container{{Name: "main", Image: "none"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = pods.Patch(ctx, kubeletPod, types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+	_, err = pods.Patch(ctx, kubeletPod, types.MergePatchType, []byte(`{"status":{"phase":"Running"}}`),
+		metav1.PatchOptions{}, "status")
 	must(t, err)
 	return k
 }

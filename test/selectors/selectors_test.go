@@ -1,5 +1,6 @@
-// Package selectors has one user watch, through Spillway and before a real kube-apiserver, by more selectors and longer ones than any
-// program needs. Another user's watch misses nothing, what the selectors weigh is bounded and shown, and the hub is asked about none of the long ones.
+// Package selectors has one user watch, through Spillway and before a real kube-apiserver, by more
+// selectors and longer ones than any program needs. Another user's watch misses nothing, what the
+// selectors weigh is bounded and shown, and the hub is asked about none of the long ones.
 package selectors
 
 import (
@@ -78,11 +79,13 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 		c.Grant(t, c.User(user), crowd.In(namespace, crowd.Rule("get,list,watch", "", "configmaps")))
 	}
 	c.Settle(t)
-	proxy := process.StartProxy(t, process.BuildProxy(t), append(c.ProxyFlags(), "--resources=configmaps", fmt.Sprint("--max-selector-terms-per-user=", share))...)
+	proxy := process.StartProxy(t, process.BuildProxy(t),
+		append(c.ProxyFlags(), "--resources=configmaps", fmt.Sprint("--max-selector-terms-per-user=", share))...)
 	ctx, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 
-	quiet := watch(ctx, t, bearer(t, c.Config(alice).BearerToken), proxy.TLS+"/api/v1/namespaces/b/configmaps?watch=1&resourceVersion=0")
+	quiet := watch(ctx, t, bearer(t, c.Config(alice).BearerToken),
+		proxy.TLS+"/api/v1/namespaces/b/configmaps?watch=1&resourceVersion=0")
 	defer quiet.Body.Close()
 	codes, end := besiege(ctx, t, bearer(t, c.Config(mallory).BearerToken), proxy.TLS)
 	defer end()
@@ -123,7 +126,8 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	})
 	end()
 	process.Awaiting(t, "what the selectors weigh to be given back", func(ctx context.Context) error {
-		for _, name := range []string{"spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes", "spillway_dispatch_lanes"} {
+		for _, name := range []string{"spillway_flowcontrol_current_selector_terms", "spillway_selector_bytes",
+			"spillway_dispatch_lanes"} {
 			if n, err := process.ReadMetric(ctx, proxy.Metrics, name); err != nil || n != 0 {
 				return fmt.Errorf("%s is %d, %w", name, n, err)
 			}
@@ -133,7 +137,8 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 }
 
 // watch begins a watch.
-func watch(ctx context.Context, t *testing.T, get func(context.Context, string) (*http.Response, error), url string) *http.Response {
+func watch(ctx context.Context, t *testing.T, get func(context.Context, string) (*http.Response, error),
+	url string) *http.Response {
 	t.Helper()
 	response, err := get(ctx, url)
 	if err != nil {
@@ -145,8 +150,10 @@ func watch(ctx context.Context, t *testing.T, get func(context.Context, string) 
 	return response
 }
 
-// besiege opens the watches of all attacks, and has those read that are let in, until end is called. codes is how each was answered.
-func besiege(ctx context.Context, t *testing.T, get func(context.Context, string) (*http.Response, error), base string) (codes map[int]int, end func()) {
+// besiege opens the watches of all attacks, and has those read that are let in, until end is
+// called. codes is how each was answered.
+func besiege(ctx context.Context, t *testing.T, get func(context.Context, string) (*http.Response, error),
+	base string) (codes map[int]int, end func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(ctx)
 	var reading sync.WaitGroup
@@ -163,7 +170,8 @@ func besiege(ctx context.Context, t *testing.T, get func(context.Context, string
 			codes[response.StatusCode]++
 			if response.StatusCode != http.StatusOK {
 				var status metav1.Status
-				if err := json.NewDecoder(response.Body).Decode(&status); err != nil || !strings.Contains(status.Message, "--max-selector-terms-per-user") {
+				if err := json.NewDecoder(response.Body).Decode(&status); err != nil ||
+					!strings.Contains(status.Message, "--max-selector-terms-per-user") {
 					t.Errorf("%d: %+v, %v", response.StatusCode, status, err)
 				}
 				_ = response.Body.Close()
@@ -183,7 +191,8 @@ func write(t *testing.T, c *crowd.Cluster, n int) (names []string) {
 	t.Helper()
 	for i := range n {
 		for _, namespace := range []string{"a", "b"} {
-			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%03d", i), Labels: map[string]string{"app": "x"}}}
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("written-%03d", i),
+				Labels: map[string]string{"app": "x"}}}
 			if _, err := c.Admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}

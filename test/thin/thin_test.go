@@ -1,4 +1,5 @@
-// Package thin shows that a client on a thin line gets its state: through a proxy of its own, over all three protocols, as from the apiserver.
+// Package thin shows that a client on a thin line gets its state: through a proxy of its own, over
+// all three protocols, as from the apiserver.
 package thin
 
 import (
@@ -21,7 +22,8 @@ import (
 	"spillway/test/process"
 )
 
-// size is how much goes over the lines, and how long a client may take nothing: over HTTP/2 a socket takes more only when 32 KiB have gone.
+// size is how much goes over the lines, and how long a client may take nothing: over HTTP/2 a
+// socket takes more only when 32 KiB have gone.
 type size struct {
 	objects, padding int
 	stall            time.Duration
@@ -78,7 +80,8 @@ func kubeconfig(t *testing.T, up *kubetest.Server) string {
 	return file
 }
 
-// TestThinLine asks for a state over a line that carries 40 kB/s: all of it arrives, and a watch goes on. With -short there is less of it.
+// TestThinLine asks for a state over a line that carries 40 kB/s: all of it arrives, and a watch
+// goes on. With -short there is less of it.
 func TestThinLine(t *testing.T) {
 	s := size{objects: 157, padding: 100_000, stall: 30 * time.Second}
 	if testing.Short() {
@@ -93,12 +96,14 @@ func TestThinLine(t *testing.T) {
 	for budget, flags := range map[string][]string{"without a budget": nil, "with a budget": {"--memory-budget=512Mi"}} {
 		t.Run(budget, func(t *testing.T) {
 			t.Parallel()
-			p := process.StartProxy(t, binary, append([]string{"--kubeconfig=" + kubeconfig(t, up), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+			p := process.StartProxy(t, binary, append([]string{"--kubeconfig=" + kubeconfig(t, up),
+				"--resources=configmaps", "--listen-tls=127.0.0.1:0",
 				"--insecure-allow-all", "--stall-timeout=" + s.stall.String()}, flags...)...)
 			for name, v := range map[string]visitor{
-				"HTTP1":     {url: p.Plain, transport: &http.Transport{}},
-				"HTTP1 TLS": {url: p.TLS, transport: &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}},
-				"HTTP2":     {url: p.TLS, transport: &http.Transport{ForceAttemptHTTP2: true}},
+				"HTTP1": {url: p.Plain, transport: &http.Transport{}},
+				"HTTP1 TLS": {url: p.TLS, transport: &http.Transport{TLSNextProto: map[string]func(string,
+					*tls.Conn) http.RoundTripper{}}},
+				"HTTP2": {url: p.TLS, transport: &http.Transport{ForceAttemptHTTP2: true}},
 			} {
 				v.size, v.up = s, up
 				v.transport.DialContext, v.transport.TLSClientConfig = dial, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own

@@ -63,8 +63,9 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	return &listened{Conn: newBrisk(conn), mutes: d.mutes, there: d.mutes.at(conn.RemoteAddr().String())}, nil
 }
 
-// mutes are the addresses where connections were given up that waited for a word. What the mirrors find out within seconds, by asking for signs
-// of life, all transports to one upstream go by: those that have idle connections let go of them, since they would be the next to wait.
+// mutes are the addresses where connections were given up that waited for a word. What the mirrors
+// find out within seconds, by asking for signs of life, all transports to one upstream go by: those
+// that have idle connections let go of them, since they would be the next to wait.
 type mutes struct {
 	mu         sync.Mutex
 	until      map[string]time.Time

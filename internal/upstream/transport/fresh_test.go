@@ -38,7 +38,8 @@ func TestFresh(t *testing.T) {
 	up.StartTLS()
 	defer up.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: up.Certificate().Raw})
-	rt, err := factoryOf(t, &rest.Config{Host: up.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}).Bare(PassingFresh)
+	rt, err := factoryOf(t, &rest.Config{Host: up.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}).Bare(PassingFresh)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,8 @@ func newAuthority(t *testing.T) authority {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: serial, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: serial, NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,8 @@ func (a authority) issue(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: serial, NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	template := &x509.Certificate{SerialNumber: serial, NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &private.PublicKey, a.key)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +86,8 @@ func (a authority) issue(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
 }
 
 func serialOf(t *testing.T, certificate []byte) string {
@@ -199,7 +202,8 @@ func (r *rotating) ask(rt http.RoundTripper, body io.Reader) ([]string, error) {
 func transports(t *testing.T, f *Factory) map[string]http.RoundTripper {
 	t.Helper()
 	all := map[string]http.RoundTripper{}
-	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "HTTP/1.1": PassingHTTP1, "fresh": PassingFresh} {
+	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "HTTP/1.1": PassingHTTP1,
+		"fresh": PassingFresh} {
 		bare, err := f.Bare(kind)
 		if err != nil {
 			t.Fatal(err)
@@ -383,7 +387,8 @@ func TestRefusedCredentialsAreReadAgain(t *testing.T) {
 	ca := newAuthority(t)
 	up := newRotating(t, ca)
 	name := up.write("token", []byte("one"))
-	f := factoryOf(t, &rest.Config{Host: up.server.URL, BearerTokenFile: name, TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()}})
+	f := factoryOf(t, &rest.Config{Host: up.server.URL, BearerTokenFile: name,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()}})
 	own := transports(t, f)["own passing"]
 	up.write("token", []byte("two"))
 	f.token.Recent(-1) // the clock of a second begins here
@@ -407,7 +412,8 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
 	name := up.write("kubeconfig", []byte("1"))
-	now := &rest.Config{Host: up.server.URL, BearerToken: "one", TLSClientConfig: rest.TLSClientConfig{CAData: first.pem()}}
+	now := &rest.Config{Host: up.server.URL, BearerToken: "one",
+		TLSClientConfig: rest.TLSClientConfig{CAData: first.pem()}}
 	f, err := New(Source{Config: now, File: name, Again: func() (*rest.Config, error) { return now, nil }}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
@@ -431,7 +437,8 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 			}
 		}
 		for _, s := range f.Files() {
-			if s.File != name || s.Use == "kubeconfig" && (s.Err == nil) != (failed == "") || s.Err != nil && !strings.Contains(s.Err.Error(), failed) {
+			if s.File != name || s.Use == "kubeconfig" && (s.Err == nil) != (failed == "") || s.Err != nil &&
+				!strings.Contains(s.Err.Error(), failed) {
 				t.Errorf("%s: %+v; want %q", what, s, failed)
 			}
 		}
@@ -440,7 +447,8 @@ func TestKubeconfigsAreFollowed(t *testing.T) {
 	up.show(second)
 	change("another CA", func(c *rest.Config) { c.CAData = second.pem() }, "two", "")
 	good := now
-	change("another server", func(c *rest.Config) { c.Host, c.BearerToken = "https://elsewhere", "three" }, "two", "another one")
+	change("another server", func(c *rest.Config) { c.Host, c.BearerToken = "https://elsewhere", "three" }, "two",
+		"another one")
 	now = good
 	change("no verification", func(c *rest.Config) { c.Insecure, c.BearerToken = true, "three" }, "two", "another one")
 	now = good
@@ -478,8 +486,10 @@ func TestOtherIdentities(t *testing.T) {
 	first, second := newAuthority(t), newAuthority(t)
 	up := newRotating(t, first)
 	ca := up.write("ca.crt", first.pem())
-	f := factoryOf(t, &rest.Config{Host: up.server.URL, BearerToken: "ours", TLSClientConfig: rest.TLSClientConfig{CAFile: ca}})
-	who := &rest.Config{Host: "https://elsewhere", BearerTokenFile: up.write("token", []byte("theirs")), TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
+	f := factoryOf(t, &rest.Config{Host: up.server.URL, BearerToken: "ours",
+		TLSClientConfig: rest.TLSClientConfig{CAFile: ca}})
+	who := &rest.Config{Host: "https://elsewhere", BearerTokenFile: up.write("token", []byte("theirs")),
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}
 	other, err := f.As(Source{Config: who})
 	if err != nil {
 		t.Fatal(err)
@@ -519,7 +529,8 @@ echo '{"apiVersion":"client.authentication.k8s.io/v1","kind":"ExecCredential","s
 		f := factoryOf(t, &rest.Config{
 			Host: up.server.URL, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: ca.pem()},
 			ExecProvider: &clientcmdapi.ExecConfig{
-				Command: plugin, APIVersion: "client.authentication.k8s.io/v1", InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
+				Command: plugin, APIVersion: "client.authentication.k8s.io/v1",
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode,
 			},
 		})
 		for name, rt := range transports(t, f) {

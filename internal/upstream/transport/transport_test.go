@@ -31,7 +31,8 @@ func TestTransports(t *testing.T) {
 	const compressed = "what stands for gzip's bytes"
 	var last seen
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		last = seen{r.Header.Get("Authorization"), r.Header.Get("User-Agent"), r.Header.Get("Accept-Encoding"), r.ProtoMajor, 0}
+		last = seen{r.Header.Get("Authorization"), r.Header.Get("User-Agent"), r.Header.Get("Accept-Encoding"),
+			r.ProtoMajor, 0}
 		if r.TLS != nil {
 			last.certificates = len(r.TLS.PeerCertificates)
 		}
@@ -141,7 +142,8 @@ func keyPair(t *testing.T) (certificate, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: text})
 }
 
 // An answer whose head is larger than any has use for is no answer, over either version.
@@ -155,7 +157,8 @@ func TestHeadsOfAnswersAreBounded(t *testing.T) {
 	secure.StartTLS()
 	defer secure.Close()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
-	factory, err := New(Source{Config: &rest.Config{Host: secure.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}}, zap.NewNop())
+	factory, err := New(Source{Config: &rest.Config{Host: secure.URL,
+		TLSClientConfig: rest.TLSClientConfig{CAData: ca}}}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
