@@ -3,7 +3,6 @@ package serve
 import (
 	"slices"
 	"testing"
-	"testing/synctest"
 
 	"spillway/internal/fanout"
 )
@@ -82,45 +81,21 @@ func TestOwnersLeave(t *testing.T) {
 	}
 }
 
-// orderedOutlet is an outlet that writes down whose turn it is.
-type orderedOutlet struct {
-	outlet
-	order *[]*connSink
-	sink  *connSink
-}
-
-func (r orderedOutlet) offer(b []byte) (int, error) {
-	*r.order = append(*r.order, r.sink)
-	return r.outlet.offer(b)
-}
-
 // An event that thousands of one owner's watches see reaches another owner's watch with one of the first turns.
 func TestEventAmongManyWatchesOfAnotherOwner(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var order []*connSink
-		w := newWorld(t, func(s *Server) deliverer {
-			w := newWriter(s)
-			w.open = func(c *connSink) outlet { return orderedOutlet{pacer(c.conn).Conn.(*narrow), &order, c} }
-			d := &writers{shards: []*writer{w}}
-			d.start(s)
-			return d
-		})
-		owned := func(owner fanout.Owner) *peer {
-			return w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", func(st *stream) { st.owner = owner })
+	w := newWriter(&Server{})
+	woken := &group{writer: w} // all wait for the same event
+	var one *slot
+	for i := range 4000 {
+		s := &slot{writer: w, stream: &stream{owner: "many"}}
+		if i == 2000 {
+			s.stream.owner, one = "one", s
 		}
-		for range 300 {
-			owned("many")
-		}
-		one := owned("one")
-		synctest.Wait()
-		for _, event := range []string{"a/x 101", "a/x 102"} { // the second by feeds
-			order = order[:0]
-			w.set(event)
-			synctest.Wait()
-			if at := slices.Index(order, one.stream.out.(*connSink)); at < 0 || at > 1 {
-				t.Errorf("%s: turn %d of %d is the other owner's", event, at, len(order))
-			}
-		}
-		one.gets("ADDED a/x 101", "MODIFIED a/x 102")
-	})
+		woken.add(s)
+	}
+	woken.Wake()
+	w.news()
+	if first, second := w.queue.pop(), w.queue.pop(); first != one && second != one {
+		t.Error("the other owner's watch waits for more than one turn")
+	}
 }
