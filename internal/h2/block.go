@@ -91,7 +91,7 @@ func (c *Conn) drop() {
 	}
 	c.incoming = nil
 	c.decoder.SetEmitFunc(func(hpack.HeaderField) {})
-	if b.parts != nil { // the decoder refers to what it was given last
+	if b.parts != nil || b.encoded > keptFrame { // the decoder refers to what it was given last
 		_, _ = c.decoder.Write(methodGet)
 		_ = c.decoder.Close()
 	}

@@ -22,11 +22,13 @@ type Conn struct {
 	net    net.Conn
 	tls    *tls.ConnectionState // nil: none
 	remote string
-	framer *http2.Framer // reads for the reader, and writes into the outbox under mu
+	framer *http2.Framer // writes into the outbox, under mu
 	ring   chan struct{} // rings when the outbox has something
 	over   chan struct{} // closed when the connection has ended
 
 	// The reader's.
+	frames   *http2.Framer
+	long     bool // frames keeps more than keptFrame bytes
 	greeted  bool // the client's settings have come
 	decoder  *hpack.Decoder
 	incoming *block // the head that is on its way in; nil: none is
@@ -70,14 +72,21 @@ func New(c net.Conn, opts Options) *Conn {
 		state := t.ConnectionState()
 		h.tls = &state
 	}
-	h.framer = http2.NewFramer(&h.outbox, c)
-	h.framer.SetMaxReadFrameSize(minFrame)
+	h.framer = http2.NewFramer(&h.outbox, nil)
+	h.frames = newReader(c)
 	h.decoder = hpack.NewDecoder(tableSize, func(hpack.HeaderField) {})
 	h.ledger = ledger{bounds: opts.Bounds, freed: make(chan struct{}, 1)}
 	h.encoder = hpack.NewEncoder(&h.block)
 	h.encoder.SetMaxDynamicTableSizeLimit(tableSize)
 	h.hello() // before GoAway can be called
 	return h
+}
+
+// newReader reads frames. It keeps the bytes of the longest.
+func newReader(c net.Conn) *http2.Framer {
+	f := http2.NewFramer(nil, c)
+	f.SetMaxReadFrameSize(minFrame)
+	return f
 }
 
 // NetConn is the connection below.
@@ -156,10 +165,11 @@ func (c *Conn) read() error {
 		return fmt.Errorf("began with %q", preface)
 	}
 	for {
-		frame, err := c.framer.ReadFrame()
+		frame, err := c.frames.ReadFrame()
 		switch {
 		case err == nil:
 			err = c.take(frame)
+			c.forget(frame.Header().Length)
 		case errors.Is(err, http2.ErrFrameTooLarge):
 			err = http2.ConnectionError(http2.ErrCodeFrameSize)
 		}
@@ -178,6 +188,20 @@ func (c *Conn) read() error {
 		default:
 			return gone(err)
 		}
+	}
+}
+
+// forget lets go of the bytes of a long frame after it, and after those that belong to it. A client whose
+// credentials are verified may send more of them.
+func (c *Conn) forget(length uint32) {
+	c.long = c.long || length > keptFrame
+	if !c.long || c.incoming != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.unproven() {
+		c.frames, c.long = newReader(c.net), false
 	}
 }
 

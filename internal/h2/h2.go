@@ -49,6 +49,7 @@ const (
 	firstWindow    = 65535            // of a connection, and of a stream until settings say otherwise
 	maxWindow      = 1<<31 - 1
 	minFrame       = 16 << 10
+	keptFrame      = 4 << 10  // bytes of a frame that are kept for the next one while a connection has proven nothing
 	maxFrame       = 64 << 10 // that is sent, whatever the client would take
 	heldMost       = 4096     // bytes of an answer that are held back for more to come
 	waitingFactor  = 4        // requests that wait for a handler, in MaxStreams, before the client is told to calm down

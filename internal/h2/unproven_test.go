@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
+	"strings"
 	"testing"
+	"testing/synctest"
 
 	"golang.org/x/net/http2"
 )
@@ -101,5 +104,48 @@ func TestWaitingBodiesLeaveRoom(t *testing.T) {
 			}
 			return true
 		})
+	})
+}
+
+// The bytes of a long frame are let go of when it has been acted on, and frames that belong together still do.
+func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/prove" {
+				w.(*Response).Prove()
+			}
+			n, _ := io.Copy(io.Discard, r.Body)
+			fmt.Fprint(w, n)
+		})
+		c := connect(t, opts)
+		kept := func() int {
+			synctest.Wait() // the reader waits for a frame
+			return reflect.ValueOf(c.conn.frames).Elem().FieldByName("readBuf").Cap()
+		}
+		post := func(id uint32, path string) {
+			c.head(id, false, ":method", "POST", ":path", path)
+			c.data(id, text(minFrame), true)
+			c.until(fmt.Sprintf(`DATA %d "16384" END`, id))
+		}
+		post(1, "/")
+		if n := kept(); n > keptFrame {
+			t.Errorf("%d bytes are kept of a frame of a body", n)
+		}
+		for _, value := range []string{text(5000), strings.Repeat("x", 40_000)} { // in one frame, and in several
+			id := c.conn.last + 2
+			c.head(id, true, "x", value)
+			c.until(fmt.Sprintf("HEADERS %d", id))
+			if n := kept(); n > keptFrame {
+				t.Errorf("%d bytes are kept of a head of %d", n, len(value))
+			}
+		}
+		id := c.conn.last + 2
+		c.get(id, "/prove")
+		c.until(fmt.Sprintf(`DATA %d "0" END`, id))
+		post(id+2, "/")
+		if n := kept(); n < minFrame {
+			t.Errorf("%d bytes are kept for a client that is known", n)
+		}
+		c.settled(pool)
 	})
 }
