@@ -26,6 +26,7 @@ type listener struct {
 	conns *connections
 	// strict is what answers say of strict transport security; nil: nothing.
 	strict *string
+	tls    bool // there is TLS above
 	log    *zap.Logger
 }
 
@@ -43,7 +44,7 @@ func (l listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &conn{Conn: c, seat: seat{of: l.seats}, haste: l.haste, strict: l.strict}
+			paced := &conn{Conn: c, seat: seat{of: l.seats}, haste: l.haste, strict: l.strict, tls: l.tls}
 			l.conns.admit(paced)
 			return paced, nil
 		case !passing(err):
@@ -72,7 +73,9 @@ type conn struct {
 	seat    seat   // the answerer's
 	haste   *haste // static; nil: none
 	guest   guest
-	strict  *string // static; nil: none
+	strict  *string    // static; nil: none
+	tls     bool       // static: there is TLS above
+	records tlsRecords // the reader's
 	pace    atomic.Pointer[pace]
 	gather  *[]byte                // the writer's: where what TLS writes is put instead of sent
 	most    int                    // what is gathered is sent when it is so much; 0: it is not sent here
@@ -89,6 +92,16 @@ type pace struct {
 
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// Read implements net.Conn. Below TLS it reads no further than the record that it is in.
+func (c *conn) Read(b []byte) (int, error) {
+	if !c.tls {
+		return c.Conn.Read(b)
+	}
+	n, err := c.Conn.Read(c.records.limit(b))
+	c.records.follow(b[:n])
+	return n, err
+}
 
 // setPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
 // old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.

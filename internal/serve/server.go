@@ -165,7 +165,7 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	accepted := listener{Listener: ln, seats: s.seats, haste: s.haste, conns: s.conns, log: s.log}
+	accepted := listener{Listener: ln, seats: s.seats, haste: s.haste, conns: s.conns, tls: front.TLS != nil, log: s.log}
 	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
 		directives := strings.Join(front.StrictTransportSecurity, "; ")
 		accepted.strict = &directives
