@@ -21,8 +21,13 @@ func (s *Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 
 // connState follows a connection from one request to the next.
 func connState(c net.Conn, state fasthttp.ConnState) {
-	if h := headConnOf(c); h != nil && state == fasthttp.StateIdle {
-		h.listen(true)
+	if h := headConnOf(c); h != nil {
+		switch state {
+		case fasthttp.StateIdle:
+			h.ends()
+		case fasthttp.StateHijacked:
+			h.answering = nil // the goroutine's that has taken the connection over
+		}
 	}
 	p := pacer(c)
 	if p == nil {

@@ -32,7 +32,7 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 		defer c.strict()
 		defer c.recovered()
 		if h := headConnOf(ctx.Conn()); h != nil {
-			h.listen(false)
+			h.begins(ctx)
 		}
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()

@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/valyala/fasthttp"
 )
 
 // headConn is what fasthttp reads an HTTP/1.1 connection through. It remembers what it has read of
@@ -22,6 +24,8 @@ type headConn struct {
 	heard    *[]byte    // of the head; nil: nothing yet, or nothing is remembered
 	hearing  bool       // a head is on its way
 	detached bool       // the connection has another owner
+
+	answering *fasthttp.RequestCtx // nil: none is
 }
 
 // tlsHeadConn is a headConn over TLS, which fasthttp asks for it.
@@ -99,6 +103,35 @@ func (c *headConn) listen(on bool) {
 			heardHeads.Put(c.heard)
 		}
 		c.heard = nil
+	}
+}
+
+// Of a head, fasthttp keeps what it was read into for the next one of its connection: some 70 bytes for a field, and
+// several times the bytes of its request line. More than these are not kept.
+const (
+	keptHeadBytes  = 2 << 10
+	keptHeadFields = 64
+)
+
+// begins notes what fasthttp keeps the head of a request in.
+func (c *headConn) begins(ctx *fasthttp.RequestCtx) {
+	c.listen(false)
+	c.answering = ctx
+}
+
+// ends follows the answer, and lets go of what a long head was read into.
+func (c *headConn) ends() {
+	c.listen(true)
+	ctx := c.answering
+	if ctx == nil {
+		return
+	}
+	c.answering = nil
+	h := &ctx.Request.Header
+	fields := h.RawHeaders()
+	if len(fields)+len(h.RequestURI()) > keptHeadBytes || bytes.Count(fields, []byte{'\n'}) > keptHeadFields {
+		ctx.Request.Reset()
+		ctx.Request = fasthttp.Request{}
 	}
 }
 
