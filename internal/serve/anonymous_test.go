@@ -43,12 +43,16 @@ func (r *rawHTTP2) quiet() []string {
 	return r.until("PING", 0)
 }
 
-// ends reads on to the end of the connection, and returns what came before it.
+// ends reads on to the end of the connection, and returns what came before it, but for the end of an answer in a
+// frame of its own.
 func (r *rawHTTP2) ends() (all []string) {
 	for {
 		frame, err := r.framer.ReadFrame()
 		if err != nil {
 			return all
+		}
+		if data, ok := frame.(*http2.DataFrame); ok && len(data.Data()) == 0 && data.StreamEnded() {
+			continue
 		}
 		all = append(all, frame.Header().Type.String())
 	}
