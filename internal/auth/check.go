@@ -25,7 +25,7 @@ type check struct {
 	failures  int  // to ask, since upstream last answered
 	held      bool
 	due       time.Time  // its wake, when the agenda last looked
-	place     int        // in the agenda; -1: in none, nobody runs by it any more
+	place     int        // in the agenda; -1: in none, no watch depends on it
 	queue     *userQueue // while it is due or under way
 }
 

@@ -316,7 +316,7 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 func (r *rota) found(c *check, f finding, now time.Time) {
 	r.queue.done(c)
 	if c.place < 0 {
-		return // nobody runs by it any more
+		return // no watch depends on it
 	}
 	c.state = idle
 	stale := c.again || f.verdict == Denied && f.at.Before(c.confirmed)

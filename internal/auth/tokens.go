@@ -53,10 +53,10 @@ func (t *tokens) key(token secret) digest {
 	return t.hasher.sum(append([]string{"token", token.reveal()}, t.audiences...)...)
 }
 
-// read decides what a review says. It must say that the token is somebody's, that he has a name,
-// and, if it was asked about audiences, which of those the token is for: an apiserver that names
-// none has not looked at them, and vouches for its own alone. A user that JSON may have changed on
-// the way is not taken for that user: the request passes through, with its token.
+// read decides what a review says. The review must say that the token is authenticated, name its
+// user, and, if audiences were asked about, name those of them that the token is for: an apiserver
+// that names none has not looked at them, and vouches for its own alone. A user name that JSON may
+// have changed on the way is not used: the request passes through, with its token.
 func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) proof {
 	switch {
 	case !s.Authenticated:
