@@ -42,6 +42,9 @@ const (
 	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler, those
 	// included that were reset.
 	unprovenWaiting = 64
+	// unprovenRests is how many answers of such a connection wait for its client to open a window. Beside their own
+	// bytes they keep pages from the system: they lie among what their handlers have freed.
+	unprovenRests = 4
 )
 
 // claim is what one head or answer holds: a part of its connection's allowance, and of the pool.

@@ -53,7 +53,9 @@ func (w *Response) leave() error {
 		return nil
 	}
 	c.ledger.free(&s.claim) // the handler's: it returns
-	if !c.ledger.grow(&s.claim, restCost+int64(len(w.held)-n)) {
+	shut := s.window <= 0 || c.window <= 0
+	full := shut && c.unproven() && len(c.rests.streams) >= unprovenRests
+	if full || !c.ledger.grow(&s.claim, restCost+int64(len(w.held)-n)) {
 		s.reset(http2.ErrCodeEnhanceYourCalm, errDone)
 		return s.err
 	}

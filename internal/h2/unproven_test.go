@@ -149,3 +149,34 @@ func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 		c.settled(pool)
 	})
 }
+
+// Of the answers for which its client opens no window, such a connection keeps few.
+func TestUnprovenConnectionsKeepFewAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "an answer") })
+		opts.MaxStreams, opts.Bounds.Unproven = 100, 1<<20
+		c := connect(t, opts, http2.Setting{ID: http2.SettingInitialWindowSize})
+		id := func(i int) uint32 { return uint32(2*i + 1) }
+		for i := range unprovenRests {
+			c.get(id(i), "/")
+			c.until(fmt.Sprintf("HEADERS %d", id(i)))
+		}
+		c.get(id(unprovenRests), "/")
+		c.until(fmt.Sprintf("RST_STREAM %d ENHANCE_YOUR_CALM", id(unprovenRests)))
+		c.must(c.framer.WriteWindowUpdate(1, 100))
+		c.until(`DATA 1 "an answer" END`)
+		c.get(id(unprovenRests+1), "/")
+		c.until(fmt.Sprintf("HEADERS %d", id(unprovenRests+1)))
+		c.quiet()
+		c.locked(func(c *Conn) bool {
+			if n := len(c.rests.streams); n != unprovenRests {
+				t.Errorf("%d answers are kept", n)
+			}
+			return true
+		})
+		for i := range unprovenRests + 2 {
+			c.must(c.framer.WriteRSTStream(id(i), http2.ErrCodeCancel))
+		}
+		c.settled(pool)
+	})
+}

@@ -30,8 +30,8 @@ const (
 
 // What a connection of HTTP/2 may hold of its own; see h2.Bounds.
 const (
-	http2Head     = 64 << 10
-	http2Unproven = 64 << 10
+	http2Head     = 32 << 10
+	http2Unproven = 32 << 10
 	http2Proven   = 256 << 10
 	http2Handlers = 4
 )
