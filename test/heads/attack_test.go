@@ -10,7 +10,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +29,8 @@ type head struct {
 	path        string                // empty: one that passes through, and that upstream refuses
 	credentials string                // the Authorization field; empty: none
 	raw         func(*attacker) error // instead of all that, once
+	old         bool                  // over HTTP/1.1, once
+	endless     bool                  // over HTTP/1.1, without its last line
 }
 
 // nodes is the path of most attacks.
@@ -37,35 +38,47 @@ const nodes = "/api/v1/nodes"
 
 // attacks are heads that are small on the wire.
 var attacks = map[string]head{
-	"cookie":                     {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
-	"x-forwarded-for":            {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
-	"a field that is not joined": {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
-	"user-agent":                 {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
-	"impersonate-group":          {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
-	"accept":                     {name: "accept", value: strings.Repeat("a", crumb), times: 250},
-	"traceparent":                {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
-	"many small fields":          {name: "x", value: "", times: 30_000},
-	"ordinary heads":             {name: "x-other", value: "o", times: 1},
-	"sec-websocket-protocol":     {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
-	"accept of many elements":    {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
-	"accept of what is mirrored": {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10,
-		path: "/api/v1/configmaps"},
-	"accept-encoding": {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10,
-		path: "/api/v1/configmaps"},
-	"warning":                    {name: "warning", value: strings.Repeat("w", crumb), times: 250},
-	"te":                         {name: "te", value: strings.Repeat("t", crumb), times: 250},
-	"connection":                 {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
-	"x-remote-group":             {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
-	"x-remote-extra":             {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"impersonate-extra":          {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"authorization":              {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
-	"a path of many segments":    {path: nodes + strings.Repeat("/a", 6000) + "//"},
-	"a path that is decoded":     {path: nodes + strings.Repeat("/%2561", 2000)},
-	"a query of many parameters": {path: nodes + "?" + strings.Repeat("a&", 20_000)},
-	"a frame that is announced":  {raw: (*attacker).announce},
-	"trailer":                    {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
-	"cookie, with a token that is bad": {name: "cookie", value: strings.Repeat("c", crumb), times: 250,
-		credentials: "Bearer nobody"},
+	"cookie":                           {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
+	"x-forwarded-for":                  {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
+	"a field that is not joined":       {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
+	"user-agent":                       {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
+	"impersonate-group":                {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
+	"accept":                           {name: "accept", value: strings.Repeat("a", crumb), times: 250},
+	"traceparent":                      {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
+	"many small fields":                {name: "x", value: "", times: 30_000},
+	"ordinary heads":                   {name: "x-other", value: "o", times: 1},
+	"sec-websocket-protocol":           {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
+	"accept of many elements":          {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
+	"accept of what is mirrored":       {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10, path: "/api/v1/configmaps"},
+	"accept-encoding":                  {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10, path: "/api/v1/configmaps"},
+	"warning":                          {name: "warning", value: strings.Repeat("w", crumb), times: 250},
+	"te":                               {name: "te", value: strings.Repeat("t", crumb), times: 250},
+	"connection":                       {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
+	"x-remote-group":                   {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
+	"x-remote-extra":                   {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"impersonate-extra":                {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"authorization":                    {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
+	"a path of many segments":          {path: nodes + strings.Repeat("/a", 6000) + "//"},
+	"a path that is decoded":           {path: nodes + strings.Repeat("/%2561", 2000)},
+	"a query of many parameters":       {path: nodes + "?" + strings.Repeat("a&", 20_000)},
+	"a frame that is announced":        {raw: (*attacker).announce},
+	"a head without an end":            {name: "cookie", value: strings.Repeat("c", crumb), times: 250, old: true, endless: true},
+	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
+	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
+}
+
+// over11 are those that are tried over HTTP/1.1, too: each of the ways in which a head is held.
+var over11 = []string{
+	"cookie", "cookie, with a token of nobody's", "x-forwarded-for", "sec-websocket-protocol",
+	"a field that is not joined", "accept", "many small fields", "ordinary heads", "a path of many segments",
+}
+
+func init() {
+	for _, name := range over11 {
+		h := attacks[name]
+		h.old = true
+		attacks[name+", over HTTP/1.1"] = h
+	}
 }
 
 // streams is how many a connection of the attack opens: as many as a client may.
@@ -77,20 +90,28 @@ type attacker struct {
 	framer *http2.Framer
 	mu     sync.Mutex // held while writing
 	sent   int64
-	away   atomic.Bool // the server has said goodbye
-	over   chan struct{}
+	over   chan struct{} // closed when the server has ended the connection
+	heard  chan struct{} // closed when the server has read all that it was asked
 }
 
-func connect(t *testing.T, p *process.Proxy) *attacker {
+func connect(t *testing.T, p *process.Proxy, old bool) *attacker {
 	t.Helper()
-	c, err := tls.Dial("tcp", strings.TrimPrefix(p.TLS, "https://"),
-		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}})
+	protocols := []string{"h2"}
+	if old {
+		protocols = nil
+	}
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}
+	c, err := tls.Dial("tcp", strings.TrimPrefix(p.TLS, "https://"), config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &attacker{net: c, framer: http2.NewFramer(c, c), over: make(chan struct{})}
+	a := &attacker{net: c, framer: http2.NewFramer(c, c), over: make(chan struct{}), heard: make(chan struct{})}
 	t.Cleanup(a.close)
 	_ = c.SetDeadline(time.Now().Add(5 * time.Minute))
+	if old {
+		go a.readOld()
+		return a
+	}
 	if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 		t.Fatal(err)
 	}
@@ -128,22 +149,86 @@ func (a *attacker) read() {
 				a.write(a.framer.WriteSettingsAck)
 			}
 		case *http2.PingFrame:
-			if !f.IsAck() {
-				a.write(func() error { return a.framer.WritePing(true, f.Data) })
+			if f.IsAck() {
+				close(a.heard)
+				continue
 			}
-		case *http2.GoAwayFrame:
-			a.away.Store(true)
+			a.write(func() error { return a.framer.WritePing(true, f.Data) })
 		}
 	}
 }
 
-// ask opens all streams.
-func (a *attacker) ask(h head) {
-	if h.raw != nil {
-		a.write(func() error { return h.raw(a) })
+// readOld reads the first byte of an answer over HTTP/1.1, and waits for the end of the connection.
+func (a *attacker) readOld() {
+	defer close(a.over)
+	if _, err := a.net.Read(make([]byte, 1)); err != nil {
 		return
 	}
-	var block bytes.Buffer
+	close(a.heard)
+	_, _ = io.Copy(io.Discard, a.net)
+}
+
+func (a *attacker) open() bool {
+	select {
+	case <-a.over:
+		return false
+	default:
+		return true
+	}
+}
+
+// ask asks what h says, and returns when the server has read it or ended the connection.
+func (a *attacker) ask(h head, frames []byte) {
+	switch {
+	case h.raw != nil:
+		a.write(func() error { return h.raw(a) })
+		return
+	case h.old:
+		if a.askOld(h); h.endless {
+			return
+		}
+	default:
+		a.write(func() error { return a.send(frames) })
+	}
+	select {
+	case <-a.heard:
+	case <-a.over:
+	}
+}
+
+// oldHead is how many bytes a head over HTTP/1.1 has here: less than one that is large.
+const oldHead = 15 << 10
+
+// askOld asks once, by as many fields as there is room for.
+func (a *attacker) askOld(h head) {
+	var text strings.Builder
+	path := cmp.Or(h.path, nodes)
+	fmt.Fprintf(&text, "GET %s HTTP/1.1\r\nHost: localhost\r\n", path[:min(len(path), oldHead-100)])
+	if h.credentials != "" {
+		fmt.Fprintf(&text, "Authorization: %s\r\n", h.credentials)
+	}
+	for range h.times {
+		if text.Len()+len(h.name)+len(h.value) > oldHead {
+			break
+		}
+		fmt.Fprintf(&text, "%s: %s\r\n", h.name, h.value)
+	}
+	if !h.endless {
+		text.WriteString("\r\n")
+	}
+	_ = a.send([]byte(text.String())) // fails when the server has ended the connection
+}
+
+func (a *attacker) send(b []byte) error {
+	n, err := a.net.Write(b)
+	a.sent += int64(n)
+	return err
+}
+
+// frames are those that open all streams of a connection. They are the same for each of them.
+func (h head) frames() []byte {
+	var all, block bytes.Buffer
+	framer := http2.NewFramer(&all, nil)
 	encoder := hpack.NewEncoder(&block)
 	// into memory
 	field := func(name, value string) { _ = encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
@@ -159,24 +244,18 @@ func (a *attacker) ask(h head) {
 		for range h.times {
 			field(h.name, h.value)
 		}
-		a.write(func() error { return a.send(2*i+1, block.Bytes()) })
+		const most = 16 << 10 // of a frame that any server takes
+		first, rest := block.Next(most), &block
+		_ = framer.WriteHeaders(http2.HeadersFrameParam{
+			StreamID: 2*i + 1, BlockFragment: first, EndStream: true, EndHeaders: rest.Len() == 0,
+		})
+		for rest.Len() > 0 {
+			next := rest.Next(most)
+			_ = framer.WriteContinuation(2*i+1, rest.Len() == 0, next)
+		}
 	}
-}
-
-// send sends a head in frames that any server takes.
-func (a *attacker) send(id uint32, block []byte) error {
-	const most = 16 << 10
-	a.sent += int64(len(block))
-	first := block[:min(len(block), most)]
-	block = block[len(first):]
-	err := a.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: true,
-		EndHeaders: len(block) == 0})
-	for err == nil && len(block) > 0 {
-		next := block[:min(len(block), most)]
-		block = block[len(next):]
-		err = a.framer.WriteContinuation(id, len(block) == 0, next)
-	}
-	return err
+	_ = framer.WritePing(false, [8]byte{1})
+	return all.Bytes()
 }
 
 func (h head) String() string {

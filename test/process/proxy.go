@@ -27,11 +27,12 @@ func Repository(t *testing.T) string {
 	return ""
 }
 
-// BuildProxy compiles what is in the repository and returns the program's path.
-func BuildProxy(t *testing.T) string {
+// BuildProxy compiles what is in the repository and returns the program's path. flags are the build's.
+func BuildProxy(t *testing.T, flags ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "spillway")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "./cmd/proxy")
+	args := append(append([]string{"build"}, flags...), "-o", binary, "./cmd/proxy")
+	build := exec.CommandContext(t.Context(), "go", args...)
 	build.Dir = Repository(t)
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("building the proxy: %v\n%s", err, out)
