@@ -16,8 +16,9 @@ import (
 	"spillway/bench/rig"
 )
 
-// besieger is the first argument of the process that holds the hostile watches: what its clients
-// need is not to delay the client that is measured.
+// besieger is the first argument of the process that holds the hostile watches. It runs at the lowest
+// priority: in the field its clients have machines of their own, and here they are not to take the
+// processor from the client that is measured.
 const besieger = "besiege"
 
 // order is what a besieger is to do, as JSON.
@@ -47,7 +48,7 @@ func (s *show) besiege(server rig.Server, a attack) (*siege, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.Command(self, besieger, string(args)) // #nosec G204 -- ourselves
+	cmd := exec.Command("nice", "-n", "19", self, besieger, string(args)) // #nosec G204 -- ourselves
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
