@@ -6,6 +6,9 @@ import (
 	"crypto/tls"
 	"io"
 	"net"
+	"os"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -53,20 +56,14 @@ func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *ri
 	defer client.stop()
 	for _, connections := range []int{2, 8, 64} {
 		name := "heads that grow, " + map[int]string{2: "2", 8: "8", 64: "64"}[connections] + " connections"
-		without := client.measure(ctx, *calm)
-		attacking, stop := context.WithCancel(ctx)
-		var attackers sync.WaitGroup
-		for range connections {
-			attackers.Go(func() {
-				for attacking.Err() == nil {
-					attack(attacking, strings.TrimPrefix(p.TLSURL, "https://")) // it is cut, and comes again
-				}
-			})
+		without := client.measure(ctx, *storm)
+		stop, err := startAttack(strings.TrimPrefix(p.TLSURL, "https://"), connections)
+		if err != nil {
+			return err
 		}
-		with := client.measure(ctx, *calm)
+		with := client.measure(ctx, *storm)
 		memory, err := p.Memory(ctx)
 		stop()
-		attackers.Wait()
 		if err != nil {
 			return err
 		}
@@ -101,6 +98,49 @@ var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
 	}
 	return blocks
 })
+
+// attackers is the first argument of the process of the attack. It runs at the lowest priority: in the field its
+// connections come from other machines, and here they are not to take the processor from the client that is measured.
+const attackers = "attack"
+
+// startAttack attacks an address by so many connections until stop is called.
+func startAttack(address string, connections int) (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	// #nosec G204 -- this program
+	cmd := exec.Command("nice", "-n", "19", self, attackers, address, strconv.Itoa(connections))
+	cmd.Stderr = os.Stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := rig.Start(cmd); err != nil {
+		return nil, err
+	}
+	return func() { _, _ = stdin.Close(), cmd.Wait() }, nil
+}
+
+// attackAll is the main function of the process of the attack. It returns when stdin ends.
+func attackAll(address, connections string) {
+	n, err := strconv.Atoi(connections)
+	if err != nil {
+		panic(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				attack(ctx, address) // it is cut, and comes again
+			}
+		})
+	}
+	_, _ = io.Copy(io.Discard, os.Stdin)
+	stop()
+	all.Wait()
+}
 
 // attack opens a connection and all its streams, and stays until it is cut: what it costs is
 // encoded once, since it shares this machine with those that it attacks.

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
@@ -24,7 +25,13 @@ var (
 	storm    = flag.Duration("storm", 45*time.Second, "how long to measure with them: longer than a head may take")
 )
 
-func main() { rig.Main("flood", run) }
+func main() {
+	if len(os.Args) == 4 && os.Args[1] == attackers {
+		attackAll(os.Args[2], os.Args[3])
+		return
+	}
+	rig.Main("flood", run)
+}
 
 func run(ctx context.Context, r *rig.Report) error {
 	cp, err := rig.StartControlPlane(ctx)
