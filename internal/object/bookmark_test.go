@@ -4,7 +4,7 @@ import "testing"
 
 const endAnnotation = `"k8s.io/initial-events-end":"true"`
 
-// Our bookmarks are upstream's with another resourceVersion (W-110, Annex A of the contract).
+// Our bookmarks are upstream's with another resourceVersion (W-110, Annex A of docs/protocol.md).
 func TestBookmarkFromUpstream(t *testing.T) {
 	f := func(r *Resource, upstream, want, wantEnd string) {
 		t.Helper()

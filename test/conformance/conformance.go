@@ -1,4 +1,4 @@
-// Package conformance asks the same of an apiserver and of Spillway, as rules of the wire contract and clients' habits say, and
+// Package conformance asks the same of an apiserver and of Spillway, as rules of docs/protocol.md and clients' habits say, and
 // holds the answers against each other by the rules of package exchange. The invariant: no answer differs but in the ways that
 // exchange.Deviations declares, and each of those is needed.
 //

@@ -3,30 +3,8 @@ package conformance
 import (
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
-
-	"spillway/test/exchange"
-	"spillway/test/process"
 )
-
-// TestDeviationsAreWrittenDown holds ARCHITECTURE.md against the table.
-func TestDeviationsAreWrittenDown(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(process.Repository(t), "ARCHITECTURE.md"))
-	must(t, err)
-	seen := map[string]bool{}
-	for _, d := range exchange.Deviations {
-		switch {
-		case seen[d.ID]:
-			t.Errorf("%s is declared twice", d.ID)
-		case d.What == "" || d.Why == "" || !strings.HasPrefix(d.Rule, "W-"):
-			t.Errorf("%s says too little", d.ID)
-		case !strings.Contains(string(text), "| "+d.ID+" |"):
-			t.Errorf("ARCHITECTURE.md lacks this line:\n| %s | %s | %s (%s) |", d.ID, d.What, d.Why, d.Rule)
-		}
-		seen[d.ID] = true
-	}
-}
 
 // finish tells the outcome, and fails if a rule was not shown or a deviation declared for nothing: after a run of everything.
 func (s *suite) finish(t *testing.T, complete bool) {

@@ -1,16 +1,16 @@
 package exchange
 
-// Deviation is a way in which an answer of the proxy may differ from the apiserver's. The conformance suite fails when an
-// answer differs in any other way, and when a deviation is declared and never met.
+// Deviation is a way in which a response of the proxy may differ from kube-apiserver's. The conformance suite fails when a
+// response differs in any other way, and when a declared deviation never occurs. docs/deviations.md is made of this table.
 type Deviation struct {
-	// ID names it in ARCHITECTURE.md. D-n are differences between the proxy and an apiserver. N-n are values that two
-	// answers of the same apiserver do not share either, so that they are compared by a rule instead of by their bytes.
+	// ID is how code and documents cite it. D-n are differences between the proxy and a kube-apiserver. N-n are values
+	// that two responses of the same apiserver do not share either, so that a rule compares them instead of their bytes.
 	ID string
 	// What differs, and how far.
 	What string
 	// Why that is right, or harmless.
 	Why string
-	// Rule is the rule of the wire contract (W-n) that it bends or relies on.
+	// Rule is the rule of docs/protocol.md (W-n) that it bends or relies on.
 	Rule string
 }
 
@@ -32,82 +32,100 @@ const (
 	NormClocked         = "N-5"
 )
 
-// Deviations is the one table of everything in which the proxy may differ.
+// Deviations are all differences that the conformance suite allows.
 var Deviations = []Deviation{
 	{
 		ID: DevNoFlowControl, Rule: "W-3",
-		What: "X-Kubernetes-Pf-Flowschema-Uid and X-Kubernetes-Pf-Prioritylevel-Uid are missing from answers from memory",
-		Why:  "no flow schema and no priority level of the apiserver had a part in the answer; no client acts on them",
+		What: "X-Kubernetes-Pf-Flowschema-Uid and X-Kubernetes-Pf-Prioritylevel-Uid are missing from responses from memory",
+		Why: "no flow schema and no priority level of the apiserver took part in the response; no client acts on these " +
+			"headers",
 	},
 	{
 		ID: DevJSONForProtobuf, Rule: "W-42, W-235",
-		What: "a request for definitions of custom resources or for API services that prefers protobuf and also accepts JSON is answered from memory in JSON",
-		Why:  "their Go types are not client-go's; the Accept header allows it, and clients decode by the answer's Content-Type",
+		What: "a request for CustomResourceDefinitions or APIServices that prefers protobuf and also accepts JSON is " +
+			"answered from memory in JSON",
+		Why: "client-go does not have their Go types; the Accept header allows JSON, and clients decode by the response's " +
+			"Content-Type",
 	},
 	{
 		ID: DevBookmarkTiming, Rule: "W-111",
-		What: "bookmarks after the initial events come at other moments and therefore in another number; the one before the deadline comes " +
-			"once, two seconds before it",
-		Why: "the apiserver's own moments are random within seconds; what a bookmark promises is checked on every stream",
+		What: "bookmarks after the initial events are sent at other times, and therefore in another number; the one before " +
+			"the deadline is sent once, two seconds before it",
+		Why: "the apiserver's own times are random within seconds; the suite checks on every stream that what a bookmark " +
+			"promises is true",
 	},
 	{
 		ID: DevLength, Rule: "W-5",
-		What: "an answer whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in chunks; over HTTP/2 one that is longer than that and passed through carries none",
-		Why:  "the framing is net/http's buffer and no promise; a length lets clients notice a truncated answer",
+		What: "a response whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in " +
+			"chunks; over HTTP/2 a longer one that passes through carries none",
+		Why: "the framing is that of net/http's buffer and no promise; a length lets clients notice a truncated response",
 	},
 	{
 		ID: DevOldest, Rule: "W-107, W-230",
-		What: "the oldest resourceVersion named by a watch's 410 is the beginning of the proxy's history, not of the apiserver's, where that was not asked for more",
-		Why:  "it is the truth about who answers, and no client reads it",
+		What: "the oldest resourceVersion in the message of a watch's 410 is the beginning of the proxy's history, not of " +
+			"the apiserver's, unless the proxy requested older events from it",
+		Why: "it is true of the process that answers, and no client reads it",
 	},
 	{
 		ID: DevLongerHistory, Rule: "W-115, W-231",
-		What: "a watch from before an apiserver's restart is answered with the events since, where the apiserver itself answers 410",
-		Why:  "that is what a proxy with a history of its own is for: the events are those that happened, in their order",
+		What: "a watch from before a restart of the apiserver receives the events since, where the apiserver itself " +
+			"answers 410",
+		Why: "the proxy has a history of its own: the events are those that happened, in their order",
 	},
 	{
 		ID: DevClosed, Rule: "W-2",
-		What: "over HTTP/1.1, watches, logs, proxied and upgraded requests, exec and its like without an upgrade, and those with a body that pass through, and their refusals, are answered with Connection: close",
-		Why:  "each has the client's connection to itself; a client opens another one for its next request, as it must be able to at any time",
+		What: "over HTTP/1.1, the following are answered with Connection: close if they pass through, and so are their " +
+			"refusals: watches, logs, proxied and upgraded requests, exec and the like without an upgrade, and requests with " +
+			"a body; so is a watch from memory if the client has already sent another request behind it, which is not " +
+			"answered",
+		Why: "each has the client's connection to itself; the client opens another one for its next request, as it must be " +
+			"able to at any time",
 	},
 	{
 		ID: DevUnproven, Rule: "W-66, W-106, W-216",
-		What: "a watch-list from now that cannot be proven complete, as when etcd is away, ends cleanly after its ADDED events, without its " +
-			"bookmark, where the apiserver sends an ERROR 500 at its timeout; so does one from a resourceVersion that does not arrive and of which upstream " +
-			"does not say that it is too large, without any event, where the apiserver sends an ERROR 504 after three seconds",
-		Why: "neither claims to be complete; clients that wait for the bookmark ask again, and those from now hear it from upstream after the second failure",
+		What: "a watch-list from now that cannot be proven complete, as when etcd is away, ends cleanly after its ADDED " +
+			"events, without its bookmark, where the apiserver sends an ERROR 500 at its timeout; one from a resourceVersion " +
+			"that does not arrive, and of which upstream does not say that it is too large, ends cleanly without any event, " +
+			"where the apiserver sends an ERROR 504 after three seconds",
+		Why: "neither claims to be complete; clients that wait for the bookmark repeat the request, and a client from now " +
+			"receives upstream's own answer after the second failure",
 	},
 	{
 		ID: DevMalformed, Rule: "W-21",
 		What: "a request whose target is no URL is refused with 400 in other words and with more headers",
-		Why:  "net/http refuses it before the apiserver sees it; the connection is closed either way, and no client sends such a thing",
+		Why: "net/http refuses it before the apiserver sees it; the connection is closed either way, and no client sends " +
+			"such a request",
 	},
 	{
 		ID: NormListVersion, Rule: "W-62",
-		What: "the resourceVersion of a list that does not ask for an exact one, also inside its continue token: not below what was asked for",
-		Why:  "it is store-wide and moves with every write to anything, as the apiserver's own lease every ten seconds",
+		What: "the resourceVersion of a list that does not request an exact one, also inside its continue token: not below " +
+			"the requested one",
+		Why: "it is store-wide and moves with every write to any resource, such as the apiserver's own lease every ten " +
+			"seconds",
 	},
 	{
 		ID: NormCurrentVersion, Rule: "W-68, W-106",
 		What: "the number after \"current:\" in the message of a 504 for a resourceVersion that is too large",
-		Why:  "it is the moment's store-wide resourceVersion",
+		Why:  "it is the store-wide resourceVersion of the moment",
 	},
 	{
 		ID: NormBookmarkVersion, Rule: "W-110, W-111",
-		What: "the resourceVersion of bookmarks: not below any event before it on its stream, nor below what was asked for",
-		Why:  "it is the moment's progress of whoever answers",
+		What: "the resourceVersion of bookmarks: not below any event before it on its stream, nor below the requested one",
+		Why:  "it is the progress, at that moment, of the process that answers",
 	},
 	{
 		ID: NormPerAnswer, Rule: "W-3",
-		What: "the values of Date and of an Audit-Id that the client did not choose: both are there",
-		Why:  "made anew for every answer",
+		What: "the values of Date and of an Audit-Id that the client did not choose: both are present",
+		Why:  "they are made anew for every response",
 	},
 	{
 		ID: NormClocked, Rule: "W-46",
-		What: "tables that contain an age, OpenAPI, watches with a negative timeoutSeconds, those from now that are over before the apiserver knows how " +
-			"far it is, watches of two seconds at most in which one of the two has told less than the other when their time is up, and those that the proxy " +
-			"ended unproven, are asked for until both answers are equal",
-		Why: "the apiserver prints the age at the time of the answer, puts OpenAPI together anew now and then, and sends of a watch that is over before it begins, or soon after, what it " +
-			"finds the time for, as does the proxy, which may have to ask it first; the first two pass through",
+		What: "tables that contain an age; OpenAPI; watches with a negative timeoutSeconds; watches from now that end before " +
+			"the apiserver knows its current resourceVersion; watches of at most two seconds on which one side has sent less " +
+			"than the other when the time is up; watches that the proxy ended unproven: these are requested until both " +
+			"responses are equal",
+		Why: "the apiserver prints the age at the time of the response, and reassembles OpenAPI now and then; of a watch " +
+			"that ends before or soon after it begins it sends what it has time for, and so does the proxy, which may have to " +
+			"query it first; tables and OpenAPI pass through",
 	},
 }
