@@ -1,25 +1,36 @@
 package links
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 
 	"spillway/test/process"
 )
 
-// documents are what people read, from the root of the repository.
+// documents are the Markdown files of the repository.
 func documents(t *testing.T, root string) (all []string) {
 	t.Helper()
-	for _, pattern := range []string{"*.md", "docs/*.md", "bench/RESULTS.md"} {
-		found, err := filepath.Glob(filepath.Join(root, pattern))
-		if err != nil {
-			t.Fatal(err)
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch name := entry.Name(); {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root &&
+			(strings.HasPrefix(name, ".") || slices.Contains([]string{"bin", "dist", "node_modules", "testdata"}, name)):
+			return fs.SkipDir
+		case !entry.IsDir() && strings.HasSuffix(name, ".md"):
+			all = append(all, path)
 		}
-		all = append(all, found...)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }
@@ -44,10 +55,13 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// What is not there is found to be missing, so that the test above can fail.
+// TestBrokenLinks shows that a link to what does not exist is found.
 func TestBrokenLinks(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "a.md")
-	text := "# One\n\n[good](#a-b-and-c) [good](a.md#one) [bad](b.md) ![bad](pictures/a.svg) [bad](#two) [elsewhere](https://example.com)\n\n## A, `b` and C\n\n```\n[code](c.md)\n```\n"
+	text := "# One\n\n[good](#a-b-and-c) [good](a.md#one) [bad](b.md) ![bad](pictures/a.svg) [bad](#two) " +
+		"[elsewhere](https://example.com) [good](#w-1) [bad](#w-2) [good](#one-1) [bad](#one-2) `[code](d.md)`\n\n" +
+		"## A, `b` and C\n\n```\n[code](c.md)\n<a id=\"w-2\"></a>\n```\n<a id=\"w-1\"></a>\n**W-1**\n\n" +
+		"## [One](a.md)\n\n[good]: #w-1\n[bad]: #three\n"
 	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -58,28 +72,32 @@ func TestBrokenLinks(t *testing.T) {
 			bad = append(bad, link)
 		}
 	}
-	if want := []string{"b.md", "pictures/a.svg", "#two"}; len(links) != 5 || !slices.Equal(bad, want) {
+	want := []string{"b.md", "pictures/a.svg", "#two", "#w-2", "#one-2", "#three"}
+	if len(links) != 12 || !slices.Equal(bad, want) {
 		t.Errorf("%q of %q, want %q", bad, links, want)
 	}
 }
 
 var (
-	aLink    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	aLink    = regexp.MustCompile(`(?m)\]\(([^)\s]+)\)|^\[[^\]]+\]: +(\S+)`)
 	aHeading = regexp.MustCompile(`(?m)^#+ +(.+)$`)
-	aBlock   = regexp.MustCompile("(?ms)^```.*?^```")
+	aTarget  = regexp.MustCompile(`\]\([^)]*\)`)
+	anID     = regexp.MustCompile(`<a id="([^"]+)">`)
+	aBlock   = regexp.MustCompile("(?ms)^ *```.*?^ *```")
+	aSpan    = regexp.MustCompile("`[^`\n]*`")
 )
 
 // linksIn are the links of a document that stay in this repository.
 func linksIn(text string) (all []string) {
-	for _, found := range aLink.FindAllStringSubmatch(aBlock.ReplaceAllString(text, ""), -1) {
-		if !strings.Contains(found[1], "://") && !strings.HasPrefix(found[1], "mailto:") {
-			all = append(all, found[1])
+	for _, found := range aLink.FindAllStringSubmatch(aSpan.ReplaceAllString(aBlock.ReplaceAllString(text, ""), ""), -1) {
+		if link := found[1] + found[2]; !strings.Contains(link, "://") && !strings.HasPrefix(link, "mailto:") {
+			all = append(all, link)
 		}
 	}
 	return all
 }
 
-// broken is why a link of a document leads nowhere; empty: it does not.
+// broken is the reason why a link of a document leads nowhere, or empty.
 func broken(document, link string) string {
 	path, anchor, _ := strings.Cut(link, "#")
 	target := document
@@ -89,30 +107,41 @@ func broken(document, link string) string {
 	if _, err := os.Stat(target); err != nil {
 		return "there is no such file"
 	}
-	if anchor == "" {
+	if anchor == "" || !strings.HasSuffix(target, ".md") {
 		return ""
 	}
 	text, err := os.ReadFile(target)
 	if err != nil {
 		return err.Error()
 	}
-	for _, heading := range aHeading.FindAllStringSubmatch(aBlock.ReplaceAllString(string(text), ""), -1) {
-		if anchorOf(heading[1]) == anchor {
-			return ""
-		}
+	if !slices.Contains(anchorsIn(string(text)), anchor) {
+		return "there is no such anchor"
 	}
-	return "there is no such heading"
+	return ""
 }
 
-// anchorOf is what GitHub calls a heading in links.
-func anchorOf(heading string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == ' ':
-			return '-'
-		case r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r > 127:
-			return r
+// anchorsIn are a document's headings, as GitHub names them in links, and its HTML anchors.
+func anchorsIn(text string) (all []string) {
+	text = aBlock.ReplaceAllString(text, "")
+	times := map[string]int{}
+	for _, heading := range aHeading.FindAllStringSubmatch(text, -1) {
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-' || r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, aTarget.ReplaceAllString(heading[1], ""))
+		n := times[anchor]
+		if times[anchor]++; n > 0 {
+			anchor += "-" + strconv.Itoa(n)
 		}
-		return -1
-	}, strings.ToLower(heading))
+		all = append(all, anchor)
+	}
+	for _, id := range anID.FindAllStringSubmatch(text, -1) {
+		all = append(all, id[1])
+	}
+	return all
 }
