@@ -1,0 +1,123 @@
+package internal_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// citation is a family of identifiers that code and documents cite, and the pages that hold an anchor for each.
+type citation struct {
+	name string
+	// in finds citations; its last group is the identifier.
+	in    *regexp.Regexp
+	pages string // a glob, relative to the repository
+}
+
+var citations = []citation{
+	{name: "rule", in: regexp.MustCompile(`\b(W-[0-9]+[a-z]?)\b`), pages: "docs/protocol.md"},
+	{name: "deviation", in: regexp.MustCompile(`\b([DN]-[0-9]+)\b`), pages: "docs/deviations.md"},
+}
+
+// TestCitationsResolve finds every rule and deviation that Go files of all modules, charts and documents cite in the page
+// that explains it.
+func TestCitationsResolve(t *testing.T) {
+	anchors := map[string]bool{} // name and identifier
+	for _, c := range citations {
+		for _, id := range anchorsOf(t, filepath.Join("..", filepath.FromSlash(c.pages))) {
+			anchors[c.name+" "+id] = true
+		}
+	}
+	cited := 0
+	for file, text := range texts(t, ".go", ".md", ".yaml", ".tpl", ".txt", ".sh", "Makefile") {
+		for _, c := range citations {
+			for _, found := range c.in.FindAllStringSubmatch(text, -1) {
+				id := found[len(found)-1]
+				if cited++; !anchors[c.name+" "+strings.ToLower(id)] {
+					t.Errorf("%s cites %s %s, which has no anchor in %s", file, c.name, id, c.pages)
+				}
+			}
+		}
+	}
+	if cited < 1000 {
+		t.Errorf("only %d citations were found", cited)
+	}
+}
+
+// TestCitations shows what is a citation and what is not.
+func TestCitations(t *testing.T) {
+	f := func(text string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, c := range citations {
+			for _, found := range c.in.FindAllStringSubmatch(text, -1) {
+				got = append(got, found[len(found)-1])
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("citations of %q are %q, want %q", text, got, want)
+		}
+	}
+	f("// too old (W-107, W-211c) and [W-68].", "W-107", "W-211c", "W-68")
+	f("NEW-1 W-n W-")
+	f("as D-11 and N-5 say", "D-11", "N-5")
+}
+
+var anchor = regexp.MustCompile(`<a id="([^"]+)"></a>`)
+
+// anchorsOf are the HTML anchors of the files that a glob names.
+func anchorsOf(t *testing.T, glob string) (ids []string) {
+	t.Helper()
+	files, err := filepath.Glob(glob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range anchor.FindAllStringSubmatch(string(text), -1) {
+			ids = append(ids, found[1])
+		}
+	}
+	return ids
+}
+
+// texts are the files of the repository, all modules included, whose names end in one of these, by their path in it. What
+// is built and what tests read is left out.
+func texts(t *testing.T, endings ...string) map[string]string {
+	t.Helper()
+	all, root := map[string]string{}, ".."
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && (strings.HasPrefix(name, ".") ||
+				slices.Contains([]string{"bin", "dist", "node_modules", "testdata", "vendor"}, name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if !slices.ContainsFunc(endings, func(end string) bool { return strings.HasSuffix(name, end) }) {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		inside, err := filepath.Rel(root, path)
+		all[filepath.ToSlash(inside)] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
