@@ -10,12 +10,12 @@ import (
 	"testing"
 )
 
-// citation is a family of identifiers that code and documents cite, and the pages that hold an anchor for each.
+// citation is a family of identifiers that code and documents cite.
 type citation struct {
 	name string
 	// in finds citations; its last group is the identifier.
 	in    *regexp.Regexp
-	pages string // a glob, relative to the repository
+	pages string // those with an anchor for each: a glob, relative to the repository
 }
 
 var citations = []citation{
@@ -23,8 +23,8 @@ var citations = []citation{
 	{name: "deviation", in: regexp.MustCompile(`\b([DN]-[0-9]+)\b`), pages: "docs/deviations.md"},
 }
 
-// TestCitationsResolve finds every rule and deviation that Go files of all modules, charts and documents cite in the page
-// that explains it.
+// TestCitationsResolve finds every rule and deviation that Go files of all modules, charts and
+// documents cite in the page that explains it.
 func TestCitationsResolve(t *testing.T) {
 	anchors := map[string]bool{} // name and identifier
 	for _, c := range citations {
@@ -88,8 +88,8 @@ func anchorsOf(t *testing.T, glob string) (ids []string) {
 	return ids
 }
 
-// texts are the files of the repository, all modules included, whose names end in one of these, by their path in it. What
-// is built and what tests read is left out.
+// texts are the files of the repository, all modules included, whose names end in one of these, by
+// their path in it. What is built and what tests read is left out.
 func texts(t *testing.T, endings ...string) map[string]string {
 	t.Helper()
 	all, root := map[string]string{}, ".."

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// finish tells the outcome, and fails if a rule was not shown or a deviation declared for nothing: after a run of everything.
+// finish logs the outcome. After a complete run it fails if a rule was not shown, or if a declared
+// deviation did not occur.
 func (s *suite) finish(t *testing.T, complete bool) {
 	t.Helper()
 	text, cases := s.tally.Text()+"combinations of options:\n"+s.combinations, s.tally.Cases()

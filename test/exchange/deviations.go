@@ -1,10 +1,12 @@
 package exchange
 
-// Deviation is a way in which a response of the proxy may differ from kube-apiserver's. The conformance suite fails when a
-// response differs in any other way, and when a declared deviation never occurs. docs/deviations.md is made of this table.
+// Deviation is a way in which a response of the proxy may differ from kube-apiserver's. The
+// conformance suite fails when a response differs in any other way, and when a declared deviation
+// never occurs. docs/deviations.md is made of this table.
 type Deviation struct {
-	// ID is how code and documents cite it. D-n are differences between the proxy and a kube-apiserver. N-n are values
-	// that two responses of the same apiserver do not share either, so that a rule compares them instead of their bytes.
+	// ID is how code and documents cite it. D-n are differences between the proxy and a
+	// kube-apiserver. N-n are values that two responses of the same apiserver do not share either,
+	// so that a rule compares them instead of their bytes.
 	ID string
 	// What differs, and how far.
 	What string
@@ -56,8 +58,8 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: DevLength, Rule: "W-5",
-		What: "a response whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes in " +
-			"chunks; over HTTP/2 a longer one that passes through carries none",
+		What: "a response whose length is known carries a Content-Length, where the apiserver sends more than 2048 bytes " +
+			"in chunks; over HTTP/2 a longer one that passes through carries none",
 		Why: "the framing is that of net/http's buffer and no promise; a length lets clients notice a truncated response",
 	},
 	{
@@ -120,9 +122,9 @@ var Deviations = []Deviation{
 	},
 	{
 		ID: NormClocked, Rule: "W-46",
-		What: "tables that contain an age; OpenAPI; watches with a negative timeoutSeconds; watches from now that end before " +
-			"the apiserver knows its current resourceVersion; watches of at most two seconds on which one side has sent less " +
-			"than the other when the time is up; watches that the proxy ended unproven: these are requested until both " +
+		What: "tables that contain an age; OpenAPI; watches with a negative timeoutSeconds; watches from now that end " +
+			"before the apiserver knows its current resourceVersion; watches of at most two seconds on which one side sent " +
+			"less than the other when the time was up; watches that the proxy ended unproven: these are requested until both " +
 			"responses are equal",
 		Why: "the apiserver prints the age at the time of the response, and reassembles OpenAPI now and then; of a watch " +
 			"that ends before or soon after it begins it sends what it has time for, and so does the proxy, which may have to " +
