@@ -101,17 +101,17 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 			s := m.prober.Stats()
 			return float64(s.Failed + s.Unproven)
 		}),
-		metric(gauge, "backfill_watches", "Upstream watches that are open to tell clients of what happened before the history in memory begins.", func(m *mirror) float64 {
+		metric(gauge, "backfill_watches", "Open upstream watches that supply clients with events from before the history in memory.", func(m *mirror) float64 {
 			open, _ := m.backfilled()
 			return float64(open)
 		}),
-		metric(counter, "backfill_watches_total", "Upstream watches that told clients of what happened before the history in memory begins.", func(m *mirror) float64 {
+		metric(counter, "backfill_watches_total", "Upstream watches that supplied clients with events from before the history in memory.", func(m *mirror) float64 {
 			_, opened := m.backfilled()
 			return float64(opened)
 		}),
 		metric(gauge, "feeds", "Distinct selectors and encodings that watches follow.", func(m *mirror) float64 { return float64(m.hub.Feeds()) }),
 		metric(gauge, "dispatch_lag_entries", "Events that have arrived and are not dispatched yet.", func(m *mirror) float64 { return float64(m.hub.Lag()) }),
-		metric(gauge, "dispatch_lanes", "Users and addresses whose costly selectors are dispatched aside, each by a goroutine of its own.", func(m *mirror) float64 {
+		metric(gauge, "dispatch_lanes", "Users and addresses with costly selectors, which are dispatched by a goroutine for each.", func(m *mirror) float64 {
 			return float64(m.hub.Lanes())
 		}),
 		metric(gauge, "dispatch_lane_lag_entries", "Events that have arrived and are not dispatched yet by the lane that is farthest behind. It delays its own user alone.",

@@ -95,11 +95,11 @@ func inCell(text string) string {
 func metricGroups() []metricGroup {
 	groups := []metricGroup{
 		{name: "Mirrors", about: "One series for each resource that is mirrored, in each version that it is mirrored in."},
-		{name: "Watches, lists and connections", about: "What clients get from memory. Each counter of a resource is there once somebody has asked for it."},
+		{name: "Watches, lists and connections", about: "What clients get from memory. Each counter of a resource exists after the first request for it."},
 		{name: "Pass-through", about: "What is answered by the API server."},
-		{name: "Limits", about: "Who has to wait, and who is refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
-		{name: "Who may read what", about: "Reviews, and watches that are asked about again. None with `--insecure-allow-all`."},
-		{name: "Audit log", about: "What is put on record. Only with `--audit-policy-file`."},
+		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
+		{name: "Who may read what", about: "Reviews of requests, and repeated reviews of running watches. None with `--insecure-allow-all`."},
+		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` is the path, `use` what it is for."},
 		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there is a budget."},
 	}

@@ -31,7 +31,7 @@ const (
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_authentications_total", Help: "Requests by what was found out about who sends them.",
+			Name: "spillway_authentications_total", Help: "Requests by the outcome of their authentication.",
 		}, []string{"outcome"}),
 		verdicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_authorizations_total", Help: "Requests by whether they may have what they ask for.",

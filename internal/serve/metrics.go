@@ -50,7 +50,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"resource", "reason"}),
 		sent: newSentBytes(),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by who answered: memory, upstream at once, or upstream after a wait in vain (late).",
+			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream at once, or upstream after a wait in vain (late).",
 		}, []string{"resource", "answer"}),
 		shared: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_shared_lists_total", Help: "LISTs without a resourceVersion that shared one request upstream with others.",
@@ -63,7 +63,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed through at the time.",
 		}, []string{"resource"}),
 		stale: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_stale_answers_total", Help: "Answers from the last known state while upstream was away; each tells its age.",
+			Name: "spillway_stale_answers_total", Help: "Answers from the last known state while upstream was away; each has an Age header.",
 		}, []string{"resource"}),
 		tooStale: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_too_stale_total", Help: "Requests passed through since the last known state was older than --max-staleness.",
@@ -77,18 +77,18 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	}
 	m.backfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_backfill_streams_total",
-		Help: "Watches that were told by upstream what happened before the history in memory begins, and went on from there.",
+		Help: "Watches that got events from before the history in memory by a watch upstream, and went on from there.",
 	}, []string{"resource"})
 	m.unfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_backfill_refusals_total",
-		Help: "Watches that were not: upstream does not remember it either (expired), too many others were being told (busy), or their client did not keep up (behind).",
+		Help: "Watches that resumed from before the history in memory and failed: upstream does not have it either (expired), too many others were being served (busy), or their client did not keep up (behind).",
 	}, []string{"resource", "reason"})
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
 	m.expelled = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_expelled_connections_total",
-		Help: "Client connections that were closed to make room for others, by what they were doing: arriving (no whole request yet), idle, or surplus (waiting to be told that there is no room).",
+		Help: "Client connections that were closed to make room for others, by what they were doing: arriving (no whole request yet), idle, or surplus (waiting for the answer that there is no room).",
 	}, []string{"phase"})
 	m.open = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_client_connections", Help: "Connections that clients have.",
@@ -100,7 +100,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	durations := m.makeLists()
 	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "spillway_watch_streams_waiting",
-		Help: "Watches whose client has yet to take what it was sent: its socket is full. They cost the frame that they are in, and are ended after --stall-timeout.",
+		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and ends after --stall-timeout.",
 	}, m.parked)
 	if r != nil {
 		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends,
@@ -114,7 +114,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 func (m *Metrics) makeLists() prometheus.Collector {
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "spillway_list_duration_seconds",
-		Help:    "How long LISTs of mirrored resources took, from their arrival until the answer began, by who answered: memory, upstream, or one request upstream for several (shared).",
+		Help:    "How long LISTs of mirrored resources took, from their arrival until the answer began, by its source: memory, upstream, or one request upstream for several (shared).",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 	}, []string{"source"})
 	m.lists = map[string]prometheus.Observer{}
