@@ -103,7 +103,7 @@ func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.StringSliceVar(&o.Flags, "flags", o.Flags, "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the annotation they "+
 		"are separated by spaces.")
 	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
-	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they tell the kubelet how they are.")
+	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they answer the kubelet's probes.")
 	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "How much CPU is set aside for each, a `quantity`. When empty, none.")
 	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit, "How much CPU each may use, a `quantity`. When empty, there is no limit, since one holds up events whenever it is "+
 		"reached, but where a Guaranteed pod or, for the webhook, its namespace makes one necessary.")

@@ -203,7 +203,7 @@ func (o *options) upstreamFlags(fs *pflag.FlagSet) {
 		"Reach the API server as the current context of this `file` says. When empty, use the service account of the pod spillway runs in.")
 	fs.DurationVar(&o.maxStaleness, "max-staleness", o.maxStaleness,
 		"While the API server cannot be reached, go on answering requests that take a state of any age (resourceVersion=0 and the like) from the last one "+
-			"known, for this `duration`, and tell its age in the header Age. All else fails as it would at the API server. 0s answers nothing then.")
+			"known, for this `duration`, with its age in the header Age. All else fails as it would at the API server. 0s answers nothing then.")
 	fs.DurationVar(&o.unreadyWhenAway, "unready-when-away", o.unreadyWhenAway,
 		"Fail /readyz once the API server has not answered this replica for this `duration`, so that clients are led to replicas that reach it. When "+
 			"it is away for all, all are unready, and clients reach none. 0s never does.")
@@ -230,7 +230,7 @@ func (o *options) cacheFlags(fs *pflag.FlagSet) {
 		"Keep events at least this long while --history-bytes allows, a `duration` such as 75s or 5m.")
 	fs.IntVar(&o.backfillWatches, "backfill-watches", o.backfillWatches,
 		"Let clients resume from before the past events in memory, as after a restart or from another replica: the API server is asked what "+
-			"happened until then, by at most this `number` of watches at a time. 0: such clients are told to list anew.")
+			"happened until then, by at most this `number` of watches at a time. 0: such clients get 410 and list anew.")
 	fs.Var(&o.encodedBytes, "encoded-bytes",
 		"Keep at most this many `bytes` of what was made of objects for clients that take protobuf, metadata alone or gzip, over "+
 			"all resources. What is dropped is made again when it is asked for.")

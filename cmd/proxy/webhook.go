@@ -82,7 +82,7 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringVar(&w.clientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
 		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
 	f.StringSliceVar(&w.clientNames, "client-allowed-names", nil,
-		"And whose common name is in this comma-separated `list`. When empty, any that --client-ca-file vouches for.")
+		"And only with a common name in this comma-separated `list`. When empty, with any.")
 	f.Var(newChoice(&w.limits, limitsRead, limitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
 		"allow everything.")
 	f.StringVar(&w.kubeconfig, "kubeconfig", "",
