@@ -1,2 +1,2 @@
-// Package links holds the documents to their links: whatever one refers to in this repository is there.
+// Package links checks that links of documents lead to files and anchors of this repository.
 package links

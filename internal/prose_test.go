@@ -1,0 +1,249 @@
+package internal_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var update = flag.Bool("update", false, "lower the counts in "+proseList+"; without that file, write all of them")
+
+const (
+	ruleWords    = "words"    // banned words in comments, help texts, log messages and Markdown prose
+	ruleCode     = "code"     // lines of code over codeColumns
+	ruleComments = "comments" // comment lines and lines of Markdown prose over proseColumns
+	ruleTypes    = "types"    // exported types that another package of internal/ exports, too
+	codeColumns  = 120
+	proseColumns = 100
+	proseList    = "testdata/prose.txt"
+)
+
+// banned are words that hide which component acts, and phrases for which the field has a term.
+var banned = regexp.MustCompile(`(?i)\b(who|whom|whoever|nobody|somebody|everybody|anybody|he|him|his|himself|` +
+	`(is|are|was|were|be|been|being) (told|asked)|(comes?|came|coming) back|lets? (\w+ )?in)\b`)
+
+// finding is a place where a file breaks a rule.
+type finding struct {
+	rule string
+	line int
+	text string
+}
+
+// TestProse counts what breaks a rule in each file. testdata/prose.txt allows what there was when
+// the rules were made. A count may only go down.
+func TestProse(t *testing.T) {
+	found := map[string][]finding{}
+	packages := map[string][]string{} // by the name of an exported type
+	for file, text := range texts(t, ".go", ".md") {
+		if strings.HasSuffix(file, ".md") {
+			found[file] = inMarkdown(text)
+			continue
+		}
+		var err error
+		if found[file], err = inGo(file, text); err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range found[file] {
+			if in := packages[f.text]; f.rule == ruleTypes && !slices.Contains(in, path.Dir(file)) {
+				packages[f.text] = append(in, path.Dir(file))
+			}
+		}
+	}
+	for file := range found {
+		found[file] = slices.DeleteFunc(found[file], func(f finding) bool {
+			return f.rule == ruleTypes && len(packages[f.text]) < 2
+		})
+	}
+
+	allowed, err := readAllowed()
+	unlisted := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !unlisted {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for file, findings := range found {
+		for _, f := range findings {
+			counts[file+" "+f.rule]++
+		}
+	}
+	for key := range allowed {
+		counts[key] += 0
+	}
+	var kept strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(counts)) {
+		file, rule, _ := strings.Cut(key, " ")
+		n, limit := counts[key], allowed[key]
+		if unlisted && *update {
+			limit = n
+		}
+		switch {
+		case *update:
+			if least := min(n, limit); least > 0 {
+				fmt.Fprintln(&kept, key, least)
+			}
+		case n > limit:
+			t.Errorf("%s: %d findings of rule %s, %d allowed:", file, n, rule, limit)
+			for _, f := range found[file] {
+				if f.rule == rule {
+					t.Logf("%s:%d: %s", file, f.line, f.text)
+				}
+			}
+		case n < limit:
+			t.Errorf("%s: %d, %d allowed: run go test ./internal -run TestProse -update", key, n, limit)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(proseList, []byte(kept.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestFindings shows what breaks a rule and what does not.
+func TestFindings(t *testing.T) {
+	long := strings.Repeat("long ", 30)
+	f := func(findings []finding, want ...string) {
+		t.Helper()
+		var got []string
+		for _, f := range findings {
+			got = append(got, fmt.Sprint(f.rule, " ", f.line))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, want %q", findings, want)
+		}
+	}
+	code := "package a\n\n// Whoever comes back.\ntype T int // the whole\n\nvar a, b = `who\n" + long + "`, 1\n\n" +
+		"func f() {\n\tlog.Warn(\"nobody reads\", \"who\"+x)\n\tg(\"who\")\n\tf.StringVar(&a, \"b\", \"\", `he`)\n}" +
+		" // " + long + "\n//" + long + "\n"
+	found, err := inGo("internal/a/a.go", code)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f(found, "words 3", "words 3", "types 4", "words 10", "words 10", "words 12", "code 13", "comments 14")
+	f(inMarkdown("# Who\n`who` is told\n```\nwho\n```\n| "+long+"|\n"+long), "words 1", "words 2", "comments 7")
+	f(inMarkdown("<!-- Made by a test. -->\nwho"))
+}
+
+// spoken are calls and fields whose literals operators read: log messages, flags, help texts.
+var spoken = regexp.MustCompile(`^(Debug|Info|Warn|Error|\w*VarP?|NewDesc|Help|Short|Long)$`)
+
+// inGo finds what breaks a rule in a Go file, and all exported types that it declares.
+func inGo(file, text string) (found []finding, err error) {
+	set := token.NewFileSet()
+	parsed, err := parser.ParseFile(set, file, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	words := func(at token.Pos, text string) {
+		for i, line := range strings.Split(text, "\n") {
+			for _, word := range banned.FindAllString(line, -1) {
+				found = append(found, finding{ruleWords, set.Position(at).Line + i, word + ": " + strings.TrimSpace(line)})
+			}
+		}
+	}
+	comment, raw := map[int]bool{}, map[int]bool{} // by line
+	for _, group := range parsed.Comments {
+		for _, c := range group.List {
+			words(c.Pos(), c.Text)
+			for line := set.Position(c.Pos()).Line; line <= set.Position(c.End()).Line; line++ {
+				comment[line] = true
+			}
+		}
+	}
+	literals := func(n ast.Node) {
+		ast.Inspect(n, func(n ast.Node) bool {
+			if literal, ok := n.(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				words(literal.Pos(), literal.Value)
+			}
+			return true
+		})
+	}
+	test := strings.HasSuffix(file, "_test.go")
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.BasicLit:
+			for line := set.Position(n.Pos()).Line; line < set.Position(n.End()).Line; line++ {
+				raw[line], raw[line+1] = true, true
+			}
+		case *ast.CallExpr:
+			if f, ok := n.Fun.(*ast.SelectorExpr); ok && !test && spoken.MatchString(f.Sel.Name) {
+				literals(n)
+			}
+		case *ast.KeyValueExpr:
+			if key, ok := n.Key.(*ast.Ident); ok && !test && spoken.MatchString(key.Name) {
+				literals(n.Value)
+			}
+		case *ast.TypeSpec:
+			if n.Name.IsExported() && !test && strings.HasPrefix(file, "internal/") {
+				found = append(found, finding{ruleTypes, set.Position(n.Pos()).Line, n.Name.Name})
+			}
+		}
+		return true
+	})
+	for i, line := range strings.Split(text, "\n") {
+		start, columns := strings.TrimSpace(line), utf8.RuneCountInString(line)
+		switch alone := comment[i+1] && (strings.HasPrefix(start, "//") || !strings.Contains(line, "//")); {
+		case raw[i+1] || strings.HasPrefix(start, "//go:"):
+		case alone && columns > proseColumns && breakable(start):
+			found = append(found, finding{ruleComments, i + 1, line})
+		case !alone && columns > codeColumns:
+			found = append(found, finding{ruleCode, i + 1, line})
+		}
+	}
+	return found, nil
+}
+
+var inlineCode = regexp.MustCompile("`[^`]*`")
+
+// inMarkdown finds what breaks a rule in a page that is not generated, outside its code blocks.
+func inMarkdown(text string) (found []finding) {
+	if strings.HasPrefix(text, "<!-- Made by") {
+		return nil
+	}
+	block := false
+	for i, line := range strings.Split(text, "\n") {
+		start := strings.TrimSpace(line)
+		if strings.HasPrefix(start, "```") {
+			block = !block
+		}
+		if block {
+			continue
+		}
+		for _, word := range banned.FindAllString(inlineCode.ReplaceAllString(line, ""), -1) {
+			found = append(found, finding{ruleWords, i + 1, word + ": " + line})
+		}
+		if utf8.RuneCountInString(line) > proseColumns && !strings.HasPrefix(start, "|") && breakable(start) {
+			found = append(found, finding{ruleComments, i + 1, line})
+		}
+	}
+	return found
+}
+
+// breakable reports whether a line is more than a marker and one word.
+func breakable(line string) bool { return len(strings.Fields(line)) > 2 }
+
+// readAllowed reads the list: lines of a file, a rule and a count.
+func readAllowed() (map[string]int, error) {
+	text, err := os.ReadFile(proseList)
+	allowed := map[string]int{}
+	for line := range strings.Lines(string(text)) {
+		file, rule, n := "", "", 0
+		if _, err := fmt.Sscan(line, &file, &rule, &n); err != nil {
+			return nil, fmt.Errorf("%s: %q: %w", proseList, line, err)
+		}
+		allowed[file+" "+rule] = n
+	}
+	return allowed, err
+}
