@@ -14,37 +14,6 @@ import (
 	"spillway/internal/object"
 )
 
-// TokensKept says which service accounts' tokens may be found good without asking upstream.
-type TokensKept string
-
-// The choices.
-const (
-	TokensNone TokensKept = ""
-	// TokensUnbound: those that are bound to nothing but their service account.
-	TokensUnbound TokensKept = "unbound"
-	// TokensPods: those that are bound to a pod, too. Every pod of the cluster is watched for that.
-	TokensPods TokensKept = "pods"
-)
-
-// RightsOptions configure Rights.
-type RightsOptions struct {
-	// Follow mirrors a table's resource into it until ctx ends, or until upstream does not let us, with its error.
-	Follow func(ctx context.Context, t *Table) error
-	// Through asks upstream how far it is, and says what a mirror that has reached a version must have reached to hold everything that
-	// was acknowledged before the call: last. After that one nothing happened up to reached. A reached below from says that upstream is
-	// behind its own word. It is needed with RBAC and with Tokens.
-	Through func(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error)
-	// RBAC lets an Authorizer decide by roles and bindings.
-	RBAC bool
-	// Tokens lets an Authenticator decide by signatures, service accounts and pods. It needs a Reviewer, which fetches the keys.
-	Tokens   TokensKept
-	Reviewer *Reviewer
-	Clock    clock.Clock    // nil: the real one
-	Random   func() float64 // in [0, 1), chooses what is checked; nil: math/rand's
-	Metrics  *Metrics       // nil: nothing is registered
-	Log      *zap.Logger    // nil: nowhere
-}
-
 // Rights watch what decides about permissions: Roles, ClusterRoles, their bindings, and service accounts. They serve two purposes.
 //
 // Whoever may have lost something by a change is asked about at once (Reauthorizer.Check). That decides nothing by itself, and where
