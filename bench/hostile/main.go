@@ -226,7 +226,8 @@ func (s *show) play(ctx context.Context, a attack) error {
 	s.report.Check((a.Saturating || ratio <= mostRatio) && during.complete(), a.Name,
 		"p50 %s → %s, p99 %s → %s (%.2f×), %d of %d events", before.at(50), during.at(50), before.at(99), during.at(99),
 		ratio, len(during.delays), during.written)
-	s.report.Note(a.Name+": kube-apiserver", "p50 %s → %s, p99 %s → %s no hostile watches of its own; the second while the proxy holds them",
+	s.report.Note(a.Name+": kube-apiserver",
+		"p50 %s → %s, p99 %s → %s, before and while the proxy holds the hostile watches; it holds none itself",
 		besideBefore.at(50), beside.at(50), besideBefore.at(99), beside.at(99))
 	s.report.Check(most <= lagMost, a.Name+": dispatch lag", "at most %.0f events", most)
 	s.report.Note(a.Name+": watches", "%d open, %d refused with 429, %d failed", g.Open, g.Refused, g.Failed)

@@ -42,8 +42,10 @@ It is what the chart's test runs: helm test.`,
 	f := cmd.Flags()
 	f.StringVar(&o.server, "server", "", "The `URL` at which clients reach it. Needed.")
 	f.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
-	f.StringVar(&o.tokenFile, "token-file", "", "Send requests with the bearer token in this `file`; over https only, except on loopback.")
-	f.StringVar(&o.resource, "resource", "", "List this `resource`, as resource[.version][.group], which must be mirrored, and allowed to the user of the check.")
+	f.StringVar(&o.tokenFile, "token-file", "",
+		"Send requests with the bearer token in this `file`; over https only, except on loopback.")
+	f.StringVar(&o.resource, "resource", "", "List this `resource`, as resource[.version][.group], "+
+		"which must be mirrored, and allowed to the user of the check.")
 	return prepare(cmd)
 }
 

@@ -55,7 +55,8 @@ func (o *options) requestLimitFlags(fs *pflag.FlagSet) {
 			"and those of up to 16 terms not at all.")
 	fs.Var(&l.headBytes, "max-large-head-bytes",
 		"Hold at most this many `bytes` for large heads of requests at a time, of all connections together: those above 16 KiB over HTTP/1.1, "+
-			"which count six times, and those above 32 KiB, decoded, over HTTP/2. Others are answered 431. A head may have 1 MiB, as the API server has it.")
+			"which count six times, and those above 32 KiB, decoded, over HTTP/2. "+
+			"Others are answered 431. A head may have 1 MiB, as the API server has it.")
 	fs.IntVar(&l.passThrough, "max-passthrough-requests", l.passThrough,
 		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their turn, up to 15s; the user with "+
 			"fewest under way goes first.")

@@ -42,7 +42,8 @@ func newTop() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&o.address, "address", "http://"+newOptions().metricsListen, "The `URL` of its --metrics-listen.")
-	fs.StringVar(&o.tokenFile, "token-file", "", "Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
+	fs.StringVar(&o.tokenFile, "token-file", "",
+		"Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Ask for another report after this `duration`, 1s at least.")
 	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(), "Sort watches by this `column`; with a minus before it, the other way round.")

@@ -281,7 +281,7 @@ func FuzzLine(f *testing.F) {
 	f.Add([]byte{1, 1, 1, 1, 9, 0, 9, 0, 9, 1})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if len(data) < 4 || len(data) > 4096 {
-			t.Skip()
+			t.Skip("four bytes configure the line, and longer games show nothing more")
 		}
 		limit := int64(data[0]%64) + 1
 		p := newPlayer(t, limit, int64(data[1])%limit+1, int(data[2]%32), int(data[3]%16))

@@ -25,7 +25,7 @@ import (
 	"spillway/test/process"
 )
 
-// world is a proxy before a small apiserver that knows one token, and refuses everybody nodes.
+// world is a proxy before a small apiserver that knows one token, and refuses requests for nodes.
 type world struct {
 	*testing.T
 	up       *kubetest.Server
