@@ -33,6 +33,7 @@ type block struct {
 	cost    int64  // decoded, in all
 	empty   int    // frames without a byte
 	clock   *time.Timer
+	served  bool // it became a request for the handler, or a trailer
 }
 
 // Limits of a head's frames.
@@ -54,13 +55,21 @@ func (c *Conn) begin(f *http2.HeadersFrame) error {
 	limit := c.opts.headerList()
 	b := &block{headers: *f, left: limit, trailers: limit}
 	c.incoming = b
-	c.decoder.SetEmitEnabled(true)
+	c.decoder.SetEmitEnabled(c.wanted(f.FrameHeader))
 	c.decoder.SetMaxStringLength(int(limit))
 	c.decoder.SetEmitFunc(func(field hpack.HeaderField) { c.field(b, field) })
 	if c.ledger.bounds != nil && !f.HeadersEnded() {
 		b.clock = time.AfterFunc(c.ledger.bounds.Arrival, func() { c.end(errSlowHead) })
 	}
 	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
+}
+
+// wanted reports whether the fields of a head matter. After GOAWAY, a head of a connection that has
+// proven nothing only updates the state of the compression, which costs little.
+func (c *Conn) wanted(h http2.FrameHeader) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.unproven() || !c.deaf(h)
 }
 
 // proceed takes one of the frames that follow. The framer has checked that it belongs to the head.
@@ -96,8 +105,13 @@ func (c *Conn) drop() {
 		_ = c.decoder.Close()
 	}
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.ledger.free(&b.claim)
-	c.mu.Unlock()
+	if c.unproven() && !b.served {
+		if c.ledger.unserved += b.cost; c.ledger.unserved > unservedHeads*c.ledger.bounds.Head {
+			c.leave(http2.ErrCodeNo)
+		}
+	}
 }
 
 // fragment decodes a part of a head, and acts on the head with its last one.

@@ -32,7 +32,8 @@ const (
 	streamCost = 1 << 10 // of a request, beside its fields
 	fieldCost  = 200     // of a field in the maps that hold it, beside its bytes
 	restCost   = 768     // of an answer that waits for its client, beside its bytes
-	// roomWait is how long a request waits, unread, for others of its connection to end or to prove something.
+	// roomWait is how long a request waits, unread, for others of its connection to end or to prove
+	// something.
 	roomWait = 250 * time.Millisecond
 	// unprovenFlood is outboxFlood of a connection that has proven nothing.
 	unprovenFlood = 64 << 10
@@ -45,6 +46,9 @@ const (
 	// unprovenRests is how many answers of such a connection wait for its client to open a window. Beside their own
 	// bytes they keep pages from the system: they lie among what their handlers have freed.
 	unprovenRests = 4
+	// unservedHeads is how many heads, as long as an ordinary one may be, such a connection has decoded
+	// and then refused, or reset as malformed, before it receives GOAWAY.
+	unservedHeads = 16
 )
 
 // claim is what one head or answer holds: a part of its connection's allowance, and of the pool.
@@ -59,12 +63,13 @@ func (cl *claim) total() int64 { return cl.own + cl.pooled }
 //
 // Invariant: held is the sum of the claims' own parts, and never exceeds the allowance.
 type ledger struct {
-	bounds *Bounds // static; nil: nothing is bounded
-	held   int64
-	large  int // claims that are large
-	proven bool
-	vain   bool          // a wait for room was in vain, and nothing has been given back since
-	freed  chan struct{} // rings when something has been given back, or proven
+	bounds   *Bounds // static; nil: nothing is bounded
+	held     int64
+	large    int // claims that are large
+	proven   bool
+	unserved int64         // bytes of heads that were decoded and not served, while nothing was proven
+	vain     bool          // a wait for room was in vain, and nothing has been given back since
+	freed    chan struct{} // rings when something has been given back, or proven
 }
 
 func (l *ledger) allowance() int64 {

@@ -3,6 +3,7 @@ package h2
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"net/http"
 	"runtime"
 	"strings"
@@ -56,11 +57,70 @@ func TestLargeHeadsNeedCredentials(t *testing.T) {
 	opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(r.Header.Get("Cookie"))) })
 	c := connect(t, opts)
 	c.head(1, true, crumbs("cookie", 50)...)
+	c.until("GOAWAY 1 NO_ERROR")
 	c.until("HEADERS 1 status=431")
-	c.head(3, true, append(crumbs("cookie", 50), "authorization", "a")...)
-	c.until("HEADERS 3 status=200")
-	c.until(`DATA 3 "150098" END`)
 	c.settled(pool)
+
+	c = connect(t, opts)
+	c.head(1, true, append(crumbs("cookie", 50), "authorization", "a")...)
+	c.until("HEADERS 1 status=200")
+	c.until(`DATA 1 "150098" END`)
+	c.settled(pool)
+}
+
+// A connection that has proven nothing has one head refused. Heads after the GOAWAY are decoded only as
+// far as the state of the compression needs: a trailer of an earlier stream refers to their fields.
+func TestUnprovenConnectionsEndWithARefusal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		trailer := make(chan string, 1)
+		opts, pool := bounded(func(_ http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			trailer <- r.Trailer.Get("X")
+		})
+		opts.Bounds.Unproven = 32 << 10 // room beside the first stream
+		c := connect(t, opts)
+		c.head(1, false, ":method", "POST", "trailer", "x")
+		c.head(3, true, crumbs("cookie", 50)...)
+		c.until("GOAWAY 3 NO_ERROR")
+		c.until("HEADERS 3 status=431")
+		c.until("DATA 3")
+		for i := range uint32(50) {
+			c.head(5+2*i, true, append(crumbs("cookie", 50), "x", "later")...)
+		}
+		c.quiet()
+		c.locked(func(c *Conn) bool {
+			if len(c.streams) != 1 || c.ledger.large > 0 {
+				t.Errorf("%d streams are open, %d heads are large", len(c.streams), c.ledger.large)
+			}
+			return true
+		})
+		c.raw(1, true, "x", "later")
+		c.until("HEADERS 1 status=200")
+		if got := <-trailer; got != "later" {
+			t.Errorf("the trailer is %q", got)
+		}
+		c.settled(pool)
+	})
+}
+
+// Malformed heads are decoded up to a number of bytes; then the connection receives GOAWAY.
+func TestUnprovenConnectionsEndWithUnservedHeads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		opts, pool := bounded(func(http.ResponseWriter, *http.Request) { t.Error("a malformed request was served") })
+		c := connect(t, opts)
+		most := unservedHeads * int(opts.Bounds.Head) / 10_000
+		answered := 0
+		for ; answered <= most; answered++ {
+			c.head(uint32(2*answered+1), true, "x", text(10_000), "Malformed", "")
+			if !strings.HasPrefix(c.next(), "RST_STREAM") {
+				break
+			}
+		}
+		if answered < unservedHeads || answered > most {
+			t.Errorf("%d malformed heads were decoded, not %d to %d", answered, unservedHeads, most)
+		}
+		c.settled(pool)
+	})
 }
 
 // Handlers of one that has proven nothing are few, what waits holds no more than its allowance, and what exceeds that is
@@ -111,7 +171,8 @@ func TestProvenConnectionsHaveMore(t *testing.T) {
 	c.settled(pool)
 }
 
-// A small answer that its client does not take keeps no handler, and its stream is reset when that lasts.
+// A small answer that its client does not take keeps no handler, and its stream is reset when that
+// lasts.
 func TestAnswersThatAreNotTakenEnd(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte("an answer")) })

@@ -31,6 +31,7 @@ func (c *Conn) arrived(b *block) error {
 		return http2.ConnectionError(http2.ErrCodeProtocol)
 	}
 	if s := c.streams[id]; s != nil {
+		b.served = true
 		return s.trail(b, f)
 	}
 	if id <= c.last {
@@ -57,6 +58,9 @@ func (c *Conn) arrived(b *block) error {
 	}
 	s.claim, b.claim = b.claim, claim{}
 	c.streams[id] = s
+	if b.served = !b.refused; b.refused && c.unproven() {
+		c.leave(http2.ErrCodeNo) // the next one would be decoded and refused, too
+	}
 	c.alive.stir()
 	return c.schedule(&call{stream: s, request: r, handler: handler})
 }
@@ -73,6 +77,7 @@ func (c *Conn) accept(s *Stream, b *block, f *http2.MetaHeadersFrame) (*http.Req
 	if bounds := c.ledger.bounds; bounds != nil && b.claim.large && !c.ledger.proven && !bounds.Credentials(r) {
 		s.cancel(errDone)
 		c.ledger.free(&b.claim)
+		b.refused = true
 		return c.headless(s, b), bounds.Refuse, nil
 	}
 	join(r)

@@ -133,7 +133,7 @@ func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 		}
 		for _, value := range []string{text(5000), strings.Repeat("x", 40_000)} { // in one frame, and in several
 			id := c.conn.last + 2
-			c.head(id, true, "x", value)
+			c.head(id, true, "authorization", "a", "x", value)
 			c.until(fmt.Sprintf("HEADERS %d", id))
 			if n := kept(); n > keptFrame {
 				t.Errorf("%d bytes are kept of a head of %d", n, len(value))
