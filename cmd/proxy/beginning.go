@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"spillway/internal/status"
 	"spillway/internal/upstream"
 )
 
@@ -53,7 +54,7 @@ func (b *beginning) await(ctx context.Context, client *upstream.Client, begin fu
 	err := client.Await(ctx, attempt, func(err error, again time.Duration) {
 		away = true
 		b.trouble.Store(&err)
-		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()), zap.String("error", oneLine(err.Error())),
+		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()), zap.String("error", status.OneLine(err.Error())),
 			zap.Duration("again", again.Round(time.Millisecond)))
 		missed()
 	})

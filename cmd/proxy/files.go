@@ -53,7 +53,7 @@ func (f *files) status() []*status.File {
 			one.Expires = &s.Expires
 		}
 		if s.Err != nil {
-			one.Error = oneLine(s.Err.Error())
+			one.Error = status.OneLine(s.Err.Error())
 		}
 		all = append(all, one)
 	}

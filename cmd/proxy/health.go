@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+
+	"spillway/internal/status"
 )
 
 // readiness is one reason to send requests here or not. detail says how it stands, for people; err
@@ -113,12 +115,12 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 		detail, err := c.ready()
 		switch {
 		case errors.As(err, new(notice)):
-			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, oneLine(err.Error()))
+			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, status.OneLine(err.Error()))
 		case err != nil:
 			failed = true
-			fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, oneLine(err.Error()))
+			fmt.Fprintf(&list, "[-]%s failed: %s\n", c.name, status.OneLine(err.Error()))
 		case detail != "":
-			fmt.Fprintf(&list, "[+]%s ok: %s\n", c.name, oneLine(detail))
+			fmt.Fprintf(&list, "[+]%s ok: %s\n", c.name, status.OneLine(detail))
 		default:
 			fmt.Fprintf(&list, "[+]%s ok\n", c.name)
 		}

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"spillway/internal/status"
 )
@@ -27,17 +26,8 @@ func execute(args, environ []string, stdout, stderr io.Writer, start startFunc) 
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
 	if err := cmd.ExecuteContext(context.Background()); err != nil {
-		fmt.Fprintln(stderr, "spillway: "+oneLine(err.Error()))
+		fmt.Fprintln(stderr, "spillway: "+status.OneLine(err.Error()))
 		return 1
 	}
 	return 0
-}
-
-// oneLine folds what a library may have spread over several lines, and replaces what a terminal would obey.
-func oneLine(text string) string {
-	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return status.Printable(strings.Join(lines, " "))
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	states "spillway/internal/mirror"
+
+	"spillway/internal/status"
 )
 
 // leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so
@@ -24,7 +26,7 @@ func (m *mirrors) describe() []string {
 		}
 		line := fmt.Sprintf("%smirror %s %s for %s", mark, one.resource, state, now.Sub(s.Since()).Round(time.Second))
 		if reason := s.Cause().Text; reason != "" {
-			line += ": " + oneLine(reason)
+			line += ": " + status.OneLine(reason)
 		}
 		if next := s.Next(); next.After(now) {
 			line += fmt.Sprintf("; next attempt within %s", next.Sub(now).Round(time.Second))

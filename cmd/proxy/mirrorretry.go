@@ -12,6 +12,7 @@ import (
 
 	states "spillway/internal/mirror"
 	"spillway/internal/object"
+	"spillway/internal/status"
 	"spillway/internal/upstream"
 )
 
@@ -154,7 +155,7 @@ func (m *mirrors) seek() {
 		found, err := m.client.Resolve(m.ctx, names)
 		if err != nil { // upstream is away, which says nothing of any
 			found = nil
-			m.postpone(states.Cause{Why: states.WhyNoAnswer, Text: oneLine(err.Error())})
+			m.postpone(states.Cause{Why: states.WhyNoAnswer, Text: status.OneLine(err.Error())})
 		}
 		m.adopt(found)
 	}

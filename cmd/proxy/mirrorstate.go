@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	states "spillway/internal/mirror"
+	"spillway/internal/status"
 	"spillway/internal/upstream"
 )
 
@@ -84,7 +85,7 @@ func (m *mirrors) states() []*mirrorState {
 
 // causeOf tells why a mirror has failed from what it failed with.
 func causeOf(err error) states.Cause {
-	c := states.Cause{Why: states.WhyNoAnswer, Text: oneLine(err.Error())}
+	c := states.Cause{Why: states.WhyNoAnswer, Text: status.OneLine(err.Error())}
 	var status apierrors.APIStatus
 	var refusal *upstream.Refusal
 	switch {

@@ -7,6 +7,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	states "spillway/internal/mirror"
+
+	"spillway/internal/status"
 )
 
 const (
@@ -64,7 +66,7 @@ func (m *mirror) proveAlive(ctx context.Context) {
 	}
 	m.step(func() {
 		m.state.Interrupt(states.Cause{Why: states.WhySilent,
-			Text: "the watch is silent, and the mirror is not proven current: " + oneLine(err.Error())})
+			Text: "the watch is silent, and the mirror is not proven current: " + status.OneLine(err.Error())})
 	})
 	m.replaced.Add(1)
 	m.reflector.Renew()

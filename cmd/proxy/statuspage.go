@@ -43,7 +43,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: s.files.status(),
 	}
 	if err := s.beginning.reason(); err != nil {
-		r.Upstream.Waiting = oneLine(err.Error())
+		r.Upstream.Waiting = status.OneLine(err.Error())
 	}
 	on := map[*serve.Source]int{}
 	for i := range watches {
@@ -115,7 +115,7 @@ func (m *mirror) status(now time.Time) *status.Resource {
 		r.Objects, r.ObjectBytes = s.Len(), s.Bytes
 	}
 	if up.Err != nil {
-		r.Error = oneLine(up.Err.Error())
+		r.Error = status.OneLine(up.Err.Error())
 	}
 	return r
 }
@@ -123,7 +123,7 @@ func (m *mirror) status(now time.Time) *status.Resource {
 // tell adds how the mirror of a resource stands.
 func (s *mirrorState) tell(r *status.Resource, now time.Time) {
 	state := s.State()
-	r.State, r.StateCause, r.StateSince = string(state.Kind()), oneLine(state.Cause().Text), state.Since()
+	r.State, r.StateCause, r.StateSince = string(state.Kind()), status.OneLine(state.Cause().Text), state.Since()
 	if next := state.Next(); next.After(now) {
 		r.NextRetrySeconds = next.Sub(now).Seconds()
 	}

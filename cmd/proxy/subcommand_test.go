@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/inject"
+	"spillway/internal/status"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {
@@ -40,7 +41,7 @@ func given(t *testing.T, input string, args ...string) result {
 	cmd.SetErr(&stderr)
 	err := cmd.ExecuteContext(t.Context())
 	if err != nil {
-		return result{1, stdout.String(), stderr.String() + "spillway: " + oneLine(err.Error()) + "\n", nil}
+		return result{1, stdout.String(), stderr.String() + "spillway: " + status.OneLine(err.Error()) + "\n", nil}
 	}
 	return result{0, stdout.String(), stderr.String(), nil}
 }

@@ -18,6 +18,16 @@ func Printable(text string) string {
 	}, text)
 }
 
+// OneLine is foreign text, such as an error of a library, on one line and without what a terminal
+// would obey.
+func OneLine(text string) string {
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return Printable(strings.Join(lines, " "))
+}
+
 // Bytes is a size as people read it.
 func Bytes(n float64) string {
 	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB"}
