@@ -30,6 +30,7 @@ var mayImport = map[string][]string{
 	"auth":     {"fairness", "object", "rotation"},
 	"mirror":   {},
 	"fairness": {},
+	"listen":   {},
 	"memory":   {},
 	"h2":       {},
 	"audit":    {"auth"},

@@ -20,6 +20,9 @@ const (
 	peeping    = "SPILLWAY_TEST_PEEP"    // the file to read
 )
 
+// stranger is the uid and the gid of an unprivileged user.
+const stranger = 65534
+
 // What is in memory is nobody's who runs as the same user, and the process can still read all of itself that its metrics need.
 func TestConcealMemory(t *testing.T) {
 	switch {

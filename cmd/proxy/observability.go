@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
 
+	"spillway/internal/listen"
 	"spillway/internal/serve"
 	"spillway/internal/status"
 )
@@ -53,7 +54,7 @@ func newRegistry() *prometheus.Registry {
 func (o *observability) run(ctx context.Context, listener net.Listener) error {
 	bounded := newBoundedListener(listener, operatorConnectionsLimit)
 	server := &http.Server{ // #nosec G112 -- boundServer sets its timeouts
-		Handler:   o.handler(isLoopbackAddr(listener.Addr())),
+		Handler:   o.handler(listen.IsLoopbackAddr(listener.Addr())),
 		TLSConfig: o.tls,
 		ConnState: bounded.connState,
 		ErrorLog:  zap.NewStdLog(o.log),
@@ -81,12 +82,6 @@ func (o *observability) run(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("metrics listener %s: %w", listener.Addr(), err)
 	}
 	return nil
-}
-
-// isLoopbackAddr looks at what was bound, not at what was asked for: a name may resolve to anything.
-func isLoopbackAddr(addr net.Addr) bool {
-	tcp, ok := addr.(*net.TCPAddr)
-	return ok && tcp.IP.IsLoopback()
 }
 
 // handler answers probes of everybody, and all else those on this machine, and strangers whom the apiserver allows it.

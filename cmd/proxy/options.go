@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"spillway/internal/auth"
+	"spillway/internal/listen"
 )
 
 // Values of --plain-identity: whose rights a request on the plain listener has.
@@ -106,7 +107,7 @@ type options struct {
 	configFile string
 
 	// Made of the above by validate.
-	socketOwner socketOwner
+	socketOwner listen.SocketOwner
 	socketMode  fs.FileMode
 
 	origins map[string]origin // flag name -> where its value came from, if not from the command line or the default
@@ -116,7 +117,7 @@ type options struct {
 // defaultSweep keeps what is promised of running watches: nobody is sent anything 30 s after he may not have it any more.
 const defaultSweep = 25 * time.Second
 
-// defaultListenMode is privateMode as it is written.
+// defaultListenMode is listen.PrivateMode as it is written.
 const defaultListenMode = "0600"
 
 func newOptions() *options {
@@ -133,8 +134,8 @@ func newOptions() *options {
 
 		listen:        "127.0.0.1:8001",
 		listenMode:    defaultListenMode,
-		socketOwner:   keepOwner,
-		socketMode:    privateMode,
+		socketOwner:   listen.KeepOwner,
+		socketMode:    listen.PrivateMode,
 		plainIdentity: identityClient,
 		http2:         true,
 		reauthSweep:   defaultSweep,

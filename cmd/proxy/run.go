@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"spillway/internal/listen"
 	"spillway/internal/memory"
 	"spillway/internal/serve"
 	"spillway/internal/status"
@@ -205,6 +206,26 @@ func (o *options) listenAll() (*listenerSet, error) {
 		*l.to = bound
 	}
 	return set, nil
+}
+
+// bind opens the listener of the flag named ("listen", "listen-tls", "metrics-listen") at its
+// address; nil if the address is empty: the listener is off. An error is one line that names the
+// setting and the remedy.
+func (o *options) bind(flag, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	listener, err := listen.Open(address, listen.Socket{Mode: o.socketMode, Owner: o.socketOwner})
+	switch {
+	case errors.Is(err, listen.ErrOwner):
+		return nil, o.refuse("listen-owner", o.listenOwner, "the socket cannot be given to it: "+cause(err)+
+			"; only root may, or its user to a group that he is in")
+	case errors.Is(err, listen.ErrMode):
+		return nil, o.refuse("listen-mode", o.listenMode, "the socket cannot have it: "+cause(err))
+	case err != nil:
+		return nil, o.refuse(flag, address, listen.Problem(err))
+	}
+	return listener, nil
 }
 
 // close closes what is open. Closing twice does no harm.

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
+	"spillway/internal/listen"
 	"spillway/internal/sidecar"
 )
 
@@ -31,7 +32,7 @@ func (o *options) validateSidecar() error {
 	if o.kubeconfig != "" {
 		return o.refuse("sidecar-dir", o.sidecarDir, "copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
 	}
-	if address, err := splitAddress(o.listenTLS); err != nil || !isLoopback(address.host) {
+	if address, err := listen.SplitAddress(o.listenTLS); err != nil || !listen.IsLoopback(address.Host) {
 		return o.refuse("sidecar-dir", o.sidecarDir, "needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443")
 	}
 	for _, f := range []struct {

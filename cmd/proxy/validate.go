@@ -13,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"spillway/internal/listen"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 )
@@ -144,7 +145,7 @@ func (o *options) validateNumbers() error {
 
 func (o *options) validatePlain() error {
 	if o.listen != "" {
-		if err := checkPlainAddress(o.listen); err != nil {
+		if err := listen.CheckPlainAddress(o.listen); err != nil {
 			return o.refuse("listen", o.listen, err.Error())
 		}
 	}
@@ -155,7 +156,7 @@ func (o *options) validatePlain() error {
 		return o.refuse("plain-self-connect", "true", "has a meaning only with --plain-identity=self")
 	}
 	for _, host := range o.acceptHosts {
-		if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) != 0 && !isIP(host) {
+		if len(validation.IsDNS1123Subdomain(strings.ToLower(host))) != 0 && !listen.IsIP(host) {
 			return o.refuse("accept-hosts", host, "must be a host name or IP address, without scheme, port or wildcard")
 		}
 	}
@@ -169,7 +170,7 @@ func (o *options) validatePlain() error {
 
 // validateSocket reads what is said of a unix socket.
 func (o *options) validateSocket() error {
-	if !strings.HasPrefix(o.listen, unixPrefix) {
+	if !strings.HasPrefix(o.listen, listen.UnixPrefix) {
 		const misplaced = "has a meaning only with a unix socket, as in --listen=unix:///run/spillway.sock"
 		if o.listenOwner != "" {
 			return o.refuse("listen-owner", o.listenOwner, misplaced)
@@ -180,10 +181,10 @@ func (o *options) validateSocket() error {
 		return nil
 	}
 	var err error
-	if o.socketOwner, err = parseOwner(o.listenOwner); err != nil {
+	if o.socketOwner, err = listen.ParseOwner(o.listenOwner); err != nil {
 		return o.refuse("listen-owner", o.listenOwner, err.Error())
 	}
-	if o.socketMode, err = parseMode(o.listenMode); err != nil {
+	if o.socketMode, err = listen.ParseMode(o.listenMode); err != nil {
 		return o.refuse("listen-mode", o.listenMode, err.Error())
 	}
 	return nil
@@ -229,7 +230,7 @@ func (o *options) validateTLS() error {
 		}
 		return o.validateKeyPair()
 	}
-	if _, err := splitAddress(o.listenTLS); err != nil {
+	if _, err := listen.SplitAddress(o.listenTLS); err != nil {
 		return o.refuse("listen-tls", o.listenTLS, err.Error())
 	}
 	return o.validateKeyPair()
@@ -267,11 +268,11 @@ func (o *options) validateListeners() error {
 		}
 		return nil
 	}
-	address, err := splitAddress(o.metricsListen)
+	address, err := listen.SplitAddress(o.metricsListen)
 	if err != nil {
 		return o.refuse("metrics-listen", o.metricsListen, err.Error())
 	}
-	if o.debug && !isLoopback(address.host) && (!o.metricsTLS || o.insecureAllowAll) {
+	if o.debug && !listen.IsLoopback(address.Host) && (!o.metricsTLS || o.insecureAllowAll) {
 		return o.refuse("debug", "true", "serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is "+o.metricsListen)
 	}
 	return nil

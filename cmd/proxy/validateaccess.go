@@ -10,12 +10,13 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/listen"
 )
 
 // validateAccess refuses what would let in who does not belong, and what would keep out who does.
 func (o *options) validateAccess() error {
 	if o.insecureAllowAll {
-		if address, err := splitAddress(o.listenTLS); err == nil && !isLoopback(address.host) {
+		if address, err := listen.SplitAddress(o.listenTLS); err == nil && !listen.IsLoopback(address.Host) {
 			return o.refuse("insecure-allow-all", "true", "is for experiments on this machine, but --listen-tls is "+o.listenTLS+
 				", which others reach: take a loopback address such as 127.0.0.1:6443, or do without it")
 		}

@@ -21,6 +21,7 @@ import (
 	"spillway/internal/allowance"
 	"spillway/internal/auth"
 	"spillway/internal/inject"
+	"spillway/internal/listen"
 	"spillway/internal/memory"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -98,7 +99,7 @@ func (w *webhook) validate() error {
 	if err := w.sidecar.Validate(); err != nil {
 		return err
 	}
-	if _, err := splitAddress(w.listen); err != nil {
+	if _, err := listen.SplitAddress(w.listen); err != nil {
 		return fmt.Errorf("--listen=%s: %w", w.listen, err)
 	}
 	if w.certFile == "" || w.keyFile == "" {

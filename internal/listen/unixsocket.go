@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"errors"
@@ -14,30 +14,30 @@ import (
 type unixSocket struct {
 	path  string
 	mode  fs.FileMode
-	owner socketOwner
+	owner SocketOwner
 }
 
-// privateMode admits the proxy's own user and root alone.
-const privateMode fs.FileMode = 0o600
+// PrivateMode admits the proxy's own user and root alone.
+const PrivateMode fs.FileMode = 0o600
 
 // maxSocketPath is the longest name that a client can connect to, in bytes.
 const maxSocketPath = 107
 
-// errSocketOwner and errSocketMode say which setting of a socket could not be had.
+// ErrOwner and ErrMode say which setting of a socket could not be had.
 var (
-	errSocketOwner = errors.New("owner")
-	errSocketMode  = errors.New("mode")
+	ErrOwner = errors.New("owner")
+	ErrMode  = errors.New("mode")
 )
 
-// socketOwner is a user and a group; -1 leaves what the file has.
-type socketOwner struct{ uid, gid int }
+// SocketOwner is a user and a group; -1 leaves what the file has.
+type SocketOwner struct{ UID, GID int }
 
-// keepOwner is the user and group that the proxy runs as.
-var keepOwner = socketOwner{-1, -1}
+// KeepOwner is the user and group that the proxy runs as.
+var KeepOwner = SocketOwner{-1, -1}
 
-// parseOwner reads user, user:group or :group, each a name or a number.
-func parseOwner(text string) (socketOwner, error) {
-	owner := keepOwner
+// ParseOwner reads user, user:group or :group, each a name or a number.
+func ParseOwner(text string) (SocketOwner, error) {
+	owner := KeepOwner
 	if text == "" {
 		return owner, nil
 	}
@@ -56,7 +56,7 @@ func parseOwner(text string) (socketOwner, error) {
 		if err != nil {
 			return owner, fmt.Errorf("there is no user %q on this machine; name one, or its number", name)
 		}
-		owner.uid = uid
+		owner.UID = uid
 	}
 	if group != "" {
 		gid, err := idOf(group, func() (string, error) {
@@ -69,7 +69,7 @@ func parseOwner(text string) (socketOwner, error) {
 		if err != nil {
 			return owner, fmt.Errorf("there is no group %q on this machine; name one, or its number", group)
 		}
-		owner.gid = gid
+		owner.GID = gid
 	}
 	return owner, nil
 }
@@ -87,8 +87,8 @@ func idOf(text string, lookup func() (string, error)) (int, error) {
 	return int(n), err
 }
 
-// parseMode reads the permissions of a socket as chmod takes them, in octal.
-func parseMode(text string) (fs.FileMode, error) {
+// ParseMode reads the permissions of a socket as chmod takes them, in octal.
+func ParseMode(text string) (fs.FileMode, error) {
 	n, err := strconv.ParseUint(text, 8, 12)
 	if err != nil || n > 0o777 || n&0o600 != 0o600 || len(text) < 3 {
 		return 0, errors.New("must be permissions in octal that let the owner read and write, such as 0600 or 0660")

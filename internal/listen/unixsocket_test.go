@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package listen
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 )
 
 // bound is a socket that these options make, in a folder that every user may enter.
-func bound(t *testing.T, mode fs.FileMode, owner socketOwner) string {
+func bound(t *testing.T, mode fs.FileMode, owner SocketOwner) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "spillway-socket")
 	if err != nil {
@@ -29,9 +29,7 @@ func bound(t *testing.T, mode fs.FileMode, owner socketOwner) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(dir, "s.sock")
-	o := newOptions()
-	o.socketMode, o.socketOwner = mode, owner
-	listener, err := o.bind("listen", "unix://"+path)
+	listener, err := Open("unix://"+path, Socket{Mode: mode, Owner: owner})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,16 +55,16 @@ func TestUnixSocketPermissions(t *testing.T) {
 	defer listener.Close()
 	expectSocket(t, path, 0o600, os.Getuid(), os.Getgid()) // without any chmod
 
-	expectSocket(t, bound(t, 0o600, keepOwner), 0o600, os.Getuid(), os.Getgid())
-	expectSocket(t, bound(t, 0o660, keepOwner), 0o660, os.Getuid(), os.Getgid())
+	expectSocket(t, bound(t, 0o600, KeepOwner), 0o600, os.Getuid(), os.Getgid())
+	expectSocket(t, bound(t, 0o660, KeepOwner), 0o660, os.Getuid(), os.Getgid())
 	syscall.Umask(0o777)
-	expectSocket(t, bound(t, 0o666, keepOwner), 0o666, os.Getuid(), os.Getgid())
+	expectSocket(t, bound(t, 0o666, KeepOwner), 0o666, os.Getuid(), os.Getgid())
 	syscall.Umask(0)
 	if os.Getuid() != 0 {
 		t.Skip("the rest needs root: no other user may give files away")
 	}
-	expectSocket(t, bound(t, 0o600, socketOwner{stranger, -1}), 0o600, stranger, os.Getgid())
-	expectSocket(t, bound(t, 0o660, socketOwner{-1, stranger}), 0o660, os.Getuid(), stranger)
+	expectSocket(t, bound(t, 0o600, SocketOwner{stranger, -1}), 0o600, stranger, os.Getgid())
+	expectSocket(t, bound(t, 0o660, SocketOwner{-1, stranger}), 0o660, os.Getuid(), stranger)
 }
 
 func expectSocket(t *testing.T, path string, mode fs.FileMode, uid, gid int) {
@@ -113,12 +111,12 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 			t.Errorf("%s: connected %v, want %v: %v\n%s", name, connected, connects, err, out)
 		}
 	}
-	f("ours", bound(t, 0o600, keepOwner), false)
-	f("ours, and our group's", bound(t, 0o660, keepOwner), false)
-	f("the stranger's", bound(t, 0o600, socketOwner{stranger, -1}), true)
-	f("the stranger's group's, without permissions for the group", bound(t, 0o600, socketOwner{-1, stranger}), false)
-	f("the stranger's group's", bound(t, 0o660, socketOwner{-1, stranger}), true)
-	f("every user's", bound(t, 0o666, keepOwner), true)
+	f("ours", bound(t, 0o600, KeepOwner), false)
+	f("ours, and our group's", bound(t, 0o660, KeepOwner), false)
+	f("the stranger's", bound(t, 0o600, SocketOwner{stranger, -1}), true)
+	f("the stranger's group's, without permissions for the group", bound(t, 0o600, SocketOwner{-1, stranger}), false)
+	f("the stranger's group's", bound(t, 0o660, SocketOwner{-1, stranger}), true)
+	f("every user's", bound(t, 0o666, KeepOwner), true)
 }
 
 // A proxy that is not root, and is not dumpable, makes its socket, since what it opened is its own
@@ -132,7 +130,7 @@ func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 		if err := deadSocket(path); err != nil {
 			t.Fatal(err)
 		}
-		l, err := unixSocket{path: path, mode: 0o660, owner: keepOwner}.listen()
+		l, err := unixSocket{path: path, mode: 0o660, owner: KeepOwner}.listen()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +193,7 @@ func TestUnixSocketReplacesOnlyDeadSockets(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if l, err := (unixSocket{path: path, mode: 0o666, owner: keepOwner}).listen(); !errors.Is(err, syscall.EADDRINUSE) {
+		if l, err := (unixSocket{path: path, mode: 0o666, owner: KeepOwner}).listen(); !errors.Is(err, syscall.EADDRINUSE) {
 			t.Errorf("%s: %v, %v", name, l, err)
 		}
 		after, err := os.Lstat(path)
@@ -266,7 +264,7 @@ func TestUnixSocketChangesNothingElse(t *testing.T) {
 		}
 	}()
 	for range 2000 {
-		if l, err := (unixSocket{path: path, mode: 0o666, owner: keepOwner}).listen(); err == nil {
+		if l, err := (unixSocket{path: path, mode: 0o666, owner: KeepOwner}).listen(); err == nil {
 			_ = l.Close()
 		}
 	}
@@ -288,7 +286,7 @@ func TestUnixSocketOfManyProxies(t *testing.T) {
 		var starts sync.WaitGroup
 		for range cap(all) {
 			starts.Go(func() {
-				if l, err := (unixSocket{path: path, mode: 0o600, owner: keepOwner}).listen(); err == nil {
+				if l, err := (unixSocket{path: path, mode: 0o600, owner: KeepOwner}).listen(); err == nil {
 					all <- l
 				} else if !errors.Is(err, syscall.EADDRINUSE) {
 					t.Error(err)
@@ -316,14 +314,14 @@ func TestUnixSocketOfManyProxies(t *testing.T) {
 // A proxy that ends leaves the socket of another one that has taken its name.
 func TestUnixSocketEndsWithItsName(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s.sock")
-	first, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	first, err := unixSocket{path: path, mode: 0o600, owner: KeepOwner}.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Remove(path); err != nil { // by an operator, say
 		t.Fatal(err)
 	}
-	second, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	second, err := unixSocket{path: path, mode: 0o600, owner: KeepOwner}.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -356,7 +354,7 @@ func TestUnixSocketStaysInItsFolder(t *testing.T) {
 		}
 	}
 	path := filepath.Join(ours, "s.sock")
-	l, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	l, err := unixSocket{path: path, mode: 0o600, owner: KeepOwner}.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -383,14 +381,14 @@ func TestUnixSocketPathLength(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	path := dir + "/" + strings.Repeat("x", maxSocketPath-len(dir)-1)
-	if err := checkPlainAddress(unixPrefix + path + "x"); err == nil ||
+	if err := CheckPlainAddress(UnixPrefix + path + "x"); err == nil ||
 		!strings.Contains(err.Error(), "has a path of 108 bytes") {
 		t.Errorf("a longer one: %v", err)
 	}
-	if err := checkPlainAddress(unixPrefix + path); err != nil {
+	if err := CheckPlainAddress(UnixPrefix + path); err != nil {
 		t.Error(err)
 	}
-	l, err := unixSocket{path: path, mode: 0o600, owner: keepOwner}.listen()
+	l, err := unixSocket{path: path, mode: 0o600, owner: KeepOwner}.listen()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -401,11 +399,11 @@ func TestUnixSocketPathLength(t *testing.T) {
 	}
 	_ = conn.Close()
 	for _, bad := range []string{"@abstract", "\x00abstract", "/run/../", "run/s"} {
-		if checkPlainAddress(unixPrefix+bad) == nil {
+		if CheckPlainAddress(UnixPrefix+bad) == nil {
 			t.Errorf("%q is taken", bad)
 		}
 	}
-	if l, err := (unixSocket{path: dir + "/a\x00b", mode: 0o600, owner: keepOwner}).listen(); err == nil {
+	if l, err := (unixSocket{path: dir + "/a\x00b", mode: 0o600, owner: KeepOwner}).listen(); err == nil {
 		t.Errorf("a name with a NUL: %v", l.Addr())
 	}
 }
@@ -413,9 +411,9 @@ func TestUnixSocketPathLength(t *testing.T) {
 func TestParseOwner(t *testing.T) {
 	f := func(text string, uid, gid int) {
 		t.Helper()
-		got, err := parseOwner(text)
-		if err != nil || got != (socketOwner{uid, gid}) {
-			t.Errorf("parseOwner(%q) = %v, %v; want %d:%d", text, got, err, uid, gid)
+		got, err := ParseOwner(text)
+		if err != nil || got != (SocketOwner{uid, gid}) {
+			t.Errorf("ParseOwner(%q) = %v, %v; want %d:%d", text, got, err, uid, gid)
 		}
 	}
 	f("", -1, -1)
@@ -426,8 +424,8 @@ func TestParseOwner(t *testing.T) {
 	f("1000:2000", 1000, 2000)
 	f(":2000", -1, 2000)
 	for _, bad := range []string{":", "root:", "no such user", "root:no-such-group", "-1", "4294967295", "0:-1", "a:b:c"} {
-		if got, err := parseOwner(bad); err == nil {
-			t.Errorf("parseOwner(%q) = %v, want an error", bad, got)
+		if got, err := ParseOwner(bad); err == nil {
+			t.Errorf("ParseOwner(%q) = %v, want an error", bad, got)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"context"
@@ -125,13 +125,13 @@ func (f folder) makePrivate(name string) (folder, error) {
 
 // open gives a socket its owner, and then its mode.
 func (s unixSocket) open(path string) error {
-	if s.owner != keepOwner {
-		if err := os.Lchown(path, s.owner.uid, s.owner.gid); err != nil {
-			return fmt.Errorf("%w: %w", errSocketOwner, syscallError(err))
+	if s.owner != KeepOwner {
+		if err := os.Lchown(path, s.owner.UID, s.owner.GID); err != nil {
+			return fmt.Errorf("%w: %w", ErrOwner, syscallError(err))
 		}
 	}
 	if err := os.Chmod(path, s.mode); err != nil {
-		return fmt.Errorf("%w: %w", errSocketMode, syscallError(err))
+		return fmt.Errorf("%w: %w", ErrMode, syscallError(err))
 	}
 	return nil
 }
@@ -200,7 +200,7 @@ func (l *socketListener) Close() error {
 // bound. The umask would do it, too, but for every file that any thread makes meanwhile.
 func bindPrivate(_, _ string, raw syscall.RawConn) error {
 	var failed error
-	if err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), uint32(privateMode)) }); err != nil {
+	if err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), uint32(PrivateMode)) }); err != nil {
 		return err
 	}
 	return failed
