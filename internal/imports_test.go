@@ -31,6 +31,7 @@ var mayImport = map[string][]string{
 	"mirror":   {},
 	"fairness": {},
 	"listen":   {},
+	"logging":  {},
 	"memory":   {},
 	"h2":       {},
 	"audit":    {"auth"},

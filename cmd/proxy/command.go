@@ -10,6 +10,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"go.uber.org/zap"
+
+	"spillway/internal/logging"
 )
 
 // startFunc does the work of the process with options that have been checked. It blocks until the process is to end.
@@ -66,7 +68,7 @@ func startWith(cmd *cobra.Command, o *options, environ []string, stderr io.Write
 	if err := o.validate(environ); err != nil {
 		return err
 	}
-	log := newLogger(o.logLevel, o.logFormat, stderr)
+	log := logging.New(o.logLevel, o.logFormat, stderr)
 	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
 	return start(cmd.Context(), o, log)
 }

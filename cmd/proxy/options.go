@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/listen"
+	"spillway/internal/logging"
 )
 
 // Values of --plain-identity: whose rights a request on the plain listener has.
@@ -361,8 +362,8 @@ func (o *options) observabilityFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.debug, "debug", o.debug,
 		"Serve Go profiles under /debug/pprof on --metrics-listen, to the users of /metrics there, and let debuggers attach and core dumps "+
 			"be written, which hold every credential and object in memory. Otherwise neither is possible.")
-	fs.Var(newChoice(&o.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
-	fs.Var(newChoice(&o.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
+	fs.Var(newChoice(&o.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
+	fs.Var(newChoice(&o.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
 }
 
 func (o *options) configurationFlags(fs *pflag.FlagSet) {

@@ -22,6 +22,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/inject"
 	"spillway/internal/listen"
+	"spillway/internal/logging"
 	"spillway/internal/memory"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -70,7 +71,7 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 			if err := w.validate(); err != nil {
 				return err
 			}
-			log := newLogger(w.logLevel, w.logFormat, stderr)
+			log := logging.New(w.logLevel, w.logFormat, stderr)
 			defer func() { _ = log.Sync() }()
 			return w.run(cmd.Context(), log)
 		},
@@ -89,8 +90,8 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringVar(&w.kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
-	f.Var(newChoice(&w.logLevel, logLevels...), "log-level", "Log entries of this level and above.")
-	f.Var(newChoice(&w.logFormat, logFormats...), "log-format", "Write log lines to stderr in this format.")
+	f.Var(newChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
+	f.Var(newChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
 	sidecarFlags(f, &w.sidecar)
 	return prepare(cmd)
 }

@@ -1,4 +1,8 @@
-package main
+// Package logging makes the logger of the process.
+//
+// Invariant: an entry is one line, whatever is in it, and a bounded one. Each entry passes one
+// encoder that sees to it, so that no caller has to clean what it logs.
+package logging
 
 import (
 	"flag"
@@ -11,20 +15,22 @@ import (
 	"k8s.io/klog/v2"
 )
 
+// Levels and Formats are what New takes.
 var (
-	logLevels  = []string{"debug", "info", "warn", "error"}
-	logFormats = []string{"json", "console"}
+	Levels  = []string{"debug", "info", "warn", "error"}
+	Formats = []string{"json", "console"}
 )
 
 // klogVerbosity is how much of client-go's own log comes along with --log-level=debug: what its reflectors do, not every request.
 const klogVerbosity = 2
 
-// newLogger returns a logger that writes one line per entry to w: level is one of logLevels, format one of logFormats. Entries never
-// carry stack traces; what the caller is told must be in the message. The logs of client-go (klog) and of the standard library go the
-// same way from then on, which is process-wide.
-func newLogger(level, format string, w io.Writer) *zap.Logger {
+// New returns a logger that writes one line per entry to w: level is one of Levels, format one of
+// Formats. Entries never carry stack traces; what the caller learns must be in the message. The logs
+// of client-go (klog) and of the standard library go the same way from then on, which is
+// process-wide.
+func New(level, format string, w io.Writer) *zap.Logger {
 	var threshold zapcore.Level
-	_ = threshold.Set(level) // one of logLevels; else info
+	_ = threshold.Set(level) // one of Levels; else info
 	encoder := newEncoder(format)
 	sink := zapcore.Lock(zapcore.AddSync(w))
 	log := zap.New(zapcore.NewCore(encoder, sink, threshold))

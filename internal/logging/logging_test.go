@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 // logEverything writes one entry per level and source and returns what came out, line by line.
 func logEverything(level, format string) []string {
 	var out bytes.Buffer
-	logger := newLogger(level, format, &out)
+	logger := New(level, format, &out)
 	logger.Debug("own debug")
 	logger.Info("own info")
 	logger.Warn("own warn")

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"bytes"
@@ -44,10 +44,10 @@ const entries = 9
 
 // One call is one line, which ends nowhere else, is not long, and shows nothing that a terminal obeys.
 func TestLogCallsAreLines(t *testing.T) {
-	for _, format := range logFormats {
+	for _, format := range Formats {
 		for _, text := range injections {
 			var out bytes.Buffer
-			logged(newLogger("info", format, &out), text)
+			logged(New("info", format, &out), text)
 			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 			if len(lines) != entries {
 				t.Errorf("%s, %.40q: %d lines of %d entries", format, text, len(lines), entries)
@@ -69,7 +69,7 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 	want := []string{"any", "bytes", "error", "level", "msg", "time", "user"}
 	for _, text := range injections {
 		var out bytes.Buffer
-		newLogger("info", "json", &out).Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)),
+		New("info", "json", &out).Info("m", zap.String("user", text), zap.ByteString("bytes", []byte(text)),
 			zap.Error(errors.New(text)), zap.Any("any", "x"))
 		var entry map[string]any
 		if err := json.Unmarshal(out.Bytes(), &entry); err != nil {
@@ -85,7 +85,7 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 		}
 
 		out.Reset()
-		newLogger("info", "console", &out).Info(text, zap.String("user", text))
+		New("info", "console", &out).Info(text, zap.String("user", text))
 		columns := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\t")
 		if len(columns) != 4 || columns[1] != "info" {
 			t.Fatalf("%.40q: columns %.40q", text, columns)
@@ -98,7 +98,7 @@ func TestLogFieldsAreNotForged(t *testing.T) {
 
 func TestLogEntriesAreBounded(t *testing.T) {
 	var out bytes.Buffer
-	l := newLogger("info", "json", &out)
+	l := New("info", "json", &out)
 	l.Info("many", zap.Strings("list", slices.Repeat([]string{"12345678"}, 1<<16)), zap.String("user", "u"))
 	l.Info("long", zap.String("user", strings.Repeat("€", 1<<16)))
 	lines := strings.Split(out.String(), "\n")
@@ -125,7 +125,7 @@ func FuzzLogLine(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, message, value string) {
 		var out bytes.Buffer
-		l := newLogger("info", "json", &out)
+		l := New("info", "json", &out)
 		l.Info(message, zap.String("v", value))
 		if lines := bytes.Count(out.Bytes(), []byte("\n")); lines != 1 {
 			t.Errorf("%d lines: %q", lines, &out)
