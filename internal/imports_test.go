@@ -30,7 +30,7 @@ var mayImport = map[string][]string{
 	"auth":     {"fairness", "object", "rotation"},
 	"mirror":   {},
 	"fairness": {},
-	"listen":   {},
+	"listen":   {"rotation"},
 	"logging":  {},
 	"memory":   {},
 	"h2":       {},

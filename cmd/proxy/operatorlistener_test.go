@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"spillway/internal/listen"
 )
 
 // serveOperators serves a handler as the metrics listener is served, and returns its address and
@@ -158,7 +160,7 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	secure := &tls.Config{Certificates: s.TLS.Certificates, NextProtos: []string{"h2", "http/1.1"}}
 	each := secure.Clone() // as where certificates of clients are asked for
 	secure.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return each, nil }
-	secure = speaking(secure, "http/1.1")
+	secure = listen.Speaking(secure, "http/1.1")
 	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure,
 		log: zap.NewNop()})
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()

@@ -3,6 +3,9 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"os"
@@ -12,6 +15,8 @@ import (
 
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"spillway/internal/listen"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata from what the code does now")
@@ -103,4 +108,32 @@ func TestErrorOfTheWiringIsOneLine(t *testing.T) {
 	if code != 1 || stderr.String() != want || stdout.Len() != 0 {
 		t.Errorf("code %d, stdout %q, stderr %q; want 1, nothing, %q", code, stdout.String(), stderr.String(), want)
 	}
+}
+
+// selfSigned is a new certificate of this machine.
+func selfSigned(t *testing.T) tls.Certificate {
+	t.Helper()
+	config, _, err := listen.TLS{}.Config()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return config.Certificates[0]
+}
+
+// pairFiles writes a new key pair and returns its leaf.
+func pairFiles(t *testing.T, certFile, keyFile string) []byte {
+	t.Helper()
+	pair := selfSigned(t)
+	key, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{
+		certFile: {Type: "CERTIFICATE", Bytes: pair.Certificate[0]}, keyFile: {Type: "PRIVATE KEY", Bytes: key},
+	} {
+		if err := os.WriteFile(name, pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pair.Certificate[0]
 }

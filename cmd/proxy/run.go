@@ -132,7 +132,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			// Health is told until the very end, readiness off.
 			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, exemplars: traces.tracer != nil, debug: o.debug, log: log}
 			if o.metricsTLS {
-				seen.tls = speaking(secure, "http/1.1")
+				seen.tls = listen.Speaking(secure, "http/1.1")
 			}
 			fail(func() error { return seen.run(life.stop, listeners.metrics) })
 		}
@@ -242,11 +242,21 @@ func secureListeners(o *options, access *access, pod *podFiles, followed *files,
 	if o.listenTLS == "" && !o.metricsTLS {
 		return nil, nil
 	}
-	secure, err := tlsConfig(o, pod, followed, log)
-	if err == nil && access.tls != nil && pod == nil { // a pod's clients bring tokens
-		askForCertificates(secure, access.tls.Authenticator)
+	options := listen.TLS{HTTP2: o.http2, CertFile: o.tlsCertFile, KeyFile: o.tlsPrivateKeyFile, Log: log}
+	if pod != nil {
+		options.Pair = &pod.identity.Certificate
 	}
-	return secure, err
+	secure, states, err := options.Config()
+	if err != nil {
+		return nil, err
+	}
+	if states != nil {
+		followed.add(states)
+	}
+	if access.tls != nil && pod == nil { // a pod's clients bring tokens
+		listen.RequestCertificates(secure, access.tls.Authenticator.Certificates)
+	}
+	return secure, nil
 }
 
 // serveAll serves on the plain and the TLS listener.

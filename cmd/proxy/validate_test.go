@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Each bad setting stops the start with exactly this line. DIR stands for a directory of the test's own.
@@ -307,11 +306,8 @@ func TestCheckResource(t *testing.T) {
 // A front proxy may say who anybody is, so it must be told apart from the clients.
 func TestFrontProxyAmongClients(t *testing.T) {
 	authority := func() string {
-		pair, err := selfSigned(time.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return writeFile(t, "ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: pair.Certificate[0]})))
+		block := &pem.Block{Type: "CERTIFICATE", Bytes: selfSigned(t).Certificate[0]}
+		return writeFile(t, "ca.crt", string(pem.EncodeToMemory(block)))
 	}
 	clients, fronts := authority(), authority()
 	args := func(front string, more ...string) []string {

@@ -121,11 +121,11 @@ func (w *webhook) validate() error {
 
 // run serves until ctx ends or the process is told to.
 func (w *webhook) run(ctx context.Context, log *zap.Logger) error {
-	pair, err := readCertificate(w.certFile, w.keyFile, log)
+	pair, err := listen.ReadCertificate(w.certFile, w.keyFile, log)
 	if err != nil {
 		return err
 	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.get, SessionTicketsDisabled: true}
+	config := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: pair.Get, SessionTicketsDisabled: true}
 	verify, err := w.clients(log)
 	if err != nil {
 		return err

@@ -1,4 +1,5 @@
-// Package listen opens the listeners of the proxy: TCP addresses and unix sockets.
+// Package listen opens the listeners of the proxy: TCP addresses and unix sockets, and the
+// certificates that they present.
 //
 // Invariant: a unix socket is private from its first moment until it has its owner and mode, and
 // nothing else in its folder changes, whatever other users put there. net.Listen alone would leave

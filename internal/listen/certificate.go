@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"crypto/ecdsa"
@@ -15,56 +15,68 @@ import (
 
 	"go.uber.org/zap"
 
-	"spillway/internal/auth"
 	"spillway/internal/rotation"
 )
 
-// tlsConfig is what listeners with TLS present: the sidecar's pair, the configured one, or a self-signed one that lives in memory.
-func tlsConfig(o *options, pod *podFiles, followed *files, log *zap.Logger) (*tls.Config, error) {
-	// One record size from the first byte on: small first records would split events.
-	config := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true}
-	if o.http2 {
-		config.NextProtos = []string{"h2", "http/1.1"} // W-1
-	}
-	if pod != nil {
-		config.Certificates = []tls.Certificate{pod.identity.Certificate}
-		return config, nil
-	}
-	if o.tlsCertFile == "" {
-		pair, err := selfSigned(time.Now())
-		if err != nil {
-			return nil, fmt.Errorf("making a self-signed certificate: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
-		return config, nil
-	}
-	c, err := readCertificate(o.tlsCertFile, o.tlsPrivateKeyFile, log)
-	if err != nil {
-		return nil, err
-	}
-	followed.add(c.files.States)
-	config.GetCertificate = c.get
-	return config, nil
+// TLS says how listeners with TLS are served.
+type TLS struct {
+	HTTP2 bool // offer it
+	// Pair is presented instead of the files, such as the certificate of a sidecar; nil: none is.
+	Pair *tls.Certificate
+	// CertFile and KeyFile are read again when they change. Empty: a self-signed certificate that
+	// exists in memory only.
+	CertFile, KeyFile string
+	Log               *zap.Logger
 }
 
-// askForCertificates has a listener ask its clients for certificates, if there are any that would do. It verifies none: whether one is good
-// is found out per request, when it may have ended or its authority may have gone.
-func askForCertificates(config *tls.Config, a *auth.Authenticator) {
-	if a.Certificates() == nil {
+// Config makes the configuration, with which any number of listeners may be served. states are
+// those of the files that it follows; nil if it follows none.
+func (t TLS) Config() (config *tls.Config, states func() []rotation.State, err error) {
+	// One record size from the first byte on: small first records would split events.
+	config = &tls.Config{
+		MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, DynamicRecordSizingDisabled: true,
+	}
+	if t.HTTP2 {
+		config.NextProtos = []string{"h2", "http/1.1"} // W-1
+	}
+	switch {
+	case t.Pair != nil:
+		config.Certificates = []tls.Certificate{*t.Pair}
+	case t.CertFile == "":
+		pair, err := selfSigned(time.Now())
+		if err != nil {
+			return nil, nil, fmt.Errorf("making a self-signed certificate: %w", err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	default:
+		c, err := ReadCertificate(t.CertFile, t.KeyFile, t.Log)
+		if err != nil {
+			return nil, nil, err
+		}
+		config.GetCertificate, states = c.Get, c.files.States
+	}
+	return config, states, nil
+}
+
+// RequestCertificates has a listener request certificates of its clients, signed by authorities, if
+// there are any at present. It verifies none: each request is judged by itself, since a certificate
+// may end, and its authority may go, while its connection stays.
+func RequestCertificates(config *tls.Config, authorities func() *x509.CertPool) {
+	if authorities() == nil {
 		return
 	}
 	config.ClientAuth = tls.RequestClientCert
 	listener := config.Clone() // without this hook, or each connection's would ask for another
 	config.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := listener.Clone()
-		now.ClientCAs = a.Certificates() // as the files are by now
+		now.ClientCAs = authorities() // as the files are by now
 		return now, nil
 	}
 }
 
-// speaking is config for a listener of these protocols alone, also where a hook gives each
+// Speaking is config for a listener of these protocols alone, also where a hook gives each
 // connection a configuration of its own: the hook's would offer what the server does not speak.
-func speaking(config *tls.Config, protocols ...string) *tls.Config {
+func Speaking(config *tls.Config, protocols ...string) *tls.Config {
 	config = config.Clone()
 	config.NextProtos = protocols
 	if hook := config.GetConfigForClient; hook != nil {
@@ -81,14 +93,14 @@ func speaking(config *tls.Config, protocols ...string) *tls.Config {
 	return config
 }
 
-// certificate is a key pair that is read again when its files change. A pair that cannot be read, as in the middle of a
-// rotation, leaves the one in use.
-type certificate struct {
+// Certificate is a key pair that is read again when its files change. A pair that cannot be read, as
+// in the middle of a rotation, leaves the one in use.
+type Certificate struct {
 	files *rotation.Value[*tls.Certificate]
 }
 
-// readCertificate reads it for the first time.
-func readCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, error) {
+// ReadCertificate reads it for the first time.
+func ReadCertificate(certFile, keyFile string, log *zap.Logger) (*Certificate, error) {
 	files, err := rotation.New(rotation.Options[*tls.Certificate]{
 		Use: "TLS certificate", Read: rotation.Files(certFile, keyFile), Log: log,
 		Parse: func(parts []rotation.Part) (*tls.Certificate, time.Time, error) {
@@ -98,15 +110,15 @@ func readCertificate(certFile, keyFile string, log *zap.Logger) (*certificate, e
 	if err != nil {
 		return nil, err
 	}
-	return &certificate{files: files}, nil
+	return &Certificate{files: files}, nil
 }
 
-// checkEvery bounds how often the files are looked at.
-const checkEvery = time.Second
+// certificateInterval bounds how often the files are looked at.
+const certificateInterval = time.Second
 
-// get implements tls.Config.GetCertificate.
-func (c *certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return c.files.Recent(checkEvery), nil
+// Get implements tls.Config.GetCertificate.
+func (c *Certificate) Get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return c.files.Recent(certificateInterval), nil
 }
 
 // selfSigned makes a certificate for this host's names that is valid for a year from now.

@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"bytes"
@@ -41,18 +41,18 @@ func pairFiles(t *testing.T, certFile, keyFile string) []byte {
 func TestCertificateReload(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, err := readCertificate(certFile, keyFile, zap.NewNop()); err == nil || !strings.Contains(err.Error(), certFile) {
+	if _, err := ReadCertificate(certFile, keyFile, zap.NewNop()); err == nil || !strings.Contains(err.Error(), certFile) {
 		t.Fatalf("no files: %v", err)
 	}
 	first := pairFiles(t, certFile, keyFile)
-	c, err := readCertificate(certFile, keyFile, zap.NewNop())
+	c, err := ReadCertificate(certFile, keyFile, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
 	presented := func() []byte {
 		t.Helper()
 		c.files.Look() // as if a second had passed
-		pair, err := c.get(nil)
+		pair, err := c.Get(nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,9 +78,12 @@ func TestCertificateReload(t *testing.T) {
 
 // Without files a certificate is made up that fits the machine it is made on.
 func TestSelfSignedCertificate(t *testing.T) {
-	config, err := tlsConfig(newOptions(), nil, &files{}, zap.NewNop())
+	config, states, err := TLS{HTTP2: true}.Config()
 	if err != nil {
 		t.Fatal(err)
+	}
+	if states != nil {
+		t.Error("it follows files")
 	}
 	leaf, err := x509.ParseCertificate(config.Certificates[0].Certificate[0])
 	if err != nil {
@@ -98,9 +101,7 @@ func TestSelfSignedCertificate(t *testing.T) {
 		}
 	}
 	for http2, want := range map[bool]string{true: "h2", false: "http/1.1"} { // W-1
-		o := newOptions()
-		o.http2 = http2
-		if config, err = tlsConfig(o, nil, &files{}, zap.NewNop()); err != nil {
+		if config, _, err = (TLS{HTTP2: http2}).Config(); err != nil {
 			t.Fatal(err)
 		}
 		if got := negotiated(t, config, "http/1.1", "h2"); got != want {
