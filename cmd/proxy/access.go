@@ -50,9 +50,9 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *f
 		switch {
 		case err == nil:
 		case o.sidecarDir != "":
-			return o.refuseFor("sidecar-dir", o.sidecarDir, err)
+			return refuseFor(o, "sidecar-dir", o.sidecarDir, err)
 		default:
-			return o.refuseFor("plain-identity", o.plainIdentity, err)
+			return refuseFor(o, "plain-identity", o.plainIdentity, err)
 		}
 		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
 		*pod = *asking(self, o, metrics, log)
@@ -137,22 +137,11 @@ func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics, lo
 	}
 }
 
-// frontProxy is which proxy is believed about users.
-type frontProxy struct {
-	caFile        string // with the certificates that vouch for it; empty: there is none
-	allowedNames  []string
-	nameHeaders   []string
-	uidHeaders    []string
-	groupHeaders  []string
-	extraPrefixes []string
-}
-
-func (f *frontProxy) of(authority *auth.Authority) *auth.FrontProxy {
-	return &auth.FrontProxy{
-		Authority: authority, AllowedNames: f.allowedNames,
-		NameHeaders: f.nameHeaders, UIDHeaders: f.uidHeaders, GroupHeaders: f.groupHeaders, ExtraPrefixes: f.extraPrefixes,
+// refuseFor refuses the value of a flag for what upstream says of it. That upstream is away says
+// nothing of that.
+func refuseFor(o *options, flag, value string, err error) error {
+	if upstream.Away(err) {
+		return err
 	}
+	return o.refuse(flag, value, err.Error())
 }
-
-// claims reports whether a header, by its canonical key, is one in which the front proxy vouches for users: it is never passed on.
-func (f *frontProxy) claims(name string) bool { return f.of(nil).Reads(name) }

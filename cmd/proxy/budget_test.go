@@ -32,8 +32,8 @@ func TestBudgetLowersLimits(t *testing.T) {
 		o := got.options
 		o.lower(budget)
 		l := limits{o.encodedBytes, o.historyBytes, o.limits.listBytes, o.limits.bodyBytes, o.limits.watches,
-			o.limits.watchesPerUser, o.maxConnections, o.limits.serve().SelectorTerms,
-			o.limits.serve().SelectorTermsPerUser}
+			o.limits.watchesPerUser, o.maxConnections, serverLimits(o.limits).SelectorTerms,
+			serverLimits(o.limits).SelectorTermsPerUser}
 		if l.connectionsAtMost <= want.connectionsAtMost { // what open files allow may be less
 			l.connectionsAtMost = want.connectionsAtMost
 		}

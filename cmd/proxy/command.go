@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"go.uber.org/zap"
 
 	"spillway/internal/logging"
@@ -53,7 +51,7 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 	}
 	cmd.Flags().SortFlags = false
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
-	cmd.SetFlagErrorFunc(explainFlagError)
+	cmd.SetFlagErrorFunc(explain)
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), helpText(cmd, groups)) })
 	cmd.AddCommand(newTop())
 	cmd.AddCommand(subcommands(stderr)...)
@@ -71,6 +69,11 @@ func startWith(cmd *cobra.Command, o *options, environ []string, stderr io.Write
 	log := logging.New(o.logLevel, o.logFormat, stderr)
 	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
 	return start(cmd.Context(), o, log)
+}
+
+// explain says what is wrong with the flags of cmd.
+func explain(cmd *cobra.Command, err error) error {
+	return explainFlagError(cmd.CommandPath(), cmd.Flags(), err)
 }
 
 func noArguments(_ *cobra.Command, args []string) error {
@@ -96,39 +99,4 @@ func helpText(cmd *cobra.Command, groups []flagGroup) string {
 	}
 	fmt.Fprintf(&b, "\n%s\n", sourcesHelp)
 	return b.String()
-}
-
-// explainFlagError says in our words what pflag found wrong with the command line of cmd.
-func explainFlagError(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	var invalid *pflag.InvalidValueError
-	var missing *pflag.ValueRequiredError
-	switch {
-	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
-		name := unknown.GetSpecifiedName()
-		if near := nearest(name, flagNames(cmd.Flags())); near != "" {
-			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
-		}
-		return fmt.Errorf("--%s: no such flag; %s --help lists them", name, cmd.CommandPath())
-	case errors.As(err, &invalid):
-		return fmt.Errorf("--%s=%s: %s", invalid.GetFlag().Name, invalid.GetValue(), expected(invalid))
-	case errors.As(err, &missing):
-		return fmt.Errorf("--%s: needs a value", missing.GetSpecifiedName())
-	}
-	return fmt.Errorf("%w; %s --help lists the flags", err, cmd.CommandPath())
-}
-
-// expected says what the value of a flag should have looked like. Types of our own say it themselves.
-func expected(err *pflag.InvalidValueError) string {
-	switch err.GetFlag().Value.Type() {
-	case "bool":
-		return "must be true or false"
-	case "int", "int32":
-		return "must be a whole number"
-	case "float64":
-		return "must be a number"
-	case "duration":
-		return "must be a number with a unit, such as 30s or 2m"
-	}
-	return err.Unwrap().Error()
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -113,40 +110,4 @@ func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 		"sidecar, and else first. Init containers in front of them do not go through them.")
 	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork, "Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+
 		"gets nothing without a token of the pod's service account), and where the ports must be free.")
-}
-
-// checkSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. They may be a stranger's: nothing that they name is
-// opened.
-func checkSidecarFlags(args []string) error {
-	o := newOptions()
-	sidecar := &cobra.Command{Use: "spillway"}
-	flags := sidecar.Flags()
-	flags.Usage = func() {}
-	for _, g := range o.flagGroups() {
-		flags.AddFlagSet(g.flags)
-	}
-	if err := flags.Parse(args); err != nil {
-		return explainFlagError(sidecar, err)
-	}
-	if flags.NArg() > 0 {
-		return fmt.Errorf("unexpected argument %q: give flags, as --name=value", flags.Arg(0))
-	}
-	var err error
-	flags.Visit(func(f *pflag.Flag) {
-		if kind, _ := pflag.UnquoteUsage(f); kind == "file" { // and here, where pods are let in, it would be another one than there
-			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
-		}
-		if f.Name != "resources" && (slices.Contains(inject.OwnFlags, f.Name) || slices.Contains([]string{"config", "help", "version"}, f.Name)) {
-			err = fmt.Errorf("--%s is not for sidecars: injection decides it", f.Name)
-		}
-	})
-	if strings.Count(strings.Join(args, "\n"), "--resources") > 1 {
-		err = errors.New("--resources has a setting of its own")
-	}
-	if err != nil {
-		return err
-	}
-	o.sidecarDir, o.listen, o.listenTLS = "/", "", "127.0.0.1:6443"
-	o.flags = flags
-	return o.validate([]string{"KUBERNETES_SERVICE_HOST=inside"})
 }

@@ -57,7 +57,7 @@ func TestLimitSettings(t *testing.T) {
 			t.Fatalf("%v: %s", args, got.stderr)
 		}
 		got.options.reserve()
-		if l := got.options.limits.serve(); l != want {
+		if l := serverLimits(got.options.limits); l != want {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", args, l, want)
 		}
 	}

@@ -10,10 +10,6 @@ import (
 	"spillway/internal/status"
 )
 
-// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so
-// that less would tell nothing.
-const leastAway = 30 * time.Second
-
 // describe is the part of /readyz?verbose about mirrors: a line for each.
 func (m *mirrors) describe() []string {
 	now := time.Now()

@@ -129,7 +129,7 @@ func (m *mirrors) begin(starting context.Context, o *options) error {
 		err = upstream.Unresolved(found)
 	}
 	if err != nil {
-		return o.refuseFor("resources", strings.Join(o.resources, ","), err)
+		return refuseFor(o, "resources", strings.Join(o.resources, ","), err)
 	}
 	if m.demand {
 		offered, refused, err := m.client.Discover(starting)

@@ -182,6 +182,16 @@ func (o *options) flagGroups() []flagGroup {
 	}
 }
 
+// flagSet is all flags of flagGroups.
+func (o *options) flagSet() *pflag.FlagSet {
+	flags := pflag.NewFlagSet("spillway", pflag.ContinueOnError)
+	flags.Usage = func() {}
+	for _, g := range o.flagGroups() {
+		flags.AddFlagSet(g.flags)
+	}
+	return flags
+}
+
 // asksAboutAll reports that the API server is asked about every client, so that none is served
 // while it does not answer.
 func (o *options) asksAboutAll() bool {

@@ -106,7 +106,7 @@ func metricGroups() []metricGroup {
 	groups[0].collectors = []prometheus.Collector{newMirrorMetrics(nil)}
 	serve.NewMetrics(&groups[1])
 	serve.NewForwardMetrics(&groups[2])
-	serve.NewLimiter(newOptions().limits.serve(), &groups[3])
+	serve.NewLimiter(serverLimits(newOptions().limits), &groups[3])
 	auth.NewMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{newFileMetrics(nil)}

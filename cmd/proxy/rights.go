@@ -9,11 +9,6 @@ import (
 	"spillway/internal/upstream"
 )
 
-// watchesRights reports that anything needs rights to be watched.
-func (o *options) watchesRights() bool {
-	return o.watchRights || o.localRBAC || o.localTokens != localTokensNone
-}
-
 // newRights makes what watches rights, and decides by them as far as it was told to; nil: nobody needs it. That upstream does not let
 // something be watched is said by Rights, once, and not by the reflector each time that it is tried again.
 func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *options, metrics *auth.Metrics, log *zap.Logger) *auth.Rights {

@@ -65,7 +65,8 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if err != nil {
 		return err
 	}
-	limiter := serve.NewLimiter(o.limits.serve(), registry)
+	limits := serverLimits(o.limits)
+	limiter := serve.NewLimiter(limits, registry)
 	forwarder, err := newForwarder(transports, client.Base(), own, bare, limiter, o, registry, log)
 	if err != nil {
 		return err
@@ -168,7 +169,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 			fail(func() error { return guard.Run(life.stop) })
 		}
 		budget.announce(log)
-		o.limits.announce(log, o.connections())
+		announceLimits(limits, o.connections(), log)
 		announce(ctx, listeners, access, client, source.Config, o, log)
 		<-life.drain.Done()
 	}

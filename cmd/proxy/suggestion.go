@@ -1,11 +1,48 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
 )
+
+// explainFlagError says in our words what pflag found wrong with the command line of a command.
+func explainFlagError(command string, flags *pflag.FlagSet, err error) error {
+	var unknown *pflag.NotExistError
+	var invalid *pflag.InvalidValueError
+	var missing *pflag.ValueRequiredError
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "":
+		name := unknown.GetSpecifiedName()
+		if near := nearest(name, flagNames(flags)); near != "" {
+			return fmt.Errorf("--%s: no such flag; did you mean --%s?", name, near)
+		}
+		return fmt.Errorf("--%s: no such flag; %s --help lists them", name, command)
+	case errors.As(err, &invalid):
+		return fmt.Errorf("--%s=%s: %s", invalid.GetFlag().Name, invalid.GetValue(), expected(invalid))
+	case errors.As(err, &missing):
+		return fmt.Errorf("--%s: needs a value", missing.GetSpecifiedName())
+	}
+	return fmt.Errorf("%w; %s --help lists the flags", err, command)
+}
+
+// expected says what the value of a flag should have looked like. Types of our own say it themselves.
+func expected(err *pflag.InvalidValueError) string {
+	switch err.GetFlag().Value.Type() {
+	case "bool":
+		return "must be true or false"
+	case "int", "int32":
+		return "must be a whole number"
+	case "float64":
+		return "must be a number"
+	case "duration":
+		return "must be a number with a unit, such as 30s or 2m"
+	}
+	return err.Unwrap().Error()
+}
 
 // flagNames returns the names of all flags, sorted.
 func flagNames(flags *pflag.FlagSet) []string {

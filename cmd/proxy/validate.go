@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,8 +15,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"spillway/internal/listen"
-	"spillway/internal/serve"
-	"spillway/internal/upstream"
 )
 
 // minHistoryBytes catches a size that lost its unit: --history-bytes=64, --encoded-bytes=64.
@@ -26,6 +25,10 @@ const minBudget = 64 << 20
 
 // minCheckPeriod keeps the comparison of whole states what it is meant to be: rare.
 const minCheckPeriod = 10 * time.Second
+
+// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so
+// that less would tell nothing.
+const leastAway = 30 * time.Second
 
 // validate refuses what cannot work, or what would let in who does not belong, with one line: the setting, its value, the remedy.
 // It brings resources into the form that options promises.
@@ -54,14 +57,6 @@ func (o *options) validate(environ []string) error {
 // refuse names a setting where the user made it, its value and the remedy.
 func (o *options) refuse(flag, value, remedy string) error {
 	return o.originOf(flag).refuse(value, remedy)
-}
-
-// refuseFor is refuse for what upstream says of the value. That it is away says nothing of that.
-func (o *options) refuseFor(flag, value string, err error) error {
-	if upstream.Away(err) {
-		return err
-	}
-	return o.refuse(flag, value, err.Error())
 }
 
 func (o *options) validateKubeconfig(environ []string) error {
@@ -134,7 +129,7 @@ func (o *options) validateNumbers() error {
 	if o.stallTimeout <= 0 {
 		return o.refuse("stall-timeout", o.stallTimeout.String(), "must be longer than 0s")
 	}
-	if o.writers == writersOn && !serve.WritersSupported {
+	if o.writers == writersOn && runtime.GOOS != "linux" {
 		return o.refuse("writers", o.writers, "is for Linux; auto has writers where there can be any")
 	}
 	if o.drainPeriod < 0 {

@@ -127,3 +127,28 @@ func (o *options) validateFrontProxy() error {
 	}
 	return nil
 }
+
+// watchesRights reports that anything needs rights to be watched.
+func (o *options) watchesRights() bool {
+	return o.watchRights || o.localRBAC || o.localTokens != localTokensNone
+}
+
+// frontProxy is which proxy is believed about users.
+type frontProxy struct {
+	caFile        string // with the certificates that vouch for it; empty: there is none
+	allowedNames  []string
+	nameHeaders   []string
+	uidHeaders    []string
+	groupHeaders  []string
+	extraPrefixes []string
+}
+
+func (f *frontProxy) of(authority *auth.Authority) *auth.FrontProxy {
+	return &auth.FrontProxy{
+		Authority: authority, AllowedNames: f.allowedNames,
+		NameHeaders: f.nameHeaders, UIDHeaders: f.uidHeaders, GroupHeaders: f.groupHeaders, ExtraPrefixes: f.extraPrefixes,
+	}
+}
+
+// claims reports whether a header, by its canonical key, is one in which the front proxy vouches for users: it is never passed on.
+func (f *frontProxy) claims(name string) bool { return f.of(nil).Reads(name) }

@@ -1,0 +1,72 @@
+package main
+
+// What a budget is divided into, where limits are not set otherwise: parts of it, one in so many. What they bound is seldom there at the same
+// time; what is left is for the state, of which nothing can be given up.
+const (
+	encodedPart = 8
+	historyPart = 8 // of each resource
+	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
+	bodyPart    = 16
+	headPart    = 16
+	feedPart    = 8
+	termPart    = 16 // of which the selectors of all users take selectorTerm a term
+	formPart    = 32 // what is kept of forms when memory is short
+	// connectionPrice and watchPrice are what one of them is reckoned at, with what the kernel holds.
+	connectionPrice = 64 << 10
+	watchPrice      = 16 << 10
+	selectorTerm    = 64
+	// firstStatesMost is how many resources are listed at a time because somebody asks for them: how large they are shows only then.
+	firstStatesMost = 2
+	// minHeadBytes is what one of the largest heads over HTTP/1.1 takes.
+	minHeadBytes = 8 << 20
+)
+
+// divide lowers what follows from a budget and was not set; 0: there is none.
+func (o *options) divide(budget int64) {
+	if budget > 0 {
+		o.lower(budget)
+	}
+	o.reserve()
+}
+
+// lower lowers what was not set to what goes with a budget.
+func (o *options) lower(budget int64) {
+	size := func(flag string, value *byteSize, part int64) {
+		if !o.given(flag) {
+			*value = min(*value, byteSize(max(budget/part, minListBytes)))
+		}
+	}
+	number := func(flag string, value *int, most int64) {
+		if !o.given(flag) {
+			*value = min(*value, int(max(most, 1)))
+		}
+	}
+	size("encoded-bytes", &o.encodedBytes, encodedPart)
+	size("history-bytes", &o.historyBytes, historyPart)
+	size("max-list-bytes-in-flight", &o.limits.listBytes, listPart)
+	if !o.given("max-large-head-bytes") {
+		o.limits.headBytes = min(o.limits.headBytes, byteSize(max(budget/headPart, minHeadBytes)))
+	}
+	number("max-watches", &o.limits.watches, budget/watchPrice)
+	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
+	number("max-selector-terms-per-user", &o.limits.selectorTermsPerUser, budget/termPart/selectorTerm/2)
+	o.limits.selectorTerms = int(max(budget/termPart/selectorTerm, 1))
+	o.limits.bodyBytes = max(budget/bodyPart, minListBytes)
+	o.leastForms = budget / formPart
+	o.firstStates, o.feedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
+	if !o.given("max-connections") {
+		o.maxConnections = min(o.connections(), int(max(budget/connectionPrice, 1)))
+	}
+}
+
+// watchesReservePart is the part of all watches, one in so many, that remains free for others when
+// a user has more than half of them.
+const watchesReservePart = 8
+
+// reserve sets what remains free for others. What was asked for as one user's bound is that; what
+// follows from the whole is a share, which holds while others want theirs.
+func (o *options) reserve() {
+	if !o.given("max-watches-per-user") {
+		o.limits.watchesReserve = o.limits.watches / watchesReservePart
+	}
+}
