@@ -24,7 +24,7 @@ import (
 // stop, or with the first reason why it cannot go on.
 func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if !o.debug {
-		if err := concealMemory(); err != nil {
+		if err := memory.Conceal(); err != nil {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
 	}

@@ -1,7 +1,9 @@
-// Package memory keeps the process within its budget: it tells the garbage collector how much there is, looks at how much is in use, and as
-// that comes near the limit gives up what can be done without, step by step, dearest last.
+// Package memory keeps the process within its budget: it gives the garbage collector its limit,
+// looks at what is in use, and as that comes near the limit gives up what can be done without, step
+// by step, dearest last. It also keeps the process's memory from others of the machine.
 //
-// Invariant: a step is taken only after all before it, and taken back only before all of them; what is given up costs time, never truth.
+// Invariant: a step is taken only after all before it, and taken back only before all of them; what
+// is given up costs time, never truth.
 package memory
 
 import (

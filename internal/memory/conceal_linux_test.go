@@ -1,4 +1,4 @@
-package main
+package memory
 
 import (
 	"bufio"
@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +26,7 @@ const (
 const stranger = 65534
 
 // What is in memory is nobody's who runs as the same user, and the process can still read all of itself that its metrics need.
-func TestConcealMemory(t *testing.T) {
+func TestConceal(t *testing.T) {
 	switch {
 	case os.Getenv(concealing) != "":
 		beConcealed(t)
@@ -76,7 +78,7 @@ func TestConcealMemory(t *testing.T) {
 
 // asStranger is this test as an ordinary user.
 func asStranger(t *testing.T, variable string) *exec.Cmd {
-	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestConcealMemory$", "-test.v")
+	child := exec.CommandContext(t.Context(), "/proc/self/exe", "-test.run=^TestConceal$", "-test.v")
 	child.Env = []string{variable}
 	child.Dir = "/"
 	child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
@@ -87,7 +89,7 @@ func asStranger(t *testing.T, variable string) *exec.Cmd {
 func beConcealed(t *testing.T) {
 	before := processMetrics(t)
 	if os.Getenv(concealing) == "yes" {
-		if err := concealMemory(); err != nil {
+		if err := Conceal(); err != nil {
 			t.Fatal(err)
 		}
 		dumpable, err := unix.PrctlRetInt(unix.PR_GET_DUMPABLE, 0, 0, 0, 0)
@@ -112,7 +114,9 @@ func beConcealed(t *testing.T) {
 
 // processMetrics are the names of what is known of this process.
 func processMetrics(t *testing.T) string {
-	families, err := newRegistry().Gather()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
