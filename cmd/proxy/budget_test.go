@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -61,7 +59,7 @@ func TestShortOfMemory(t *testing.T) {
 		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 	})
 	defer server.Close(t.Context())
-	steps := guardSteps(m, server)
+	steps := memory.Steps(m, server)
 	var names []string
 	last := 0.0
 	for _, s := range steps {
@@ -93,36 +91,6 @@ func TestShortOfMemory(t *testing.T) {
 		steps[i].Back()
 	}
 	m.awaitReady(t, kubetest.Pods)
-}
-
-// The metrics are there with a guard and without, and follow the conventions.
-func TestMemoryMetrics(t *testing.T) {
-	up := newUpstream(t)
-	m := mirroring(t, up, nil, "configmaps")
-	limit := memory.NewLimit(1 << 40)
-	if limit == nil {
-		t.Skip("GOMEMLIMIT is off")
-	}
-	steps := []memory.Step{{Name: "a", At: 1}, {Name: "b", At: 1}}
-	for guard, series := range map[*memory.Guard]int{nil: 3, memory.NewGuard(limit, nil, steps, zap.NewNop()): 4 + 2*len(steps)} {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(newMemoryMetrics(guard, m))
-		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		problems, err := promlint.NewWithMetricFamilies(families).Lint()
-		if err != nil || len(problems) > 0 {
-			t.Errorf("%v %v", problems, err)
-		}
-		n := 0
-		for _, f := range families {
-			n += len(f.GetMetric())
-		}
-		if n != series {
-			t.Errorf("%d series, want %d", n, series)
-		}
-	}
 }
 
 // A proxy with a budget says so, watches over it, and ends as any other.
@@ -171,8 +139,8 @@ func TestRetreat(t *testing.T) {
 	m.awaitReady(t, kubetest.ConfigMaps)
 	m.first <- struct{}{}
 	waiting := m.Find(kubetest.Pods)
-	m.full.Store(true)
-	m.retreat()
+	m.RefuseOnDemand(true)
+	m.Retreat()
 	if m.names() != "configmaps" || m.Find(kubetest.Pods) != nil || !waiting.Resource().Retired() {
 		t.Errorf("mirrors %s; who waits is told: %v", m.names(), waiting.Resource().Retired())
 	}

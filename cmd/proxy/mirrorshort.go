@@ -11,40 +11,41 @@ import (
 
 // What mirrors do without while memory is short, each by itself.
 
-// forgoEncodings keeps nothing of objects in other encodings than upstream's JSON, and keepEncodings keeps it again.
-func (m *mirrors) forgoEncodings() { m.memo.Forgo(codec.Encodes) }
-func (m *mirrors) keepEncodings()  { m.memo.Forgo(nil) }
-
-// forgoSegments keeps hardly anything of what was compressed, and keepSegments keeps it again. Not nothing at all: what a herd of equals asks
-// for is little, and to compress it anew for each of them would cost more than it gives.
-func (m *mirrors) forgoSegments() { m.memo.Bound(m.leastForms) }
-func (m *mirrors) keepSegments()  { m.memo.Bound(math.MaxInt64) }
-
-// shorten keeps no more history of anything than clients need to come back.
-func (m *mirrors) shorten() {
-	for _, one := range m.all() {
-		one.resource.Shorten(true)
+// ForgoEncodings implements memory.MirrorSavings.
+func (m *mirrors) ForgoEncodings(on bool) {
+	if on {
+		m.memo.Forgo(codec.Encodes)
+	} else {
+		m.memo.Forgo(nil)
 	}
 }
 
-// lengthen lets history grow again.
-func (m *mirrors) lengthen() {
-	for _, one := range m.all() {
-		one.resource.Shorten(false)
+// ForgoSegments implements memory.MirrorSavings. It keeps a little: what a herd of equals asks for
+// is little, and to compress it anew for each of them would cost more than it gives.
+func (m *mirrors) ForgoSegments(on bool) {
+	if on {
+		m.memo.Bound(m.leastForms)
+	} else {
+		m.memo.Bound(math.MaxInt64)
 	}
 }
 
-// save lets feeds of few streams keep nothing.
-func (m *mirrors) save() { m.economize(true) }
+// Shorten implements memory.MirrorSavings.
+func (m *mirrors) Shorten(on bool) {
+	for _, one := range m.all() {
+		one.resource.Shorten(on)
+	}
+}
 
-// spend lets them keep frames again.
-func (m *mirrors) spend() { m.economize(false) }
-
-func (m *mirrors) economize(on bool) {
+// Economize implements memory.MirrorSavings.
+func (m *mirrors) Economize(on bool) {
 	for _, one := range m.all() {
 		one.hub.Economize(on)
 	}
 }
+
+// RefuseOnDemand implements memory.MirrorSavings.
+func (m *mirrors) RefuseOnDemand(on bool) { m.full.Store(on) }
 
 // firstWait is how long a first state keeps others waiting.
 const firstWait = 15 * time.Second
@@ -80,9 +81,10 @@ func (m *mirrors) queue(ctx context.Context, one *mirror) {
 // restless is how long nobody has asked for a resource that is given up while memory is short.
 const restless = time.Minute
 
-// retreat gives up what was to be mirrored on demand and has no state yet, however much of it has arrived: how much more there is, nobody
-// knows. Those that nobody has asked for lately go, too.
-func (m *mirrors) retreat() {
+// Retreat implements memory.MirrorSavings. It gives up what was to be mirrored on demand and has no
+// state yet, however much of it has arrived: how much more there is, is not known. Mirrors without a
+// request for a minute go, too.
+func (m *mirrors) Retreat() {
 	m.dropIdleSince(time.Now().Add(-restless))
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -103,9 +103,9 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	})
 	var guard *memory.Guard
 	if budget.limit != nil {
-		guard = newGuard(budget.limit, mirrors, server, log)
+		guard = memory.NewGuard(budget.limit, server.Outside, memory.Steps(mirrors, server), log)
 	}
-	registry.MustRegister(newMemoryMetrics(guard, mirrors))
+	registry.MustRegister(memory.NewCollector(guard, mirrors.memo.Held, mirrors.turned.Load))
 	h.precede("start", beginning.ready)
 	h.require("mirrors", mirrors.ready)
 	h.require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))

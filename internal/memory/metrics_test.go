@@ -1,0 +1,39 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"go.uber.org/zap"
+)
+
+// The metrics are there with a guard and without, and follow the conventions.
+func TestMemoryMetrics(t *testing.T) {
+	none := func() int64 { return 0 }
+	limit := NewLimit(1 << 40)
+	if limit == nil {
+		t.Skip("GOMEMLIMIT is off")
+	}
+	steps := []Step{{Name: "a", At: 1}, {Name: "b", At: 1}}
+	guards := map[*Guard]int{nil: 3, NewGuard(limit, nil, steps, zap.NewNop()): 4 + 2*len(steps)}
+	for guard, series := range guards {
+		registry := prometheus.NewRegistry()
+		registry.MustRegister(NewCollector(guard, none, none))
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		problems, err := promlint.NewWithMetricFamilies(families).Lint()
+		if err != nil || len(problems) > 0 {
+			t.Errorf("%v %v", problems, err)
+		}
+		n := 0
+		for _, f := range families {
+			n += len(f.GetMetric())
+		}
+		if n != series {
+			t.Errorf("%d series, want %d", n, series)
+		}
+	}
+}
