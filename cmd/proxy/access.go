@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 )
@@ -22,7 +23,7 @@ type access struct {
 }
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
-func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *files, o *options,
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.Followed, o *options,
 	registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.insecureAllowAll {
 		return &access{}, nil
@@ -102,7 +103,7 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 }
 
 // accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *options, metrics *auth.Metrics,
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *options, metrics *auth.Metrics,
 	log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Rights: rights, Metrics: metrics}
 	if o.clientCAFile != "" {
@@ -110,7 +111,7 @@ func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *
 		if err != nil {
 			return nil, err
 		}
-		followed.add(authority.States)
+		followed.Add(authority.States)
 		who.ClientCA = authority
 	}
 	if o.frontProxy.caFile != "" {
@@ -118,7 +119,7 @@ func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *files, o *
 		if err != nil {
 			return nil, err
 		}
-		followed.add(authority.States)
+		followed.Add(authority.States)
 		who.FrontProxy = o.frontProxy.of(authority)
 	}
 	return asking(who, o, metrics, log), nil

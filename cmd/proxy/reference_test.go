@@ -16,6 +16,7 @@ import (
 	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/memory"
+	"spillway/internal/rotation"
 	"spillway/internal/serve"
 )
 
@@ -110,7 +111,7 @@ func metricGroups() []metricGroup {
 	serve.NewLimiter(serverLimits(newOptions().limits), &groups[3])
 	auth.NewMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
-	groups[6].collectors = []prometheus.Collector{newFileMetrics(nil)}
+	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
 	groups[7].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}
 	return groups
 }

@@ -14,6 +14,7 @@ import (
 
 	"spillway/internal/listen"
 	"spillway/internal/memory"
+	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
@@ -54,9 +55,9 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	mirrors := newMirrors(life.stop, client, o, log)
 	registry := newRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
-	followed := &files{}
-	followed.add(transports.Files)
-	registry.MustRegister(newFileMetrics(followed))
+	followed := &rotation.Followed{}
+	followed.Add(transports.Files)
+	registry.MustRegister(rotation.NewCollector(followed))
 	own, err := transports.Own(transport.Passing)
 	if err != nil {
 		return err
@@ -110,7 +111,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	h.require("mirrors", mirrors.ready)
 	h.require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))
 	h.require("pass-through", mirrors.passThrough)
-	h.require("files", followed.ready)
+	h.require("files", followed.Ready)
 	h.describe(mirrors.describe)
 
 	var group errgroup.Group
@@ -239,7 +240,7 @@ func (s *listenerSet) close() {
 }
 
 // secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *options, access *access, pod *podFiles, followed *files, log *zap.Logger) (*tls.Config, error) {
+func secureListeners(o *options, access *access, pod *podFiles, followed *rotation.Followed, log *zap.Logger) (*tls.Config, error) {
 	if o.listenTLS == "" && !o.metricsTLS {
 		return nil, nil
 	}
@@ -252,7 +253,7 @@ func secureListeners(o *options, access *access, pod *podFiles, followed *files,
 		return nil, err
 	}
 	if states != nil {
-		followed.add(states)
+		followed.Add(states)
 	}
 	if access.tls != nil && pod == nil { // a pod's clients bring tokens
 		listen.RequestCertificates(secure, access.tls.Authenticator.Certificates)

@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/memory"
 	"spillway/internal/object"
+	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
 )
@@ -26,7 +27,7 @@ type standing struct {
 	mirrors   *mirrors
 	server    *serve.Server
 	guard     *memory.Guard // nil: there is no limit
-	files     *files
+	files     *rotation.Followed
 }
 
 // report tells how everything stands now. It asks what counts by itself; nothing is counted for it.
@@ -40,7 +41,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		At: now, Version: versionText(), Started: s.started, UptimeSeconds: now.Sub(s.started).Seconds(),
 		Upstream: status.Upstream{Host: s.host, Away: []string{}}, Memory: s.memory(), Resources: []*status.Resource{},
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
-		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: s.files.status(),
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.files.States()),
 	}
 	if err := s.beginning.reason(); err != nil {
 		r.Upstream.Waiting = status.OneLine(err.Error())
@@ -152,6 +153,22 @@ func evictionStatus(e serve.Eviction) *status.Eviction {
 		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
 		AgeSeconds: e.At.Sub(e.Began).Seconds(), Bytes: e.Bytes,
 	}
+}
+
+// fileStatus is the files on the status page.
+func fileStatus(states []rotation.State) []*status.File {
+	all := []*status.File{}
+	for _, s := range states {
+		one := &status.File{File: s.File, Use: s.Use, Since: s.Since, Changes: s.Changes}
+		if !s.Expires.IsZero() {
+			one.Expires = &s.Expires
+		}
+		if s.Err != nil {
+			one.Error = status.OneLine(s.Err.Error())
+		}
+		all = append(all, one)
+	}
+	return all
 }
 
 // hidden stands for what is not told.

@@ -1,42 +1,40 @@
-package main
+package rotation
 
 import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"spillway/internal/rotation"
-	"spillway/internal/status"
 )
 
-// files are those that the proxy follows while it runs, whatever follows them: upstream's
+// Followed is the files that the process follows while it runs, whatever follows them: upstream's
 // transports, listeners, and what verifies clients' certificates.
-type files struct {
+type Followed struct {
 	mu   sync.Mutex
-	from []func() []rotation.State
+	from []func() []State
 }
 
-func (f *files) add(states func() []rotation.State) {
+// Add adds what tells how some files stand.
+func (f *Followed) Add(states func() []State) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from = append(f.from, states)
 }
 
-// states are those of all files.
-func (f *files) states() []rotation.State {
+// States are those of all files.
+func (f *Followed) States() []State {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []rotation.State
+	var all []State
 	for _, states := range f.from {
 		all = append(all, states()...)
 	}
 	return all
 }
 
-// ready says which file is not in use as it is. That is no reason to send requests elsewhere: what
-// was read before is.
-func (f *files) ready() (detail string, err error) {
-	for _, s := range f.states() {
+// Ready says which file is not in use as it is. That is no reason to send requests elsewhere: what
+// was read before is in use.
+func (f *Followed) Ready() (detail string, err error) {
+	for _, s := range f.States() {
 		if s.Err != nil {
 			return "what was read at " + s.Since.UTC().Format("2006-01-02 15:04:05") + " is in use still: " + s.Err.Error(), nil
 		}
@@ -44,33 +42,18 @@ func (f *files) ready() (detail string, err error) {
 	return "", nil
 }
 
-// status are the files on the status page.
-func (f *files) status() []*status.File {
-	all := []*status.File{}
-	for _, s := range f.states() {
-		one := &status.File{File: s.File, Use: s.Use, Since: s.Since, Changes: s.Changes}
-		if !s.Expires.IsZero() {
-			one.Expires = &s.Expires
-		}
-		if s.Err != nil {
-			one.Error = status.OneLine(s.Err.Error())
-		}
-		all = append(all, one)
-	}
-	return all
-}
-
-// fileMetrics shows the files at the moment of a scrape.
-type fileMetrics struct {
-	files                     *files
+// collector shows the files at the moment of a scrape.
+type collector struct {
+	files                     *Followed
 	changes, refused, expires *prometheus.Desc
 }
 
-func newFileMetrics(f *files) *fileMetrics {
+// NewCollector shows how the files stand.
+func NewCollector(f *Followed) prometheus.Collector {
 	desc := func(name, help string) *prometheus.Desc {
 		return prometheus.NewDesc("spillway_file_"+name, help, []string{"file", "use"}, nil)
 	}
-	return &fileMetrics{
+	return &collector{
 		files:   f,
 		changes: desc("changes_total", "Times that something else was read from a file and taken since the start."),
 		refused: desc("refused", "1 while what is in a file cannot be used, and what was read from it before is in use."),
@@ -79,17 +62,17 @@ func newFileMetrics(f *files) *fileMetrics {
 }
 
 // Describe implements prometheus.Collector.
-func (m *fileMetrics) Describe(out chan<- *prometheus.Desc) {
+func (m *collector) Describe(out chan<- *prometheus.Desc) {
 	out <- m.changes
 	out <- m.refused
 	out <- m.expires
 }
 
 // Collect implements prometheus.Collector.
-func (m *fileMetrics) Collect(out chan<- prometheus.Metric) {
+func (m *collector) Collect(out chan<- prometheus.Metric) {
 	type series struct{ file, use string }
 	seen := map[series]bool{} // two identities may have a file in common
-	for _, s := range m.files.states() {
+	for _, s := range m.files.States() {
 		if seen[series{s.File, s.Use}] {
 			continue
 		}
