@@ -33,6 +33,8 @@ var mayImport = map[string][]string{
 	"listen":   {"rotation"},
 	"logging":  {},
 	"memory":   {},
+	"health":   {"status"},
+	"admin":    {"auth", "health", "listen", "status"},
 	"h2":       {},
 	"audit":    {"auth"},
 	"tracing":  {"auth"},

@@ -72,6 +72,14 @@ func (a *access) begin(ctx context.Context) error {
 	return a.owned(ctx)
 }
 
+// remote authenticates and authorizes remote users of the metrics listener; nil: there are none.
+func (a *access) remote() func() (*auth.Authenticator, *auth.Authorizer) {
+	if a.tls == nil {
+		return nil
+	}
+	return func() (*auth.Authenticator, *auth.Authorizer) { return a.tls.Authenticator, a.tls.Authorizer }
+}
+
 // run asks about running watches until ctx ends.
 func (a *access) run(ctx context.Context) error {
 	var group errgroup.Group

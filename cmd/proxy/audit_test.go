@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
@@ -38,7 +39,7 @@ func TestAuditLogThatCannotBeWritten(t *testing.T) {
 	if err := o.validateAudit(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newAudit(o, newRegistry(), zap.NewNop()); err == nil || !strings.HasSuffix(err.Error(), "cannot be written: not a directory") {
+	if _, err := newAudit(o, prometheus.NewRegistry(), zap.NewNop()); err == nil || !strings.HasSuffix(err.Error(), "cannot be written: not a directory") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/health"
 	"spillway/internal/kubetest"
 )
 
@@ -28,7 +29,7 @@ func TestAgeIsTold(t *testing.T) {
 	up.Down()
 	eventually(t, "the state to be old", func() bool { return age() >= awayAfter })
 	_, err := upstream()
-	if !errors.As(err, new(notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
+	if !errors.As(err, new(health.Notice)) || !strings.HasPrefix(err.Error(), "away; 1 resources are kept") ||
 		!strings.HasSuffix(err.Error(), ": configmaps") {
 		t.Errorf("while upstream is away: %v", err)
 	}
@@ -38,7 +39,7 @@ func TestAgeIsTold(t *testing.T) {
 	if _, err := m.ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if _, err := m.upstreamReady(time.Hour)(); !errors.As(err, new(notice)) {
+	if _, err := m.upstreamReady(time.Hour)(); !errors.As(err, new(health.Notice)) {
 		t.Errorf("unready before its time: %v", err)
 	}
 	if _, err := m.upstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),

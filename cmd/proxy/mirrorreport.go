@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"spillway/internal/health"
 	states "spillway/internal/mirror"
 
 	"spillway/internal/status"
@@ -35,7 +36,7 @@ func (m *mirrors) describe() []string {
 // upstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
 // away makes no replica unready, since all have the same, and each goes on serving what it can;
 // unless limit says for how long.
-func (m *mirrors) upstreamReady(limit time.Duration) readiness {
+func (m *mirrors) upstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
 		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
 			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s",
@@ -57,7 +58,7 @@ func (m *mirrors) upstreamReady(limit time.Duration) readiness {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot be asked about others"
 		}
-		return "", notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names), what,
+		return "", health.Notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names), what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))
 	}
 }

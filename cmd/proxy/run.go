@@ -12,6 +12,8 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"spillway/internal/admin"
+	"spillway/internal/health"
 	"spillway/internal/listen"
 	"spillway/internal/memory"
 	"spillway/internal/rotation"
@@ -53,7 +55,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 
 	// What needs no upstream comes first: whether it will do is known at once.
 	mirrors := newMirrors(life.stop, client, o, log)
-	registry := newRegistry()
+	registry := admin.NewRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
 	followed := &rotation.Followed{}
 	followed.Add(transports.Files)
@@ -95,11 +97,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	defer traces.close()
 	beginning := newBeginning()
-	h := &health{}
+	h := &health.Checks{}
 	server := serve.New(serve.Options{
 		Catalog: mirrors, Forwarder: forwarder, Own: own, MaxStaleness: o.maxStaleness, StallTimeout: o.stallTimeout, Limiter: limiter, Goroutines: o.writers == writersOff,
 		MaxConnections: o.connections(), MaxConnectionsPerPeer: o.maxConnectionsPerPeer, Away: beginning.reason,
-		Ready: h.ready,
+		Ready: h.Ready,
 		Audit: record.log, Tracer: traces.tracer, Metrics: serve.NewMetrics(registry), Log: log,
 	})
 	var guard *memory.Guard
@@ -107,12 +109,12 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		guard = memory.NewGuard(budget.limit, server.Outside, memory.Steps(mirrors, server), log)
 	}
 	registry.MustRegister(memory.NewCollector(guard, mirrors.memo.Held, mirrors.turned.Load))
-	h.precede("start", beginning.ready)
-	h.require("mirrors", mirrors.ready)
-	h.require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))
-	h.require("pass-through", mirrors.passThrough)
-	h.require("files", followed.Ready)
-	h.describe(mirrors.describe)
+	h.Precede("start", beginning.ready)
+	h.Require("mirrors", mirrors.ready)
+	h.Require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))
+	h.Require("pass-through", mirrors.passThrough)
+	h.Require("files", followed.Ready)
+	h.Describe(mirrors.describe)
 
 	var group errgroup.Group
 	fail := func(f func() error) {
@@ -132,11 +134,14 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		serveAll(server, access, secure, listeners, record, o, fail)
 		if listeners.metrics != nil {
 			// Health is told until the very end, readiness off.
-			seen := &observability{health: h, registry: registry, status: reporter, access: access.tls, away: beginning.reason, exemplars: traces.tracer != nil, debug: o.debug, log: log}
-			if o.metricsTLS {
-				seen.tls = listen.Speaking(secure, "http/1.1")
+			seen := &admin.Endpoints{
+				Health: h, Registry: registry, Status: reporter, Access: access.remote(), Away: beginning.reason,
+				Exemplars: traces.tracer != nil, Debug: o.debug, Log: log,
 			}
-			fail(func() error { return seen.run(life.stop, listeners.metrics) })
+			if o.metricsTLS {
+				seen.TLS = listen.Speaking(secure, "http/1.1")
+			}
+			fail(func() error { return seen.Serve(life.stop, listeners.metrics) })
 		}
 	})
 	begin := func(ctx context.Context) error {
@@ -174,7 +179,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		announce(ctx, listeners, access, client, source.Config, o, log)
 		<-life.drain.Done()
 	}
-	h.drain()
+	h.Drain()
 	server.Drain(life.stop, o.drainPeriod)
 	closing, cancelClosing := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancelClosing()

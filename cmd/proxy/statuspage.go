@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"net"
-	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"spillway/internal/memory"
@@ -15,9 +12,6 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/status"
 )
-
-// statusPath is where the status page is.
-const statusPath = "/statusz"
 
 // standing is what a status report is made of.
 type standing struct {
@@ -185,21 +179,4 @@ func discreet(info *object.Resource, selected serve.Selected) serve.Selected {
 		}
 	}
 	return selected
-}
-
-// toLocal serves who asks for this machine by a name that nobody can give to another: web pages reach loopback by names of their own, which
-// then mean it (DNS rebinding), and would read who watches what.
-func toLocal(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host := r.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		ip := net.ParseIP(strings.Trim(host, "[]"))
-		if !strings.EqualFold(host, "localhost") && (ip == nil || !ip.IsLoopback()) {
-			http.Error(w, "forbidden: ask for this page at localhost, 127.0.0.1 or [::1]", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
 }

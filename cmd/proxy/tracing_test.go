@@ -1,13 +1,10 @@
 package main
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"spillway/internal/tracing"
@@ -65,23 +62,5 @@ func TestLastSpans(t *testing.T) {
 	}
 	if len(takes.Spans()) != 1 {
 		t.Errorf("%d spans", len(takes.Spans()))
-	}
-}
-
-// Exemplars are told to who asks for OpenMetrics, and without any all get the format of old.
-func TestExemplars(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took_seconds", Help: "Time.", Buckets: []float64{1}})
-	registry.MustRegister(took)
-	took.(prometheus.ExemplarObserver).ObserveWithExemplar(0.5, prometheus.Labels{"trace_id": "abc"})
-	for exemplars, want := range map[bool]string{true: `took_seconds_bucket{le="1.0"} 1 # {trace_id="abc"} 0.5`, false: `took_seconds_bucket{le="1"} 1` + "\n"} {
-		handler := (&observability{health: &health{}, registry: registry, exemplars: exemplars, log: zap.NewNop()}).handler(true)
-		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
-		r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, r)
-		if !strings.Contains(w.Body.String(), want) {
-			t.Errorf("exemplars %t: %s", exemplars, w.Body)
-		}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"bufio"
@@ -19,12 +19,13 @@ import (
 
 	"go.uber.org/zap"
 
+	"spillway/internal/health"
 	"spillway/internal/listen"
 )
 
 // serveOperators serves a handler as the metrics listener is served, and returns its address and
 // how many connections are open.
-func serveOperators(t *testing.T, o *observability) (addr string, bounded func() (open int)) {
+func serveOperators(t *testing.T, o *Endpoints) (addr string, bounded func() (open int)) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -33,7 +34,7 @@ func serveOperators(t *testing.T, o *observability) (addr string, bounded func()
 	ctx, cancel := context.WithCancel(context.Background())
 	counted := &countedListener{Listener: listener}
 	done := make(chan error, 1)
-	go func() { done <- o.run(ctx, counted) }()
+	go func() { done <- o.Serve(ctx, counted) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -84,7 +85,7 @@ func (c *countedConn) Close() error {
 
 // Clients that never end their heads hold few connections and little memory, and keep no probe out.
 func TestUnfinishedHeadsHoldLittle(t *testing.T) {
-	addr, open := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	addr, open := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()})
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -127,7 +128,7 @@ func TestUnfinishedHeadsHoldLittle(t *testing.T) {
 }
 
 func TestLargeHeadsAreRefused(t *testing.T) {
-	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	addr, _ := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()})
 	for size, want := range map[int]int{15 << 10: 200, 21 << 10: 431, 1 << 20: 431} {
 		c, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -161,8 +162,8 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	each := secure.Clone() // as where certificates of clients are asked for
 	secure.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return each, nil }
 	secure = listen.Speaking(secure, "http/1.1")
-	addr, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), tls: secure,
-		log: zap.NewNop()})
+	addr, _ := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), TLS: secure,
+		Log: zap.NewNop()})
 	trusting := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	trusting.NextProtos = []string{"h2", "http/1.1"}
 	c, err := tls.Dial("tcp", addr, trusting)
@@ -173,7 +174,7 @@ func TestOperatorsSpeakHTTP1(t *testing.T) {
 	if p := c.ConnectionState().NegotiatedProtocol; p != "http/1.1" {
 		t.Errorf("negotiated %q", p)
 	}
-	plain, _ := serveOperators(t, &observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()})
+	plain, _ := serveOperators(t, &Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()})
 	p, err := net.Dial("tcp", plain)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
-package main
+package admin
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -17,13 +18,13 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/health"
 	"spillway/internal/kubetest"
-	"spillway/internal/serve"
 	"spillway/internal/status"
 )
 
 // What operators see is for those whom the apiserver allows it, and for nobody while it cannot be asked (D16).
-func TestStrangers(t *testing.T) {
+func TestRemoteUsers(t *testing.T) {
 	up := kubetest.New(kubetest.Options{})
 	t.Cleanup(up.Close)
 	reviews := up.Reviews()
@@ -40,14 +41,18 @@ func TestStrangers(t *testing.T) {
 	}
 	own := &http.Transport{}
 	t.Cleanup(own.CloseIdleConnections)
-	access := asking(auth.AuthenticatorOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())}, newOptions(), auth.NewMetrics(nil), zap.NewNop())
+	reviewer, metrics := auth.NewReviewer(base, own, zap.NewNop()), auth.NewMetrics(nil)
+	access := func() (*auth.Authenticator, *auth.Authorizer) {
+		return auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Metrics: metrics}),
+			auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Metrics: metrics})
+	}
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
 	reporter := status.NewReporter(func(context.Context) (*status.Report, error) {
 		return &status.Report{At: time.Now(), Version: "v7"}, nil
 	})
 	t.Cleanup(reporter.Close)
-	seen := &observability{health: &health{}, registry: registry, status: reporter, tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: access, debug: true, log: zap.NewNop()}
+	seen := &Endpoints{Health: &health.Checks{}, Registry: registry, Status: reporter, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Debug: true, Log: zap.NewNop()}
 	handler := seen.handler(false)
 	ask := func(path, token string) *http.Response {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -89,7 +94,7 @@ func TestStrangers(t *testing.T) {
 	if got := ask("/debug/pprof/heap", "prometheus"); got.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while nobody can be asked: %d", got.StatusCode)
 	}
-	seen.tls = nil // credentials are not taken where others might read them
+	seen.TLS = nil // credentials are not taken where others might read them
 	handler = seen.handler(false)
 	if got := ask("/metrics", "prometheus"); got.StatusCode != http.StatusForbidden {
 		t.Errorf("without TLS: %d", got.StatusCode)
@@ -97,9 +102,13 @@ func TestStrangers(t *testing.T) {
 }
 
 // While upstream has been away since the start, nobody knows yet whom a sidecar's listener is for: that is a refusal like any other doubt.
-func TestStrangersAtTheBeginning(t *testing.T) {
-	begun := newBeginning()
-	seen := &observability{health: &health{}, registry: prometheus.NewRegistry(), tls: &tls.Config{MinVersion: tls.VersionTLS12}, access: &serve.Access{}, away: begun.reason, log: zap.NewNop()}
+func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
+	access := func() (*auth.Authenticator, *auth.Authorizer) {
+		t.Error("access is read too early")
+		return nil, nil
+	}
+	away := func() error { return errors.New("away") }
+	seen := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Away: away, Log: zap.NewNop()}
 	for path, want := range map[string]int{"/metrics": http.StatusServiceUnavailable, "/statusz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		r.Header.Set("Authorization", "Bearer somebody")
@@ -108,4 +117,30 @@ func TestStrangersAtTheBeginning(t *testing.T) {
 			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
 		}
 	}
+}
+
+// Web pages reach loopback by names of their own.
+func TestLoopbackOnly(t *testing.T) {
+	h := loopbackOnly(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	f := func(host string, want int) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodGet, "/statusz", nil)
+		r.Host = host
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != want {
+			t.Errorf("Host %q: %d, want %d", host, w.Code, want)
+		}
+	}
+	f("localhost", 200)
+	f("LocalHost:9464", 200)
+	f("127.0.0.1:9464", 200)
+	f("127.0.0.1", 200)
+	f("[::1]:9464", 200)
+	f("[::1]", 200)
+	f("", 403)
+	f("evil.example.com", 403)
+	f("evil.example.com:9464", 403)
+	f("localhost.evil.example.com:9464", 403)
+	f("127.0.0.1.evil.example.com", 403)
+	f("10.0.0.1:9464", 403)
 }

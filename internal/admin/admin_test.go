@@ -1,4 +1,4 @@
-package main
+package admin
 
 import (
 	"context"
@@ -11,8 +11,13 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
+
+	"spillway/internal/health"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // get answers a GET from handler.
 func get(handler http.Handler, target string) (code int, body string) {
@@ -23,10 +28,10 @@ func get(handler http.Handler, target string) (code int, body string) {
 
 func TestHealthEndpoints(t *testing.T) {
 	podsErr := errors.New("still listing:\nconnection refused")
-	h := &health{}
-	h.require("pods", func() (string, error) { return "3 objects at resourceVersion 17", podsErr })
-	h.require("upstream", func() (string, error) { return "", nil })
-	handler := (&observability{health: h, registry: newRegistry(), log: zap.NewNop()}).handler(false)
+	h := &health.Checks{}
+	h.Require("pods", func() (string, error) { return "3 objects at resourceVersion 17", podsErr })
+	h.Require("upstream", func() (string, error) { return "", nil })
+	handler := (&Endpoints{Health: h, Registry: NewRegistry(), Log: zap.NewNop()}).handler(false)
 	f := func(target string, wantCode int, wantBody string) {
 		t.Helper()
 		if code, body := get(handler, target); code != wantCode || body != wantBody {
@@ -41,27 +46,27 @@ func TestHealthEndpoints(t *testing.T) {
 	f("/readyz", 200, "ok")
 	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\nreadyz check passed\n")
 
-	h.describe(func() []string { return []string{"[!]mirror widgets refused for 3s"} })
-	h.require("apiserver", func() (string, error) { return "", notice("away") })
+	h.Describe(func() []string { return []string{"[!]mirror widgets refused for 3s"} })
+	h.Require("apiserver", func() (string, error) { return "", health.Notice("away") })
 	f("/readyz", 200, "ok")
 	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\n[!]apiserver: away\n"+
 		"[!]mirror widgets refused for 3s\nreadyz check passed\n")
-	if err := h.ready(); err != nil {
+	if err := h.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 
-	h.drain()
-	h.drain()
+	h.Drain()
+	h.Drain()
 	f("/readyz?verbose", 500, "[-]shutdown failed: draining before the process ends\n[+]pods ok: 3 objects at resourceVersion 17\n"+
 		"[+]upstream ok\n[!]apiserver: away\n[!]mirror widgets refused for 3s\nreadyz check failed\n")
-	if err := h.ready(); !errors.Is(err, errDraining) {
+	if err := h.Ready(); err == nil || !strings.Contains(err.Error(), "draining before the process ends") {
 		t.Errorf("ready while draining: %v", err)
 	}
 	f("/livez", 200, "ok")
 }
 
 func TestWhatIsServedWhere(t *testing.T) {
-	registry := newRegistry()
+	registry := NewRegistry()
 	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
 	tests := []struct {
 		trusted, debug bool
@@ -85,15 +90,15 @@ func TestWhatIsServedWhere(t *testing.T) {
 		{false, false, "/", 403, "not on loopback"},
 	}
 	for _, tt := range tests {
-		handler := (&observability{health: &health{}, registry: registry, debug: tt.debug, log: zap.NewNop()}).handler(tt.trusted)
+		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Debug: tt.debug, Log: zap.NewNop()}).handler(tt.trusted)
 		if code, body := get(handler, tt.target); code != tt.code || !strings.Contains(body, tt.body) {
 			t.Errorf("GET %s (trusted %v, debug %v) = %d %q, want %d with %q", tt.target, tt.trusted, tt.debug, code, body, tt.code, tt.body)
 		}
 	}
 }
 
-func TestObservabilityServesUntilItsContextEnds(t *testing.T) {
-	listener, err := newOptions().bind("metrics-listen", "127.0.0.1:0")
+func TestEndpointsAreServedUntilItsContextEnds(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +106,7 @@ func TestObservabilityServesUntilItsContextEnds(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		done <- (&observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()}).run(ctx, listener)
+		done <- (&Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()}).Serve(ctx, listener)
 	}()
 
 	client := &http.Client{Transport: &http.Transport{}}
@@ -125,14 +130,32 @@ func TestObservabilityServesUntilItsContextEnds(t *testing.T) {
 	}
 }
 
-func TestObservabilityReportsALostListener(t *testing.T) {
+func TestServeReportsALostListener(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	listener.Close()
-	err = (&observability{health: &health{}, registry: newRegistry(), log: zap.NewNop()}).run(context.Background(), listener)
+	err = (&Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()}).Serve(context.Background(), listener)
 	if err == nil || !strings.HasPrefix(err.Error(), "metrics listener 127.0.0.1:") {
 		t.Errorf("run = %v", err)
+	}
+}
+
+// Exemplars are told to who asks for OpenMetrics, and without any all get the format of old.
+func TestExemplars(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took_seconds", Help: "Time.", Buckets: []float64{1}})
+	registry.MustRegister(took)
+	took.(prometheus.ExemplarObserver).ObserveWithExemplar(0.5, prometheus.Labels{"trace_id": "abc"})
+	for exemplars, want := range map[bool]string{true: `took_seconds_bucket{le="1.0"} 1 # {trace_id="abc"} 0.5`, false: `took_seconds_bucket{le="1"} 1` + "\n"} {
+		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Exemplars: exemplars, Log: zap.NewNop()}).handler(true)
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, r)
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("exemplars %t: %s", exemplars, w.Body)
+		}
 	}
 }

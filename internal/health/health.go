@@ -1,4 +1,10 @@
-package main
+// Package health answers probes: whether the process is alive, and whether it is ready.
+//
+// Invariant: alive means only that probes are answered, since a restart helps no other trouble;
+// ready means that every check passes and that Drain has not been called. A check that reports a
+// Notice passes: what is wrong with the apiserver is no reason to take a replica out, since all
+// replicas have the same one.
+package health
 
 import (
 	"errors"
@@ -10,19 +16,18 @@ import (
 	"spillway/internal/status"
 )
 
-// readiness is one reason to send requests here or not. detail says how it stands, for people; err
-// why it is not ready, or a notice. It is called on every probe, by several goroutines at once, and
-// must not block.
-type readiness func() (detail string, err error)
+// Check is one reason to send requests here or not. detail says how it stands, for people; err why
+// the process is not ready, or a Notice. It is called on every probe, by several goroutines at once,
+// and must not block.
+type Check func() (detail string, err error)
 
-// notice is what is out of order and yet no reason to be unready.
-type notice string
+// Notice is what is out of order and yet no reason to be unready.
+type Notice string
 
-func (n notice) Error() string { return string(n) }
+func (n Notice) Error() string { return string(n) }
 
-// health collects readiness checks by name and answers probes in the words of kube-apiserver. Ready means that all checks pass and
-// that drain has not been called; alive means only that probes are answered, since a restart helps no other trouble.
-type health struct {
+// Checks collects checks by name and answers probes in the words of kube-apiserver.
+type Checks struct {
 	mu       sync.Mutex
 	first    *namedCheck  // until it passes, the others are not called; nil: they always are
 	checks   []namedCheck // as registered
@@ -32,50 +37,50 @@ type health struct {
 
 type namedCheck struct {
 	name  string
-	ready readiness
+	ready Check
 }
 
 var errDraining = errors.New("draining before the process ends")
 
-// require adds a check. It must be added before probes are served, or the process looks ready too early.
-func (h *health) require(name string, ready readiness) {
+// Require adds a check. It must be added before probes are served, or the process looks ready too early.
+func (h *Checks) Require(name string, ready Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.checks = append(h.checks, namedCheck{name, ready})
 }
 
-// precede adds the check before which all the others mean nothing.
-func (h *health) precede(name string, ready readiness) {
+// Precede adds the check before which all the others mean nothing.
+func (h *Checks) Precede(name string, ready Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.first = &namedCheck{name, ready}
 }
 
-// describe adds lines to what ?verbose shows.
-func (h *health) describe(lines func() []string) {
+// Describe adds lines to what ?verbose shows.
+func (h *Checks) Describe(lines func() []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.remarks = append(h.remarks, lines)
 }
 
-// ready is why it is not ready, nil if it is.
-func (h *health) ready() error {
+// Ready is why the process is not ready, nil if it is.
+func (h *Checks) Ready() error {
 	for _, c := range h.snapshot() {
-		if _, err := c.ready(); err != nil && !errors.As(err, new(notice)) {
+		if _, err := c.ready(); err != nil && !errors.As(err, new(Notice)) {
 			return fmt.Errorf("%s: %w", c.name, err)
 		}
 	}
 	return nil
 }
 
-// drain turns readiness off for good, so that no new clients are sent here.
-func (h *health) drain() {
+// Drain turns Check off for good, so that no new clients are sent here.
+func (h *Checks) Drain() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.draining = true
 }
 
-func (h *health) snapshot() []namedCheck {
+func (h *Checks) snapshot() []namedCheck {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	draining := h.draining
@@ -95,12 +100,14 @@ func (h *health) snapshot() []namedCheck {
 	return append(all, h.checks...)
 }
 
-func (h *health) serveLive(w http.ResponseWriter, r *http.Request) {
+// ServeLive answers GET /livez.
+func (h *Checks) ServeLive(w http.ResponseWriter, r *http.Request) {
 	ping := func() (string, error) { return "", nil }
 	report(w, r, "livez", []namedCheck{{"ping", ping}}, nil)
 }
 
-func (h *health) serveReady(w http.ResponseWriter, r *http.Request) {
+// ServeReady answers GET /readyz.
+func (h *Checks) ServeReady(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
 	remarks := h.remarks
 	h.mu.Unlock()
@@ -114,7 +121,7 @@ func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []na
 	for _, c := range checks {
 		detail, err := c.ready()
 		switch {
-		case errors.As(err, new(notice)):
+		case errors.As(err, new(Notice)):
 			fmt.Fprintf(&list, "[!]%s: %s\n", c.name, status.OneLine(err.Error()))
 		case err != nil:
 			failed = true
