@@ -47,6 +47,7 @@ var mayImport = map[string][]string{
 	"inject":       {},
 	"allowance":    {},
 	"admission":    {"inject"},
+	"webhook":      {"admission", "allowance", "auth", "inject", "listen", "memory", "upstream"},
 	"sidecar":      {},
 	"clientconfig": {},
 }

@@ -18,6 +18,7 @@ import (
 
 	"spillway/internal/inject"
 	"spillway/internal/status"
+	"spillway/internal/webhook"
 )
 
 func TestHelpOfCommandsIsReadable(t *testing.T) {
@@ -135,9 +136,11 @@ func TestKubeconfigFile(t *testing.T) {
 // The webhook says how it is, shows a new certificate when there is one, and lets what is under way end when it is told to stop.
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
-	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsIgnore, linger: patience}
-	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	first := pairFiles(t, w.certFile, w.keyFile)
+	w := &webhookCommand{linger: patience, Webhook: webhook.Webhook{
+		Sidecar: inject.Defaults(), Listen: "127.0.0.1:0", Limits: webhook.LimitsIgnore,
+	}}
+	w.CertFile, w.KeyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	first := pairFiles(t, w.CertFile, w.KeyFile)
 	core, logs := observer.New(zap.InfoLevel)
 	done := make(chan error, 1)
 	go func() { done <- w.run(t.Context(), zap.New(core)) }()
@@ -166,7 +169,7 @@ func TestWebhook(t *testing.T) {
 	if code, _ := shown("/inject"); code != http.StatusMethodNotAllowed {
 		t.Errorf("GET of reviews: %d", code)
 	}
-	second := pairFiles(t, w.certFile, w.keyFile)
+	second := pairFiles(t, w.CertFile, w.KeyFile)
 	eventually(t, "the new certificate", func() bool {
 		_, leaf := shown("/livez")
 		return bytes.Equal(leaf, second)
@@ -187,20 +190,6 @@ func TestWebhook(t *testing.T) {
 		t.Errorf("a review under way: %d", answered)
 	}
 	if err := <-done; err != nil {
-		t.Error(err)
-	}
-}
-
-// A webhook that knows no cluster does not start, unless what namespaces allow is to be ignored.
-func TestWebhookWithoutCluster(t *testing.T) {
-	dir := t.TempDir()
-	w := &webhook{sidecar: inject.Defaults(), listen: "127.0.0.1:0", limits: limitsRead,
-		kubeconfig: filepath.Join(dir, "none")}
-	w.certFile, w.keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	pairFiles(t, w.certFile, w.keyFile)
-	err := w.run(t.Context(), zap.NewNop())
-	if err == nil || !strings.HasPrefix(err.Error(), "--namespace-limits=read: kubeconfig "+w.kubeconfig+": ") ||
-		!strings.HasSuffix(err.Error(), "or say --namespace-limits=ignore") {
 		t.Error(err)
 	}
 }
