@@ -10,7 +10,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"

@@ -11,7 +11,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/kubetest"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // address is one behind which are several servers.

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 )
 

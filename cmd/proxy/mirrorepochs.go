@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	apimachinery "k8s.io/apimachinery/pkg/version"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 )
 

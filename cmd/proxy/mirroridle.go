@@ -3,7 +3,7 @@ package main
 import (
 	"time"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // noClient is why what is idle is given up.

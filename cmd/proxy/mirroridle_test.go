@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/kubetest"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // What nobody asks for or watches is dropped; what is named never is.

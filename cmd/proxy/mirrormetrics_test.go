@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
 	"spillway/internal/kubetest"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // gathered is what a scrape of the mirrors' metrics gets.

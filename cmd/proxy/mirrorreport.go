@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/health"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 
 	"spillway/internal/status"
 )

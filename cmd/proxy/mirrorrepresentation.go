@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/cache"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/upstream"
 )
 

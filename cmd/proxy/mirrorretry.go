@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/status"
 	"spillway/internal/upstream"

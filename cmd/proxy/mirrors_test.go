@@ -13,7 +13,7 @@ import (
 
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"

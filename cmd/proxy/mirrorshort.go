@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/codec"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // What mirrors do without while memory is short, each by itself.

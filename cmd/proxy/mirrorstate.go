@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 	"spillway/internal/status"
 	"spillway/internal/upstream"
 )

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/kubetest"
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // kindOf is the state of a resource, "" if there is none.

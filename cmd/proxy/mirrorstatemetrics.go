@@ -3,7 +3,7 @@ package main
 import (
 	"github.com/prometheus/client_golang/prometheus"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 )
 
 // stateMetrics show the states of mirrors, those that do not run at present included.

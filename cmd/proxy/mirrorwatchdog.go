@@ -6,7 +6,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	states "spillway/internal/mirror"
+	"spillway/internal/mirror/states"
 
 	"spillway/internal/status"
 )

@@ -1,4 +1,4 @@
-package mirror
+package states
 
 // Why is what kind of cause a state has. The values are those of the label "cause" of metrics.
 type Why string

@@ -1,8 +1,8 @@
-// Package mirror knows how the mirror of one resource stands: in exactly one State at a time, for
+// Package states knows how the mirror of one resource stands: in exactly one State at a time, for
 // one reason, since one moment.
 //
 // The states and the transitions between them are drawn in docs/design/mirror-states.md.
-package mirror
+package states
 
 import "time"
 
