@@ -114,7 +114,7 @@ func TestRunWithinABudget(t *testing.T) {
 // While a first state is awaited that somebody asked for, others wait for theirs; each gives its place back.
 func TestFirstStatesQueue(t *testing.T) {
 	up := newUpstream(t)
-	m := mirroring(t, up, func(o *options) { o.firstStates = 1 }, "*")
+	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*")
 	m.first <- struct{}{} // as if another were on its way
 	for _, gvr := range []schema.GroupVersionResource{kubetest.ConfigMaps, kubetest.Pods} {
 		if s := m.Find(gvr); s == nil || s.Resource().Ready() {
@@ -135,7 +135,7 @@ func TestFirstStatesQueue(t *testing.T) {
 // What has no state yet when memory gets short is given up, and whoever waits for it hears from upstream.
 func TestRetreat(t *testing.T) {
 	up := newUpstream(t)
-	m := mirroring(t, up, func(o *options) { o.firstStates = 1 }, "*", "configmaps")
+	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*", "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	m.first <- struct{}{}
 	waiting := m.Find(kubetest.Pods)

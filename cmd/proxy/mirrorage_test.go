@@ -46,7 +46,7 @@ func TestAgeIsTold(t *testing.T) {
 		"the apiserver has not answered for") {
 		t.Errorf("with --unready-when-away: %v", err)
 	}
-	m.asks = false
+	m.o.AsksAboutAll = false
 	if _, err := upstream(); !strings.Contains(err.Error(), "resources are served from their last state") {
 		t.Errorf("where nothing has to be asked: %v", err)
 	}

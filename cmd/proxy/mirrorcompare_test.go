@@ -28,7 +28,7 @@ func TestLostEventIsFound(t *testing.T) {
 			for i := range 1200 { // more than two pages
 				up.Create(gvr, "n", fmt.Sprintf("o%04d", i))
 			}
-			m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+			m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 			one := m.awaitComparable(t)
 			one.compare(t.Context(), zap.NewNop())
 			if one.checks.Load() != 1 || one.differing.Load() != 0 {
@@ -71,7 +71,7 @@ func TestOtherBytesAreFound(t *testing.T) {
 	for i := range 200 {
 		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("o%04d", i))
 	}
-	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+	m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 	one := m.awaitComparable(t)
 	source := m.Find(kubetest.ConfigMaps)
 	resource := source.Resource()
@@ -106,7 +106,7 @@ func TestNoComparison(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
-	m := mirroring(t, up, func(o *options) { o.consistencyCheckPeriod = 0 }, "configmaps")
+	m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 	one := m.awaitComparable(t)
 	lists := up.Lists(kubetest.ConfigMaps)
 	up.Create(kubetest.Pods, "n", "elsewhere")

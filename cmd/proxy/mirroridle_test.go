@@ -39,7 +39,7 @@ func TestIdleMirrors(t *testing.T) {
 
 func TestIdleTimeout(t *testing.T) {
 	up := newUpstream(t)
-	m := mirroring(t, up, func(o *options) { o.resourceIdleTimeout = time.Millisecond }, "*")
+	m := mirroring(t, up, func(o *SetOptions) { o.IdleTimeout = time.Millisecond }, "*")
 	if m.Find(kubetest.Pods) == nil {
 		t.Fatal("it is not mirrored for who asks")
 	}

@@ -54,7 +54,7 @@ func (m *mirrors) upstreamReady(limit time.Duration) health.Check {
 			return "", nil
 		}
 		what := "served from their last state"
-		if m.asks {
+		if m.o.AsksAboutAll {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot be asked about others"
 		}

@@ -185,13 +185,13 @@ func (m *mirrors) postpone(cause states.Cause) {
 
 // wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.
 func (m *mirrors) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
-	if m.onDemand(running) < m.most {
+	if m.onDemand(running) < m.o.MaxOnDemand {
 		return false
 	}
 	m.slots.passed.Add(1)
 	if m.slots.said.Try(time.Now()) {
 		m.log.Warn("passes through: as many resources are mirrored on demand as --max-resources allows",
-			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", m.most),
+			zap.Stringer("resource", info), zap.String("version", info.GVR.Version), zap.Int("max-resources", m.o.MaxOnDemand),
 			zap.Uint64("requests", m.slots.passed.Load()))
 	}
 	return true

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,21 +30,18 @@ import (
 // Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
 type mirrors struct {
 	// Static after construction.
-	client     *upstream.Client
-	limits     cache.Limits
-	backfill   *fanout.BackfillLimit // nil: nobody is told of the past
-	most       int                   // on demand
-	room       *fanout.Room          // of feeds; nil: as much as they like
-	lanes      *fanout.Lanes
-	first      chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	demand     bool          // everything that can be listed and watched is mirrored when it is asked for
-	release    *codec.Release
-	memo       *object.Memo // of what is made of objects, whichever resource they are of
-	leastForms int64        // what it keeps when memory is short
-	stripped   bool         // objects go without their managedFields
-	log        *zap.Logger
-	ctx        context.Context // of the mirrors
-	asks       bool            // every client has to be asked about, so that none is served while upstream is away
+	o        SetOptions
+	client   *upstream.Client
+	limits   cache.Limits
+	backfill *fanout.BackfillLimit // nil: nobody is told of the past
+	room     *fanout.Room          // of feeds; nil: as much as they like
+	lanes    *fanout.Lanes
+	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
+	demand   bool          // everything that can be listed and watched is mirrored when it is asked for
+	release  *codec.Release
+	memo     *object.Memo // of what is made of objects, whichever resource they are of
+	log      *zap.Logger
+	ctx      context.Context // of the mirrors
 
 	lines       *states.Log
 	transitions *prometheus.CounterVec
@@ -78,32 +74,61 @@ type mirrors struct {
 	active sync.WaitGroup // mirrors and look-ups
 }
 
+// AllResources in SetOptions stands for whatever can be listed and watched.
+const AllResources = "*"
+
+// ResourcesError is what upstream says of the resources that SetOptions name.
+type ResourcesError struct{ Err error }
+
+func (e *ResourcesError) Error() string { return e.Err.Error() }
+func (e *ResourcesError) Unwrap() error { return e.Err }
+
 // lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD may appear at any time.
 const lookEvery = 5 * time.Second
 
-// newMirrors knows of no resource and starts nothing; begin does. ctx ends the mirrors: wait for that with wait.
-func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *zap.Logger) *mirrors {
+// SetOptions say what is mirrored, and what of it is kept.
+type SetOptions struct {
+	Resources           []string      // resource[.version][.group], or AllResources
+	Strict              bool          // a named resource that cannot be mirrored fails begin
+	MaxOnDemand         int           // resources that are mirrored because a client requested them
+	IdleTimeout         time.Duration // after which these are given up; 0: never
+	CompareInterval     time.Duration // in which each mirror is compared with upstream; 0: never
+	HistoryBytes        int64         // of each resource
+	HistoryMinAge       time.Duration
+	BackfillWatches     int   // at a time; 0: none
+	EncodedBytes        int64 // of what is made of objects, over all resources
+	EncodedBytesAtLeast int64 // what is kept of these while memory is short
+	FeedBytes           int64 // of frames, over all resources; 0: no limit
+	FirstStates         int   // of resources on demand, that are on their way at a time; 0: any number
+	StripManagedFields  bool
+	// AsksAboutAll says that upstream is asked about every client, so that none is served while it
+	// is away.
+	AsksAboutAll bool
+}
+
+// newMirrors knows of no resource and starts nothing; begin does. ctx ends the mirrors: wait for
+// that with wait.
+func newMirrors(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *mirrors {
 	m := &mirrors{
-		client: client, most: o.maxResources, release: codec.NewRelease(), memo: object.NewMemo(int64(o.encodedBytes)), stripped: o.stripManagedFields, log: log, ctx: ctx,
+		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodedBytes), log: log, ctx: ctx,
 		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst,
 		endMarkWait: endMarkWait,
 		slots:       slotless{said: states.Pace{First: time.Minute, Longest: 10 * time.Minute}},
 		questions:   states.Pace{First: questionPause, Longest: questionLongest},
-		sought:      make(chan struct{}, 1), asks: o.asksAboutAll(),
-		limits: cache.Limits{HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge},
+		sought:      make(chan struct{}, 1),
+		limits:      cache.Limits{HistoryBytes: o.HistoryBytes, HistoryMinAge: o.HistoryMinAge},
 	}
-	m.leastForms = o.leastForms
 	m.lanes = fanout.NewLanes(runtime.GOMAXPROCS(0) / 2) // the other half is for hubs and writers
-	if o.feedBytes > 0 {
-		m.room = fanout.NewRoom(o.feedBytes)
+	if o.FeedBytes > 0 {
+		m.room = fanout.NewRoom(o.FeedBytes)
 	}
-	if o.firstStates > 0 {
-		m.first = make(chan struct{}, o.firstStates)
+	if o.FirstStates > 0 {
+		m.first = make(chan struct{}, o.FirstStates)
 	}
-	if o.backfillWatches > 0 {
-		m.backfill = fanout.NewBackfillLimit(o.backfillWatches)
+	if o.BackfillWatches > 0 {
+		m.backfill = fanout.NewBackfillLimit(o.BackfillWatches)
 	}
-	m.demand = slices.Contains(o.resources, allResources)
+	m.demand = slices.Contains(o.Resources, AllResources)
 	m.named.Store(&[]*object.Resource{})
 	m.running.Store(&map[schema.GroupVersionResource]*mirror{})
 	m.mu.refused = map[schema.GroupVersionResource]string{}
@@ -118,18 +143,18 @@ func newMirrors(ctx context.Context, client *upstream.Client, o *options, log *z
 
 // begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It is called before anybody asks for a
 // resource; after an error nothing has been started, and it may be called again.
-func (m *mirrors) begin(starting context.Context, o *options) error {
-	names := slices.DeleteFunc(slices.Clone(o.resources), func(name string) bool { return name == allResources })
+func (m *mirrors) begin(starting context.Context) error {
+	names := slices.DeleteFunc(slices.Clone(m.o.Resources), func(name string) bool { return name == AllResources })
 	version, err := m.client.Version(starting)
 	if err != nil {
 		return fmt.Errorf("finding out upstream's version: %w", err)
 	}
 	found, err := m.client.Resolve(starting, names)
-	if err == nil && o.strictResources {
+	if err == nil && m.o.Strict {
 		err = upstream.Unresolved(found)
 	}
 	if err != nil {
-		return refuseFor(o, "resources", strings.Join(o.resources, ","), err)
+		return &ResourcesError{err}
 	}
 	if m.demand {
 		offered, refused, err := m.client.Discover(starting)
@@ -147,12 +172,12 @@ func (m *mirrors) begin(starting context.Context, o *options) error {
 	}
 	m.active.Go(func() { m.checkHistories(historyCheck) })
 	m.active.Go(func() { m.watchSilence(silence, watchdogTick) })
-	if o.consistencyCheckPeriod > 0 {
-		m.active.Go(func() { m.compareStates(o.consistencyCheckPeriod) })
+	if m.o.CompareInterval > 0 {
+		m.active.Go(func() { m.compareStates(m.o.CompareInterval) })
 	}
 	m.active.Go(func() { newEpochs(m, *version).run(m.ctx) })
-	if o.resourceIdleTimeout > 0 {
-		m.active.Go(func() { m.dropIdle(o.resourceIdleTimeout) })
+	if m.o.IdleTimeout > 0 {
+		m.active.Go(func() { m.dropIdle(m.o.IdleTimeout) })
 	}
 	m.followDefinitions()
 	return nil
@@ -205,7 +230,7 @@ func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
 		return nil
 	}
-	if len(m.mu.looking) > 4*m.most { // names that clients made up
+	if len(m.mu.looking) > 4*m.o.MaxOnDemand { // names that clients made up
 		clear(m.mu.looking)
 	}
 	m.mu.looking[gvr] = time.Now()
@@ -256,7 +281,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 		return nil
 	}
 	info.Remember(m.memo)
-	if m.stripped {
+	if m.o.StripManagedFields {
 		info.StripManagedFields()
 	}
 	state := m.mu.states[info.GVR]

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -32,8 +33,17 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
+// defaults are the options that no flag sets.
+func defaults() SetOptions {
+	return SetOptions{
+		MaxOnDemand: 256, IdleTimeout: time.Hour, CompareInterval: 10 * time.Minute,
+		HistoryBytes: 64 << 20, HistoryMinAge: 75 * time.Second, BackfillWatches: 64, EncodedBytes: 256 << 20,
+		AsksAboutAll: true,
+	}
+}
+
 // mirroring starts mirrors of an upstream, and ends them with the test.
-func mirroring(t *testing.T, up *kubetest.Server, change func(*options), resources ...string) *mirrors {
+func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) *mirrors {
 	t.Helper()
 	m, err := tryMirroring(t, up, change, resources...)
 	if err != nil {
@@ -43,7 +53,7 @@ func mirroring(t *testing.T, up *kubetest.Server, change func(*options), resourc
 }
 
 // mirroringTo is mirroring with a log.
-func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) *mirrors {
+func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *mirrors {
 	t.Helper()
 	m, err := startMirroring(t, up, log, change, resources...)
 	if err != nil {
@@ -52,7 +62,7 @@ func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func
 	return m
 }
 
-func tryMirroring(t *testing.T, up *kubetest.Server, change func(*options), resources ...string) (*mirrors, error) {
+func tryMirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) (*mirrors, error) {
 	t.Helper()
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
 }
@@ -79,7 +89,7 @@ func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Clien
 	return client
 }
 
-func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*options), resources ...string) (*mirrors, error) {
+func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*mirrors, error) {
 	t.Helper()
 	return startMirroringAt(t, up, up.URL, log, change, resources...)
 }
@@ -94,14 +104,14 @@ func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Log
 	return m
 }
 
-func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*options),
+func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*SetOptions),
 	resources ...string) (*mirrors, error) {
 	t.Helper()
 	client := clientAt(t, up, address)
-	o := newOptions()
-	o.resources = resources
+	o := defaults()
+	o.Resources = resources
 	if change != nil {
-		change(o)
+		change(&o)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
@@ -115,7 +125,7 @@ func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *za
 		m.wait()
 		client.Close()
 	})
-	return m, m.begin(starting, o)
+	return m, m.begin(starting)
 }
 
 func newUpstream(t *testing.T) *kubetest.Server {
@@ -163,18 +173,17 @@ func TestNamedMirrors(t *testing.T) {
 	}
 }
 
-// With --strict-resources, what cannot be mirrored stops the start with one line that says which
-// setting is wrong.
+// With Strict, what cannot be mirrored fails the start with one line.
 func TestStrictResourcesRefuseToStart(t *testing.T) {
 	up := newUpstream(t)
 	for name, want := range map[string]string{
-		"configmap,nothings": `--resources=configmap,nothings: upstream serves no resource "nothings"`,
-		"events":             "--resources=events: events cannot be cached: upstream has no watch cache for events",
+		"configmap,nothings": `upstream serves no resource "nothings"`,
+		"events":             "events cannot be cached: upstream has no watch cache for events",
 		"componentstatuses":  "cannot be listed and watched",
 		"podz":               "did you mean pods",
 	} {
-		_, err := tryMirroring(t, up, func(o *options) { o.strictResources = true }, strings.Split(name, ",")...)
-		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		_, err := tryMirroring(t, up, func(o *SetOptions) { o.Strict = true }, strings.Split(name, ",")...)
+		if !errors.As(err, new(*ResourcesError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want %q", name, err, want)
 		}
 	}
@@ -209,7 +218,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 // The bound is on what clients make the proxy mirror; what was named is not theirs.
 func TestMostMirrorsOnDemand(t *testing.T) {
 	up := newUpstream(t)
-	m := mirroring(t, up, func(o *options) { o.maxResources = 1 }, "*", "configmaps", "services", "nodes")
+	m := mirroring(t, up, func(o *SetOptions) { o.MaxOnDemand = 1 }, "*", "configmaps", "services", "nodes")
 	m.awaitReady(t, kubetest.Pods)
 	if m.Find(kubetest.Deployments) != nil {
 		t.Error("two resources are mirrored on demand")
@@ -244,7 +253,7 @@ func TestFindDoesNotBlock(t *testing.T) {
 // Names that clients make up do not fill memory.
 func TestMadeUpNames(t *testing.T) {
 	up := newUpstream(t)
-	m := mirroring(t, up, func(o *options) { o.maxResources = 2 }, "*")
+	m := mirroring(t, up, func(o *SetOptions) { o.MaxOnDemand = 2 }, "*")
 	for i := range 50 {
 		m.Find(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: fmt.Sprint("gadgets", i)})
 	}
@@ -387,10 +396,10 @@ func TestStartIsBounded(t *testing.T) {
 	defer client.Close()
 	starting, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	o := newOptions()
+	o := defaults()
 	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
-		o.resources = resources
-		if err := newMirrors(t.Context(), client, o, zap.NewNop()).begin(starting, o); !upstream.Away(err) {
+		o.Resources = resources
+		if err := newMirrors(t.Context(), client, o, zap.NewNop()).begin(starting); !upstream.Away(err) {
 			t.Errorf("%v: %v", resources, err)
 		}
 	}

@@ -24,7 +24,7 @@ func (m *mirrors) ForgoEncodings(on bool) {
 // is little, and to compress it anew for each of them would cost more than it gives.
 func (m *mirrors) ForgoSegments(on bool) {
 	if on {
-		m.memo.Bound(m.leastForms)
+		m.memo.Bound(m.o.EncodedBytesAtLeast)
 	} else {
 		m.memo.Bound(math.MaxInt64)
 	}

@@ -254,7 +254,7 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 	up := newUpstream(t)
 	core, logs := observer.New(zap.InfoLevel)
-	m := mirroringTo(t, up, zap.New(core), func(o *options) { o.maxResources = 1 }, "*")
+	m := mirroringTo(t, up, zap.New(core), func(o *SetOptions) { o.MaxOnDemand = 1 }, "*")
 	m.awaitReady(t, kubetest.Pods)
 	for range 3 {
 		if m.Find(kubetest.ConfigMaps) != nil {

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	defer life.finish()
 
 	// What needs no upstream comes first: whether it will do is known at once.
-	mirrors := newMirrors(life.stop, client, o, log)
+	mirrors := newMirrors(life.stop, client, setOptions(o), log)
 	registry := admin.NewRegistry()
 	registry.MustRegister(newMirrorMetrics(mirrors))
 	followed := &rotation.Followed{}
@@ -154,7 +155,11 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 		if err := record.begin(ctx, client, o); err != nil {
 			return err
 		}
-		return mirrors.begin(ctx, o)
+		err := mirrors.begin(ctx)
+		if unresolved := (*ResourcesError)(nil); errors.As(err, &unresolved) {
+			return refuseFor(o, "resources", strings.Join(o.resources, ","), unresolved.Err)
+		}
+		return err
 	}
 	if pod != nil {
 		fail(func() error { pod.projection.Run(life.stop); return nil })
@@ -193,6 +198,18 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	}
 	log.Info("stopped")
 	return nil
+}
+
+// setOptions are the options of the mirrors.
+func setOptions(o *options) SetOptions {
+	return SetOptions{
+		Resources: o.resources, Strict: o.strictResources, MaxOnDemand: o.maxResources,
+		IdleTimeout: o.resourceIdleTimeout, CompareInterval: o.consistencyCheckPeriod,
+		HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge, BackfillWatches: o.backfillWatches,
+		EncodedBytes: int64(o.encodedBytes), EncodedBytesAtLeast: o.leastForms,
+		FeedBytes: o.feedBytes, FirstStates: o.firstStates,
+		StripManagedFields: o.stripManagedFields, AsksAboutAll: o.asksAboutAll(),
+	}
 }
 
 // listenerSet is what the proxy listens on; nil where it does not.

@@ -310,7 +310,7 @@ func TestRunRefusesToStart(t *testing.T) {
 		"not trusted":      {with(untrusting(t, up)), "certificate"},
 		"not our upstream": {with(kubeconfig(t, refused)), "does not accept the proxy's credentials (401)"},
 		"no such resource": {with(kubeconfig(t, up), "--resources=nothings", "--strict-resources"),
-			`upstream serves no resource "nothings"`},
+			`--resources=configmaps,nothings: upstream serves no resource "nothings"`},
 		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+broken, "--tls-private-key-file="+broken), broken},
 	} {
 		code, stderr := executed(t, c.args...)
