@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"slices"
-	"strconv"
 	"time"
 
 	"spillway/internal/memory"
@@ -33,7 +32,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 	now := time.Now()
 	r := &status.Report{
 		At: now, Version: versionText(), Started: s.started, UptimeSeconds: now.Sub(s.started).Seconds(),
-		Upstream: status.Upstream{Host: s.host, Away: []string{}}, Memory: s.memory(), Resources: []*status.Resource{},
+		Upstream: status.Upstream{Host: s.host}, Memory: s.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
 		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.files.States()),
 	}
@@ -45,24 +44,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
-	listed := map[*mirrorState]bool{}
-	for _, m := range s.mirrors.all() {
-		one := m.status(now)
-		one.Watches = on[m.source]
-		r.Resources = append(r.Resources, one)
-		listed[m.state] = true
-		if _, away := m.age(); away {
-			r.Upstream.Away = append(r.Upstream.Away, one.Resource)
-			r.Upstream.StateAgeSeconds = max(r.Upstream.StateAgeSeconds, one.StateAgeSeconds)
-		}
-	}
-	for _, state := range s.mirrors.states() {
-		if !listed[state] {
-			one := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
-			state.tell(one, now)
-			r.Resources = append(r.Resources, one)
-		}
-	}
+	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.mirrors.statuses(now, on)
 	ended, evicted := s.server.Ended()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n
@@ -86,42 +68,6 @@ func (s *standing) memory() status.Memory {
 		}
 	}
 	return m
-}
-
-// status is how the mirror stands.
-func (m *mirror) status(now time.Time) *status.Resource {
-	up := m.reflector.Status()
-	entries, since := m.resource.Log().Span()
-	r := &status.Resource{
-		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
-		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), LogEntries: entries,
-		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures, Differences: m.differing.Load(),
-	}
-	m.state.tell(r, now)
-	age, _ := m.age()
-	r.StateAgeSeconds = age.Seconds()
-	if !up.Contact.IsZero() {
-		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
-	}
-	if !since.IsZero() {
-		r.LogSpanSeconds = now.Sub(since).Seconds()
-	}
-	if s := m.resource.Snapshot(); s != nil {
-		r.Objects, r.ObjectBytes = s.Len(), s.Bytes
-	}
-	if up.Err != nil {
-		r.Error = status.OneLine(up.Err.Error())
-	}
-	return r
-}
-
-// tell adds how the mirror of a resource stands.
-func (s *mirrorState) tell(r *status.Resource, now time.Time) {
-	state := s.State()
-	r.State, r.StateCause, r.StateSince = string(state.Kind()), status.OneLine(state.Cause().Text), state.Since()
-	if next := state.Next(); next.After(now) {
-		r.NextRetrySeconds = next.Sub(now).Seconds()
-	}
 }
 
 func watchStatus(w *serve.Watch, now time.Time) *status.Watch {

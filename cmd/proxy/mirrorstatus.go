@@ -1,0 +1,72 @@
+package main
+
+import (
+	"strconv"
+	"time"
+
+	"spillway/internal/serve"
+	"spillway/internal/status"
+)
+
+// statuses are how all mirrors stand, those that do not run at present included. watches is how many
+// watches each source has. away are the resources whose states are old since upstream is away, and
+// oldest is the age of the oldest of them in seconds.
+func (m *mirrors) statuses(now time.Time, watches map[*serve.Source]int) (
+	all []*status.Resource, away []string, oldest float64) {
+	all, away = []*status.Resource{}, []string{}
+	listed := map[*mirrorState]bool{}
+	for _, running := range m.all() {
+		one := running.status(now)
+		one.Watches = watches[running.source]
+		all = append(all, one)
+		listed[running.state] = true
+		if _, isAway := running.age(); isAway {
+			away = append(away, one.Resource)
+			oldest = max(oldest, one.StateAgeSeconds)
+		}
+	}
+	for _, state := range m.states() {
+		if !listed[state] {
+			one := &status.Resource{Resource: state.resource, Version: state.version, Since: state.State().Since()}
+			state.tell(one, now)
+			all = append(all, one)
+		}
+	}
+	return all, away, oldest
+}
+
+// status is how the mirror stands.
+func (m *mirror) status(now time.Time) *status.Resource {
+	up := m.reflector.Status()
+	entries, since := m.resource.Log().Span()
+	r := &status.Resource{
+		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
+		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), LogEntries: entries,
+		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures, Differences: m.differing.Load(),
+	}
+	m.state.tell(r, now)
+	age, _ := m.age()
+	r.StateAgeSeconds = age.Seconds()
+	if !up.Contact.IsZero() {
+		r.ContactAgeSeconds = now.Sub(up.Contact).Seconds()
+	}
+	if !since.IsZero() {
+		r.LogSpanSeconds = now.Sub(since).Seconds()
+	}
+	if s := m.resource.Snapshot(); s != nil {
+		r.Objects, r.ObjectBytes = s.Len(), s.Bytes
+	}
+	if up.Err != nil {
+		r.Error = status.OneLine(up.Err.Error())
+	}
+	return r
+}
+
+// tell adds how the mirror of a resource stands.
+func (s *mirrorState) tell(r *status.Resource, now time.Time) {
+	state := s.State()
+	r.State, r.StateCause, r.StateSince = string(state.Kind()), status.OneLine(state.Cause().Text), state.Since()
+	if next := state.Next(); next.After(now) {
+		r.NextRetrySeconds = next.Sub(now).Seconds()
+	}
+}
