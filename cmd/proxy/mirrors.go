@@ -402,3 +402,5 @@ func (m *mirrors) passThrough() (string, error) {
 
 // wait returns when every mirror has ended, after their context has.
 func (m *mirrors) wait() { m.active.Wait() }
+
+var _ serve.Catalog = (*mirrors)(nil)

@@ -17,21 +17,7 @@ import (
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
-	"spillway/internal/upstream/transport"
 )
-
-// patience bounds waits that a working program ends soon.
-const patience = time.Minute
-
-// eventually waits for what a working program does soon.
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
 
 // defaults are the options that no flag sets.
 func defaults() SetOptions {
@@ -65,28 +51,6 @@ func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func
 func tryMirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) (*mirrors, error) {
 	t.Helper()
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
-}
-
-// clientOf is upstream's client, which the test closes.
-func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
-	t.Helper()
-	return clientAt(t, up, up.URL)
-}
-
-// clientAt is clientOf through what is at another address.
-func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Client {
-	t.Helper()
-	config := up.Config()
-	config.Host = address
-	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := upstream.NewClient(transports)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
 }
 
 func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*mirrors, error) {

@@ -98,6 +98,13 @@ func (m *mirrors) Retreat() {
 	}
 }
 
+// EncodedBytes is how many bytes are kept of what was made of objects.
+func (m *mirrors) EncodedBytes() int64 { return m.memo.Held() }
+
+// RefusedForMemory is how many requests passed through since memory was too short to mirror what
+// they are for.
+func (m *mirrors) RefusedForMemory() int64 { return m.turned.Load() }
+
 // turnAway reports that there is no memory for another mirror: its requests pass through.
 func (m *mirrors) turnAway() bool {
 	full := m.full.Load()

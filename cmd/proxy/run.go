@@ -109,7 +109,7 @@ func run(ctx context.Context, o *options, log *zap.Logger) error {
 	if budget.limit != nil {
 		guard = memory.NewGuard(budget.limit, server.Outside, memory.Steps(mirrors, server), log)
 	}
-	registry.MustRegister(memory.NewCollector(guard, mirrors.memo.Held, mirrors.turned.Load))
+	registry.MustRegister(memory.NewCollector(guard, mirrors.EncodedBytes, mirrors.RefusedForMemory))
 	h.Precede("start", beginning.ready)
 	h.Require("mirrors", mirrors.ready)
 	h.Require("upstream", mirrors.upstreamReady(o.unreadyWhenAway))
@@ -325,5 +325,3 @@ func announce(ctx context.Context, l *listenerSet, access *access, client *upstr
 		log.Info("serving health and metrics", zap.Stringer("address", l.metrics.Addr()))
 	}
 }
-
-var _ serve.Catalog = (*mirrors)(nil)

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
+)
+
+// patience bounds waits that a working program ends soon.
+const patience = time.Minute
+
+// eventually waits for what a working program does soon.
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	for until := time.Now().Add(patience); !cond(); time.Sleep(time.Millisecond) {
+		if time.Now().After(until) {
+			t.Fatalf("waited %v for %s", patience, what)
+		}
+	}
+}
+
+// clientOf is upstream's client, which the test closes.
+func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
+	t.Helper()
+	return clientAt(t, up, up.URL)
+}
+
+// clientAt is clientOf through what is at another address.
+func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Client {
+	t.Helper()
+	config := up.Config()
+	config.Host = address
+	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := upstream.NewClient(transports)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
