@@ -14,7 +14,7 @@ type budget struct {
 }
 
 // applyBudget finds out what the process may use, tells the garbage collector, and lowers the limits that follow from it and were not set.
-func (o *options) applyBudget() budget {
+func applyBudget(o *options) budget {
 	bytes, err := memory.Budget(int64(o.memoryBudget))
 	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}
 	if b.bytes == 0 && b.limit != nil {

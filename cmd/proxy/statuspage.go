@@ -14,13 +14,13 @@ import (
 
 // standing is what a status report is made of.
 type standing struct {
-	host      string // upstream's
-	started   time.Time
-	beginning *beginning
-	mirrors   *mirrors
-	server    *serve.Server
-	guard     *memory.Guard // nil: there is no limit
-	files     *rotation.Followed
+	host    string // upstream's
+	started time.Time
+	startup *startup
+	mirrors *mirrors
+	server  *serve.Server
+	guard   *memory.Guard // nil: there is no limit
+	files   *rotation.Followed
 }
 
 // report tells how everything stands now. It asks what counts by itself; nothing is counted for it.
@@ -36,7 +36,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
 		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.files.States()),
 	}
-	if err := s.beginning.reason(); err != nil {
+	if err := s.startup.reason(); err != nil {
 		r.Upstream.Waiting = status.OneLine(err.Error())
 	}
 	on := map[*serve.Source]int{}

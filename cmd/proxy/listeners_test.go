@@ -16,7 +16,7 @@ func TestBindProblems(t *testing.T) {
 
 	f := func(o *options, flag, address, want string) {
 		t.Helper()
-		listener, err := o.bind(flag, address)
+		listener, err := bind(o, flag, address)
 		if err == nil {
 			listener.Close()
 			t.Fatalf("bind(%s) succeeded, want %s", address, want)
@@ -27,9 +27,7 @@ func TestBindProblems(t *testing.T) {
 	}
 	port := taken.Addr().String()
 	f(newOptions(), "listen", port, "--listen="+port+": is in use by another process; stop that one, or choose another address")
-	fromEnv := newOptions()
-	fromEnv.origins["metrics-listen"] = "SPILLWAY_METRICS_LISTEN="
-	f(fromEnv, "metrics-listen", port, "SPILLWAY_METRICS_LISTEN="+port+": is in use by another process; stop that one, or choose another address")
+	f(start([]string{"SPILLWAY_METRICS_LISTEN=" + port}).options, "metrics-listen", port, "SPILLWAY_METRICS_LISTEN="+port+": is in use by another process; stop that one, or choose another address")
 	f(newOptions(), "listen-tls", "192.0.2.1:0", "--listen-tls=192.0.2.1:0: is not an address of this machine")
 	f(newOptions(), "listen", "unix://"+file, "--listen=unix://"+file+": is in use by another process; stop that one, or choose another address")
 	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
@@ -38,7 +36,7 @@ func TestBindProblems(t *testing.T) {
 }
 
 func TestBindOff(t *testing.T) {
-	if listener, err := newOptions().bind("listen", ""); listener != nil || err != nil {
+	if listener, err := bind(newOptions(), "listen", ""); listener != nil || err != nil {
 		t.Errorf("bind of an empty address = %v, %v", listener, err)
 	}
 }

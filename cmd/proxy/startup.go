@@ -12,26 +12,27 @@ import (
 	"spillway/internal/upstream"
 )
 
-// startTimeout bounds one attempt to find out what has to be known of upstream before anybody is served.
+// startTimeout bounds one attempt to find out from upstream what has to be known before any client is
+// served.
 const startTimeout = 15 * time.Second
 
-// beginning is the time until upstream has said what there is to mirror. Whoever starts while upstream is away waits for it as everybody else
-// does: the process lives and is not ready, clients are told to come back, and it is over when upstream answers. An upstream that does answer
-// ends it one way or the other, since what it refuses is the configuration.
-type beginning struct {
+// startup is the time until upstream has said what there is to mirror. While upstream is away, the
+// process lives and is not ready, and clients are sent away to retry. An upstream that answers ends
+// the startup in any case: what it refuses is the configuration.
+type startup struct {
 	trouble atomic.Pointer[error] // why it is not over; nil once it is
 }
 
 var errNotAsked = errors.New("the apiserver has not answered yet")
 
-func newBeginning() *beginning {
-	b := &beginning{}
+func newStartup() *startup {
+	b := &startup{}
 	b.trouble.Store(&errNotAsked)
 	return b
 }
 
-// reason is why it is not over; nil once it is. All that begin has done is seen by who is told nil.
-func (b *beginning) reason() error {
+// reason is why it is not over; nil once it is. What begin has done happened before reason is nil.
+func (b *startup) reason() error {
 	if why := b.trouble.Load(); why != nil {
 		return *why
 	}
@@ -39,11 +40,11 @@ func (b *beginning) reason() error {
 }
 
 // ready is the check behind /readyz.
-func (b *beginning) ready() (string, error) { return "", b.reason() }
+func (b *startup) ready() (string, error) { return "", b.reason() }
 
-// await returns when begin has succeeded or never will, or when ctx ends, with its cause. missed is called after each attempt that found upstream
-// away.
-func (b *beginning) await(ctx context.Context, client *upstream.Client, begin func(context.Context) error, missed func(), log *zap.Logger) error {
+// await returns when begin has succeeded or never will, or when ctx ends, with its cause. missed is
+// called after each attempt that found upstream away.
+func (b *startup) await(ctx context.Context, client *upstream.Client, begin func(context.Context) error, missed func(), log *zap.Logger) error {
 	since := time.Now()
 	attempt := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)

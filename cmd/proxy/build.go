@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+
+	"spillway/internal/admin"
+	"spillway/internal/health"
+	"spillway/internal/memory"
+	"spillway/internal/rotation"
+	"spillway/internal/serve"
+	"spillway/internal/status"
+	"spillway/internal/upstream"
+	"spillway/internal/upstream/transport"
+)
+
+// process is the parts of the program. build makes them, start starts them, shutdown ends them.
+type process struct {
+	o         *options
+	log       *zap.Logger
+	life      lifetime
+	began     time.Time
+	budget    budget
+	listeners *listenerSet
+
+	// of upstream
+	source     transport.Source
+	transports *transport.Factory
+	own, bare  http.RoundTripper // with the proxy's credentials, and without any
+	client     *upstream.Client
+	startup    *startup
+	mirrors    *mirrors
+
+	// of clients
+	limits    serve.Limits
+	limiter   *serve.Limiter
+	forwarder *serve.Forwarder
+	access    *access
+	pod       *podFiles   // nil: it is no sidecar
+	secure    *tls.Config // nil: no listener has TLS
+	record    *auditLog
+	traces    *traces
+	server    *serve.Server
+
+	// of operators
+	registry *prometheus.Registry
+	followed *rotation.Followed
+	checks   *health.Checks
+	guard    *memory.Guard // nil: there is no limit
+	reporter *status.Reporter
+
+	running errgroup.Group
+	closers []func() // in the order in which they were made
+}
+
+// run builds the parts, starts them and shuts them down. It returns when a signal or ctx ends the
+// process, or with the first reason why the process cannot go on.
+func run(ctx context.Context, o *options, log *zap.Logger) error {
+	if !o.debug {
+		if err := memory.Conceal(); err != nil {
+			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
+		}
+	}
+	p := &process{o: o, log: log, began: time.Now(), budget: applyBudget(o)}
+	defer p.close()
+	if err := p.build(ctx); err != nil {
+		return err
+	}
+	return p.shutdown(ctx, p.start(ctx))
+}
+
+// build makes all parts that need no answer of upstream: whether these can be made is known at once.
+// close ends what was made, also after an error.
+func (p *process) build(ctx context.Context) error {
+	for _, part := range []func(context.Context) error{
+		p.buildUpstream, p.buildMirrors, p.buildForwarder, p.buildAccess, p.buildRecords, p.buildServer, p.buildStatus,
+	} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closing has close call f before all that was made earlier is closed.
+func (p *process) closing(f func()) { p.closers = append(p.closers, f) }
+
+// close ends what outlives shutdown.
+func (p *process) close() {
+	for len(p.closers) > 0 {
+		last := len(p.closers) - 1
+		p.closers[last]()
+		p.closers = p.closers[:last]
+	}
+}
+
+// buildUpstream reads where upstream is, binds the listeners, and watches for signals.
+func (p *process) buildUpstream(ctx context.Context) (err error) {
+	if p.source, err = upstream.LoadConfig(p.o.kubeconfig); err != nil {
+		return err
+	}
+	if p.transports, err = transport.New(p.source, p.log); err != nil {
+		return err
+	}
+	if p.listeners, err = listenAll(p.o); err != nil {
+		return err
+	}
+	p.closing(p.listeners.close)
+	if p.client, err = upstream.NewClient(p.transports); err != nil {
+		return err
+	}
+	p.closing(p.client.Close)
+	if p.own, err = p.transports.Own(transport.Passing); err != nil {
+		return err
+	}
+	if p.bare, err = p.transports.Bare(transport.Passing); err != nil {
+		return err
+	}
+	p.life = watchSignals(ctx, p.o.drainPeriod, p.log)
+	p.closing(p.life.finish)
+	return nil
+}
+
+// buildMirrors makes the mirrors, and what is followed and measured.
+func (p *process) buildMirrors(context.Context) error {
+	p.mirrors = newMirrors(p.life.stop, p.client, setOptions(p.o), p.log)
+	p.registry = admin.NewRegistry()
+	p.registry.MustRegister(newMirrorMetrics(p.mirrors))
+	p.followed = &rotation.Followed{}
+	p.followed.Add(p.transports.Files)
+	p.registry.MustRegister(rotation.NewCollector(p.followed))
+	return nil
+}
+
+// buildForwarder makes what passes requests through, and the limits of clients.
+func (p *process) buildForwarder(context.Context) (err error) {
+	p.limits = serverLimits(p.o.limits)
+	p.limiter = serve.NewLimiter(p.limits, p.registry)
+	p.forwarder, err = newForwarder(
+		p.transports, p.client.Base(), p.own, p.bare, p.limiter, p.o, p.registry, p.log)
+	return err
+}
+
+// buildAccess makes what authenticates and authorizes clients, and what listeners with TLS present.
+func (p *process) buildAccess(context.Context) (err error) {
+	if p.access, err = newAccess(p.client, p.own, p.bare, p.followed, p.o, p.registry, p.log); err != nil {
+		return err
+	}
+	if p.pod, err = newPodFiles(p.o, p.log); err != nil {
+		return err
+	}
+	p.secure, err = secureListeners(p.o, p.access, p.pod, p.followed, p.log)
+	return err
+}
+
+// buildRecords makes the audit log and the tracer.
+func (p *process) buildRecords(context.Context) (err error) {
+	if p.record, err = newAudit(p.o, p.registry, p.log); err != nil {
+		return err
+	}
+	p.closing(p.record.close)
+	if p.traces, err = newTracing(p.o, p.log); err != nil {
+		return err
+	}
+	p.closing(p.traces.close)
+	return nil
+}
+
+// buildServer makes the server of clients and the guard of its memory.
+func (p *process) buildServer(context.Context) error {
+	p.startup, p.checks = newStartup(), &health.Checks{}
+	p.server = serve.New(serve.Options{
+		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, MaxStaleness: p.o.maxStaleness,
+		StallTimeout: p.o.stallTimeout, Limiter: p.limiter, Goroutines: p.o.writers == writersOff,
+		MaxConnections: p.o.connections(), MaxConnectionsPerPeer: p.o.maxConnectionsPerPeer,
+		Away: p.startup.reason, Ready: p.checks.Ready,
+		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,
+	})
+	if p.budget.limit != nil {
+		p.guard = memory.NewGuard(p.budget.limit, p.server.Outside, memory.Steps(p.mirrors, p.server), p.log)
+	}
+	p.registry.MustRegister(memory.NewCollector(p.guard, p.mirrors.EncodedBytes, p.mirrors.RefusedForMemory))
+	return nil
+}
+
+// buildStatus makes what operators see of the parts.
+func (p *process) buildStatus(context.Context) error {
+	p.checks.Precede("start", p.startup.ready)
+	p.checks.Require("mirrors", p.mirrors.ready)
+	p.checks.Require("upstream", p.mirrors.upstreamReady(p.o.unreadyWhenAway))
+	p.checks.Require("pass-through", p.mirrors.passThrough)
+	p.checks.Require("files", p.followed.Ready)
+	p.checks.Describe(p.mirrors.describe)
+	stands := &standing{
+		host: p.source.Config.Host, started: p.began, startup: p.startup, mirrors: p.mirrors,
+		server: p.server, guard: p.guard, files: p.followed,
+	}
+	p.reporter = status.NewReporter(stands.report)
+	p.closing(p.reporter.Close)
+	return nil
+}
+
+// setOptions are the options of the mirrors.
+func setOptions(o *options) SetOptions {
+	return SetOptions{
+		Resources: o.resources, Strict: o.strictResources, MaxOnDemand: o.maxResources,
+		IdleTimeout: o.resourceIdleTimeout, CompareInterval: o.consistencyCheckPeriod,
+		HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge, BackfillWatches: o.backfillWatches,
+		EncodedBytes: int64(o.encodedBytes), EncodedBytesAtLeast: o.leastForms,
+		FeedBytes: o.feedBytes, FirstStates: o.firstStates,
+		StripManagedFields: o.stripManagedFields, AsksAboutAll: o.asksAboutAll(),
+	}
+}

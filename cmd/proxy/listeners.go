@@ -1,0 +1,87 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/listen"
+	"spillway/internal/rotation"
+)
+
+// listenerSet is what the proxy listens on; nil where it does not.
+type listenerSet struct{ plain, tls, metrics net.Listener }
+
+// listenAll binds every listener before anything is started, so that a port in use costs nothing.
+func listenAll(o *options) (*listenerSet, error) {
+	set := &listenerSet{}
+	for _, l := range []struct {
+		flag, address string
+		to            *net.Listener
+	}{
+		{"listen", o.listen, &set.plain}, {"listen-tls", o.listenTLS, &set.tls},
+		{"metrics-listen", o.metricsListen, &set.metrics},
+	} {
+		bound, err := bind(o, l.flag, l.address)
+		if err != nil {
+			set.close()
+			return nil, err
+		}
+		*l.to = bound
+	}
+	return set, nil
+}
+
+// bind opens the listener of the flag named ("listen", "listen-tls", "metrics-listen") at its
+// address; nil if the address is empty: the listener is off. An error is one line that names the
+// setting and the remedy.
+func bind(o *options, flag, address string) (net.Listener, error) {
+	if address == "" {
+		return nil, nil
+	}
+	listener, err := listen.Open(address, listen.Socket{Mode: o.socketMode, Owner: o.socketOwner})
+	switch {
+	case errors.Is(err, listen.ErrOwner):
+		return nil, o.refuse("listen-owner", o.listenOwner, "the socket cannot be given to it: "+cause(err)+
+			"; only root may, or its user to a group that he is in")
+	case errors.Is(err, listen.ErrMode):
+		return nil, o.refuse("listen-mode", o.listenMode, "the socket cannot have it: "+cause(err))
+	case err != nil:
+		return nil, o.refuse(flag, address, listen.Problem(err))
+	}
+	return listener, nil
+}
+
+// close closes what is open. Closing twice does no harm.
+func (s *listenerSet) close() {
+	for _, l := range []net.Listener{s.plain, s.tls, s.metrics} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+}
+
+// secureListeners is how those with TLS are served; nil if there are none.
+func secureListeners(o *options, access *access, pod *podFiles, followed *rotation.Followed, log *zap.Logger) (
+	*tls.Config, error) {
+	if o.listenTLS == "" && !o.metricsTLS {
+		return nil, nil
+	}
+	options := listen.TLS{HTTP2: o.http2, CertFile: o.tlsCertFile, KeyFile: o.tlsPrivateKeyFile, Log: log}
+	if pod != nil {
+		options.Pair = &pod.identity.Certificate
+	}
+	secure, states, err := options.Config()
+	if err != nil {
+		return nil, err
+	}
+	if states != nil {
+		followed.Add(states)
+	}
+	if access.tls != nil && pod == nil { // a pod's clients bring tokens
+		listen.RequestCertificates(secure, access.tls.Authenticator.Certificates)
+	}
+	return secure, nil
+}
