@@ -34,6 +34,7 @@ var mayImport = map[string][]string{
 	"logging":  {},
 	"memory":   {},
 	"health":   {"status"},
+	"config":   {"audit", "auth", "inject", "listen", "logging", "sidecar", "tracing"},
 	"admin":    {"auth", "health", "listen", "status"},
 	"h2":       {},
 	"audit":    {"auth"},

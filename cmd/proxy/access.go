@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/config"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
@@ -23,9 +24,9 @@ type access struct {
 }
 
 // newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
-func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.Followed, o *options,
+func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.Followed, o *config.Settings,
 	registry prometheus.Registerer, log *zap.Logger) (*access, error) {
-	if o.insecureAllowAll {
+	if o.InsecureAllowAll {
 		return &access{}, nil
 	}
 	metrics := auth.NewMetrics(registry)
@@ -36,24 +37,24 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 		return nil, err
 	}
 	all := &access{tls: others, plain: others, rights: rights}
-	if o.plainIdentity != identityPodToken && o.sidecarDir == "" {
+	if o.PlainIdentity != config.IdentityPodToken && o.SidecarDir == "" {
 		return all, nil
 	}
 	pod := &serve.Access{}
-	if o.plainIdentity == identityPodToken {
+	if o.PlainIdentity == config.IdentityPodToken {
 		all.plain = pod
 	}
-	if o.sidecarDir != "" {
+	if o.SidecarDir != "" {
 		all.tls = pod
 	}
 	all.owned = func(ctx context.Context) error {
 		owner, err := client.ServiceAccount(ctx)
 		switch {
 		case err == nil:
-		case o.sidecarDir != "":
-			return refuseFor(o, "sidecar-dir", o.sidecarDir, err)
+		case o.SidecarDir != "":
+			return refuseFor(o, "sidecar-dir", o.SidecarDir, err)
 		default:
-			return refuseFor(o, "plain-identity", o.plainIdentity, err)
+			return refuseFor(o, "plain-identity", o.PlainIdentity, err)
 		}
 		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
 		*pod = *asking(self, o, metrics, log)
@@ -111,46 +112,46 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 }
 
 // accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *options, metrics *auth.Metrics,
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *config.Settings, metrics *auth.Metrics,
 	log *zap.Logger) (*serve.Access, error) {
-	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.apiAudiences, Rights: rights, Metrics: metrics}
-	if o.clientCAFile != "" {
-		authority, err := auth.NewAuthority(o.clientCAFile, clock.RealClock{}, log)
+	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Rights: rights, Metrics: metrics}
+	if o.ClientCAFile != "" {
+		authority, err := auth.NewAuthority(o.ClientCAFile, clock.RealClock{}, log)
 		if err != nil {
 			return nil, err
 		}
 		followed.Add(authority.States)
 		who.ClientCA = authority
 	}
-	if o.frontProxy.caFile != "" {
-		authority, err := auth.NewAuthority(o.frontProxy.caFile, clock.RealClock{}, log)
+	if o.FrontProxy.CAFile != "" {
+		authority, err := auth.NewAuthority(o.FrontProxy.CAFile, clock.RealClock{}, log)
 		if err != nil {
 			return nil, err
 		}
 		followed.Add(authority.States)
-		who.FrontProxy = o.frontProxy.of(authority)
+		who.FrontProxy = o.FrontProxy.Of(authority)
 	}
 	return asking(who, o, metrics, log), nil
 }
 
 // asking asks all three questions by one reviewer, as far as rights do not answer them.
-func asking(who auth.AuthenticatorOptions, o *options, metrics *auth.Metrics, log *zap.Logger) *serve.Access {
+func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *auth.Metrics, log *zap.Logger) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
 	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Rights: who.Rights, Metrics: metrics})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,
 		Reauthorizer: auth.NewReauthorizer(auth.ReauthorizerOptions{
-			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.reauthSweep, Metrics: metrics, Log: log,
+			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthSweep, Metrics: metrics, Log: log,
 		}),
 	}
 }
 
 // refuseFor refuses the value of a flag for what upstream says of it. That upstream is away says
 // nothing of that.
-func refuseFor(o *options, flag, value string, err error) error {
+func refuseFor(o *config.Settings, flag, value string, err error) error {
 	if upstream.Away(err) {
 		return err
 	}
-	return o.refuse(flag, value, err.Error())
+	return o.Refuse(flag, value, err.Error())
 }

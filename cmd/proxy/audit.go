@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/config"
 	"spillway/internal/upstream"
 )
 
@@ -22,16 +23,16 @@ type auditLog struct {
 }
 
 // newAudit opens the audit log, if there is to be one.
-func newAudit(o *options, registry prometheus.Registerer, log *zap.Logger) (*auditLog, error) {
-	if o.audit.policy == nil {
+func newAudit(o *config.Settings, registry prometheus.Registerer, log *zap.Logger) (*auditLog, error) {
+	if o.Audit.Policy == nil {
 		return &auditLog{}, nil
 	}
-	out, err := audit.Open(o.audit.to)
+	out, err := audit.Open(o.Audit.To)
 	if err != nil {
-		return nil, o.refuse("audit-log-path", o.audit.to.Path, "cannot be written: "+cause(err))
+		return nil, o.Refuse("audit-log-path", o.Audit.To.Path, "cannot be written: "+config.Cause(err))
 	}
 	return &auditLog{process: log, log: audit.New(audit.Options{
-		Policy: o.audit.policy, Out: out, Required: o.audit.required, Metrics: audit.NewMetrics(registry), Log: log,
+		Policy: o.Audit.Policy, Out: out, Required: o.Audit.Required, Metrics: audit.NewMetrics(registry), Log: log,
 	})}, nil
 }
 
@@ -46,8 +47,8 @@ func (a *auditLog) close() {
 }
 
 // begin finds out whom upstream takes the proxy for, if that is to be put on record: before that nobody acts as it, since a policy may go by names.
-func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *options) error {
-	if a.log == nil || o.plainIdentity != identitySelf {
+func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *config.Settings) error {
+	if a.log == nil || o.PlainIdentity != config.IdentitySelf {
 		return nil
 	}
 	user, err := client.WhoAmI(ctx)

@@ -3,6 +3,7 @@ package main
 import (
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/memory"
 )
 
@@ -14,13 +15,13 @@ type budget struct {
 }
 
 // applyBudget finds out what the process may use, tells the garbage collector, and lowers the limits that follow from it and were not set.
-func applyBudget(o *options) budget {
-	bytes, err := memory.Budget(int64(o.memoryBudget))
+func applyBudget(o *config.Settings) budget {
+	bytes, err := memory.Budget(int64(o.MemoryBudget))
 	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}
 	if b.bytes == 0 && b.limit != nil {
 		b.bytes = b.limit.Bytes()
 	}
-	o.divide(b.bytes)
+	o.Divide(b.bytes)
 	return b
 }
 

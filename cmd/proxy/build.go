@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spillway/internal/admin"
+	"spillway/internal/config"
 	"spillway/internal/health"
 	"spillway/internal/memory"
 	"spillway/internal/rotation"
@@ -22,7 +23,7 @@ import (
 
 // process is the parts of the program. build makes them, start starts them, shutdown ends them.
 type process struct {
-	o         *options
+	o         *config.Settings
 	log       *zap.Logger
 	life      lifetime
 	began     time.Time
@@ -61,8 +62,8 @@ type process struct {
 
 // run builds the parts, starts them and shuts them down. It returns when a signal or ctx ends the
 // process, or with the first reason why the process cannot go on.
-func run(ctx context.Context, o *options, log *zap.Logger) error {
-	if !o.debug {
+func run(ctx context.Context, o *config.Settings, log *zap.Logger) error {
+	if !o.Debug {
 		if err := memory.Conceal(); err != nil {
 			log.Warn("what is in memory may be read by others of this user", zap.Error(err))
 		}
@@ -102,7 +103,7 @@ func (p *process) close() {
 
 // buildUpstream reads where upstream is, binds the listeners, and watches for signals.
 func (p *process) buildUpstream(ctx context.Context) (err error) {
-	if p.source, err = upstream.LoadConfig(p.o.kubeconfig); err != nil {
+	if p.source, err = upstream.LoadConfig(p.o.Kubeconfig); err != nil {
 		return err
 	}
 	if p.transports, err = transport.New(p.source, p.log); err != nil {
@@ -122,7 +123,7 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 	if p.bare, err = p.transports.Bare(transport.Passing); err != nil {
 		return err
 	}
-	p.life = watchSignals(ctx, p.o.drainPeriod, p.log)
+	p.life = watchSignals(ctx, p.o.DrainPeriod, p.log)
 	p.closing(p.life.finish)
 	return nil
 }
@@ -140,7 +141,7 @@ func (p *process) buildMirrors(context.Context) error {
 
 // buildForwarder makes what passes requests through, and the limits of clients.
 func (p *process) buildForwarder(context.Context) (err error) {
-	p.limits = serverLimits(p.o.limits)
+	p.limits = serverLimits(p.o.Limits)
 	p.limiter = serve.NewLimiter(p.limits, p.registry)
 	p.forwarder, err = newForwarder(
 		p.transports, p.client.Base(), p.own, p.bare, p.limiter, p.o, p.registry, p.log)
@@ -176,9 +177,9 @@ func (p *process) buildRecords(context.Context) (err error) {
 func (p *process) buildServer(context.Context) error {
 	p.startup, p.checks = newStartup(), &health.Checks{}
 	p.server = serve.New(serve.Options{
-		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, MaxStaleness: p.o.maxStaleness,
-		StallTimeout: p.o.stallTimeout, Limiter: p.limiter, Goroutines: p.o.writers == writersOff,
-		MaxConnections: p.o.connections(), MaxConnectionsPerPeer: p.o.maxConnectionsPerPeer,
+		Catalog: p.mirrors, Forwarder: p.forwarder, Own: p.own, MaxStaleness: p.o.MaxStaleness,
+		StallTimeout: p.o.StallTimeout, Limiter: p.limiter, Goroutines: p.o.Writers == config.WritersOff,
+		MaxConnections: p.o.Connections(), MaxConnectionsPerPeer: p.o.MaxConnectionsPerPeer,
 		Away: p.startup.reason, Ready: p.checks.Ready,
 		Audit: p.record.log, Tracer: p.traces.tracer, Metrics: serve.NewMetrics(p.registry), Log: p.log,
 	})
@@ -193,7 +194,7 @@ func (p *process) buildServer(context.Context) error {
 func (p *process) buildStatus(context.Context) error {
 	p.checks.Precede("start", p.startup.ready)
 	p.checks.Require("mirrors", p.mirrors.ready)
-	p.checks.Require("upstream", p.mirrors.upstreamReady(p.o.unreadyWhenAway))
+	p.checks.Require("upstream", p.mirrors.upstreamReady(p.o.UnreadyWhenAway))
 	p.checks.Require("pass-through", p.mirrors.passThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.mirrors.describe)
@@ -207,13 +208,13 @@ func (p *process) buildStatus(context.Context) error {
 }
 
 // setOptions are the options of the mirrors.
-func setOptions(o *options) SetOptions {
+func setOptions(o *config.Settings) SetOptions {
 	return SetOptions{
-		Resources: o.resources, Strict: o.strictResources, MaxOnDemand: o.maxResources,
-		IdleTimeout: o.resourceIdleTimeout, CompareInterval: o.consistencyCheckPeriod,
-		HistoryBytes: int64(o.historyBytes), HistoryMinAge: o.historyMinAge, BackfillWatches: o.backfillWatches,
-		EncodedBytes: int64(o.encodedBytes), EncodedBytesAtLeast: o.leastForms,
-		FeedBytes: o.feedBytes, FirstStates: o.firstStates,
-		StripManagedFields: o.stripManagedFields, AsksAboutAll: o.asksAboutAll(),
+		Resources: o.Resources, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
+		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
+		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, BackfillWatches: o.BackfillWatches,
+		EncodedBytes: int64(o.EncodedBytes), EncodedBytesAtLeast: o.LeastForms,
+		FeedBytes: o.FeedBytes, FirstStates: o.FirstStates,
+		StripManagedFields: o.StripManagedFields, AsksAboutAll: o.AsksAboutAll(),
 	}
 }

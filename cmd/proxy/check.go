@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway/internal/check"
+	"spillway/internal/config"
 	"spillway/internal/top"
 )
 
@@ -59,7 +60,7 @@ func (o *checkOptions) client() (*check.Client, error) {
 	if o.tokenFile != "" {
 		token, err := os.ReadFile(o.tokenFile)
 		if err != nil {
-			return nil, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, cause(err))
+			return nil, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, config.Cause(err))
 		}
 		if c.Token = strings.TrimSpace(string(token)); c.Token == "" {
 			return nil, fmt.Errorf("--token-file=%s: is empty: name a file with a bearer token", o.tokenFile)
@@ -69,10 +70,10 @@ func (o *checkOptions) client() (*check.Client, error) {
 		}
 	}
 	if o.resource != "" {
-		if o.resource == allResources {
+		if o.resource == config.AllResources {
 			return nil, errors.New("--resource=*: name one, such as pods")
 		}
-		if err := checkResource(o.resource); err != nil {
+		if err := config.CheckResource(o.resource); err != nil {
 			return nil, fmt.Errorf("--resource=%s: %w", o.resource, err)
 		}
 	}

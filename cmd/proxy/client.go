@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"os"
 	"time"
+
+	"spillway/internal/config"
 )
 
 // transportTo is by what a command asks a running proxy at base, which the flag named address gave. It trusts what is in caFile, instead of the system's
@@ -18,7 +20,7 @@ func transportTo(base *url.URL, address, caFile string) (http.RoundTripper, erro
 	if caFile != "" {
 		pem, err := os.ReadFile(caFile) // #nosec G304 -- the user names it
 		if err != nil {
-			return nil, fmt.Errorf("--ca-file=%s: cannot be read: %s", caFile, cause(err))
+			return nil, fmt.Errorf("--ca-file=%s: cannot be read: %s", caFile, config.Cause(err))
 		}
 		secure.RootCAs = x509.NewCertPool()
 		switch {

@@ -9,11 +9,12 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/logging"
 )
 
 // startFunc does the work of the process with options that have been checked. It blocks until the process is to end.
-type startFunc func(ctx context.Context, o *options, log *zap.Logger) error
+type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger) error
 
 const helpColumns = 110
 
@@ -31,8 +32,8 @@ const examples = `  # On a laptop, with the rights of the current kubeconfig:
 
 // newCommand returns the root command. It reads settings from args, then environ ("NAME=value" each), then the file they name.
 func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Command {
-	o := newOptions()
-	groups := o.flagGroups()
+	o := config.New()
+	groups := o.FlagGroups()
 	cmd := &cobra.Command{
 		Use:               "spillway [flags]",
 		Short:             "A watch fan-out proxy for Kubernetes",
@@ -47,7 +48,7 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 		},
 	}
 	for _, g := range groups {
-		cmd.Flags().AddFlagSet(g.flags)
+		cmd.Flags().AddFlagSet(g.Flags)
 	}
 	cmd.Flags().SortFlags = false
 	cmd.SetVersionTemplate("spillway {{.Version}}\n")
@@ -59,21 +60,21 @@ func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Comm
 }
 
 // startWith completes the options from the environment and the file, checks them, and starts.
-func startWith(cmd *cobra.Command, o *options, environ []string, stderr io.Writer, start startFunc) error {
-	if err := o.complete(cmd.Flags(), environ); err != nil {
+func startWith(cmd *cobra.Command, o *config.Settings, environ []string, stderr io.Writer, start startFunc) error {
+	if err := o.Complete(cmd.Flags(), environ); err != nil {
 		return err
 	}
-	if err := o.validate(environ); err != nil {
+	if err := o.Validate(environ); err != nil {
 		return err
 	}
-	log := logging.New(o.logLevel, o.logFormat, stderr)
+	log := logging.New(o.LogLevel, o.LogFormat, stderr)
 	defer func() { _ = log.Sync() }() // stderr may be a pipe, which cannot be synced; nothing is buffered
 	return start(cmd.Context(), o, log)
 }
 
 // explain says what is wrong with the flags of cmd.
 func explain(cmd *cobra.Command, err error) error {
-	return explainFlagError(cmd.CommandPath(), cmd.Flags(), err)
+	return config.ExplainFlagError(cmd.CommandPath(), cmd.Flags(), err)
 }
 
 func noArguments(_ *cobra.Command, args []string) error {
@@ -84,7 +85,7 @@ func noArguments(_ *cobra.Command, args []string) error {
 }
 
 // helpText is --help: what spillway is, what else it can do, then its flags by what they concern, then where else they can be set.
-func helpText(cmd *cobra.Command, groups []flagGroup) string {
+func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())
 	fmt.Fprintf(&b, "\nCommands (spillway COMMAND --help tells more):\n")
@@ -95,7 +96,7 @@ func helpText(cmd *cobra.Command, groups []flagGroup) string {
 	}
 	fmt.Fprintf(&b, "\nExamples:\n%s\n", examples)
 	for _, g := range groups {
-		fmt.Fprintf(&b, "\n%s:\n%s", g.name, g.flags.FlagUsagesWrapped(helpColumns))
+		fmt.Fprintf(&b, "\n%s:\n%s", g.Name, g.Flags.FlagUsagesWrapped(helpColumns))
 	}
 	fmt.Fprintf(&b, "\n%s\n", sourcesHelp)
 	return b.String()

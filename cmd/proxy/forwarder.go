@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/serve"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -14,23 +15,23 @@ import (
 
 // newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
 func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter,
-	o *options, registry prometheus.Registerer,
+	o *config.Settings, registry prometheus.Registerer,
 	log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{
-		Base: base, Claims: o.frontProxy.claims, NeverAs: o.impersonateDenyGroups, Limiter: limiter,
-		StallTimeout: o.stallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
+		Base: base, Claims: o.FrontProxy.Claims, NeverAs: o.ImpersonateDenyGroups, Limiter: limiter,
+		StallTimeout: o.StallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
 	}
 	var err error
 	if opts.Client, err = withoutCredentials(transports, bare); err != nil {
 		return nil, err
 	}
-	if o.plainIdentity == identitySelf {
+	if o.PlainIdentity == config.IdentitySelf {
 		if opts.Self, err = withCredentials(transports, own); err != nil {
 			return nil, err
 		}
 	}
-	if o.impersonateClientCerts {
-		if opts.As, err = impersonators(transports, o.impersonationKubeconfig); err != nil {
+	if o.ImpersonateClientCerts {
+		if opts.As, err = impersonators(transports, o.ImpersonationKubeconfig); err != nil {
 			return nil, err
 		}
 	}

@@ -8,13 +8,14 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"spillway/internal/config"
 	"spillway/internal/inject"
 )
 
 // newInject returns `spillway inject`.
 func newInject() *cobra.Command {
 	o := inject.Defaults()
-	o.CheckFlags = checkSidecarFlags
+	o.CheckFlags = config.CheckSidecarFlags
 	cmd := &cobra.Command{
 		Use:   "inject [flags]",
 		Short: "Add spillway to the pods of manifests, as a sidecar",
@@ -65,7 +66,7 @@ func manifestFlag(cmd *cobra.Command) *string {
 func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.Done, error)) error {
 	text, err := readManifests(cmd, file)
 	if err != nil {
-		return fmt.Errorf("--filename=%s: cannot be read: %s", file, cause(err))
+		return fmt.Errorf("--filename=%s: cannot be read: %s", file, config.Cause(err))
 	}
 	out, done, err := do(string(text))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"spillway/internal/clientconfig"
+	"spillway/internal/config"
 )
 
 // newKubeconfig returns `spillway kubeconfig`.
@@ -65,7 +66,7 @@ func writeNew(name string, text []byte) error {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("--output=%s: cannot be written: %s", name, cause(err))
+		return fmt.Errorf("--output=%s: cannot be written: %s", name, config.Cause(err))
 	}
 	return nil
 }

@@ -3,18 +3,19 @@ package main
 import (
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/serve"
 )
 
 // serverLimits are the limits as the server wants them.
-func serverLimits(l limitOptions) serve.Limits {
+func serverLimits(l config.LimitOptions) serve.Limits {
 	return serve.Limits{
-		Watches: l.watches, WatchesPerUser: l.watchesPerUser, WatchesReserve: l.watchesReserve,
-		ListBytes: int64(l.listBytes), BodyBytes: l.bodyBytes,
-		SelectorTerms: l.allSelectorTerms(), SelectorTermsPerUser: l.selectorTermsPerUser,
-		HeadBytes:   int64(l.headBytes),
-		PassThrough: l.passThrough, PassThroughPerUser: l.passThroughPerUser,
-		PassThroughQPS: l.qpsPerUser, PassThroughBurst: l.burst(),
+		Watches: l.Watches, WatchesPerUser: l.WatchesPerUser, WatchesReserve: l.WatchesReserve,
+		ListBytes: int64(l.ListBytes), BodyBytes: l.BodyBytes,
+		SelectorTerms: l.AllSelectorTerms(), SelectorTermsPerUser: l.SelectorTermsPerUser,
+		HeadBytes:   int64(l.HeadBytes),
+		PassThrough: l.PassThrough, PassThroughPerUser: l.PassThroughPerUser,
+		PassThroughQPS: l.QPSPerUser, PassThroughBurst: l.Burst(),
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/config"
 	"spillway/internal/kubetest"
 	"spillway/internal/serve"
 )
@@ -13,7 +14,7 @@ import (
 func TestRunAtItsLimits(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
-	p := running(t, up, func(o *options) { o.limits.watches, o.limits.qpsPerUser, o.limits.burstPerUser = 2, 0.001, 1 })
+	p := running(t, up, func(o *config.Settings) { o.Limits.Watches, o.Limits.QPSPerUser, o.Limits.BurstPerUser = 2, 0.001, 1 })
 	p.ready()
 	p.watching(p.plain, "")
 	p.watching(p.tls, "&resourceVersion=0")
@@ -56,8 +57,8 @@ func TestLimitSettings(t *testing.T) {
 		if got.options == nil {
 			t.Fatalf("%v: %s", args, got.stderr)
 		}
-		got.options.reserve()
-		if l := serverLimits(got.options.limits); l != want {
+		got.options.Divide(0)
+		if l := serverLimits(got.options.Limits); l != want {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", args, l, want)
 		}
 	}

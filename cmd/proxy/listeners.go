@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/listen"
 	"spillway/internal/rotation"
 )
@@ -15,14 +16,14 @@ import (
 type listenerSet struct{ plain, tls, metrics net.Listener }
 
 // listenAll binds every listener before anything is started, so that a port in use costs nothing.
-func listenAll(o *options) (*listenerSet, error) {
+func listenAll(o *config.Settings) (*listenerSet, error) {
 	set := &listenerSet{}
 	for _, l := range []struct {
 		flag, address string
 		to            *net.Listener
 	}{
-		{"listen", o.listen, &set.plain}, {"listen-tls", o.listenTLS, &set.tls},
-		{"metrics-listen", o.metricsListen, &set.metrics},
+		{"listen", o.Listen, &set.plain}, {"listen-tls", o.ListenTLS, &set.tls},
+		{"metrics-listen", o.MetricsListen, &set.metrics},
 	} {
 		bound, err := bind(o, l.flag, l.address)
 		if err != nil {
@@ -37,19 +38,19 @@ func listenAll(o *options) (*listenerSet, error) {
 // bind opens the listener of the flag named ("listen", "listen-tls", "metrics-listen") at its
 // address; nil if the address is empty: the listener is off. An error is one line that names the
 // setting and the remedy.
-func bind(o *options, flag, address string) (net.Listener, error) {
+func bind(o *config.Settings, flag, address string) (net.Listener, error) {
 	if address == "" {
 		return nil, nil
 	}
-	listener, err := listen.Open(address, listen.Socket{Mode: o.socketMode, Owner: o.socketOwner})
+	listener, err := listen.Open(address, listen.Socket{Mode: o.SocketMode, Owner: o.SocketOwner})
 	switch {
 	case errors.Is(err, listen.ErrOwner):
-		return nil, o.refuse("listen-owner", o.listenOwner, "the socket cannot be given to it: "+cause(err)+
+		return nil, o.Refuse("listen-owner", o.ListenOwner, "the socket cannot be given to it: "+config.Cause(err)+
 			"; only root may, or its user to a group that he is in")
 	case errors.Is(err, listen.ErrMode):
-		return nil, o.refuse("listen-mode", o.listenMode, "the socket cannot have it: "+cause(err))
+		return nil, o.Refuse("listen-mode", o.ListenMode, "the socket cannot have it: "+config.Cause(err))
 	case err != nil:
-		return nil, o.refuse(flag, address, listen.Problem(err))
+		return nil, o.Refuse(flag, address, listen.Problem(err))
 	}
 	return listener, nil
 }
@@ -64,12 +65,12 @@ func (s *listenerSet) close() {
 }
 
 // secureListeners is how those with TLS are served; nil if there are none.
-func secureListeners(o *options, access *access, pod *podFiles, followed *rotation.Followed, log *zap.Logger) (
+func secureListeners(o *config.Settings, access *access, pod *podFiles, followed *rotation.Followed, log *zap.Logger) (
 	*tls.Config, error) {
-	if o.listenTLS == "" && !o.metricsTLS {
+	if o.ListenTLS == "" && !o.MetricsTLS {
 		return nil, nil
 	}
-	options := listen.TLS{HTTP2: o.http2, CertFile: o.tlsCertFile, KeyFile: o.tlsPrivateKeyFile, Log: log}
+	options := listen.TLS{HTTP2: o.HTTP2, CertFile: o.TLSCertFile, KeyFile: o.TLSPrivateKeyFile, Log: log}
 	if pod != nil {
 		options.Pair = &pod.identity.Certificate
 	}

@@ -4,6 +4,8 @@ import (
 	"net"
 	"os"
 	"testing"
+
+	"spillway/internal/config"
 )
 
 func TestBindProblems(t *testing.T) {
@@ -14,7 +16,7 @@ func TestBindProblems(t *testing.T) {
 	defer taken.Close()
 	file := writeFile(t, "not-a-socket", "precious")
 
-	f := func(o *options, flag, address, want string) {
+	f := func(o *config.Settings, flag, address, want string) {
 		t.Helper()
 		listener, err := bind(o, flag, address)
 		if err == nil {
@@ -26,17 +28,17 @@ func TestBindProblems(t *testing.T) {
 		}
 	}
 	port := taken.Addr().String()
-	f(newOptions(), "listen", port, "--listen="+port+": is in use by another process; stop that one, or choose another address")
+	f(config.New(), "listen", port, "--listen="+port+": is in use by another process; stop that one, or choose another address")
 	f(start([]string{"SPILLWAY_METRICS_LISTEN=" + port}).options, "metrics-listen", port, "SPILLWAY_METRICS_LISTEN="+port+": is in use by another process; stop that one, or choose another address")
-	f(newOptions(), "listen-tls", "192.0.2.1:0", "--listen-tls=192.0.2.1:0: is not an address of this machine")
-	f(newOptions(), "listen", "unix://"+file, "--listen=unix://"+file+": is in use by another process; stop that one, or choose another address")
+	f(config.New(), "listen-tls", "192.0.2.1:0", "--listen-tls=192.0.2.1:0: is not an address of this machine")
+	f(config.New(), "listen", "unix://"+file, "--listen=unix://"+file+": is in use by another process; stop that one, or choose another address")
 	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
 		t.Errorf("a file in the way is now %q, %v", text, err)
 	}
 }
 
 func TestBindOff(t *testing.T) {
-	if listener, err := bind(newOptions(), "listen", ""); listener != nil || err != nil {
+	if listener, err := bind(config.New(), "listen", ""); listener != nil || err != nil {
 		t.Errorf("bind of an empty address = %v, %v", listener, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/listen"
 )
 
@@ -34,14 +35,14 @@ func TestMain(m *testing.M) {
 type result struct {
 	code           int
 	stdout, stderr string
-	options        *options // nil if it did not start
+	options        *config.Settings // nil if it did not start
 }
 
 // start runs args with environ, in a pod, as far as the wiring.
 func start(environ []string, args ...string) result {
 	var stdout, stderr bytes.Buffer
-	var started *options
-	wire := func(_ context.Context, o *options, _ *zap.Logger) error {
+	var started *config.Settings
+	wire := func(_ context.Context, o *config.Settings, _ *zap.Logger) error {
 		started = o
 		return nil
 	}
@@ -97,9 +98,28 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+// What is wrong with the command line, and with settings, is one line.
+func TestRefusals(t *testing.T) {
+	expectLine(t, start(nil, "pods"),
+		`unexpected argument "pods": spillway takes flags, or one of its commands; spillway --help lists them`)
+	expectLine(t, start(nil, "--resorces=pods"), "--resorces: no such flag; did you mean --resources?")
+	expectLine(t, start([]string{"SPILLWAY_LISTN=x"}), "SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?")
+	expectLine(t, start(nil, "--stall-timeout=0s"), "--stall-timeout=0s: must be longer than 0s")
+}
+
+func expectLine(t *testing.T, got result, want string) {
+	t.Helper()
+	if got.options != nil {
+		t.Error("started all the same")
+	}
+	if got.code != 1 || got.stdout != "" || got.stderr != "spillway: "+want+"\n" {
+		t.Errorf("exit code %d, stdout %q, stderr\n%swant 1 and\nspillway: %s\n", got.code, got.stdout, got.stderr, want)
+	}
+}
+
 func TestErrorOfTheWiringIsOneLine(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	wire := func(context.Context, *options, *zap.Logger) error {
+	wire := func(context.Context, *config.Settings, *zap.Logger) error {
 		return errors.New("the API server is gone:\n\tconnection refused\r\n")
 	}
 	// These flags come with a warning, which would be a second line.

@@ -15,6 +15,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/config"
 	"spillway/internal/memory"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
@@ -45,9 +46,9 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 func flagReference() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. Those of its [commands](#flags-of-commands) are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
-	for _, g := range newOptions().flagGroups() {
-		fmt.Fprintf(&b, "\n## %s\n\n", g.name)
-		flagTable(&b, g.flags)
+	for _, g := range config.New().FlagGroups() {
+		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
+		flagTable(&b, g.Flags)
 	}
 	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says the same.\n")
 	for _, cmd := range newCommand(nil, io.Discard, nil).Commands() {
@@ -108,7 +109,7 @@ func metricGroups() []metricGroup {
 	groups[0].collectors = []prometheus.Collector{newMirrorMetrics(nil)}
 	serve.NewMetrics(&groups[1])
 	serve.NewForwardMetrics(&groups[2])
-	serve.NewLimiter(serverLimits(newOptions().limits), &groups[3])
+	serve.NewLimiter(serverLimits(config.New().Limits), &groups[3])
 	auth.NewMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}

@@ -9,23 +9,24 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/auth"
+	"spillway/internal/config"
 	"spillway/internal/kubetest"
 )
 
 // Rights are watched for whatever needs them, and for nothing else.
 func TestRightsAreWatchedOnDemand(t *testing.T) {
-	f := func(want bool, change func(*options)) {
+	f := func(want bool, change func(*config.Settings)) {
 		t.Helper()
-		o := newOptions()
+		o := config.New()
 		change(o)
 		if got := newRights(nil, nil, o, auth.NewMetrics(nil), zap.NewNop()) != nil; got != want {
 			t.Errorf("%+v: watched %v", o, got)
 		}
 	}
-	f(false, func(*options) {})
-	f(true, func(o *options) { o.watchRights = true })
-	f(true, func(o *options) { o.localRBAC = true })
-	f(true, func(o *options) { o.localTokens = localTokensUnbound })
+	f(false, func(*config.Settings) {})
+	f(true, func(o *config.Settings) { o.WatchRights = true })
+	f(true, func(o *config.Settings) { o.LocalRBAC = true })
+	f(true, func(o *config.Settings) { o.LocalTokens = config.LocalTokensUnbound })
 }
 
 // What upstream does not let us watch is a line in the log for each resource, and no more: not when it is tried again, nor when it is proven.
@@ -35,8 +36,8 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	client := clientOf(t, up)
 	t.Cleanup(client.Close)
 	core, logs := observer.New(zap.DebugLevel)
-	o := newOptions()
-	o.localRBAC, o.localTokens = true, localTokensPods
+	o := config.New()
+	o.LocalRBAC, o.LocalTokens = true, config.LocalTokensPods
 	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o, auth.NewMetrics(nil), zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)

@@ -21,6 +21,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"spillway/internal/config"
 	"spillway/internal/kubetest"
 )
 
@@ -54,7 +55,7 @@ type proxy struct {
 }
 
 // running starts the program and waits until it serves.
-func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+func running(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	p := launched(t, up, change)
 	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
@@ -73,13 +74,13 @@ func running(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
 }
 
 // launched starts the program.
-func launched(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+func launched(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
-	o := newOptions()
-	o.kubeconfig, o.resources = kubeconfig(t, up), []string{"configmaps"}
-	o.listen, o.listenTLS, o.metricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
-	o.insecureAllowAll, o.drainPeriod = true, time.Second
-	o.memoryBudget = 1 << 40 // whatever these tests run in
+	o := config.New()
+	o.Kubeconfig, o.Resources = kubeconfig(t, up), []string{"configmaps"}
+	o.Listen, o.ListenTLS, o.MetricsListen = "127.0.0.1:0", "127.0.0.1:0", "127.0.0.1:0"
+	o.InsecureAllowAll, o.DrainPeriod = true, time.Second
+	o.MemoryBudget = 1 << 40 // whatever these tests run in
 	if change != nil {
 		change(o)
 	}
@@ -221,7 +222,7 @@ func TestRun(t *testing.T) {
 func TestRunDrains(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
-	p := running(t, up, func(o *options) { o.drainPeriod = 2 * time.Second })
+	p := running(t, up, func(o *config.Settings) { o.DrainPeriod = 2 * time.Second })
 	p.ready()
 	query := fmt.Sprintf("&resourceVersion=%d&allowWatchBookmarks=1", up.Revision())
 	var all []*kubetest.Watcher

@@ -16,7 +16,7 @@ const closeTimeout = time.Second
 // start failed, if it did.
 func (p *process) shutdown(ctx context.Context, refused error) error {
 	p.checks.Drain()
-	p.server.Drain(p.life.stop, p.o.drainPeriod)
+	p.server.Drain(p.life.stop, p.o.DrainPeriod)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
 	if err := p.server.Close(closing); err != nil && !errors.Is(err, context.DeadlineExceeded) {

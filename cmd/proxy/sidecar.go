@@ -5,6 +5,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/sidecar"
 )
 
@@ -15,17 +16,17 @@ type podFiles struct {
 }
 
 // newPodFiles writes them; nil if this is no sidecar. They are there before anything is served.
-func newPodFiles(o *options, log *zap.Logger) (*podFiles, error) {
-	if o.sidecarDir == "" {
+func newPodFiles(o *config.Settings, log *zap.Logger) (*podFiles, error) {
+	if o.SidecarDir == "" {
 		return nil, nil
 	}
-	identity, err := sidecar.KeepIdentity(o.sidecarKeyDir, time.Now())
+	identity, err := sidecar.KeepIdentity(o.SidecarKeyDir, time.Now())
 	if err != nil {
-		return nil, o.refuse("sidecar-key-dir", o.sidecarKeyDir, "cannot be used: "+sidecar.Cause(err)+"; mount an emptyDir there")
+		return nil, o.Refuse("sidecar-key-dir", o.SidecarKeyDir, "cannot be used: "+sidecar.Cause(err)+"; mount an emptyDir there")
 	}
-	projection := sidecar.NewProjection(sidecar.AccountDir, o.sidecarDir, identity.Authority, log)
+	projection := sidecar.NewProjection(sidecar.AccountDir, o.SidecarDir, identity.Authority, log)
 	if err := projection.Write(); err != nil {
-		return nil, o.refuse("sidecar-dir", o.sidecarDir, "cannot be filled: "+sidecar.Cause(err)+"; mount an emptyDir there")
+		return nil, o.Refuse("sidecar-dir", o.SidecarDir, "cannot be filled: "+sidecar.Cause(err)+"; mount an emptyDir there")
 	}
 	return &podFiles{identity, projection}, nil
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/admin"
+	"spillway/internal/config"
 	"spillway/internal/listen"
 	"spillway/internal/serve"
 )
@@ -29,7 +30,7 @@ func (p *process) start(ctx context.Context) error {
 		return err
 	}
 	// Only now is it certain that it starts: a start that fails says one thing.
-	for _, w := range p.o.warnings() {
+	for _, w := range p.o.Warnings() {
 		p.log.Warn(w)
 	}
 	serving()
@@ -38,7 +39,7 @@ func (p *process) start(ctx context.Context) error {
 		p.spawn(func() error { return p.guard.Run(p.life.stop) })
 	}
 	p.budget.announce(p.log)
-	announceLimits(p.limits, p.o.connections(), p.log)
+	announceLimits(p.limits, p.o.Connections(), p.log)
 	p.announce(ctx)
 	<-p.life.drain.Done()
 	return nil
@@ -69,7 +70,7 @@ func (p *process) begin(ctx context.Context) error {
 	}
 	err := p.mirrors.begin(ctx)
 	if unresolved := (*ResourcesError)(nil); errors.As(err, &unresolved) {
-		return refuseFor(p.o, "resources", strings.Join(p.o.resources, ","), unresolved.Err)
+		return refuseFor(p.o, "resources", strings.Join(p.o.Resources, ","), unresolved.Err)
 	}
 	return err
 }
@@ -78,19 +79,19 @@ func (p *process) begin(ctx context.Context) error {
 func (p *process) serve() {
 	if l := p.listeners.plain; l != nil {
 		front := serve.Front{
-			Guard:     serve.NewPlainGuard(p.o.acceptHosts, p.o.acceptOrigins, p.o.plainSelfConnect),
+			Guard:     serve.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.PlainSelfConnect),
 			Access:    p.access.plain,
-			AnswerAll: p.o.insecureAllowAll,
+			AnswerAll: p.o.InsecureAllowAll,
 		}
-		if p.o.plainIdentity == identitySelf {
+		if p.o.PlainIdentity == config.IdentitySelf {
 			front.Identity, front.Self = serve.IdentitySelf, p.record.self.Load
 		}
 		p.spawn(func() error { return p.server.Serve(l, front) })
 	}
 	if l := p.listeners.tls; l != nil {
 		front := serve.Front{
-			TLS: p.secure, Access: p.access.tls, AnswerAll: p.o.insecureAllowAll,
-			StrictTransportSecurity: p.o.strictTransport,
+			TLS: p.secure, Access: p.access.tls, AnswerAll: p.o.InsecureAllowAll,
+			StrictTransportSecurity: p.o.StrictTransport,
 		}
 		p.spawn(func() error { return p.server.Serve(l, front) })
 	}
@@ -98,9 +99,9 @@ func (p *process) serve() {
 		// Probes are answered until the very end, with readiness off.
 		endpoints := &admin.Endpoints{
 			Health: p.checks, Registry: p.registry, Status: p.reporter, Access: p.access.remote(), Away: p.startup.reason,
-			Exemplars: p.traces.tracer != nil, Debug: p.o.debug, Log: p.log,
+			Exemplars: p.traces.tracer != nil, Debug: p.o.Debug, Log: p.log,
 		}
-		if p.o.metricsTLS {
+		if p.o.MetricsTLS {
 			endpoints.TLS = listen.Speaking(p.secure, "http/1.1")
 		}
 		p.spawn(func() error { return endpoints.Serve(p.life.stop, l) })
@@ -112,7 +113,7 @@ func (p *process) announce(ctx context.Context) {
 	l, host := p.listeners, p.source.Config.Host
 	if l.plain != nil {
 		fields := []zap.Field{zap.Stringer("address", l.plain.Addr()), zap.String("upstream", host)}
-		if p.o.plainIdentity == identitySelf {
+		if p.o.PlainIdentity == config.IdentitySelf {
 			fields = append(fields, zap.String("actsAs", p.client.Identity(ctx)))
 		}
 		if p.access.plain != nil && p.access.plain.Owner != "" {

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"spillway/internal/config"
 	"spillway/internal/kubetest"
 )
 
@@ -28,13 +29,13 @@ func freeAddresses(t *testing.T, n int) []string {
 }
 
 // waiting is the program, started while upstream is away, once it lives.
-func waiting(t *testing.T, up *kubetest.Server, change func(*options)) *proxy {
+func waiting(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	free := freeAddresses(t, 3) // while upstream still has its own
 	plain, secure, metrics := free[0], free[1], free[2]
 	up.Down()
-	p := launched(t, up, func(o *options) {
-		o.listen, o.listenTLS, o.metricsListen = plain, secure, metrics
+	p := launched(t, up, func(o *config.Settings) {
+		o.Listen, o.ListenTLS, o.MetricsListen = plain, secure, metrics
 		if change != nil {
 			change(o)
 		}
@@ -144,7 +145,7 @@ func TestEndsWhileWaiting(t *testing.T) {
 // An upstream that answers has the last word on the configuration, however late.
 func TestRefusedAfterWaiting(t *testing.T) {
 	up := secureUpstream(t)
-	p := waiting(t, up, func(o *options) { o.resources, o.strictResources = []string{"nothings"}, true })
+	p := waiting(t, up, func(o *config.Settings) { o.Resources, o.StrictResources = []string{"nothings"}, true })
 	if err := up.Up(); err != nil {
 		t.Fatal(err)
 	}

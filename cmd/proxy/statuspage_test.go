@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/config"
 	"spillway/internal/kubetest"
 	"spillway/internal/status"
 )
@@ -27,7 +28,7 @@ func TestStatusPage(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
 	up.Create(kubetest.ConfigMaps, "n", "b")
-	p := running(t, up, func(o *options) { o.memoryBudget = 1 << 30 })
+	p := running(t, up, func(o *config.Settings) { o.MemoryBudget = 1 << 30 })
 	p.ready()
 	p.watching(p.plain, "&labelSelector=app%3Dweb")
 	p.watching(p.tls, "")
@@ -71,7 +72,7 @@ func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	up := kubetest.New(kubetest.Options{TLS: true, Resources: []kubetest.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
 	t.Cleanup(up.Close)
 	up.Create(secrets, "n", "the-password")
-	p := running(t, up, func(o *options) { o.resources = []string{"secrets"} })
+	p := running(t, up, func(o *config.Settings) { o.Resources = []string{"secrets"} })
 	p.ready()
 	for _, path := range []string{
 		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password", "/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"spillway/internal/config"
 	"spillway/internal/inject"
 	"spillway/internal/status"
 	"spillway/internal/webhook"
@@ -90,7 +91,7 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --image=x --cpu-limit=some", "--cpu-limit=some: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=49m", "--cpu-limit=49m: must not be below what is requested, which is 50m")
 	f("inject --image=x --resources=", "--resources=: must be a comma-separated list of resources, or *")
-	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+checkResource("Pods!").Error())
+	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+config.CheckResource("Pods!").Error())
 	f("inject --image=x --flags=--log-level=loud", "the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
 	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
 	for _, file := range []string{

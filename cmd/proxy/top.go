@@ -9,6 +9,7 @@ import (
 	"github.com/charmbracelet/x/term"
 	"github.com/spf13/cobra"
 
+	"spillway/internal/config"
 	"spillway/internal/status"
 	"spillway/internal/top"
 )
@@ -41,7 +42,7 @@ func newTop() *cobra.Command {
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
 	}
 	fs := cmd.Flags()
-	fs.StringVar(&o.address, "address", "http://"+newOptions().metricsListen, "The `URL` of its --metrics-listen.")
+	fs.StringVar(&o.address, "address", "http://"+config.New().MetricsListen, "The `URL` of its --metrics-listen.")
 	fs.StringVar(&o.tokenFile, "token-file", "",
 		"Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
@@ -73,7 +74,7 @@ func (o *topOptions) options() (top.Options, error) {
 	}
 	if o.tokenFile != "" {
 		if _, err := os.ReadFile(o.tokenFile); err != nil {
-			return top.Options{}, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, cause(err))
+			return top.Options{}, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, config.Cause(err))
 		}
 		if base.Scheme == "http" && !onLoopback(base) {
 			return top.Options{}, fmt.Errorf("--address=%s: a token is not sent over plain HTTP to another machine: use https, and --metrics-tls there", o.address)

@@ -52,7 +52,7 @@ func TestTopHelp(t *testing.T) {
 
 // The proxy itself still starts without a command.
 func TestTopIsNoFlag(t *testing.T) {
-	if got := start(nil, "--resources", "top"); got.options == nil || got.options.resources[0] != "top" {
+	if got := start(nil, "--resources", "top"); got.options == nil || got.options.Resources[0] != "top" {
 		t.Errorf("--resources top: %+v", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/time/rate"
 
+	"spillway/internal/config"
 	"spillway/internal/tracing"
 )
 
@@ -21,8 +22,8 @@ type traces struct {
 }
 
 // newTracing makes what sends spans, if there are to be any. That it cannot is logged now and then.
-func newTracing(o *options, log *zap.Logger) (*traces, error) {
-	if o.tracing.config == nil {
+func newTracing(o *config.Settings, log *zap.Logger) (*traces, error) {
+	if o.Tracing.Config == nil {
 		return &traces{}, nil
 	}
 	instance, err := os.Hostname()
@@ -30,11 +31,11 @@ func newTracing(o *options, log *zap.Logger) (*traces, error) {
 		log.Warn("spans do not tell which replica they are of", zap.Error(err))
 	}
 	now := rate.Sometimes{First: 1, Interval: time.Minute}
-	tracer, err := tracing.New(o.tracing.config, instance, func(err error) {
+	tracer, err := tracing.New(o.Tracing.Config, instance, func(err error) {
 		now.Do(func() { log.Warn("spans could not be sent", zap.Error(err)) })
 	})
 	if err != nil {
-		return nil, o.refuse("tracing-config-file", o.tracing.file, err.Error())
+		return nil, o.Refuse("tracing-config-file", o.Tracing.File, err.Error())
 	}
 	return &traces{tracer: tracer, log: log}, nil
 }

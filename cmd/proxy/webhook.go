@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
+	"spillway/internal/config"
 	"spillway/internal/inject"
 	"spillway/internal/logging"
 	"spillway/internal/webhook"
@@ -28,7 +29,7 @@ func newWebhook(stderr io.Writer) *cobra.Command {
 		Webhook: webhook.Webhook{Sidecar: inject.Defaults(), Limits: webhook.LimitsRead},
 		linger:  10 * time.Second, logLevel: "info", logFormat: "json",
 	}
-	w.Sidecar.CheckFlags = checkSidecarFlags
+	w.Sidecar.CheckFlags = config.CheckSidecarFlags
 	cmd := &cobra.Command{
 		Use:   "webhook [flags]",
 		Short: "Add spillway to pods when they are created: a mutating admission webhook",
@@ -66,13 +67,13 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
 		"And only with a common name in this comma-separated `list`. When empty, with any.")
-	f.Var(newChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
+	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
 		"allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")
-	f.Var(newChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
-	f.Var(newChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
+	f.Var(config.NewChoice(&w.logLevel, logging.Levels...), "log-level", "Log entries of this level and above.")
+	f.Var(config.NewChoice(&w.logFormat, logging.Formats...), "log-format", "Write log lines to stderr in this format.")
 	sidecarFlags(f, &w.Sidecar)
 	return prepare(cmd)
 }

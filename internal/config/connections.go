@@ -1,4 +1,4 @@
-package main
+package config
 
 import "math"
 
@@ -12,10 +12,10 @@ const (
 	mostConnections = 1 << 20
 )
 
-// connections is how many connections clients may have.
-func (o *options) connections() int {
-	if o.maxConnections > 0 {
-		return o.maxConnections
+// Connections is how many connections clients may have.
+func (o *Settings) Connections() int {
+	if o.MaxConnections > 0 {
+		return o.MaxConnections
 	}
 	return connectionsWithin(openFiles())
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"bytes"
@@ -91,8 +91,8 @@ func (e *configEntry) read(value *yaml.Node) error {
 
 func isText(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag != "!!null" }
 
-// cause is what the operating system said, without the operation and path around it.
-func cause(err error) string {
+// Cause is what the operating system said, without the operation and path around it.
+func Cause(err error) string {
 	var path *fs.PathError
 	if errors.As(err, &path) {
 		return path.Err.Error()

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package main
+package config
 
 // openFiles is not known here.
 func openFiles() uint64 { return unlimitedFiles }

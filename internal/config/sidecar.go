@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -13,55 +13,55 @@ import (
 	"spillway/internal/sidecar"
 )
 
-func (o *options) sidecarFlags(fs *pflag.FlagSet) {
-	fs.StringVar(&o.sidecarDir, "sidecar-dir", o.sidecarDir,
+func (o *Settings) sidecarFlags(fs *pflag.FlagSet) {
+	fs.StringVar(&o.SidecarDir, "sidecar-dir", o.SidecarDir,
 		"Be the API server of the other containers of this pod: write to this `folder` what they have to find in "+sidecar.AccountDir+" - the pod's token, again "+
 			"whenever it is rotated, its namespace, and the certificate to trust on --listen-tls, which must be on loopback and is for the pod's own "+
 			"service account alone. spillway inject sets this.")
-	fs.StringVar(&o.sidecarKeyDir, "sidecar-key-dir", o.sidecarKeyDir,
+	fs.StringVar(&o.SidecarKeyDir, "sidecar-key-dir", o.SidecarKeyDir,
 		"Keep the key for that certificate in this `folder`, so that they still trust it when spillway was started again. It had better be in memory, "+
 			"and mounted by no other container. When empty, the key is lost with the process.")
 }
 
 // validateSidecar refuses what would have a sidecar serve others than its pod, or be trusted by nobody.
-func (o *options) validateSidecar() error {
-	if o.sidecarDir == "" {
-		if o.sidecarKeyDir != "" {
-			return o.refuse("sidecar-key-dir", o.sidecarKeyDir, "has a meaning only with --sidecar-dir")
+func (o *Settings) validateSidecar() error {
+	if o.SidecarDir == "" {
+		if o.SidecarKeyDir != "" {
+			return o.Refuse("sidecar-key-dir", o.SidecarKeyDir, "has a meaning only with --sidecar-dir")
 		}
 		return nil
 	}
-	if o.kubeconfig != "" {
-		return o.refuse("sidecar-dir", o.sidecarDir, "copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
+	if o.Kubeconfig != "" {
+		return o.Refuse("sidecar-dir", o.SidecarDir, "copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
 	}
-	if address, err := listen.SplitAddress(o.listenTLS); err != nil || !listen.IsLoopback(address.Host) {
-		return o.refuse("sidecar-dir", o.sidecarDir, "needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443")
+	if address, err := listen.SplitAddress(o.ListenTLS); err != nil || !listen.IsLoopback(address.Host) {
+		return o.Refuse("sidecar-dir", o.SidecarDir, "needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443")
 	}
 	for _, f := range []struct {
 		flag string
 		set  bool
 	}{
-		{"tls-cert-file", o.tlsCertFile != ""}, {"client-ca-file", o.clientCAFile != ""}, {"requestheader-client-ca-file", o.frontProxy.caFile != ""},
-		{"api-audiences", len(o.apiAudiences) > 0}, {"watch-rights", o.watchRights}, {"authorization-local-rbac", o.localRBAC},
-		{"authentication-local-jwks", o.localTokens != localTokensNone}, {"insecure-allow-all", o.insecureAllowAll},
+		{"tls-cert-file", o.TLSCertFile != ""}, {"client-ca-file", o.ClientCAFile != ""}, {"requestheader-client-ca-file", o.FrontProxy.CAFile != ""},
+		{"api-audiences", len(o.APIAudiences) > 0}, {"watch-rights", o.WatchRights}, {"authorization-local-rbac", o.LocalRBAC},
+		{"authentication-local-jwks", o.LocalTokens != LocalTokensNone}, {"insecure-allow-all", o.InsecureAllowAll},
 	} {
 		if f.set {
-			return o.refuse("sidecar-dir", o.sidecarDir, "is for tokens of the pod's own service account, which leaves no meaning to --"+f.flag)
+			return o.Refuse("sidecar-dir", o.SidecarDir, "is for tokens of the pod's own service account, which leaves no meaning to --"+f.flag)
 		}
 	}
-	if o.sidecarKeyDir != "" && strings.TrimRight(o.sidecarKeyDir, "/") == strings.TrimRight(o.sidecarDir, "/") {
-		return o.refuse("sidecar-key-dir", o.sidecarKeyDir, "must not be --sidecar-dir, which other containers read")
+	if o.SidecarKeyDir != "" && strings.TrimRight(o.SidecarKeyDir, "/") == strings.TrimRight(o.SidecarDir, "/") {
+		return o.Refuse("sidecar-key-dir", o.SidecarKeyDir, "must not be --sidecar-dir, which other containers read")
 	}
 	return nil
 }
 
-// checkSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. They may come from
+// CheckSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. They may come from
 // any annotation: no file that they name is opened.
-func checkSidecarFlags(args []string) error {
-	o := newOptions()
+func CheckSidecarFlags(args []string) error {
+	o := New()
 	flags := o.flagSet()
 	if err := flags.Parse(args); err != nil {
-		return explainFlagError("spillway", flags, err)
+		return ExplainFlagError("spillway", flags, err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: give flags, as --name=value", flags.Arg(0))
@@ -81,7 +81,7 @@ func checkSidecarFlags(args []string) error {
 	if err != nil {
 		return err
 	}
-	o.sidecarDir, o.listen, o.listenTLS = "/", "", "127.0.0.1:6443"
+	o.SidecarDir, o.Listen, o.ListenTLS = "/", "", "127.0.0.1:6443"
 	o.flags = flags
-	return o.validate([]string{"KUBERNETES_SERVICE_HOST=inside"})
+	return o.Validate([]string{"KUBERNETES_SERVICE_HOST=inside"})
 }

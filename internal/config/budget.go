@@ -1,4 +1,4 @@
-package main
+package config
 
 // What a budget is divided into, where limits are not set otherwise: parts of it, one in so many. What they bound is seldom there at the same
 // time; what is left is for the state, of which nothing can be given up.
@@ -21,8 +21,8 @@ const (
 	minHeadBytes = 8 << 20
 )
 
-// divide lowers what follows from a budget and was not set; 0: there is none.
-func (o *options) divide(budget int64) {
+// Divide lowers what follows from a budget and was not set; 0: there is none.
+func (o *Settings) Divide(budget int64) {
 	if budget > 0 {
 		o.lower(budget)
 	}
@@ -30,10 +30,10 @@ func (o *options) divide(budget int64) {
 }
 
 // lower lowers what was not set to what goes with a budget.
-func (o *options) lower(budget int64) {
-	size := func(flag string, value *byteSize, part int64) {
+func (o *Settings) lower(budget int64) {
+	size := func(flag string, value *ByteSize, part int64) {
 		if !o.given(flag) {
-			*value = min(*value, byteSize(max(budget/part, minListBytes)))
+			*value = min(*value, ByteSize(max(budget/part, minListBytes)))
 		}
 	}
 	number := func(flag string, value *int, most int64) {
@@ -41,21 +41,21 @@ func (o *options) lower(budget int64) {
 			*value = min(*value, int(max(most, 1)))
 		}
 	}
-	size("encoded-bytes", &o.encodedBytes, encodedPart)
-	size("history-bytes", &o.historyBytes, historyPart)
-	size("max-list-bytes-in-flight", &o.limits.listBytes, listPart)
+	size("encoded-bytes", &o.EncodedBytes, encodedPart)
+	size("history-bytes", &o.HistoryBytes, historyPart)
+	size("max-list-bytes-in-flight", &o.Limits.ListBytes, listPart)
 	if !o.given("max-large-head-bytes") {
-		o.limits.headBytes = min(o.limits.headBytes, byteSize(max(budget/headPart, minHeadBytes)))
+		o.Limits.HeadBytes = min(o.Limits.HeadBytes, ByteSize(max(budget/headPart, minHeadBytes)))
 	}
-	number("max-watches", &o.limits.watches, budget/watchPrice)
-	number("max-watches-per-user", &o.limits.watchesPerUser, budget/watchPrice/2)
-	number("max-selector-terms-per-user", &o.limits.selectorTermsPerUser, budget/termPart/selectorTerm/2)
-	o.limits.selectorTerms = int(max(budget/termPart/selectorTerm, 1))
-	o.limits.bodyBytes = max(budget/bodyPart, minListBytes)
-	o.leastForms = budget / formPart
-	o.firstStates, o.feedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
+	number("max-watches", &o.Limits.Watches, budget/watchPrice)
+	number("max-watches-per-user", &o.Limits.WatchesPerUser, budget/watchPrice/2)
+	number("max-selector-terms-per-user", &o.Limits.SelectorTermsPerUser, budget/termPart/selectorTerm/2)
+	o.Limits.SelectorTerms = int(max(budget/termPart/selectorTerm, 1))
+	o.Limits.BodyBytes = max(budget/bodyPart, minListBytes)
+	o.LeastForms = budget / formPart
+	o.FirstStates, o.FeedBytes = firstStatesMost, max(budget/feedPart, minListBytes)
 	if !o.given("max-connections") {
-		o.maxConnections = min(o.connections(), int(max(budget/connectionPrice, 1)))
+		o.MaxConnections = min(o.Connections(), int(max(budget/connectionPrice, 1)))
 	}
 }
 
@@ -65,8 +65,8 @@ const watchesReservePart = 8
 
 // reserve sets what remains free for others. What was asked for as one user's bound is that; what
 // follows from the whole is a share, which holds while others want theirs.
-func (o *options) reserve() {
+func (o *Settings) reserve() {
 	if !o.given("max-watches-per-user") {
-		o.limits.watchesReserve = o.limits.watches / watchesReservePart
+		o.Limits.WatchesReserve = o.Limits.Watches / watchesReservePart
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("bare start: %+v", got)
 	}
 	o := got.options
-	have := fmt.Sprint(o.listen, o.plainIdentity, o.listenTLS, o.metricsListen, o.historyBytes.String(), o.historyMinAge, o.stallTimeout, o.drainPeriod)
+	have := fmt.Sprint(o.Listen, o.PlainIdentity, o.ListenTLS, o.MetricsListen, o.HistoryBytes.String(), o.HistoryMinAge, o.StallTimeout, o.DrainPeriod)
 	want := fmt.Sprint("127.0.0.1:8001", "client", "", "127.0.0.1:9464", "64Mi", 75*time.Second, 30*time.Second, 10*time.Second)
 	if have != want {
 		t.Errorf("defaults are %s, want %s", have, want)
@@ -61,8 +61,8 @@ func TestPrecedence(t *testing.T) {
 				t.Fatalf("did not start: %s", got.stderr)
 			}
 			o := got.options
-			if o.stallTimeout != tt.stall || o.historyBytes.String() != tt.bytes || strings.Join(o.resources, " ") != tt.resources || o.debug != tt.debug {
-				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.stallTimeout, o.historyBytes.String(), o.resources, o.debug,
+			if o.StallTimeout != tt.stall || o.HistoryBytes.String() != tt.bytes || strings.Join(o.Resources, " ") != tt.resources || o.Debug != tt.debug {
+				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.StallTimeout, o.HistoryBytes.String(), o.Resources, o.Debug,
 					tt.stall, tt.bytes, tt.resources, tt.debug)
 			}
 		})
@@ -72,7 +72,7 @@ func TestPrecedence(t *testing.T) {
 func TestConfigFileNamedByEnvironment(t *testing.T) {
 	path := writeFile(t, "c.yaml", "# empty but for this\nlisten-tls: &a \"127.0.0.1:7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
 	got := start([]string{"SPILLWAY_CONFIG=" + path})
-	if got.code != 0 || got.options.listenTLS != "127.0.0.1:7443" || got.options.metricsListen != "127.0.0.1:7443" {
+	if got.code != 0 || got.options.ListenTLS != "127.0.0.1:7443" || got.options.MetricsListen != "127.0.0.1:7443" {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -88,11 +88,11 @@ func TestEmptyConfigFiles(t *testing.T) {
 // Every flag that configures a run can be set from all three places.
 func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
 	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x", "stringSlice": "x"}
-	newFlags := func() (*options, *pflag.FlagSet) {
-		o := newOptions()
+	newFlags := func() (*Settings, *pflag.FlagSet) {
+		o := New()
 		all := pflag.NewFlagSet("all", pflag.ContinueOnError)
-		for _, g := range o.flagGroups() {
-			all.AddFlagSet(g.flags)
+		for _, g := range o.FlagGroups() {
+			all.AddFlagSet(g.Flags)
 		}
 		return o, all
 	}

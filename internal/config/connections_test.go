@@ -1,4 +1,4 @@
-package main
+package config
 
 import "testing"
 
@@ -17,12 +17,12 @@ func TestConnectionsWithinOpenFiles(t *testing.T) {
 	f(1<<20, 786_432)
 	f(unlimitedFiles, mostConnections)
 
-	o := newOptions()
-	if got, most := o.connections(), connectionsWithin(openFiles()); got != most {
+	o := New()
+	if got, most := o.Connections(), connectionsWithin(openFiles()); got != most {
 		t.Errorf("by default there are %d, want %d", got, most)
 	}
-	o.maxConnections = 7
-	if got := o.connections(); got != 7 {
+	o.MaxConnections = 7
+	if got := o.Connections(); got != 7 {
 		t.Errorf("with --max-connections=7 there are %d", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -6,29 +6,32 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"spillway/internal/inject"
 )
 
-// byteSize is a number of bytes that is read and shown as a Kubernetes quantity: 64Mi, 1G, 4096.
-type byteSize int64
+// ByteSize is a number of bytes that is read and shown as a Kubernetes quantity: 64Mi, 1G, 4096.
+type ByteSize int64
 
-func (b *byteSize) String() string {
+// String implements pflag.Value.
+func (b *ByteSize) String() string {
 	return resource.NewQuantity(int64(*b), resource.BinarySI).String()
 }
 
 // Set takes whole numbers of bytes only: 100m is a tenth of a byte, and surely a slip for 100M.
-func (b *byteSize) Set(text string) error {
+func (b *ByteSize) Set(text string) error {
 	q, err := inject.ParseQuantity(strings.TrimSpace(text))
 	if err != nil || q.Cmp(*resource.NewQuantity(q.Value(), resource.BinarySI)) != 0 {
 		return errors.New("must be a number of bytes, such as 64Mi or 67108864")
 	}
-	*b = byteSize(q.Value())
+	*b = ByteSize(q.Value())
 	return nil
 }
 
-func (b *byteSize) Type() string { return "bytes" }
+// Type implements pflag.Value.
+func (b *ByteSize) Type() string { return "bytes" }
 
 // choice is a string that can only be one of a few words.
 type choice struct {
@@ -36,7 +39,10 @@ type choice struct {
 	words []string
 }
 
-func newChoice(value *string, words ...string) *choice { return &choice{value: value, words: words} }
+// NewChoice is a flag that sets value to one of words.
+func NewChoice(value *string, words ...string) pflag.Value {
+	return &choice{value: value, words: words}
+}
 
 func (c *choice) String() string { return *c.value }
 

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// explainFlagError says in our words what pflag found wrong with the command line of a command.
-func explainFlagError(command string, flags *pflag.FlagSet, err error) error {
+// ExplainFlagError says in our words what pflag found wrong with the command line of a command.
+func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
 	var missing *pflag.ValueRequiredError

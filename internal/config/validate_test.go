@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"encoding/pem"
@@ -20,7 +20,6 @@ func TestBadSettings(t *testing.T) {
 		{"unknown flag, nothing near", nil, "--frobnicate", "--frobnicate: no such flag; spillway --help lists them"},
 		{"unknown shorthand", nil, "-v", "unknown shorthand flag: 'v' in -v; spillway --help lists the flags"},
 		{"bad syntax", nil, "--=x", "bad flag syntax: --=x; spillway --help lists the flags"},
-		{"argument", nil, "pods", `unexpected argument "pods": spillway takes flags, or one of its commands; spillway --help lists them`},
 		{"no value", nil, "--listen", "--listen: needs a value"},
 		{"not a duration", nil, "--stall-timeout=30", "--stall-timeout=30: must be a number with a unit, such as 30s or 2m"},
 		{"not a number", nil, "--max-resources=many", "--max-resources=many: must be a whole number"},
@@ -209,19 +208,9 @@ func TestBadConfigFiles(t *testing.T) {
 	expectLine(t, start([]string{"SPILLWAY_CONFIG=" + missing}), "SPILLWAY_CONFIG="+missing+": cannot be read: no such file or directory")
 }
 
-func expectLine(t *testing.T, got result, want string) {
-	t.Helper()
-	if got.options != nil {
-		t.Error("started all the same")
-	}
-	if got.code != 1 || got.stdout != "" || got.stderr != "spillway: "+want+"\n" {
-		t.Errorf("exit code %d, stdout %q, stderr\n%swant 1 and\nspillway: %s\n", got.code, got.stdout, got.stderr, want)
-	}
-}
-
 func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
-	o := newOptions()
-	err := o.validate([]string{"HOME=/root"})
+	o := New()
+	err := o.Validate([]string{"HOME=/root"})
 	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a kubeconfig file"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
@@ -256,7 +245,7 @@ func TestWarnings(t *testing.T) {
 		if got.code != 0 {
 			t.Fatalf("%q: %s", args, got.stderr)
 		}
-		warnings := strings.Join(got.options.warnings(), " ")
+		warnings := strings.Join(got.options.Warnings(), " ")
 		if (warnings != "") != (want != "") || !strings.Contains(warnings, want) {
 			t.Errorf("%q: warnings %q; want one with %q", args, warnings, want)
 		}
@@ -277,7 +266,7 @@ func TestWarnings(t *testing.T) {
 func TestCheckResource(t *testing.T) {
 	f := func(arg string, good bool) {
 		t.Helper()
-		if err := checkResource(arg); (err == nil) != good {
+		if err := CheckResource(arg); (err == nil) != good {
 			t.Errorf("checkResource(%q) = %v, want good: %v", arg, err, good)
 		}
 	}

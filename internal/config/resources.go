@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -9,13 +9,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// allResources in --resources stands for whatever can be listed and watched.
-const allResources = "*"
+// AllResources in --resources stands for whatever can be listed and watched.
+const AllResources = "*"
 
-// checkResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether the cluster has such a resource,
+// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether the cluster has such a resource,
 // and which of the two readings of a.b.c is meant, only discovery can tell.
-func checkResource(arg string) error {
-	if arg == allResources {
+func CheckResource(arg string) error {
+	if arg == AllResources {
 		return nil
 	}
 	if strings.Contains(arg, "/") {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -23,22 +23,22 @@ func (from origin) refuse(value, remedy string) error {
 // notConfigurable are flags that ask for something else than a run.
 var notConfigurable = []string{"help", "version"}
 
-// complete sets the flags that the command line left alone: from the environment, else from the configuration file. It must be
+// Complete sets the flags that the command line left alone: from the environment, else from the configuration file. It must be
 // called once, after the command line was parsed.
-func (o *options) complete(flags *pflag.FlagSet, environ []string) error {
+func (o *Settings) Complete(flags *pflag.FlagSet, environ []string) error {
 	o.flags = flags
 	onCommandLine := map[string]bool{}
 	flags.Visit(func(f *pflag.Flag) { onCommandLine[f.Name] = true })
 	if err := o.readEnvironment(flags, environ, onCommandLine); err != nil {
 		return err
 	}
-	if o.configFile == "" {
+	if o.ConfigFile == "" {
 		return nil
 	}
-	entries, err := readConfigFile(o.configFile)
+	entries, err := readConfigFile(o.ConfigFile)
 	var unreadable *fs.PathError
 	if errors.As(err, &unreadable) {
-		return o.refuse("config", o.configFile, "cannot be read: "+cause(err))
+		return o.Refuse("config", o.ConfigFile, "cannot be read: "+Cause(err))
 	}
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (o *options) complete(flags *pflag.FlagSet, environ []string) error {
 }
 
 // readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it is how a listener is switched off.
-func (o *options) readEnvironment(flags *pflag.FlagSet, environ []string, skip map[string]bool) error {
+func (o *Settings) readEnvironment(flags *pflag.FlagSet, environ []string, skip map[string]bool) error {
 	environ = slices.Sorted(slices.Values(environ)) // so that of several mistakes the same one is always named
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -69,7 +69,7 @@ func (o *options) readEnvironment(flags *pflag.FlagSet, environ []string, skip m
 }
 
 // readEntries sets the flags that neither command line nor environment has set.
-func (o *options) readEntries(flags *pflag.FlagSet, entries []configEntry) error {
+func (o *Settings) readEntries(flags *pflag.FlagSet, entries []configEntry) error {
 	for _, e := range entries {
 		f := flags.Lookup(e.key)
 		if f == nil || slices.Contains(notConfigurable, e.key) {
@@ -88,7 +88,7 @@ func (o *options) readEntries(flags *pflag.FlagSet, entries []configEntry) error
 	return nil
 }
 
-func (o *options) setEntry(flags *pflag.FlagSet, f *pflag.Flag, e configEntry) error {
+func (o *Settings) setEntry(flags *pflag.FlagSet, f *pflag.Flag, e configEntry) error {
 	from := origin(e.place + ": " + e.key + ": ")
 	if !e.isList {
 		return o.set(flags, f, from, e.value)
@@ -102,7 +102,7 @@ func (o *options) setEntry(flags *pflag.FlagSet, f *pflag.Flag, e configEntry) e
 	return list.Replace(e.list)
 }
 
-func (o *options) set(flags *pflag.FlagSet, f *pflag.Flag, from origin, value string) error {
+func (o *Settings) set(flags *pflag.FlagSet, f *pflag.Flag, from origin, value string) error {
 	o.origins[f.Name] = from
 	err := flags.Set(f.Name, value)
 	var invalid *pflag.InvalidValueError
@@ -113,7 +113,7 @@ func (o *options) set(flags *pflag.FlagSet, f *pflag.Flag, from origin, value st
 }
 
 // originOf returns where the value of a flag came from; a default reads as if it were given as a flag.
-func (o *options) originOf(flag string) origin {
+func (o *Settings) originOf(flag string) origin {
 	if from, ok := o.origins[flag]; ok {
 		return from
 	}
