@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"rotation": {},
 	"upstream": {"object", "rotation"},
 	"auth":     {"fairness", "object", "rotation"},
-	"mirror":   {},
+	"mirror":   {"cache", "codec", "fanout", "health", "object", "serve", "status", "upstream"},
 	"fairness": {},
 	"listen":   {"rotation"},
 	"logging":  {},

@@ -14,6 +14,7 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/health"
 	"spillway/internal/memory"
+	"spillway/internal/mirror"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
@@ -36,7 +37,7 @@ type process struct {
 	own, bare  http.RoundTripper // with the proxy's credentials, and without any
 	client     *upstream.Client
 	startup    *startup
-	mirrors    *mirrors
+	mirrors    *mirror.Set
 
 	// of clients
 	limits    serve.Limits
@@ -130,9 +131,9 @@ func (p *process) buildUpstream(ctx context.Context) (err error) {
 
 // buildMirrors makes the mirrors, and what is followed and measured.
 func (p *process) buildMirrors(context.Context) error {
-	p.mirrors = newMirrors(p.life.stop, p.client, setOptions(p.o), p.log)
+	p.mirrors = mirror.NewSet(p.life.stop, p.client, mirrorOptions(p.o), p.log)
 	p.registry = admin.NewRegistry()
-	p.registry.MustRegister(newMirrorMetrics(p.mirrors))
+	p.registry.MustRegister(mirror.NewCollector(p.mirrors))
 	p.followed = &rotation.Followed{}
 	p.followed.Add(p.transports.Files)
 	p.registry.MustRegister(rotation.NewCollector(p.followed))
@@ -193,11 +194,11 @@ func (p *process) buildServer(context.Context) error {
 // buildStatus makes what operators see of the parts.
 func (p *process) buildStatus(context.Context) error {
 	p.checks.Precede("start", p.startup.ready)
-	p.checks.Require("mirrors", p.mirrors.ready)
-	p.checks.Require("upstream", p.mirrors.upstreamReady(p.o.UnreadyWhenAway))
-	p.checks.Require("pass-through", p.mirrors.passThrough)
+	p.checks.Require("mirrors", p.mirrors.Ready)
+	p.checks.Require("upstream", p.mirrors.UpstreamReady(p.o.UnreadyWhenAway))
+	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
-	p.checks.Describe(p.mirrors.describe)
+	p.checks.Describe(p.mirrors.Describe)
 	stands := &standing{
 		host: p.source.Config.Host, started: p.began, startup: p.startup, mirrors: p.mirrors,
 		server: p.server, guard: p.guard, files: p.followed,
@@ -207,9 +208,9 @@ func (p *process) buildStatus(context.Context) error {
 	return nil
 }
 
-// setOptions are the options of the mirrors.
-func setOptions(o *config.Settings) SetOptions {
-	return SetOptions{
+// mirrorOptions are the options of the mirrors.
+func mirrorOptions(o *config.Settings) mirror.SetOptions {
+	return mirror.SetOptions{
 		Resources: o.Resources, Strict: o.StrictResources, MaxOnDemand: o.MaxResources,
 		IdleTimeout: o.ResourceIdleTimeout, CompareInterval: o.ConsistencyCheckPeriod,
 		HistoryBytes: int64(o.HistoryBytes), HistoryMinAge: o.HistoryMinAge, BackfillWatches: o.BackfillWatches,

@@ -27,15 +27,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 // clientOf is upstream's client, which the test closes.
 func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
 	t.Helper()
-	return clientAt(t, up, up.URL)
-}
-
-// clientAt is clientOf through what is at another address.
-func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Client {
-	t.Helper()
-	config := up.Config()
-	config.Host = address
-	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
+	transports, err := transport.New(transport.Source{Config: up.Config()}, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/config"
 	"spillway/internal/memory"
+	"spillway/internal/mirror"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 )
@@ -106,7 +107,7 @@ func metricGroups() []metricGroup {
 		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` is the path, `use` what it is for."},
 		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there is a budget."},
 	}
-	groups[0].collectors = []prometheus.Collector{newMirrorMetrics(nil)}
+	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
 	serve.NewForwardMetrics(&groups[2])
 	serve.NewLimiter(serverLimits(config.New().Limits), &groups[3])

@@ -23,7 +23,7 @@ func (p *process) shutdown(ctx context.Context, refused error) error {
 		p.log.Warn("stopping", zap.Error(err))
 	}
 	p.life.finish()
-	p.mirrors.wait()
+	p.mirrors.Wait()
 	if err := p.running.Wait(); refused != nil || err != nil {
 		return cmp.Or(refused, err)
 	}

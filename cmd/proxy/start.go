@@ -11,6 +11,7 @@ import (
 	"spillway/internal/admin"
 	"spillway/internal/config"
 	"spillway/internal/listen"
+	"spillway/internal/mirror"
 	"spillway/internal/serve"
 )
 
@@ -68,8 +69,8 @@ func (p *process) begin(ctx context.Context) error {
 	if err := p.record.begin(ctx, p.client, p.o); err != nil {
 		return err
 	}
-	err := p.mirrors.begin(ctx)
-	if unresolved := (*ResourcesError)(nil); errors.As(err, &unresolved) {
+	err := p.mirrors.Begin(ctx)
+	if unresolved := (*mirror.ResourcesError)(nil); errors.As(err, &unresolved) {
 		return refuseFor(p.o, "resources", strings.Join(p.o.Resources, ","), unresolved.Err)
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/memory"
+	"spillway/internal/mirror"
 	"spillway/internal/object"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
@@ -17,7 +18,7 @@ type standing struct {
 	host    string // upstream's
 	started time.Time
 	startup *startup
-	mirrors *mirrors
+	mirrors *mirror.Set
 	server  *serve.Server
 	guard   *memory.Guard // nil: there is no limit
 	files   *rotation.Followed
@@ -44,7 +45,7 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
-	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.mirrors.statuses(now, on)
+	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.mirrors.Statuses(now, on)
 	ended, evicted := s.server.Ended()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n

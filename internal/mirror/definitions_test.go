@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"errors"
@@ -46,7 +46,7 @@ func watching(t *testing.T, s *serve.Source) *fanout.Cursor {
 }
 
 // heardOf waits until the mirrors have heard of a definition, or that it is gone.
-func (m *mirrors) heardOf(t *testing.T, served bool) {
+func (m *Set) heardOf(t *testing.T, served bool) {
 	t.Helper()
 	eventually(t, "word of a definition", func() bool {
 		m.mu.Lock()

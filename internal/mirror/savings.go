@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 // What mirrors do without while memory is short, each by itself.
 
 // ForgoEncodings implements memory.MirrorSavings.
-func (m *mirrors) ForgoEncodings(on bool) {
+func (m *Set) ForgoEncodings(on bool) {
 	if on {
 		m.memo.Forgo(codec.Encodes)
 	} else {
@@ -22,7 +22,7 @@ func (m *mirrors) ForgoEncodings(on bool) {
 
 // ForgoSegments implements memory.MirrorSavings. It keeps a little: what a herd of equals asks for
 // is little, and to compress it anew for each of them would cost more than it gives.
-func (m *mirrors) ForgoSegments(on bool) {
+func (m *Set) ForgoSegments(on bool) {
 	if on {
 		m.memo.Bound(m.o.EncodedBytesAtLeast)
 	} else {
@@ -31,27 +31,27 @@ func (m *mirrors) ForgoSegments(on bool) {
 }
 
 // Shorten implements memory.MirrorSavings.
-func (m *mirrors) Shorten(on bool) {
+func (m *Set) Shorten(on bool) {
 	for _, one := range m.all() {
 		one.resource.Shorten(on)
 	}
 }
 
 // Economize implements memory.MirrorSavings.
-func (m *mirrors) Economize(on bool) {
+func (m *Set) Economize(on bool) {
 	for _, one := range m.all() {
 		one.hub.Economize(on)
 	}
 }
 
 // RefuseOnDemand implements memory.MirrorSavings.
-func (m *mirrors) RefuseOnDemand(on bool) { m.full.Store(on) }
+func (m *Set) RefuseOnDemand(on bool) { m.full.Store(on) }
 
 // firstWait is how long a first state keeps others waiting.
 const firstWait = 15 * time.Second
 
 // queue waits for a place to be mirrored. It is given back when the first state is there, or does not come.
-func (m *mirrors) queue(ctx context.Context, one *mirror) {
+func (m *Set) queue(ctx context.Context, one *mirror) {
 	if m.first == nil {
 		return
 	}
@@ -84,7 +84,7 @@ const restless = time.Minute
 // Retreat implements memory.MirrorSavings. It gives up what was to be mirrored on demand and has no
 // state yet, however much of it has arrived: how much more there is, is not known. Mirrors without a
 // request for a minute go, too.
-func (m *mirrors) Retreat() {
+func (m *Set) Retreat() {
 	m.dropIdleSince(time.Now().Add(-restless))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -99,14 +99,14 @@ func (m *mirrors) Retreat() {
 }
 
 // EncodedBytes is how many bytes are kept of what was made of objects.
-func (m *mirrors) EncodedBytes() int64 { return m.memo.Held() }
+func (m *Set) EncodedBytes() int64 { return m.memo.Held() }
 
 // RefusedForMemory is how many requests passed through since memory was too short to mirror what
 // they are for.
-func (m *mirrors) RefusedForMemory() int64 { return m.turned.Load() }
+func (m *Set) RefusedForMemory() int64 { return m.turned.Load() }
 
 // turnAway reports that there is no memory for another mirror: its requests pass through.
-func (m *mirrors) turnAway() bool {
+func (m *Set) turnAway() bool {
 	full := m.full.Load()
 	if full {
 		m.turned.Add(1)

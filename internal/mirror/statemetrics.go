@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,14 +8,14 @@ import (
 
 // stateMetrics show the states of mirrors, those that do not run at present included.
 type stateMetrics struct {
-	mirrors     *mirrors
+	mirrors     *Set
 	transitions *prometheus.CounterVec
 	state       *prometheus.Desc
 	slotless    *prometheus.Desc
 }
 
 // newStateMetrics can be described without mirrors.
-func newStateMetrics(m *mirrors) *stateMetrics {
+func newStateMetrics(m *Set) *stateMetrics {
 	c := &stateMetrics{
 		mirrors: m, transitions: newTransitions(),
 		state: prometheus.NewDesc("spillway_mirror_state",

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func defaults() SetOptions {
 }
 
 // mirroring starts mirrors of an upstream, and ends them with the test.
-func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) *mirrors {
+func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) *Set {
 	t.Helper()
 	m, err := tryMirroring(t, up, change, resources...)
 	if err != nil {
@@ -39,7 +39,7 @@ func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), reso
 }
 
 // mirroringTo is mirroring with a log.
-func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *mirrors {
+func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *Set {
 	t.Helper()
 	m, err := startMirroring(t, up, log, change, resources...)
 	if err != nil {
@@ -48,18 +48,18 @@ func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func
 	return m
 }
 
-func tryMirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) (*mirrors, error) {
+func tryMirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) (*Set, error) {
 	t.Helper()
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
 }
 
-func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*mirrors, error) {
+func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*Set, error) {
 	t.Helper()
 	return startMirroringAt(t, up, up.URL, log, change, resources...)
 }
 
 // mirroringAt is mirroringTo through what is at another address.
-func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, resources ...string) *mirrors {
+func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, resources ...string) *Set {
 	t.Helper()
 	m, err := startMirroringAt(t, up, address, log, nil, resources...)
 	if err != nil {
@@ -69,7 +69,7 @@ func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Log
 }
 
 func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*SetOptions),
-	resources ...string) (*mirrors, error) {
+	resources ...string) (*Set, error) {
 	t.Helper()
 	client := clientAt(t, up, address)
 	o := defaults()
@@ -80,16 +80,16 @@ func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *za
 	ctx, cancel := context.WithCancel(context.Background())
 	starting, cancelStarting := context.WithTimeout(ctx, patience)
 	defer cancelStarting()
-	m := newMirrors(ctx, client, o, log)
+	m := NewSet(ctx, client, o, log)
 	m.retryFirst = 10 * time.Millisecond
 	m.questions = states.Pace{}
 	m.endMarkWait = 3 * time.Second // a busy machine under the race detector takes its time
 	t.Cleanup(func() {
 		cancel()
-		m.wait()
+		m.Wait()
 		client.Close()
 	})
-	return m, m.begin(starting)
+	return m, m.Begin(starting)
 }
 
 func newUpstream(t *testing.T) *kubetest.Server {
@@ -99,7 +99,7 @@ func newUpstream(t *testing.T) *kubetest.Server {
 	return up
 }
 
-func (m *mirrors) names() string {
+func (m *Set) names() string {
 	var names []string
 	for _, one := range m.all() {
 		names = append(names, one.resource.Info.String())
@@ -108,7 +108,7 @@ func (m *mirrors) names() string {
 }
 
 // awaitReady waits until a resource is answered from memory.
-func (m *mirrors) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
+func (m *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
 	t.Helper()
 	eventually(t, gvr.Resource+" to be mirrored", func() bool {
 		s := m.Find(gvr)
@@ -132,7 +132,7 @@ func TestNamedMirrors(t *testing.T) {
 			t.Errorf("%s is mirrored without a name", gvr)
 		}
 	}
-	if detail, err := m.ready(); err != nil || detail != "2 resources, 1 objects" {
+	if detail, err := m.Ready(); err != nil || detail != "2 resources, 1 objects" {
 		t.Errorf("ready: %q %v", detail, err)
 	}
 }
@@ -169,7 +169,7 @@ func TestMirrorsOnDemand(t *testing.T) {
 	if got := m.names(); got != "configmaps deployments.apps pods" {
 		t.Errorf("mirrors %q", got)
 	}
-	detail, err := m.passThrough()
+	detail, err := m.PassThrough()
 	for _, reason := range []string{"events (upstream has no watch cache", "secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
@@ -273,7 +273,7 @@ func TestLostMirror(t *testing.T) {
 				if err := expired(cursor); err == nil {
 					t.Error("a stream goes on without a mirror")
 				}
-				if detail, err := m.ready(); err != nil {
+				if detail, err := m.Ready(); err != nil {
 					t.Errorf("not ready: %q %v", detail, err)
 				}
 				up.Handle(path, nil)
@@ -308,7 +308,7 @@ func TestForbiddenMirror(t *testing.T) {
 	m := mirroring(t, up, nil, "widgets.example.com", "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	eventually(t, "the mirror to be given up", func() bool { return m.Find(kubetest.Widgets) == nil })
-	if detail, err := m.ready(); err != nil {
+	if detail, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %q %v", detail, err)
 	}
 }
@@ -342,12 +342,12 @@ func TestReadyWhenListed(t *testing.T) {
 	up := newUpstream(t)
 	up.StallReads(kubetest.ConsistentReads)
 	m := mirroring(t, up, nil, "configmaps")
-	if _, err := m.ready(); err == nil || err.Error() != "configmaps has not been listed yet" {
+	if _, err := m.Ready(); err == nil || err.Error() != "configmaps has not been listed yet" {
 		t.Errorf("ready: %v", err)
 	}
 	up.StallReads(kubetest.NoReads)
 	m.awaitReady(t, kubetest.ConfigMaps)
-	if _, err := m.ready(); err != nil {
+	if _, err := m.Ready(); err != nil {
 		t.Error(err)
 	}
 }
@@ -363,7 +363,7 @@ func TestStartIsBounded(t *testing.T) {
 	o := defaults()
 	for _, resources := range [][]string{{"configmaps"}, {"*"}} {
 		o.Resources = resources
-		if err := newMirrors(t.Context(), client, o, zap.NewNop()).begin(starting); !upstream.Away(err) {
+		if err := NewSet(t.Context(), client, o, zap.NewNop()).Begin(starting); !upstream.Away(err) {
 			t.Errorf("%v: %v", resources, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -27,7 +27,7 @@ const (
 )
 
 // followDefinitions keeps the mirrors to what upstream's definitions and API services say, until they end.
-func (m *mirrors) followDefinitions() {
+func (m *Set) followDefinitions() {
 	m.active.Go(func() {
 		m.follow("apiservices.apiregistration.k8s.io", "a group that another server takes over is noticed by its mirrors' failures",
 			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
@@ -47,7 +47,7 @@ func (m *mirrors) followDefinitions() {
 
 // mayBeCustom reports that a mirror may be of a custom resource, now or when one that is missing is
 // there.
-func (m *mirrors) mayBeCustom() bool {
+func (m *Set) mayBeCustom() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.demand || len(m.mu.missing) > 0 ||
@@ -55,7 +55,7 @@ func (m *mirrors) mayBeCustom() bool {
 }
 
 // follow runs a follower until the mirrors end. What it may not follow is said once.
-func (m *mirrors) follow(what, instead string, run func() error) {
+func (m *Set) follow(what, instead string, run func() error) {
 	for said := false; ; said = true {
 		err := run()
 		if m.ctx.Err() != nil {
@@ -71,7 +71,7 @@ func (m *mirrors) follow(what, instead string, run func() error) {
 }
 
 // pause reports false if the mirrors end first.
-func (m *mirrors) pause(d time.Duration) bool {
+func (m *Set) pause(d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -84,7 +84,7 @@ func (m *mirrors) pause(d time.Duration) bool {
 
 // redefined hears of the epoch of a definition, "" if it serves nothing any more. Mirrors of another epoch end, as upstream's own watches
 // do. Their resources pass through until upstream is done; then named ones are mirrored anew at once, the others when they are asked for.
-func (m *mirrors) redefined(gr schema.GroupResource, epoch string) {
+func (m *Set) redefined(gr schema.GroupResource, epoch string) {
 	m.blind.Store(false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,7 +102,7 @@ func (m *mirrors) redefined(gr schema.GroupResource, epoch string) {
 }
 
 // delegated hears that another server answers for a group and version, or, if service is "", kube-apiserver does again.
-func (m *mirrors) delegated(gv schema.GroupVersion, service string) {
+func (m *Set) delegated(gv schema.GroupVersion, service string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.mu.delegations[gv]++
@@ -119,7 +119,7 @@ func (m *mirrors) delegated(gv schema.GroupVersion, service string) {
 
 // renew forgets what is known of the resources that are concerned, and ends their mirrors. It is asked without an Info about what is not
 // known to be mirrored. Callers hold mu.
-func (m *mirrors) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
+func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
 	maps.DeleteFunc(m.mu.looking, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
 	maps.DeleteFunc(m.mu.offered, func(gvr schema.GroupVersionResource, info *object.Resource) bool {
 		if !concerned(gvr, info) {
@@ -141,7 +141,7 @@ func (m *mirrors) renew(concerned func(schema.GroupVersionResource, *object.Reso
 
 // dismiss notes why a mirror is to end that has been removed: a named one for now, since it is
 // restored, another for good. Callers hold mu.
-func (m *mirrors) dismiss(one *mirror, why states.Cause) {
+func (m *Set) dismiss(one *mirror, why states.Cause) {
 	gvr := one.resource.Info.GVR
 	one.ended.Store(true)
 	if m.isNamed(gvr) {
@@ -154,7 +154,7 @@ func (m *mirrors) dismiss(one *mirror, why states.Cause) {
 
 // part ends a mirror whose resource is gone. Upstream deletes every object before, but may tell of that after it told of the end: whoever
 // watches hears it all the same (W-116).
-func (m *mirrors) part(one *mirror) {
+func (m *Set) part(one *mirror) {
 	m.active.Go(func() {
 		ctx, cancel := context.WithTimeout(m.ctx, parting)
 		defer cancel()
@@ -165,7 +165,7 @@ func (m *mirrors) part(one *mirror) {
 }
 
 // outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers hold mu.
-func (m *mirrors) outdated(info *object.Resource) bool {
+func (m *Set) outdated(info *object.Resource) bool {
 	gr := info.GVR.GroupResource()
 	if until, ok := m.mu.settling[gr]; ok {
 		if time.Now().Before(until) {

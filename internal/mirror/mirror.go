@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -43,7 +43,7 @@ type mirror struct {
 }
 
 // newMirror starts nothing; run does.
-func newMirror(ms *mirrors, info *object.Resource, state *mirrorState) *mirror {
+func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m := &mirror{resource: cache.New(info, ms.limits, time.Now), prober: ms.client.NewProber(info), born: time.Now(),
 		state: state, questions: ms.questions}
 	m.hub = fanout.NewHub(m.resource)
@@ -85,7 +85,7 @@ func (m *mirror) run(ctx context.Context) {
 }
 
 // observer moves the mirror's state as its reflector fares.
-func (m *mirror) observer(ms *mirrors) upstream.Observer {
+func (m *mirror) observer(ms *Set) upstream.Observer {
 	return upstream.Observer{
 		Completed: func() { m.step(func() { m.state.Complete() }) },
 		Opened:    func() { m.step(func() { m.state.Open() }) },
@@ -128,7 +128,7 @@ func (m *mirror) step(move func()) {
 // failed moves the state after a failure that may pass. What the apiserver answers with an error is
 // refused if it has been for more than a moment, and the apiserver says that it serves: then it is
 // not away, and its answers to others are as good as those to the mirror.
-func (m *mirror) failed(ms *mirrors, err error) {
+func (m *mirror) failed(ms *Set, err error) {
 	cause := causeOf(err)
 	if cause.Why != states.WhyRefused || time.Since(m.reflector.Status().Away) < awayAfter {
 		m.step(func() { m.state.Interrupt(cause) })

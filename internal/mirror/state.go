@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"cmp"
@@ -32,13 +32,13 @@ type mirrorState struct {
 	*states.Machine
 	resource, version string
 
-	// Guarded by mirrors.mu.
+	// Guarded by Set.mu.
 	retry states.Pace
 	due   time.Time // when a goroutine tries again; zero: none will
 }
 
 // newState is the state of a resource that is to be mirrored from now on.
-func (m *mirrors) newState(resource, version string) *mirrorState {
+func (m *Set) newState(resource, version string) *mirrorState {
 	return &mirrorState{
 		resource: resource, version: version, retry: states.Pace{First: m.retryFirst, Longest: retryLongest},
 		Machine: states.NewMachine(time.Now, func(t states.Transition) {
@@ -49,7 +49,7 @@ func (m *mirrors) newState(resource, version string) *mirrorState {
 	}
 }
 
-// next plans another attempt after a failure. Callers hold mirrors.mu.
+// next plans another attempt after a failure. Callers hold Set.mu.
 func (s *mirrorState) next(why states.Why) time.Time {
 	s.retry.Longest = retryLongest
 	if why == states.WhyMalformed || why == states.WhyUncacheable {
@@ -67,7 +67,7 @@ func (s *mirrorState) waiting() bool {
 
 // states are those of all mirrors, and of the resources that are to be mirrored and are not,
 // ordered by name.
-func (m *mirrors) states() []*mirrorState {
+func (m *Set) states() []*mirrorState {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	all := make([]*mirrorState, 0, len(m.mu.states)+len(m.mu.missing))

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"time"
@@ -11,13 +11,13 @@ const noClient = "no client asks for it"
 
 // dropIdle ends the mirrors that were made on demand, and that nobody has asked for since or watches, until the mirrors end. Whoever asks
 // later waits for a new first state.
-func (m *mirrors) dropIdle(after time.Duration) {
+func (m *Set) dropIdle(after time.Duration) {
 	for m.pause(min(after/4, time.Minute)) {
 		m.dropIdleSince(time.Now().Add(-after))
 	}
 }
 
-func (m *mirrors) dropIdleSince(since time.Time) {
+func (m *Set) dropIdleSince(since time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	running := *m.running.Load()

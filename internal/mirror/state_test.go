@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"fmt"
@@ -20,7 +20,7 @@ import (
 )
 
 // kindOf is the state of a resource, "" if there is none.
-func (m *mirrors) kindOf(resource string) states.Kind {
+func (m *Set) kindOf(resource string) states.Kind {
 	for _, one := range m.states() {
 		if one.resource == resource {
 			return one.State().Kind()
@@ -29,7 +29,7 @@ func (m *mirrors) kindOf(resource string) states.Kind {
 	return ""
 }
 
-func (m *mirrors) awaitKind(t *testing.T, resource string, kind states.Kind) {
+func (m *Set) awaitKind(t *testing.T, resource string, kind states.Kind) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%s to be %s", resource, kind), func() bool { return m.kindOf(resource) == kind })
 }
@@ -69,13 +69,13 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	if source.Resource().Retired() || expired(cursor) != nil {
 		t.Error("a watch ended that can go on")
 	}
-	if detail, err := m.upstreamReady(time.Nanosecond)(); detail != "" || err != nil {
+	if detail, err := m.UpstreamReady(time.Nanosecond)(); detail != "" || err != nil {
 		t.Errorf("of an apiserver that answers: %q, %v", detail, err)
 	}
 	if s := m.Find(kubetest.ConfigMaps); s == nil {
 		t.Error("another kind is not served")
 	}
-	lines := strings.Join(m.describe(), "\n")
+	lines := strings.Join(m.Describe(), "\n")
 	if !strings.Contains(lines, "[!]mirror widgets.example.com refused for") ||
 		!strings.Contains(lines, "storage is (re)initializing") ||
 		!strings.Contains(lines, "[+]mirror configmaps ok: synced") {
@@ -154,7 +154,7 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 			t.Errorf("%s is %q", name, kind)
 		}
 	}
-	if _, err := m.ready(); err != nil {
+	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 	if n := logs.FilterMessageSnippet("not mirrored for now").Len(); n < 2 || n > 3 { // not served, forbidden, malformed
@@ -231,7 +231,7 @@ func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
 	m.awaitKind(t, "configmaps", states.KindSynced)
-	if lines := m.describe(); len(lines) != 1 ||
+	if lines := m.Describe(); len(lines) != 1 ||
 		!strings.Contains(lines[0], "a proxy before the apiserver may drop bookmarks") {
 		t.Errorf("it says %q", lines)
 	}

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"errors"
@@ -22,7 +22,7 @@ const endMarkWait = 10 * time.Second
 
 // refuse notes that a resource is not mirrored for a cause, and when that is tried again. One that
 // upstream does not serve any more, and no setting names, is forgotten. Callers hold mu.
-func (m *mirrors) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+func (m *Set) refuse(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	if cause.Why == states.WhyNotServed && !m.isNamed(gvr) {
 		m.mu.looking[gvr] = time.Now()
 		m.forget(gvr, state, cause)
@@ -36,14 +36,14 @@ func (m *mirrors) refuse(gvr schema.GroupVersionResource, state *mirrorState, ca
 }
 
 // forget ends the state of a resource. Callers hold mu.
-func (m *mirrors) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
+func (m *Set) forget(gvr schema.GroupVersionResource, state *mirrorState, cause states.Cause) {
 	state.GiveUp(cause)
 	delete(m.mu.states, gvr)
 }
 
 // retry mirrors a named resource again, once upstream says what it is now. It ends when due is not
 // when the state is tried again any more: something else has it tried sooner, or it is mirrored.
-func (m *mirrors) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
+func (m *Set) retry(gvr schema.GroupVersionResource, state *mirrorState, due time.Time) {
 	for m.pause(time.Until(due)) {
 		m.mu.Lock()
 		current := state.due.Equal(due) && m.mu.states[gvr] == state
@@ -76,7 +76,7 @@ func (m *mirrors) retry(gvr schema.GroupVersionResource, state *mirrorState, due
 
 // restore has the named resources that are concerned mirrored again, if they are not. Callers hold
 // mu.
-func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
+func (m *Set) restore(concerned func(schema.GroupVersionResource) bool) {
 	select {
 	case m.sought <- struct{}{}: // one that is missing may be there by now
 	default:
@@ -97,7 +97,7 @@ func (m *mirrors) restore(concerned func(schema.GroupVersionResource) bool) {
 
 // adopt mirrors the named resources that were found, and keeps in mind those that were not. It
 // returns how many are missing.
-func (m *mirrors) adopt(found []upstream.Resolved) int {
+func (m *Set) adopt(found []upstream.Resolved) int {
 	m.mu.Lock()
 	named := slices.Clone(*m.named.Load())
 	var fresh []*object.Resource
@@ -134,7 +134,7 @@ func (m *mirrors) adopt(found []upstream.Resolved) int {
 const seekPause = time.Second
 
 // seek looks for the named resources that are missing until there are none, or the mirrors end.
-func (m *mirrors) seek() {
+func (m *Set) seek() {
 	for {
 		names, due := m.missingNames()
 		if len(names) == 0 {
@@ -162,7 +162,7 @@ func (m *mirrors) seek() {
 }
 
 // missingNames are the names of those that are due first, and when that is.
-func (m *mirrors) missingNames() (names []string, due time.Time) {
+func (m *Set) missingNames() (names []string, due time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(m.mu.missing)) {
@@ -175,7 +175,7 @@ func (m *mirrors) missingNames() (names []string, due time.Time) {
 }
 
 // postpone has what is missing looked for later.
-func (m *mirrors) postpone(cause states.Cause) {
+func (m *Set) postpone(cause states.Cause) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, state := range m.mu.missing {
@@ -184,7 +184,7 @@ func (m *mirrors) postpone(cause states.Cause) {
 }
 
 // wantsSlot reports that no more resources may be mirrored on demand. Callers hold mu.
-func (m *mirrors) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
+func (m *Set) wantsSlot(info *object.Resource, running map[schema.GroupVersionResource]*mirror) bool {
 	if m.onDemand(running) < m.o.MaxOnDemand {
 		return false
 	}
@@ -200,5 +200,5 @@ func (m *mirrors) wantsSlot(info *object.Resource, running map[schema.GroupVersi
 // slotless counts the requests that passed through for want of a slot.
 type slotless struct {
 	passed atomic.Uint64
-	said   states.Pace // guarded by mirrors.mu
+	said   states.Pace // guarded by Set.mu
 }

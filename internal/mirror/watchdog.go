@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -25,7 +25,7 @@ const (
 // watchSilence doubts mirrors that have heard nothing for long, until they end. A watch may be dead though its connection is alive: an
 // apiserver whose own watch hangs, or whatever stands between, can keep it open for ever and tell nothing; nothing is then missing that could
 // be noticed.
-func (m *mirrors) watchSilence(limit, every time.Duration) {
+func (m *Set) watchSilence(limit, every time.Duration) {
 	heard := map[*mirror]time.Time{} // when one was proven current
 	for m.pause(every) {
 		still := map[*mirror]time.Time{}

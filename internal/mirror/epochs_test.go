@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"strings"
@@ -12,7 +12,7 @@ import (
 )
 
 // newTestEpochs begins with upstream's present version.
-func newTestEpochs(t *testing.T, m *mirrors) *epochs {
+func newTestEpochs(t *testing.T, m *Set) *epochs {
 	t.Helper()
 	info, err := m.client.Version(t.Context())
 	if err != nil {

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"net/http"
@@ -14,10 +14,10 @@ import (
 )
 
 // gathered is what a scrape of the mirrors' metrics gets.
-func gathered(t *testing.T, m *mirrors) string {
+func gathered(t *testing.T, m *Set) string {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newMirrorMetrics(m))
+	registry.MustRegister(NewCollector(m))
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w,
 		httptest.NewRequest(http.MethodGet, "/metrics", nil))
@@ -33,7 +33,7 @@ func TestMirrorMetrics(t *testing.T) {
 		eventually(t, "a state, and that it is noted", one.comparable)
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newMirrorMetrics(m))
+	registry.MustRegister(NewCollector(m))
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const (
 // end. Whatever happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that,
 // and the mirror would be wrong for ever if no client ever asked for a proof (see prober). A state may come of another past than
 // the proofs before it, long after its watch began. It costs one LIST of one object each.
-func (m *mirrors) checkHistories(every time.Duration) {
+func (m *Set) checkHistories(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for checked := (checks{}); ; checked = m.checkBegun(checked) {
@@ -38,7 +38,7 @@ func (m *mirrors) checkHistories(every time.Duration) {
 type checks map[*mirror]uint64
 
 // checkBegun asks upstream for the mirrors that have begun another watch or state than those checked before.
-func (m *mirrors) checkBegun(before checks) checks {
+func (m *Set) checkBegun(before checks) checks {
 	now := checks{}
 	for _, one := range m.all() {
 		status := one.reflector.Status()

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ func TestAgeIsTold(t *testing.T) {
 	m := mirroring(t, up, nil, "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	source := m.Find(kubetest.ConfigMaps)
-	upstream := m.upstreamReady(0)
+	upstream := m.UpstreamReady(0)
 	age := func() time.Duration {
 		age, _ := source.Age()
 		return age
@@ -36,13 +36,13 @@ func TestAgeIsTold(t *testing.T) {
 	if _, away := source.Age(); !away {
 		t.Error("an apiserver that refuses connections is not called away")
 	}
-	if _, err := m.ready(); err != nil {
+	if _, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
-	if _, err := m.upstreamReady(time.Hour)(); !errors.As(err, new(health.Notice)) {
+	if _, err := m.UpstreamReady(time.Hour)(); !errors.As(err, new(health.Notice)) {
 		t.Errorf("unready before its time: %v", err)
 	}
-	if _, err := m.upstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),
+	if _, err := m.UpstreamReady(time.Millisecond)(); err == nil || !strings.HasPrefix(err.Error(),
 		"the apiserver has not answered for") {
 		t.Errorf("with --unready-when-away: %v", err)
 	}

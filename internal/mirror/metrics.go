@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"time"
@@ -6,9 +6,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// mirrorMetrics shows the mirrors at the moment of a scrape: they count by themselves, and come and go.
-type mirrorMetrics struct {
-	mirrors *mirrors
+// collector shows the mirrors at the moment of a scrape: they count by themselves, and come and go.
+type collector struct {
+	mirrors *Set
 	states  *stateMetrics
 	gauges  []mirrorMetric
 }
@@ -20,12 +20,13 @@ type mirrorMetric struct {
 	value func(*mirror) float64
 }
 
-func newMirrorMetrics(m *mirrors) *mirrorMetrics {
+// NewCollector shows the mirrors of a set; it can be described without one.
+func NewCollector(m *Set) prometheus.Collector {
 	metric := func(kind prometheus.ValueType, name, help string, value func(*mirror) float64) mirrorMetric {
 		return mirrorMetric{desc: prometheus.NewDesc("spillway_"+name, help, []string{"resource", "version"}, nil), kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
-	return &mirrorMetrics{mirrors: m, states: newStateMetrics(m), gauges: []mirrorMetric{
+	return &collector{mirrors: m, states: newStateMetrics(m), gauges: []mirrorMetric{
 		metric(gauge, "mirror_synced", "1 once the resource's first complete state has arrived.", func(m *mirror) float64 {
 			if m.resource.Ready() {
 				return 1
@@ -144,7 +145,7 @@ func newMirrorMetrics(m *mirrors) *mirrorMetrics {
 }
 
 // Describe implements prometheus.Collector.
-func (c *mirrorMetrics) Describe(out chan<- *prometheus.Desc) {
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	c.states.describe(out)
 	for _, g := range c.gauges {
 		out <- g.desc
@@ -152,7 +153,7 @@ func (c *mirrorMetrics) Describe(out chan<- *prometheus.Desc) {
 }
 
 // Collect implements prometheus.Collector.
-func (c *mirrorMetrics) Collect(out chan<- prometheus.Metric) {
+func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.states.collect(out)
 	for _, m := range c.mirrors.all() {
 		for _, g := range c.gauges {

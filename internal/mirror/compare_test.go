@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 )
 
 // awaitComparable waits for the only mirror's state, and for its reflector to say that it is there, which comes later.
-func (m *mirrors) awaitComparable(t *testing.T) *mirror {
+func (m *Set) awaitComparable(t *testing.T) *mirror {
 	t.Helper()
 	eventually(t, "the mirror to be comparable", func() bool { return len(m.all()) == 1 && m.all()[0].comparable() })
 	return m.all()[0]

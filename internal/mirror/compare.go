@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -20,7 +20,7 @@ const (
 
 // compareStates compares each mirror with upstream's state once in a period, one at a time, until they end. Nothing here is expected to
 // differ, ever; but a mirror that has lost an event, by whoever's fault, would otherwise be wrong until its object changes again.
-func (m *mirrors) compareStates(period time.Duration) {
+func (m *Set) compareStates(period time.Duration) {
 	for {
 		all := m.all()
 		pause := max(1, period/time.Duration(max(1, len(all))))

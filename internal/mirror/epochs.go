@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"context"
@@ -32,7 +32,7 @@ const (
 // epochs notices that upstream shows objects in another way than before, though nothing was written (design D2). Everything here belongs
 // to one goroutine.
 type epochs struct {
-	mirrors *mirrors
+	mirrors *Set
 	version apimachinery.Info
 	minors  map[string]time.Time           // upstream's, and when each was last seen
 	until   time.Time                      // of a rolling upgrade
@@ -46,7 +46,7 @@ type epochs struct {
 }
 
 // newEpochs begins with the version that upstream had before anything was mirrored.
-func newEpochs(m *mirrors, first apimachinery.Info) *epochs {
+func newEpochs(m *Set, first apimachinery.Info) *epochs {
 	return &epochs{
 		mirrors: m, version: first, minors: map[string]time.Time{first.Minor: time.Now()}, now: time.Now,
 		hints:   states.Pace{First: hintPause, Longest: hintLongest},
@@ -192,7 +192,7 @@ func (e *epochs) checkSchemas(ctx context.Context) {
 }
 
 // reshaped hears that the schemas of a group and version have changed, where no definition tells which.
-func (m *mirrors) reshaped(gv schema.GroupVersion) {
+func (m *Set) reshaped(gv schema.GroupVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.renew(func(gvr schema.GroupVersionResource, info *object.Resource) bool {

@@ -1,4 +1,4 @@
-package main
+package mirror
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 	"spillway/internal/status"
 )
 
-// describe is the part of /readyz?verbose about mirrors: a line for each.
-func (m *mirrors) describe() []string {
+// Describe is the part of /readyz?verbose about mirrors: a line for each.
+func (m *Set) Describe() []string {
 	now := time.Now()
 	var lines []string
 	for _, one := range m.states() {
@@ -33,10 +33,10 @@ func (m *mirrors) describe() []string {
 	return lines
 }
 
-// upstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
+// UpstreamReady is the check behind /readyz of whether the apiserver answers. An apiserver that is
 // away makes no replica unready, since all have the same, and each goes on serving what it can;
 // unless limit says for how long.
-func (m *mirrors) upstreamReady(limit time.Duration) health.Check {
+func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 	return func() (string, error) {
 		if since := m.client.SilentSince(); limit > 0 && !since.IsZero() && time.Since(since) >= limit {
 			return "", fmt.Errorf("the apiserver has not answered for %s, and --unready-when-away is %s",

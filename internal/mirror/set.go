@@ -1,4 +1,12 @@
-package main
+// Package mirror holds the resources that are mirrored: each with its reflector, cache, hub and
+// proofs, and the set of them. The set decides which resources are mirrored, when a mirror begins,
+// when it is given up and tried again, and when what it holds is doubted, compared or read again.
+//
+// Invariant: a mirror is in exactly one state (package states), and is answered from only while
+// that state and its representation are as upstream's; in doubt Find returns nil, and requests pass
+// through. A mirror never decides by itself that it has ended: the set removes it first, so that a
+// request finds either a mirror that runs or none.
+package mirror
 
 import (
 	"context"
@@ -25,10 +33,12 @@ import (
 	"spillway/internal/upstream"
 )
 
-// mirrors are the resources that are mirrored, and those that will be when they are asked for. It is the server's catalog.
+// Set is the resources that are mirrored, and those that will be when a client requests them. It is
+// the server's catalog.
 //
-// Find is on the path of every request, so it reads an immutable map; whoever adds or removes a mirror replaces it.
-type mirrors struct {
+// Find is on the path of every request, so it reads an immutable map; what adds or removes a mirror
+// replaces the map.
+type Set struct {
 	// Static after construction.
 	o        SetOptions
 	client   *upstream.Client
@@ -89,7 +99,7 @@ const lookEvery = 5 * time.Second
 // SetOptions say what is mirrored, and what of it is kept.
 type SetOptions struct {
 	Resources           []string      // resource[.version][.group], or AllResources
-	Strict              bool          // a named resource that cannot be mirrored fails begin
+	Strict              bool          // a named resource that cannot be mirrored fails Begin
 	MaxOnDemand         int           // resources that are mirrored because a client requested them
 	IdleTimeout         time.Duration // after which these are given up; 0: never
 	CompareInterval     time.Duration // in which each mirror is compared with upstream; 0: never
@@ -106,10 +116,10 @@ type SetOptions struct {
 	AsksAboutAll bool
 }
 
-// newMirrors knows of no resource and starts nothing; begin does. ctx ends the mirrors: wait for
-// that with wait.
-func newMirrors(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *mirrors {
-	m := &mirrors{
+// NewSet knows of no resource and starts nothing; Begin does. ctx ends the mirrors; Wait waits for
+// that.
+func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap.Logger) *Set {
+	m := &Set{
 		o: o, client: client, release: codec.NewRelease(), memo: object.NewMemo(o.EncodedBytes), log: log, ctx: ctx,
 		lines: states.NewLog(log, states.LogPeriod, time.Now), transitions: newTransitions(), retryFirst: retryFirst,
 		endMarkWait: endMarkWait,
@@ -141,9 +151,10 @@ func newMirrors(ctx context.Context, client *upstream.Client, o SetOptions, log 
 	return m
 }
 
-// begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It is called before anybody asks for a
-// resource; after an error nothing has been started, and it may be called again.
-func (m *mirrors) begin(starting context.Context) error {
+// Begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It is
+// called before a client requests a resource. After an error nothing has been started, and it may
+// be called again.
+func (m *Set) Begin(starting context.Context) error {
 	names := slices.DeleteFunc(slices.Clone(m.o.Resources), func(name string) bool { return name == AllResources })
 	version, err := m.client.Version(starting)
 	if err != nil {
@@ -184,7 +195,7 @@ func (m *mirrors) begin(starting context.Context) error {
 }
 
 // Find implements serve.Catalog.
-func (m *mirrors) Find(gvr schema.GroupVersionResource) *serve.Source {
+func (m *Set) Find(gvr schema.GroupVersionResource) *serve.Source {
 	if found := (*m.running.Load())[gvr]; found != nil {
 		return found.usable()
 	}
@@ -200,7 +211,7 @@ func (m *mirrors) Find(gvr schema.GroupVersionResource) *serve.Source {
 }
 
 // Knows implements serve.Catalog.
-func (m *mirrors) Knows(gvr schema.GroupVersionResource) bool {
+func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
 	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
 		return true
 	}
@@ -212,12 +223,12 @@ func (m *mirrors) Knows(gvr schema.GroupVersionResource) bool {
 	return m.mu.refused[gvr] == ""
 }
 
-func (m *mirrors) isNamed(gvr schema.GroupVersionResource) bool {
+func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
 // offer is what is known of a resource that may be mirrored. What is not known is looked up for the next who asks.
-func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
+func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if state := m.mu.states[gvr]; state != nil && state.waiting() {
@@ -242,7 +253,7 @@ func (m *mirrors) offer(gvr schema.GroupVersionResource) *object.Resource {
 var errDelegated = errors.New("another server answers since it was asked about")
 
 // look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile that another server answers.
-func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
+func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	m.mu.Lock()
 	heard := m.mu.delegations[gvr.GroupVersion()]
 	m.mu.Unlock()
@@ -266,7 +277,7 @@ func (m *mirrors) look(gvr schema.GroupVersionResource) (*object.Resource, error
 }
 
 // start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
-func (m *mirrors) start(info *object.Resource) *mirror {
+func (m *Set) start(info *object.Resource) *mirror {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	running := *m.running.Load()
@@ -306,7 +317,7 @@ func (m *mirrors) start(info *object.Resource) *mirror {
 }
 
 // onDemand is how many of the mirrors run because a client asked for them.
-func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int {
+func (m *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
 	n := len(running)
 	for _, info := range *m.named.Load() {
 		if running[info.GVR] != nil {
@@ -319,7 +330,7 @@ func (m *mirrors) onDemand(running map[schema.GroupVersionResource]*mirror) int 
 // lose ends a mirror that upstream does not serve at present, or not to us: its requests pass
 // through, and its watches end so that clients start again. It is tried again after a pause: a
 // named resource by itself, others when they are asked for.
-func (m *mirrors) lose(lost *mirror, cause error) {
+func (m *Set) lose(lost *mirror, cause error) {
 	info := lost.resource.Info
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -338,7 +349,7 @@ func (m *mirrors) lose(lost *mirror, cause error) {
 }
 
 // remove takes a mirror out of the catalog; false if it is not there any more. Callers hold mu.
-func (m *mirrors) remove(one *mirror) bool {
+func (m *Set) remove(one *mirror) bool {
 	gvr := one.resource.Info.GVR
 	running := *m.running.Load()
 	if running[gvr] != one {
@@ -351,7 +362,7 @@ func (m *mirrors) remove(one *mirror) bool {
 }
 
 // all are the mirrors that run, ordered by name.
-func (m *mirrors) all() []*mirror {
+func (m *Set) all() []*mirror {
 	return slices.SortedFunc(maps.Values(*m.running.Load()), func(a, b *mirror) int {
 		return compareNames(a.resource.Info, b.resource.Info)
 	})
@@ -367,8 +378,9 @@ func compareNames(a, b *object.Resource) int {
 	return 0
 }
 
-// ready is the check behind /readyz: every named resource has had its first state, or is known to pass through.
-func (m *mirrors) ready() (string, error) {
+// Ready is the check behind /readyz: every named resource has had its first state, or is known to
+// pass through.
+func (m *Set) Ready() (string, error) {
 	running := *m.running.Load()
 	objects := 0
 	for _, info := range *m.named.Load() {
@@ -385,8 +397,8 @@ func (m *mirrors) ready() (string, error) {
 	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
 }
 
-// passThrough is the detail behind /readyz?verbose: what is never mirrored.
-func (m *mirrors) passThrough() (string, error) {
+// PassThrough is the detail behind /readyz?verbose: what is never mirrored.
+func (m *Set) PassThrough() (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.mu.refused) == 0 {
@@ -400,7 +412,7 @@ func (m *mirrors) passThrough() (string, error) {
 	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
 }
 
-// wait returns when every mirror has ended, after their context has.
-func (m *mirrors) wait() { m.active.Wait() }
+// Wait returns when every mirror has ended, after their context has.
+func (m *Set) Wait() { m.active.Wait() }
 
-var _ serve.Catalog = (*mirrors)(nil)
+var _ serve.Catalog = (*Set)(nil)
