@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"memory":   {},
 	"health":   {"status"},
 	"config":   {"audit", "auth", "inject", "listen", "logging", "sidecar", "tracing"},
+	"report":   {"memory", "mirror", "object", "rotation", "serve", "status"},
 	"admin":    {"auth", "health", "listen", "status"},
 	"h2":       {},
 	"audit":    {"auth"},

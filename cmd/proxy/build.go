@@ -15,6 +15,7 @@ import (
 	"spillway/internal/health"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
+	"spillway/internal/report"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 	"spillway/internal/status"
@@ -199,11 +200,11 @@ func (p *process) buildStatus(context.Context) error {
 	p.checks.Require("pass-through", p.mirrors.PassThrough)
 	p.checks.Require("files", p.followed.Ready)
 	p.checks.Describe(p.mirrors.Describe)
-	stands := &standing{
-		host: p.source.Config.Host, started: p.began, startup: p.startup, mirrors: p.mirrors,
-		server: p.server, guard: p.guard, files: p.followed,
+	parts := &report.Parts{
+		Version: versionText(), Host: p.source.Config.Host, Started: p.began, Waiting: p.startup.reason,
+		Mirrors: p.mirrors, Server: p.server, Guard: p.guard, Files: p.followed,
 	}
-	p.reporter = status.NewReporter(stands.report)
+	p.reporter = status.NewReporter(parts.Report)
 	p.closing(p.reporter.Close)
 	return nil
 }

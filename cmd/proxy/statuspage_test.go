@@ -85,7 +85,7 @@ func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	}
 	eventually(t, "the watches", func() bool { return p.report().Watches.Total >= 2 })
 	for _, query := range []string{"", "?format=json"} {
-		if _, body := p.get(p.metrics + "/statusz" + query); strings.Contains(body, "the-password") || !strings.Contains(body, hidden) {
+		if _, body := p.get(p.metrics + "/statusz" + query); strings.Contains(body, "the-password") || !strings.Contains(body, "(hidden)") {
 			t.Errorf("%s tells of %s", query, body)
 		}
 	}

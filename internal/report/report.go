@@ -1,4 +1,8 @@
-package main
+// Package report makes the reports behind the status page, of the parts of a running proxy.
+//
+// It asks each part for what it counts anyway; nothing is counted for a report. Package status shows
+// reports, and knows no part.
+package report
 
 import (
 	"context"
@@ -13,31 +17,32 @@ import (
 	"spillway/internal/status"
 )
 
-// standing is what a status report is made of.
-type standing struct {
-	host    string // upstream's
-	started time.Time
-	startup *startup
-	mirrors *mirror.Set
-	server  *serve.Server
-	guard   *memory.Guard // nil: there is no limit
-	files   *rotation.Followed
+// Parts is what a report is made of.
+type Parts struct {
+	Version string
+	Host    string // upstream's
+	Started time.Time
+	Waiting func() error // why upstream has not answered since the start; nil once it has
+	Mirrors *mirror.Set
+	Server  *serve.Server
+	Guard   *memory.Guard // nil: there is no limit
+	Files   *rotation.Followed
 }
 
-// report tells how everything stands now. It asks what counts by itself; nothing is counted for it.
-func (s *standing) report(ctx context.Context) (*status.Report, error) {
-	watches, err := s.server.Watches(ctx)
+// Report says how all parts stand now.
+func (s *Parts) Report(ctx context.Context) (*status.Report, error) {
+	watches, err := s.Server.Watches(ctx)
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
 	r := &status.Report{
-		At: now, Version: versionText(), Started: s.started, UptimeSeconds: now.Sub(s.started).Seconds(),
-		Upstream: status.Upstream{Host: s.host}, Memory: s.memory(),
+		At: now, Version: s.Version, Started: s.Started, UptimeSeconds: now.Sub(s.Started).Seconds(),
+		Upstream: status.Upstream{Host: s.Host}, Memory: s.memory(),
 		Watches: status.Watches{Total: len(watches), Items: make([]*status.Watch, 0, len(watches))},
-		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.files.States()),
+		Ended:   map[string]uint64{}, Evictions: []*status.Eviction{}, Files: fileStatus(s.Files.States()),
 	}
-	if err := s.startup.reason(); err != nil {
+	if err := s.Waiting(); err != nil {
 		r.Upstream.Waiting = status.OneLine(err.Error())
 	}
 	on := map[*serve.Source]int{}
@@ -45,8 +50,8 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))
 	}
-	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.mirrors.Statuses(now, on)
-	ended, evicted := s.server.Ended()
+	r.Resources, r.Upstream.Away, r.Upstream.StateAgeSeconds = s.Mirrors.Statuses(now, on)
+	ended, evicted := s.Server.Ended()
 	for reason, n := range ended {
 		r.Ended[string(reason)] = n
 	}
@@ -56,12 +61,12 @@ func (s *standing) report(ctx context.Context) (*status.Report, error) {
 	return r, nil
 }
 
-func (s *standing) memory() status.Memory {
+func (s *Parts) memory() status.Memory {
 	m := status.Memory{Forgone: []string{}}
-	if s.guard == nil {
+	if s.Guard == nil {
 		return m
 	}
-	state := s.guard.State()
+	state := s.Guard.State()
 	m.LimitBytes, m.InUseBytes = state.Limit, state.InUse
 	for _, step := range state.Steps {
 		if step.Taken {
@@ -112,10 +117,11 @@ func fileStatus(states []rotation.State) []*status.File {
 	return all
 }
 
-// hidden stands for what is not told.
+// hidden stands for what is not shown.
 const hidden = "(hidden)"
 
-// discreet is what is told of what a watch selects: of Secrets nobody learns a name here, nor a label that may be made of one.
+// discreet is what is shown of what a watch selects: of Secrets neither a name nor a label that may
+// be made of one.
 func discreet(info *object.Resource, selected serve.Selected) serve.Selected {
 	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
 		return selected

@@ -1,0 +1,25 @@
+package report
+
+import (
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+	"spillway/internal/serve"
+)
+
+func TestNamesOfSecretsAreHidden(t *testing.T) {
+	f := func(group, resource string, want serve.Selected) {
+		t.Helper()
+		info := &object.Resource{GVR: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
+		selected := serve.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
+		if got := discreet(info, selected); got != want {
+			t.Errorf("%s of %q: %+v, want %+v", resource, group, got, want)
+		}
+	}
+	shown := serve.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
+	f("", "secrets", serve.Selected{Namespace: "n", Name: hidden, Labels: hidden})
+	f("", "configmaps", shown)
+	f("example.com", "secrets", shown)
+}
