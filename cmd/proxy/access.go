@@ -16,14 +16,15 @@ import (
 	"spillway/internal/upstream"
 )
 
-// access is what the listeners find out by who may have what; nil where everybody may have everything, or there is no listener.
+// access is what authenticates and authorizes the clients of the listeners. An access is nil where
+// every client may have everything, or there is no listener.
 type access struct {
 	tls, plain *serve.Access
 	rights     *auth.Rights // nil: they are not watched
 	owned      func(context.Context) error
 }
 
-// newAccess makes it. Whoever may have what, upstream is asked under own; bare is without credentials.
+// newAccess makes it. Reviews go upstream under own; bare is without credentials.
 func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *rotation.Followed, o *config.Settings,
 	registry prometheus.Registerer, log *zap.Logger) (*access, error) {
 	if o.InsecureAllowAll {
@@ -64,8 +65,8 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 	return all, nil
 }
 
-// begin finds out from upstream whom a listener is for, where that is not said by the configuration. It is called before anybody is
-// answered; after an error it may be called again.
+// begin finds out from upstream which account a listener is for, where the configuration does not
+// say. It is called before any request is answered; after an error it may be called again.
 func (a *access) begin(ctx context.Context) error {
 	if a.owned == nil {
 		return nil
@@ -111,9 +112,9 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 	return all
 }
 
-// accessOf asks who others are and what they may have.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *config.Settings, metrics *auth.Metrics,
-	log *zap.Logger) (*serve.Access, error) {
+// accessOf authenticates and authorizes clients that are not of the same pod.
+func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *config.Settings,
+	metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
 	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Rights: rights, Metrics: metrics}
 	if o.ClientCAFile != "" {
 		authority, err := auth.NewAuthority(o.ClientCAFile, clock.RealClock{}, log)
@@ -145,6 +146,27 @@ func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *auth.Met
 			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthSweep, Metrics: metrics, Log: log,
 		}),
 	}
+}
+
+// newRights makes what watches rights, and decides by them as far as the settings say; nil: nothing
+// needs them. That upstream does not let something be watched is said by Rights, once, and not by
+// the reflector at each attempt.
+func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Settings, metrics *auth.Metrics,
+	log *zap.Logger) *auth.Rights {
+	if !o.WatchesRights() {
+		return nil
+	}
+	kept := auth.TokensKept(o.LocalTokens)
+	if o.LocalTokens == config.LocalTokensNone {
+		kept = auth.TokensNone
+	}
+	quiet := log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
+	return auth.NewRights(auth.RightsOptions{
+		Follow: func(ctx context.Context, t *auth.Table) error {
+			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
+		},
+		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,
+	})
 }
 
 // refuseFor refuses the value of a flag for what upstream says of it. That upstream is away says

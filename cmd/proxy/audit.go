@@ -18,7 +18,8 @@ import (
 type auditLog struct {
 	log     *audit.Log
 	process *zap.Logger
-	// self is whom requests are put on record for that act as the proxy itself; nil until that is known.
+	// self is the identity under which requests that act as the proxy itself are recorded; nil until
+	// it is known.
 	self atomic.Pointer[auth.Identity]
 }
 
@@ -46,7 +47,8 @@ func (a *auditLog) close() {
 	}
 }
 
-// begin finds out whom upstream takes the proxy for, if that is to be put on record: before that nobody acts as it, since a policy may go by names.
+// begin finds out which identity the proxy has upstream, if that is to be recorded. No request acts
+// as the proxy before that, since a policy may go by names.
 func (a *auditLog) begin(ctx context.Context, client *upstream.Client, o *config.Settings) error {
 	if a.log == nil || o.PlainIdentity != config.IdentitySelf {
 		return nil

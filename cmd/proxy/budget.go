@@ -14,7 +14,8 @@ type budget struct {
 	err   error         // why it is not known
 }
 
-// applyBudget finds out what the process may use, tells the garbage collector, and lowers the limits that follow from it and were not set.
+// applyBudget finds out what the process may use, gives the garbage collector its limit, and lowers
+// the limits that follow from it and were not set.
 func applyBudget(o *config.Settings) budget {
 	bytes, err := memory.Budget(int64(o.MemoryBudget))
 	b := budget{bytes: bytes, limit: memory.NewLimit(bytes), err: err}

@@ -78,8 +78,8 @@ func run(ctx context.Context, o *config.Settings, log *zap.Logger) error {
 	return p.shutdown(ctx, p.start(ctx))
 }
 
-// build makes all parts that need no answer of upstream: whether these can be made is known at once.
-// close ends what was made, also after an error.
+// build makes all parts that need no answer of upstream, so that what cannot be made is known at
+// once. After an error, too, close ends what was made.
 func (p *process) build(ctx context.Context) error {
 	for _, part := range []func(context.Context) error{
 		p.buildUpstream, p.buildMirrors, p.buildForwarder, p.buildAccess, p.buildRecords, p.buildServer, p.buildStatus,

@@ -13,8 +13,9 @@ import (
 	"spillway/internal/config"
 )
 
-// transportTo is by what a command asks a running proxy at base, which the flag named address gave. It trusts what is in caFile, instead of the system's
-// certificates if there is one.
+// transportTo is the transport by which a command sends requests to a running proxy at base, a URL
+// that the flag named address gave. It trusts the certificates in caFile, or the system's if caFile
+// is empty.
 func transportTo(base *url.URL, address, caFile string) (http.RoundTripper, error) {
 	secure := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
@@ -30,7 +31,10 @@ func transportTo(base *url.URL, address, caFile string) (http.RoundTripper, erro
 			return nil, fmt.Errorf("--ca-file=%s: has a meaning only where --%s is https", caFile, address)
 		}
 	}
-	return &http.Transport{TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second}, nil
+	return &http.Transport{
+		TLSClientConfig: secure, Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
+		TLSHandshakeTimeout: 10 * time.Second,
+	}, nil
 }
 
 // onLoopback reports that a URL is on this machine.

@@ -13,7 +13,8 @@ import (
 	"spillway/internal/logging"
 )
 
-// startFunc does the work of the process with options that have been checked. It blocks until the process is to end.
+// startFunc runs the process with settings that have been checked. It returns when the process
+// ends.
 type startFunc func(ctx context.Context, o *config.Settings, log *zap.Logger) error
 
 const helpColumns = 110
@@ -30,7 +31,8 @@ const examples = `  # On a laptop, with the rights of the current kubeconfig:
   spillway --kubeconfig ~/.kube/config --resources pods,deployments.apps --plain-identity self
   kubectl --server http://127.0.0.1:8001 get pods --watch`
 
-// newCommand returns the root command. It reads settings from args, then environ ("NAME=value" each), then the file they name.
+// newCommand returns the root command. It reads settings from args, then environ ("NAME=value"
+// each), then the file that they name.
 func newCommand(environ []string, stderr io.Writer, start startFunc) *cobra.Command {
 	o := config.New()
 	groups := o.FlagGroups()
@@ -84,7 +86,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them", args[0])
 }
 
-// helpText is --help: what spillway is, what else it can do, then its flags by what they concern, then where else they can be set.
+// helpText is --help: what spillway is, its commands, its flags by what they concern, and where
+// else these can be set.
 func helpText(cmd *cobra.Command, groups []config.FlagGroup) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n", cmd.Long, cmd.UseLine())

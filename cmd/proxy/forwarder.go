@@ -13,7 +13,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// newForwarder makes what carries requests through. The transports are never mixed (design D12): each is made of what only it may know.
+// newForwarder makes what passes requests through. The transports are never mixed (design D12):
+// each is made of the credentials that it may have.
 func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter,
 	o *config.Settings, registry prometheus.Registerer,
 	log *zap.Logger) (*serve.Forwarder, error) {
@@ -48,7 +49,8 @@ func withoutCredentials(transports *transport.Factory, shared http.RoundTripper)
 	return t, err
 }
 
-// withCredentials are the transports that add the factory's credentials; shared is the first of them.
+// withCredentials are the transports that add the factory's credentials; shared is the first of
+// them.
 func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t serve.Transports, err error) {
 	t.Any = shared
 	if t.HTTP1, err = transports.Own(transport.PassingHTTP1); err != nil {
@@ -58,8 +60,9 @@ func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t
 	return t, err
 }
 
-// impersonators are the transports of an identity that may impersonate. Only the credentials are read from its
-// kubeconfig: the proxy's own configuration has the address of upstream and its authorities.
+// impersonators are the transports of an identity that may impersonate. Only the credentials are
+// read from its kubeconfig: the proxy's own configuration has the address of upstream and its
+// authorities.
 func impersonators(transports *transport.Factory, kubeconfig string) (serve.Transports, error) {
 	who, err := upstream.LoadConfig(kubeconfig)
 	if err != nil {

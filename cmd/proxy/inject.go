@@ -62,7 +62,8 @@ func manifestFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("filename", "f", "-", "Read the manifests in this `file`, YAML or JSON; - is standard input.")
 }
 
-// rewrite does something to manifests. What became of each object goes to standard error; if anything is wrong, nothing goes to standard output.
+// rewrite rewrites manifests. What became of each object goes to standard error; after an error
+// nothing goes to standard output.
 func rewrite(cmd *cobra.Command, file, did string, do func(string) (string, []inject.Done, error)) error {
 	text, err := readManifests(cmd, file)
 	if err != nil {

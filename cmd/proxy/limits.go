@@ -19,7 +19,7 @@ func serverLimits(l config.LimitOptions) serve.Limits {
 	}
 }
 
-// announceLimits says what the limits are: those that were set, and those that follow from the budget.
+// announceLimits logs the limits: those that were set, and those that follow from the budget.
 func announceLimits(s serve.Limits, connections int, log *zap.Logger) {
 	log.Info("limits; 0 is none",
 		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser),

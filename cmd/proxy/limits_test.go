@@ -10,7 +10,8 @@ import (
 	"spillway/internal/serve"
 )
 
-// While everything is at its limit, health and metrics are told, and tell of it; and what has room is answered.
+// While everything is at its limit, health and metrics are told, and tell of it; and what has room
+// is answered.
 func TestRunAtItsLimits(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")

@@ -158,8 +158,8 @@ func (p *proxy) watching(url, query string) *kubetest.Watcher {
 	return w
 }
 
-// The whole program: what is named comes from memory on both listeners, the rest from upstream with the client's own
-// credentials, and when its context ends it ends.
+// The whole program: what is named comes from memory on both listeners, the rest from upstream with
+// the client's own credentials, and when its context ends it ends.
 func TestRun(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
@@ -218,7 +218,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// On the first signal readiness goes, streams end one by one and cleanly, what is asked meanwhile is answered; then the end.
+// On the first signal readiness goes, streams end one by one and cleanly, what is asked meanwhile
+// is answered; then the end.
 func TestRunDrains(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")

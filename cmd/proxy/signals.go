@@ -10,16 +10,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// lifetime is the two ends of the process. drain is done with the first SIGTERM or SIGINT: stop accepting, turn readiness off, end
-// streams one by one. stop is done when the drain period is over, or earlier when finish is called because nothing is left to drain:
-// whatever still runs ends now. Stopping ends draining too. A second signal waits for neither: the process exits with code 1.
+// lifetime is the two ends of the process. drain is done with the first SIGTERM or SIGINT: stop
+// accepting, turn readiness off, end streams one by one. stop is done when the drain period is
+// over, or earlier when finish is called because nothing is left to drain: what still runs ends
+// now. Stopping ends draining too. A second signal waits for neither: the process exits with code
+// 1.
 type lifetime struct {
 	drain  context.Context
 	stop   context.Context
 	finish context.CancelFunc // idempotent; also gives the signals back to the runtime
 }
 
-// watchSignals begins to take SIGTERM and SIGINT. When parent ends, drain and stop are done at once. The caller must call finish.
+// watchSignals takes SIGTERM and SIGINT from now on. When parent ends, drain and stop are done at
+// once. The caller must call finish.
 func watchSignals(parent context.Context, drainPeriod time.Duration, log *zap.Logger) lifetime {
 	caught := make(chan os.Signal, 2)
 	signal.Notify(caught, syscall.SIGTERM, syscall.SIGINT)

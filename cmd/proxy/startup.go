@@ -12,8 +12,8 @@ import (
 	"spillway/internal/upstream"
 )
 
-// startTimeout bounds one attempt to find out from upstream what has to be known before any client is
-// served.
+// startTimeout bounds one attempt to find out from upstream what has to be known before any client
+// is served.
 const startTimeout = 15 * time.Second
 
 // startup is the time until upstream has said what there is to mirror. While upstream is away, the

@@ -50,7 +50,8 @@ func given(t *testing.T, input string, args ...string) result {
 
 const podManifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: app\n    image: app\n"
 
-// What is injected goes to standard output, what was done to standard error, and uninject gives back what there was.
+// What is injected goes to standard output, what was done to standard error, and uninject gives
+// back what there was.
 func TestInject(t *testing.T) {
 	file := writeFile(t, "pod.yaml", podManifest+"--- # nothing\n")
 	for _, args := range [][]string{{"inject", "--image=spillway:1", "-f", file}, {"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--http2=false"}} {
@@ -134,7 +135,8 @@ func TestKubeconfigFile(t *testing.T) {
 	}
 }
 
-// The webhook says how it is, shows a new certificate when there is one, and lets what is under way end when it is told to stop.
+// The webhook says how it is, shows a new certificate when there is one, and lets what is under way
+// end when it is told to stop.
 func TestWebhook(t *testing.T) {
 	dir := t.TempDir()
 	w := &webhookCommand{linger: patience, Webhook: webhook.Webhook{
@@ -195,7 +197,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// underWay is what is answered to a POST whose body ends only after meanwhile has been done, which the server has begun to read before.
+// underWay is what is answered to a POST whose body ends only after meanwhile has been done, which
+// the server has begun to read before.
 func underWay(t *testing.T, url string, meanwhile func()) int {
 	t.Helper()
 	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ExpectContinueTimeout: patience} //nolint:gosec // a certificate that was just made up

@@ -12,7 +12,8 @@ import (
 	"spillway/internal/tracing"
 )
 
-// lastSpansPeriod is how long the end of the process waits for the collector to take the last spans.
+// lastSpansPeriod is how long the end of the process waits for the collector to take the last
+// spans.
 const lastSpansPeriod = 2 * time.Second
 
 // traces is what sends spans; without any, its tracer is nil.

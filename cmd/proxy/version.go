@@ -5,7 +5,8 @@ import (
 	"runtime/debug"
 )
 
-// version is set by the build: -ldflags "-X main.version=v0.1.0". Otherwise it is what the Go tool knows of the module.
+// version is set by the build: -ldflags "-X main.version=v0.1.0". Otherwise it is what the Go tool
+// knows of the module.
 var version string
 
 // versionText is what --version prints: the version and the toolchain.

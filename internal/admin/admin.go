@@ -1,9 +1,9 @@
-// Package admin serves what operators and probes request: /livez, /readyz, /metrics, the status page
-// and profiles. It has a listener of its own, so that probes do not queue behind clients.
+// Package admin serves what operators and probes request: /livez, /readyz, /metrics, the status
+// page and profiles. It has a listener of its own, so that probes do not queue behind clients.
 //
-// Invariant: /livez and /readyz are for all; all else is for this machine, and for remote users that
-// the apiserver allows to get that very path, over TLS. Metrics tell what a cluster holds, and the
-// status page which user reads it. What clients without credentials make the process hold is
+// Invariant: /livez and /readyz are for all; all else is for this machine, and for remote users
+// that the apiserver allows to get that very path, over TLS. Metrics tell what a cluster holds, and
+// the status page which user reads it. What clients without credentials make the process hold is
 // bounded (see bounds.go).
 package admin
 
@@ -43,8 +43,7 @@ type Endpoints struct {
 	// Access authenticates and authorizes remote users. It is called once Away returns nil; no
 	// function: there are no remote users.
 	Access func() (*auth.Authenticator, *auth.Authorizer)
-	// Away is why the apiserver cannot be asked about users yet, nil once it can; no function: it
-	// can.
+	// Away is why the apiserver cannot review users yet, nil once it can; no function: it can.
 	Away func() error
 	// Exemplars are shown to scrapers that request OpenMetrics. Without them all scrapers get one
 	// format, in which buckets have one name.

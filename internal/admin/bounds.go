@@ -14,7 +14,8 @@ const (
 	// bound what clients without credentials make the process hold.
 	operatorConnectionsLimit = 64
 	operatorHeadBytes        = 16 << 10
-	// operatorRequestsLimit is how many answers of size (metrics, the status page, profiles) are made at a time.
+	// operatorRequestsLimit is how many answers of size (metrics, the status page, profiles) are made
+	// at a time.
 	operatorRequestsLimit = 8
 
 	operatorReadTimeout  = 10 * time.Second

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/auth"
 )
 
-// remote serves next to users of other machines: to those that the apiserver allows to get that very
-// path (design D16), such as system:monitoring /metrics. Any doubt is a refusal.
+// remote serves next to users of other machines: to those that the apiserver allows to get that
+// very path (design D16), such as system:monitoring /metrics. Any doubt is a refusal.
 type remote struct {
 	access func() (*auth.Authenticator, *auth.Authorizer) // nil: there are no remote users
 	away   func() error                                   // nil function: access may be called

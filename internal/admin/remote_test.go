@@ -23,7 +23,8 @@ import (
 	"spillway/internal/status"
 )
 
-// What operators see is for those whom the apiserver allows it, and for nobody while it cannot be asked (D16).
+// What operators see is for those whom the apiserver allows it, and for nobody while it cannot be
+// asked (D16).
 func TestRemoteUsers(t *testing.T) {
 	up := kubetest.New(kubetest.Options{})
 	t.Cleanup(up.Close)
@@ -101,7 +102,8 @@ func TestRemoteUsers(t *testing.T) {
 	}
 }
 
-// While upstream has been away since the start, nobody knows yet whom a sidecar's listener is for: that is a refusal like any other doubt.
+// While upstream has been away since the start, nobody knows yet whom a sidecar's listener is for:
+// that is a refusal like any other doubt.
 func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 	access := func() (*auth.Authenticator, *auth.Authorizer) {
 		t.Error("access is read too early")

@@ -13,7 +13,8 @@ import (
 	"spillway/internal/listen"
 )
 
-// validateAccess refuses what would let in who does not belong, and what would keep out who does.
+// validateAccess refuses what would give access to users that must not have it, and what would keep
+// out users that may.
 func (o *Settings) validateAccess() error {
 	if o.InsecureAllowAll {
 		if address, err := listen.SplitAddress(o.ListenTLS); err == nil && !listen.IsLoopback(address.Host) {
@@ -50,7 +51,8 @@ func (o *Settings) validateAccess() error {
 	return o.validateImpersonation()
 }
 
-// validateRights refuses to watch rights for nothing, and to take tokens for whomever they may be.
+// validateRights refuses to watch rights for nothing, and to verify tokens without knowing their
+// audiences.
 func (o *Settings) validateRights() error {
 	for _, f := range []struct {
 		flag, value string
@@ -151,5 +153,6 @@ func (f *FrontProxyOptions) Of(authority *auth.Authority) *auth.FrontProxy {
 	}
 }
 
-// Claims reports whether a header, by its canonical key, is one in which the front proxy vouches for users: it is never passed on.
+// Claims reports whether a header, by its canonical key, is one in which the front proxy vouches
+// for users: it is never passed on.
 func (f *FrontProxyOptions) Claims(name string) bool { return f.Of(nil).Reads(name) }

@@ -9,7 +9,8 @@ import (
 	"spillway/internal/audit"
 )
 
-// AuditOptions are the flags of the audit log, which are named as kube-apiserver's where they mean the same.
+// AuditOptions are the flags of the audit log, which are named as kube-apiserver's where they mean
+// the same.
 type AuditOptions struct {
 	PolicyFile string // with To.Path, or both empty: there is no audit log
 	To         audit.FileOptions
@@ -40,7 +41,8 @@ func (a *AuditOptions) flags(fs *pflag.FlagSet) {
 			"Otherwise it is answered all the same. What blocks is then given its events later, at most 16 MiB and, of watches that have ended, 64 MiB; more than that is lost and counted.")
 }
 
-// validateAudit refuses a log without a policy, a policy without a log, and policies that kube-apiserver would refuse.
+// validateAudit refuses a log without a policy, a policy without a log, and policies that
+// kube-apiserver would refuse.
 func (o *Settings) validateAudit() error {
 	a := &o.Audit
 	for _, n := range []struct {

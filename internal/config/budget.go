@@ -1,7 +1,8 @@
 package config
 
-// What a budget is divided into, where limits are not set otherwise: parts of it, one in so many. What they bound is seldom there at the same
-// time; what is left is for the state, of which nothing can be given up.
+// What a budget is divided into, where limits are not set otherwise: parts of it, one in so many.
+// What they bound is seldom there at the same time; what is left is for the state, of which nothing
+// can be given up.
 const (
 	encodedPart = 8
 	historyPart = 8 // of each resource
@@ -15,7 +16,8 @@ const (
 	connectionPrice = 64 << 10
 	watchPrice      = 16 << 10
 	selectorTerm    = 64
-	// firstStatesMost is how many resources are listed at a time because somebody asks for them: how large they are shows only then.
+	// firstStatesMost is how many resources are listed at a time because clients request them: how
+	// large they are shows only then.
 	firstStatesMost = 2
 	// minHeadBytes is what one of the largest heads over HTTP/1.1 takes.
 	minHeadBytes = 8 << 20
@@ -63,7 +65,7 @@ func (o *Settings) lower(budget int64) {
 // a user has more than half of them.
 const watchesReservePart = 8
 
-// reserve sets what remains free for others. What was asked for as one user's bound is that; what
+// reserve sets what remains free for others. A bound of one user that was set is a bound; one that
 // follows from the whole is a share, which holds while others want theirs.
 func (o *Settings) reserve() {
 	if !o.given("max-watches-per-user") {

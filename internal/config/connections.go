@@ -3,12 +3,14 @@ package config
 import "math"
 
 const (
-	// upstreamShare is the part of the open files, one in so many, that is kept for everything but clients' connections: for those to
-	// upstream, of which requests that pass through over HTTP/1.1 need one each, and for files.
+	// upstreamShare is the part of the open files, one in so many, that is kept for everything but
+	// clients' connections: for those to upstream, of which requests that pass through over HTTP/1.1
+	// need one each, and for files.
 	upstreamShare = 4
 	// leastUpstream is how many are kept at least.
 	leastUpstream = 128
-	// mostConnections is for a process without a limit worth the name: what they cost is memory long before.
+	// mostConnections is for a process without a limit worth the name: what they cost is memory long
+	// before.
 	mostConnections = 1 << 20
 )
 

@@ -12,7 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// configEntry is one key of the configuration file. Values stay text, so that a value means the same here as on the command line.
+// configEntry is one key of the configuration file. Values stay text, so that a value means the
+// same here as on the command line.
 type configEntry struct {
 	key    string
 	place  string // "conf.yaml:3"
@@ -21,8 +22,9 @@ type configEntry struct {
 	isList bool
 }
 
-// readConfigFile returns the entries of a YAML file in their order, each key once. Errors about what it holds name the file and the
-// line. Decoding into nodes rather than into a struct keeps lines for messages and does not guess types (no "no" that becomes false).
+// readConfigFile returns the entries of a YAML file in their order, each key once. Errors about
+// what it holds name the file and the line. Decoding into nodes rather than into a struct keeps
+// lines for messages and does not guess types (no "no" that becomes false).
 func readConfigFile(path string) ([]configEntry, error) {
 	text, err := os.ReadFile(path) // #nosec G304 -- the operator names it
 	if err != nil {

@@ -29,7 +29,8 @@ func ExplainFlagError(command string, flags *pflag.FlagSet, err error) error {
 	return fmt.Errorf("%w; %s --help lists the flags", err, command)
 }
 
-// expected says what the value of a flag should have looked like. Types of our own say it themselves.
+// expected says what the value of a flag should have looked like. Types of our own say it
+// themselves.
 func expected(err *pflag.InvalidValueError) string {
 	switch err.GetFlag().Value.Type() {
 	case "bool":
@@ -67,7 +68,8 @@ func nearest(given string, names []string) string {
 	return best
 }
 
-// plainName drops what differs between spellings of one name: historyBytes, history_bytes, history-bytes.
+// plainName drops what differs between spellings of one name: historyBytes, history_bytes,
+// history-bytes.
 func plainName(name string) string {
 	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
 }

@@ -20,8 +20,9 @@ type LimitOptions struct {
 	BurstPerUser                    int // 0: two seconds' worth
 }
 
-// newLimitOptions are limits that are there for those who run wild; nobody else should ever meet one. No user has more than half of
-// anything, so that none of them can shut out all others; of watches, no more than seven eighths.
+// newLimitOptions are limits for clients that run wild; no other client should meet one. No user
+// has more than half of anything, so that none can shut out all others; of watches, no more than
+// seven eighths.
 func newLimitOptions() LimitOptions {
 	return LimitOptions{
 		Watches:        100_000, // some 700 MB while they are idle

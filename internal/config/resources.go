@@ -12,8 +12,9 @@ import (
 // AllResources in --resources stands for whatever can be listed and watched.
 const AllResources = "*"
 
-// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether the cluster has such a resource,
-// and which of the two readings of a.b.c is meant, only discovery can tell.
+// CheckResource checks that arg is "*" or resource[.version][.group], kubectl's grammar. Whether
+// the cluster has such a resource, and which of the two readings of a.b.c is meant, only discovery
+// can tell.
 func CheckResource(arg string) error {
 	if arg == AllResources {
 		return nil

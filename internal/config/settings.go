@@ -1,10 +1,10 @@
-// Package config holds the settings of the process: flags, environment variables, configuration file,
-// defaults, and what of these fits together.
+// Package config holds the settings of the process: flags, environment variables, configuration
+// file, defaults, and what of these fits together.
 //
 // Invariant: settings that Validate has accepted are known to work as far as the cluster is not
-// needed to tell; settings that it refuses are named by one line, where the user made them, with the
-// remedy. Values stay text until their flag reads them, so that a value means the same in all three
-// places; decoding the file into a struct would guess types and lose lines.
+// needed to tell; settings that it refuses are named by one line, where the user made them, with
+// the remedy. Values stay text until their flag reads them, so that a value means the same in all
+// three places; decoding the file into a struct would guess types and lose lines.
 package config
 
 import (
@@ -33,7 +33,7 @@ const (
 	LocalTokensPods    = string(auth.TokensPods)
 )
 
-// Values of --writers: who sends watches to their clients.
+// Values of --writers: what sends watches to their clients.
 const (
 	WritersAuto = "auto" // a few writers, where there can be any
 	WritersOn   = "on"   // likewise, or no start
@@ -81,7 +81,7 @@ type Settings struct {
 	FrontProxy   FrontProxyOptions
 	APIAudiences []string // upstream's when empty
 
-	ImpersonationKubeconfig string // path; nobody is impersonated when empty
+	ImpersonationKubeconfig string // path; no user is impersonated when empty
 	ImpersonateClientCerts  bool
 	ImpersonateDenyGroups   []string
 
@@ -123,7 +123,8 @@ type Settings struct {
 	flags   *pflag.FlagSet    // those that it was read from; nil: there were none
 }
 
-// defaultSweep keeps what is promised of running watches: nobody is sent anything 30 s after he may not have it any more.
+// defaultSweep keeps what is promised of running watches: a client is sent nothing 30 s after it
+// has lost the right to it.
 const defaultSweep = 25 * time.Second
 
 // defaultListenMode is listen.PrivateMode as it is written.
@@ -201,8 +202,8 @@ func (o *Settings) flagSet() *pflag.FlagSet {
 	return flags
 }
 
-// AsksAboutAll reports that the API server is asked about every client, so that none is served
-// while it does not answer.
+// AsksAboutAll reports that upstream reviews every client, so that none is served while it does not
+// answer.
 func (o *Settings) AsksAboutAll() bool {
 	return !o.InsecureAllowAll && (o.Listen == "" || o.PlainIdentity != IdentitySelf)
 }

@@ -23,7 +23,8 @@ func (o *Settings) sidecarFlags(fs *pflag.FlagSet) {
 			"and mounted by no other container. When empty, the key is lost with the process.")
 }
 
-// validateSidecar refuses what would have a sidecar serve others than its pod, or be trusted by nobody.
+// validateSidecar refuses what would have a sidecar serve others than its pod, or present what no
+// client trusts.
 func (o *Settings) validateSidecar() error {
 	if o.SidecarDir == "" {
 		if o.SidecarKeyDir != "" {
@@ -55,8 +56,8 @@ func (o *Settings) validateSidecar() error {
 	return nil
 }
 
-// CheckSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. They may come from
-// any annotation: no file that they name is opened.
+// CheckSidecarFlags finds what would keep a sidecar from starting, before it is in a pod. The flags
+// may come from any annotation: no file that they name is opened.
 func CheckSidecarFlags(args []string) error {
 	o := New()
 	flags := o.flagSet()
@@ -68,7 +69,8 @@ func CheckSidecarFlags(args []string) error {
 	}
 	var err error
 	flags.Visit(func(f *pflag.Flag) {
-		if kind, _ := pflag.UnquoteUsage(f); kind == "file" { // and here, where pods are let in, it would be another one than there
+		// in a pod the name of a file would mean another file than here
+		if kind, _ := pflag.UnquoteUsage(f); kind == "file" {
 			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
 		}
 		if f.Name != "resources" && (slices.Contains(inject.OwnFlags, f.Name) || slices.Contains([]string{"config", "help", "version"}, f.Name)) {

@@ -13,7 +13,8 @@ import (
 
 const envPrefix = "SPILLWAY_"
 
-// origin is where a value came from, as a prefix of messages about it: "--listen=", "SPILLWAY_LISTEN=", "conf.yaml:3: listen: ".
+// origin is where a value came from, as a prefix of messages about it: "--listen=",
+// "SPILLWAY_LISTEN=", "conf.yaml:3: listen: ".
 type origin string
 
 func (from origin) refuse(value, remedy string) error {
@@ -23,8 +24,8 @@ func (from origin) refuse(value, remedy string) error {
 // notConfigurable are flags that ask for something else than a run.
 var notConfigurable = []string{"help", "version"}
 
-// Complete sets the flags that the command line left alone: from the environment, else from the configuration file. It must be
-// called once, after the command line was parsed.
+// Complete sets the flags that the command line left alone: from the environment, else from the
+// configuration file. It must be called once, after the command line was parsed.
 func (o *Settings) Complete(flags *pflag.FlagSet, environ []string) error {
 	o.flags = flags
 	onCommandLine := map[string]bool{}
@@ -46,7 +47,8 @@ func (o *Settings) Complete(flags *pflag.FlagSet, environ []string) error {
 	return o.readEntries(flags, entries)
 }
 
-// readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it is how a listener is switched off.
+// readEnvironment sets flags from SPILLWAY_* variables. A variable that is set but empty counts: it
+// is how a listener is switched off.
 func (o *Settings) readEnvironment(flags *pflag.FlagSet, environ []string, skip map[string]bool) error {
 	environ = slices.Sorted(slices.Values(environ)) // so that of several mistakes the same one is always named
 	for _, variable := range environ {
@@ -112,7 +114,8 @@ func (o *Settings) set(flags *pflag.FlagSet, f *pflag.Flag, from origin, value s
 	return err
 }
 
-// originOf returns where the value of a flag came from; a default reads as if it were given as a flag.
+// originOf returns where the value of a flag came from; a default reads as if it were given as a
+// flag.
 func (o *Settings) originOf(flag string) origin {
 	if from, ok := o.origins[flag]; ok {
 		return from
@@ -135,8 +138,8 @@ func flagOfVariable(flags *pflag.FlagSet, variable string) *pflag.Flag {
 	return found
 }
 
-// isServiceVariable reports whether the kubelet made this variable for a Service whose name begins with "spillway": every pod in
-// its namespace is given those, spillway's own among them.
+// isServiceVariable reports whether the kubelet made this variable for a Service whose name begins
+// with "spillway": every pod in its namespace is given those, spillway's own among them.
 func isServiceVariable(name, value string) bool {
 	if serviceVariable.MatchString(name) {
 		return true

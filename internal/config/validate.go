@@ -26,12 +26,13 @@ const minBudget = 64 << 20
 // minCheckPeriod keeps the comparison of whole states what it is meant to be: rare.
 const minCheckPeriod = 10 * time.Second
 
-// leastAway is the shortest --unready-when-away. What is quiet is asked something each 15 s, so
-// that less would tell nothing.
+// leastAway is the shortest --unready-when-away. Upstream is sent a request each 15 s at least, so
+// that less would say nothing.
 const leastAway = 30 * time.Second
 
 // Validate refuses what cannot work, or would give access to users that must not have it, with one
-// line: the setting, its value, the remedy. It brings Resources into the form that Settings promises.
+// line: the setting, its value, the remedy. It brings Resources into the form that Settings
+// promises.
 func (o *Settings) Validate(environ []string) error {
 	checks := []func() error{
 		func() error { return o.validateKubeconfig(environ) },

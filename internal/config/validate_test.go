@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// Each bad setting stops the start with exactly this line. DIR stands for a directory of the test's own.
+// Each bad setting stops the start with exactly this line. DIR stands for a directory of the test's
+// own.
 func TestBadSettings(t *testing.T) {
 	tests := []struct {
 		name string

@@ -17,8 +17,8 @@ import (
 )
 
 // Check is one reason to send requests here or not. detail says how it stands, for people; err why
-// the process is not ready, or a Notice. It is called on every probe, by several goroutines at once,
-// and must not block.
+// the process is not ready, or a Notice. It is called on every probe, by several goroutines at
+// once, and must not block.
 type Check func() (detail string, err error)
 
 // Notice is what is out of order and yet no reason to be unready.
@@ -42,7 +42,8 @@ type namedCheck struct {
 
 var errDraining = errors.New("draining before the process ends")
 
-// Require adds a check. It must be added before probes are served, or the process looks ready too early.
+// Require adds a check. It must be added before probes are served, or the process looks ready too
+// early.
 func (h *Checks) Require(name string, ready Check) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +115,8 @@ func (h *Checks) ServeReady(w http.ResponseWriter, r *http.Request) {
 	report(w, r, "readyz", h.snapshot(), remarks)
 }
 
-// report answers 200 and "ok", or 500 and the list of checks; ?verbose asks for the list in any case.
+// report answers 200 and "ok", or 500 and the list of checks; ?verbose asks for the list in any
+// case.
 func report(w http.ResponseWriter, r *http.Request, endpoint string, checks []namedCheck, remarks []func() []string) {
 	var list strings.Builder
 	failed := false

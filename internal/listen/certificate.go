@@ -93,8 +93,8 @@ func Speaking(config *tls.Config, protocols ...string) *tls.Config {
 	return config
 }
 
-// Certificate is a key pair that is read again when its files change. A pair that cannot be read, as
-// in the middle of a rotation, leaves the one in use.
+// Certificate is a key pair that is read again when its files change. A pair that cannot be read,
+// as in the middle of a rotation, leaves the one in use.
 type Certificate struct {
 	files *rotation.Value[*tls.Certificate]
 }

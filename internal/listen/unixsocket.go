@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// unixSocket is the path of a socket file, its mode and its owner. A process may connect if it may write to the
-// file. The peer's uid is no identity: a process may carry the requests of any user (design D12).
+// unixSocket is the path of a socket file, its mode and its owner. A process may connect if it may
+// write to the file. The peer's uid is no identity: a process may carry the requests of any user
+// (design D12).
 type unixSocket struct {
 	path  string
 	mode  fs.FileMode
@@ -74,7 +75,8 @@ func ParseOwner(text string) (SocketOwner, error) {
 	return owner, nil
 }
 
-// idOf is a number, or the one that a name stands for. A number needs no entry in a database, as in containers.
+// idOf is a number, or the one that a name stands for. A number needs no entry in a database, as in
+// containers.
 func idOf(text string, lookup func() (string, error)) (int, error) {
 	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
 		return int(n), nil

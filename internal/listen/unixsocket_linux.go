@@ -46,8 +46,8 @@ func (f folder) move(name string, to folder, as string) error {
 	return unix.Renameat2(int(f.Fd()), name, int(to.Fd()), as, unix.RENAME_NOREPLACE)
 }
 
-// lock excludes other proxies. It waits for a second at most: any user with read access to a folder may lock it, and
-// must not prevent the start of the proxy.
+// lock excludes other proxies. It waits for a second at most: any user with read access to a folder
+// may lock it, and must not prevent the start of the proxy.
 func (f folder) lock() {
 	for range 100 {
 		if !errors.Is(unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
@@ -145,8 +145,9 @@ func syscallError(err error) error {
 	return err
 }
 
-// replace gives the socket the name of a dead one. What else has the name keeps it: a file, a link, a socket that is
-// listened on, or one that came while the dead one was looked at. Proxies do this one after another.
+// replace gives the socket the name of a dead one. What else has the name keeps it: a file, a link,
+// a socket that is listened on, or one that came while the dead one was looked at. Proxies do this
+// one after another.
 func (l *socketListener) replace(private folder, unique string) error {
 	l.in.lock()
 	defer unix.Flock(int(l.in.Fd()), unix.LOCK_UN)
@@ -196,8 +197,9 @@ func (l *socketListener) Close() error {
 	return err
 }
 
-// bindPrivate makes the file of a socket private from its first moment: Linux gives it the permissions that the socket has when it is
-// bound. The umask would do it, too, but for every file that any thread makes meanwhile.
+// bindPrivate makes the file of a socket private from its first moment: Linux gives it the
+// permissions that the socket has when it is bound. The umask would do it, too, but for every file
+// that any thread makes meanwhile.
 func bindPrivate(_, _ string, raw syscall.RawConn) error {
 	var failed error
 	if err := raw.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), uint32(PrivateMode)) }); err != nil {

@@ -42,7 +42,8 @@ func bound(t *testing.T, mode fs.FileMode, owner SocketOwner) string {
 	return path
 }
 
-// A socket has its permissions and its owner, and is private before: whatever the umask leaves open.
+// A socket has its permissions and its owner, and is private before: whatever the umask leaves
+// open.
 func TestUnixSocketPermissions(t *testing.T) {
 	old := syscall.Umask(0)
 	t.Cleanup(func() { syscall.Umask(old) })
@@ -85,8 +86,8 @@ const stranger = 65534
 // dialling names the variable with the path to which a child of this test connects.
 const dialling = "SPILLWAY_TEST_DIAL"
 
-// Another user of the machine cannot connect, unless that user or its group owns the socket. The child runs this
-// test binary.
+// Another user of the machine cannot connect, unless that user or its group owns the socket. The
+// child runs this test binary.
 func TestUnixSocketRefusesStrangers(t *testing.T) {
 	if path := os.Getenv(dialling); path != "" {
 		conn, err := net.Dial("unix", path)
@@ -165,7 +166,8 @@ func TestUnixSocketOfAnUndumpableProxy(t *testing.T) {
 	}
 }
 
-// What has the name of a socket already is left as it is: a link, where it leads, a file, and a socket of another kind.
+// What has the name of a socket already is left as it is: a link, where it leads, a file, and a
+// socket of another kind.
 func TestUnixSocketReplacesOnlyDeadSockets(t *testing.T) {
 	precious := writeFile(t, "precious", "mine")
 	fill := map[string]func(path string) error{
@@ -234,8 +236,8 @@ func expectFiles(t *testing.T, dir string, most int, what string) {
 	}
 }
 
-// Another user with write access to the folder, moving the files there, cannot have mode or owner of anything changed
-// but of the socket itself.
+// Another user with write access to the folder, moving the files there, cannot have mode or owner
+// of anything changed but of the socket itself.
 func TestUnixSocketChangesNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	precious := writeFile(t, "precious", "mine")
@@ -275,7 +277,8 @@ func TestUnixSocketChangesNothingElse(t *testing.T) {
 	}
 }
 
-// Of proxies that find the same dead socket at once, one gets its name, and is listened to under it.
+// Of proxies that find the same dead socket at once, one gets its name, and is listened to under
+// it.
 func TestUnixSocketOfManyProxies(t *testing.T) {
 	for range 50 {
 		path := filepath.Join(t.TempDir(), "s.sock")

@@ -42,7 +42,8 @@ func logged(l *zap.Logger, text string) {
 
 const entries = 9
 
-// One call is one line, which ends nowhere else, is not long, and shows nothing that a terminal obeys.
+// One call is one line, which ends nowhere else, is not long, and shows nothing that a terminal
+// obeys.
 func TestLogCallsAreLines(t *testing.T) {
 	for _, format := range Formats {
 		for _, text := range injections {

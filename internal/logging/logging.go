@@ -21,12 +21,13 @@ var (
 	Formats = []string{"json", "console"}
 )
 
-// klogVerbosity is how much of client-go's own log comes along with --log-level=debug: what its reflectors do, not every request.
+// klogVerbosity is how much of client-go's own log comes along with --log-level=debug: what its
+// reflectors do, not every request.
 const klogVerbosity = 2
 
 // New returns a logger that writes one line per entry to w: level is one of Levels, format one of
-// Formats. Entries never carry stack traces; what the caller learns must be in the message. The logs
-// of client-go (klog) and of the standard library go the same way from then on, which is
+// Formats. Entries never carry stack traces; what the caller learns must be in the message. The
+// logs of client-go (klog) and of the standard library go the same way from then on, which is
 // process-wide.
 func New(level, format string, w io.Writer) *zap.Logger {
 	var threshold zapcore.Level

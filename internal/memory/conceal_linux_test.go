@@ -25,7 +25,8 @@ const (
 // stranger is the uid and the gid of an unprivileged user.
 const stranger = 65534
 
-// What is in memory is nobody's who runs as the same user, and the process can still read all of itself that its metrics need.
+// What is in memory is nobody's who runs as the same user, and the process can still read all of
+// itself that its metrics need.
 func TestConceal(t *testing.T) {
 	switch {
 	case os.Getenv(concealing) != "":
@@ -85,7 +86,8 @@ func asStranger(t *testing.T, variable string) *exec.Cmd {
 	return child
 }
 
-// beConcealed shows that the metrics of a concealed process are whole, and waits for the end of its input.
+// beConcealed shows that the metrics of a concealed process are whole, and waits for the end of its
+// input.
 func beConcealed(t *testing.T) {
 	before := processMetrics(t)
 	if os.Getenv(concealing) == "yes" {

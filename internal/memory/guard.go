@@ -16,26 +16,32 @@ type Step struct {
 	At float64
 	// Take gives it up, and Back takes it back. All are called by the guard's goroutine alone.
 	Take, Back func()
-	// Hold is called at every look while it is given up, from the first one on, for what comes meanwhile; nil: nothing has to be done.
+	// Hold is called at every look while it is given up, from the first one on, for what comes
+	// meanwhile; nil: nothing has to be done.
 	Hold func()
 }
 
 const (
-	// lookEvery is how often the guard looks: often enough for a herd, whose memory grows within a second.
+	// lookEvery is how often the guard looks: often enough for a herd, whose memory grows within a
+	// second.
 	lookEvery = 100 * time.Millisecond
-	// slack is how far below a step's At use must have fallen before the step is taken back, as a part of the limit; and restFor for how
-	// long. What is given up is wanted again by those who have it made anew, which takes memory.
+	// slack is how far below a step's At use must have fallen before the step is taken back, as a part
+	// of the limit; and restFor for how long. What is given up is wanted again by those who have it
+	// made anew, which takes memory.
 	slack   = 0.10
 	restFor = 15 * time.Second
-	// hurry is how far use may be above a step's At before that is taken at once: memory grows faster than collections come.
+	// hurry is how far use may be above a step's At before that is taken at once: memory grows faster
+	// than collections come.
 	hurry = 0.10
 )
 
-// Guard watches what is in use and takes its steps. It takes one at a time, and the next only when a garbage collection has shown what the last
-// one gave, unless there is far too much in use; it takes them back one at a time, in the opposite order.
+// Guard watches what is in use and takes its steps. It takes one at a time, and the next only when
+// a garbage collection has shown what the last one gave, unless there is far too much in use; it
+// takes them back one at a time, in the opposite order.
 //
-// What is in use is compared with the limit, instead of the limit being left to the collector alone, since near its limit that runs all the
-// time and frees nothing: what is kept for good has to go before.
+// What is in use is compared with the limit, instead of the limit being left to the collector
+// alone, since near its limit that runs all the time and frees nothing: what is kept for good has
+// to go before.
 type Guard struct {
 	// Static after construction.
 	limit *Limit
@@ -54,8 +60,8 @@ type Guard struct {
 	}
 }
 
-// NewGuard makes a guard of a limit. aside tells what is held for the process and is not Go's. The steps are in the order in which they are
-// taken, each at no less than the one before.
+// NewGuard makes a guard of a limit. aside tells what is held for the process and is not Go's. The
+// steps are in the order in which they are taken, each at no less than the one before.
 func NewGuard(limit *Limit, aside func() int64, steps []Step, log *zap.Logger) *Guard {
 	g := &Guard{limit: limit, steps: steps, read: Read, aside: aside, log: log}
 	g.mu.times = make([]uint64, len(steps))

@@ -83,7 +83,8 @@ func TestStepsAreTakenAtOnce(t *testing.T) {
 	w.look(0, 1001, "take 0", "take 1", "take 2")
 }
 
-// They are taken back in the opposite order, each when use has been well below it for a time, and taken again if that was wrong.
+// They are taken back in the opposite order, each when use has been well below it for a time, and
+// taken again if that was wrong.
 func TestStepsAreTakenBack(t *testing.T) {
 	w := newWorld(t)
 	w.look(0, 890, "take 0")

@@ -15,8 +15,9 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
-// A budget is for more than Go: for the program itself, and for what the kernel holds of connections, which counts against a container like
-// all else (memory.stat's sock). programSize is about what of the program is in memory; goShare is Go's part of the rest.
+// A budget is for more than Go: for the program itself, and for what the kernel holds of
+// connections, which counts against a container like all else (memory.stat's sock). programSize is
+// about what of the program is in memory; goShare is Go's part of the rest.
 const (
 	programSize = 32 << 20
 	goShare     = 0.85
@@ -28,7 +29,8 @@ func usual(budget int64) int64 { return max(int64(goShare*float64(budget-program
 // limitVariable is Go's own word for its limit.
 const limitVariable = "GOMEMLIMIT"
 
-// Budget is how much memory the process may use: what was asked for, or else the limit of its control group; 0 if there is none.
+// Budget is how much memory the process may use: what was asked for, or else the limit of its
+// control group; 0 if there is none.
 func Budget(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
@@ -48,18 +50,21 @@ func Budget(asked int64) (int64, error) {
 // maxBudget is more than any machine has.
 const maxBudget = 1 << 50
 
-// Limit is what Go may use of a budget, which is the garbage collector's limit. What others hold for the process is not Go's to use, so the
-// more that is, the lower the limit; but not below half of what it is without, where the collector would do nothing else.
+// Limit is what Go may use of a budget, which is the garbage collector's limit. What others hold
+// for the process is not Go's to use, so the more that is, the lower the limit; but not below half
+// of what it is without, where the collector would do nothing else.
 type Limit struct {
 	budget int64 // 0: the environment has set the limit
 	now    int64
 	set    func(int64)
 }
 
-// limitStep is how much a limit has to change, as a part of the budget, one in so many, to be set anew: the collector stops everything for that.
+// limitStep is how much a limit has to change, as a part of the budget, one in so many, to be set
+// anew: the collector stops everything for that.
 const limitStep = 64
 
-// NewLimit tells the garbage collector of a budget, unless the environment has told it something else. nil: there is no limit.
+// NewLimit tells the garbage collector of a budget, unless the environment has told it something
+// else. nil: there is no limit.
 func NewLimit(budget int64) *Limit {
 	if os.Getenv(limitVariable) != "" {
 		fixed := debug.SetMemoryLimit(-1)

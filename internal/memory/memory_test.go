@@ -67,7 +67,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// What is asked for is the budget; otherwise that of the control group, which is read without an error wherever tests run.
+// What is asked for is the budget; otherwise that of the control group, which is read without an
+// error wherever tests run.
 func TestBudget(t *testing.T) {
 	if got, err := Budget(12345); got != 12345 || err != nil {
 		t.Errorf("%d, %v", got, err)

@@ -11,9 +11,9 @@ type collector struct {
 	forms, turned              *prometheus.Desc
 }
 
-// NewCollector shows a guard; nil: there is no limit. encoded is how many bytes are kept of what was
-// made of objects, and refused how many requests passed through since memory was too short to mirror
-// what they are for.
+// NewCollector shows a guard; nil: there is no limit. encoded is how many bytes are kept of what
+// was made of objects, and refused how many requests passed through since memory was too short to
+// mirror what they are for.
 func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc("spillway_memory_"+name, help, labels, nil)

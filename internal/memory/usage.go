@@ -4,8 +4,9 @@ import "runtime/metrics"
 
 // Usage is what Go uses at a moment.
 type Usage struct {
-	// InUse is what a garbage collection would not free, as far as the last one knows, and what Go needs around it: stacks, its own tables,
-	// and what is lost between objects. What is garbage, or free, counts for nothing: how much there is of it is the collector's choice.
+	// InUse is what a garbage collection would not free, as far as the last one knows, and what Go
+	// needs around it: stacks, its own tables, and what is lost between objects. What is garbage, or
+	// free, counts for nothing: how much there is of it is the collector's choice.
 	InUse int64
 	// Cycles is how many collections there were. What has been given up is in use until the next one.
 	Cycles uint64

@@ -18,8 +18,9 @@ const (
 	compareParts = 64
 )
 
-// compareStates compares each mirror with upstream's state once in a period, one at a time, until they end. Nothing here is expected to
-// differ, ever; but a mirror that has lost an event, by whoever's fault, would otherwise be wrong until its object changes again.
+// compareStates compares each mirror with upstream's state once in a period, one at a time, until
+// the mirrors end. No difference is expected; but a mirror that has lost an event, by whatever
+// fault, would otherwise be wrong until its object changes again.
 func (m *Set) compareStates(period time.Duration) {
 	for {
 		all := m.all()
@@ -40,7 +41,8 @@ func (m *Set) compareStates(period time.Duration) {
 	}
 }
 
-// errOutdated says that a state is not what its mirror shows any more, so that what it differs in means nothing.
+// errOutdated says that a state is not what its mirror shows any more, so that what it differs in
+// means nothing.
 var errOutdated = errors.New("the mirror has begun anew meanwhile")
 
 // comparable reports that the mirror has a state to compare, and upstream no other troubles.

@@ -11,7 +11,8 @@ import (
 	"spillway/internal/object"
 )
 
-// awaitComparable waits for the only mirror's state, and for its reflector to say that it is there, which comes later.
+// awaitComparable waits for the only mirror's state, and for its reflector to say that it is there,
+// which comes later.
 func (m *Set) awaitComparable(t *testing.T) *mirror {
 	t.Helper()
 	eventually(t, "the mirror to be comparable", func() bool { return len(m.all()) == 1 && m.all()[0].comparable() })
@@ -64,7 +65,8 @@ func TestLostEventIsFound(t *testing.T) {
 	f("a deletion", func(up *kubetest.Server) { up.Delete(gvr, "n", "o0700") })
 }
 
-// Bytes that are other ones at the same version are found, too, within as many rounds as there are parts, and no stream ends for that.
+// Bytes that are other ones at the same version are found, too, within as many rounds as there are
+// parts, and no stream ends for that.
 func TestOtherBytesAreFound(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
@@ -101,7 +103,8 @@ func TestOtherBytesAreFound(t *testing.T) {
 	}
 }
 
-// Nobody is asked for more while upstream has other troubles, and a state that upstream knows no more says nothing.
+// Nobody is asked for more while upstream has other troubles, and a state that upstream knows no
+// more says nothing.
 func TestNoComparison(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

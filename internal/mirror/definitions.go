@@ -14,19 +14,21 @@ import (
 )
 
 const (
-	// settle is how long a resource passes through after its definition has changed. Upstream takes down what it served by the old one a
-	// second later, and only then do all answers follow the new one; should it take longer, it ends our watch at that moment, before its
-	// time, and the state is read again (see newMirror).
+	// settle is how long a resource passes through after its definition has changed. Upstream takes
+	// down what it served by the old one a second later, and only then do all answers follow the new
+	// one; should it take longer, it ends our watch at that moment, before its time, and the state is
+	// read again (see newMirror).
 	settle = 2 * time.Second
-	// parting is how long upstream is given to tell of the deletion of every object whose definition is gone, and farewell how long
-	// streams then have until they end, as upstream's own do (W-116).
+	// parting is how long upstream is given to tell of the deletion of every object whose definition
+	// is gone, and farewell how long streams then have until they end, as upstream's own do (W-116).
 	parting  = 3 * time.Second
 	farewell = time.Second
 	// followAgain is how often it is tried again to follow what upstream did not let us follow.
 	followAgain = 5 * time.Minute
 )
 
-// followDefinitions keeps the mirrors to what upstream's definitions and API services say, until they end.
+// followDefinitions keeps the mirrors to what upstream's definitions and API services say, until
+// they end.
 func (m *Set) followDefinitions() {
 	m.active.Go(func() {
 		m.follow("apiservices.apiregistration.k8s.io", "a group that another server takes over is noticed by its mirrors' failures",
@@ -82,8 +84,9 @@ func (m *Set) pause(d time.Duration) bool {
 	}
 }
 
-// redefined hears of the epoch of a definition, "" if it serves nothing any more. Mirrors of another epoch end, as upstream's own watches
-// do. Their resources pass through until upstream is done; then named ones are mirrored anew at once, the others when they are asked for.
+// redefined takes the epoch of a definition, "" if it serves nothing any more. Mirrors of another
+// epoch end, as upstream's own watches do. Their resources pass through until upstream is done;
+// then named ones are mirrored anew at once, the others when a client requests them.
 func (m *Set) redefined(gr schema.GroupResource, epoch string) {
 	m.blind.Store(false)
 	m.mu.Lock()
@@ -101,7 +104,8 @@ func (m *Set) redefined(gr schema.GroupResource, epoch string) {
 	}
 }
 
-// delegated hears that another server answers for a group and version, or, if service is "", kube-apiserver does again.
+// delegated hears that another server answers for a group and version, or, if service is "",
+// kube-apiserver does again.
 func (m *Set) delegated(gv schema.GroupVersion, service string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,8 +121,8 @@ func (m *Set) delegated(gv schema.GroupVersion, service string) {
 	}
 }
 
-// renew forgets what is known of the resources that are concerned, and ends their mirrors. It is asked without an Info about what is not
-// known to be mirrored. Callers hold mu.
+// renew forgets what is known of the resources that are concerned, and ends their mirrors. It is
+// asked without an Info about what is not known to be mirrored. Callers hold mu.
 func (m *Set) renew(concerned func(schema.GroupVersionResource, *object.Resource) bool, why string, end func(*mirror)) {
 	maps.DeleteFunc(m.mu.looking, func(gvr schema.GroupVersionResource, _ time.Time) bool { return concerned(gvr, nil) })
 	maps.DeleteFunc(m.mu.offered, func(gvr schema.GroupVersionResource, info *object.Resource) bool {
@@ -152,8 +156,8 @@ func (m *Set) dismiss(one *mirror, why states.Cause) {
 	m.forget(gvr, one.state, why)
 }
 
-// part ends a mirror whose resource is gone. Upstream deletes every object before, but may tell of that after it told of the end: whoever
-// watches hears it all the same (W-116).
+// part ends a mirror whose resource is gone. Upstream deletes every object before, but may send
+// these events after that of the definition: watches get them all the same (W-116).
 func (m *Set) part(one *mirror) {
 	m.active.Go(func() {
 		ctx, cancel := context.WithTimeout(m.ctx, parting)
@@ -164,7 +168,8 @@ func (m *Set) part(one *mirror) {
 	})
 }
 
-// outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers hold mu.
+// outdated reports that a resource is not to be mirrored as info says, at least not yet. Callers
+// hold mu.
 func (m *Set) outdated(info *object.Resource) bool {
 	gr := info.GVR.GroupResource()
 	if until, ok := m.mu.settling[gr]; ok {

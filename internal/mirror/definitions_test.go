@@ -56,8 +56,9 @@ func (m *Set) heardOf(t *testing.T, served bool) {
 	})
 }
 
-// A definition that changes ends its mirror and whoever watches it. Until upstream is done everything passes through; then the
-// resource is mirrored anew as it is defined now, a named one unasked (W-116, W-152).
+// A definition that changes ends its mirror and whoever watches it. Until upstream is done
+// everything passes through; then the resource is mirrored anew as it is defined now, a named one
+// unasked (W-116, W-152).
 func TestDefinitionChanges(t *testing.T) {
 	for _, resources := range []string{widgetDefinition, "*"} {
 		t.Run(resources, func(t *testing.T) {
@@ -105,7 +106,8 @@ func TestDefinitionChanges(t *testing.T) {
 	}
 }
 
-// Upstream may tell of a definition's end before it tells of the objects': whoever watches hears of all of them (W-116).
+// Upstream may tell of a definition's end before it tells of the objects': whoever watches hears of
+// all of them (W-116).
 func TestDefinitionGoes(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.CRDs, "", widgetDefinition, defined())
@@ -184,7 +186,8 @@ func TestGroupIsTakenOver(t *testing.T) {
 	m.awaitReady(t, kubetest.Deployments)
 }
 
-// What upstream said of a resource before it was heard that another server answers, or another again, is not so any more.
+// What upstream said of a resource before it was heard that another server answers, or another
+// again, is not so any more.
 func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 	for name, c := range map[string]struct {
 		said, heard string // services

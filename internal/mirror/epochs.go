@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// epochCheck is how often upstream is asked at least for its version, and for what else makes it show objects otherwise without an
-	// event. All of that takes a restart of upstream, which begins watches anew: that is looked for each watchCheck.
+	// epochCheck is how often upstream is sent a request for its version at least, and for what else
+	// makes it show objects otherwise without an event. All of that takes a restart of upstream, which
+	// begins watches anew: that is looked for each watchCheck.
 	epochCheck = 15 * time.Second
 	watchCheck = time.Second
 	// rolling is how long after another version was seen upstream may be a mixture of both: as long
@@ -29,8 +30,8 @@ const (
 	rollingCheck = time.Minute
 )
 
-// epochs notices that upstream shows objects in another way than before, though nothing was written (design D2). Everything here belongs
-// to one goroutine.
+// epochs notices that upstream shows objects in another way than before, though nothing was written
+// (design D2). Everything here belongs to one goroutine.
 type epochs struct {
 	mirrors *Set
 	version apimachinery.Info
@@ -125,8 +126,8 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 	}
 }
 
-// greatestMinor is the newest version of upstream's that has been seen lately: as long as some apiserver may send fields that are not
-// known here, nothing is to be encoded anew.
+// greatestMinor is the newest version of upstream's that has been seen lately: as long as some
+// apiserver may send fields that are not known here, nothing is to be encoded anew.
 func (e *epochs) greatestMinor() string {
 	greatest, text := -1, ""
 	for minor, seen := range e.minors {
@@ -177,7 +178,8 @@ func (e *epochs) checkStorage(ctx context.Context) {
 	e.storage = storage
 }
 
-// checkSchemas compares the schemas of custom resources whose definitions may not be read. Another one is another definition.
+// checkSchemas compares the schemas of custom resources whose definitions may not be read. Another
+// one is another definition.
 func (e *epochs) checkSchemas(ctx context.Context) {
 	hashes, err := e.mirrors.client.SchemaHashes(ctx)
 	if err != nil {
@@ -191,7 +193,8 @@ func (e *epochs) checkSchemas(ctx context.Context) {
 	}
 }
 
-// reshaped hears that the schemas of a group and version have changed, where no definition tells which.
+// reshaped hears that the schemas of a group and version have changed, where no definition tells
+// which.
 func (m *Set) reshaped(gv schema.GroupVersion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -32,8 +32,9 @@ func shape(s *serve.Source) string {
 	return "old"
 }
 
-// Another version of upstream shows objects otherwise at the same resourceVersion. From the moment that is noticed until it is mended
-// requests pass through; streams go on, and are told nothing (D2).
+// Another version of upstream shows objects otherwise at the same resourceVersion. From the moment
+// that is noticed until it is mended requests pass through; streams go on, and are told nothing
+// (D2).
 func TestUpgrade(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
@@ -63,7 +64,8 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// While upstream is being upgraded one apiserver after another, what was read from an old one is read again.
+// While upstream is being upgraded one apiserver after another, what was read from an old one is
+// read again.
 func TestRollingUpgrade(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
@@ -143,7 +145,8 @@ func TestStorageVersionChanges(t *testing.T) {
 	}
 }
 
-// A custom resource whose watch upstream ends early is read again: its definition may be another one by now.
+// A custom resource whose watch upstream ends early is read again: its definition may be another
+// one by now.
 func TestEarlyEndOfCustomResource(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.Widgets, "n", "a")

@@ -7,21 +7,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// historyCheck is how often mirrors are looked at that have begun another watch or state: so long a restored etcd may go unnoticed.
+// historyCheck is how often mirrors are looked at that have begun another watch or state: so long a
+// restored etcd may go unnoticed.
 const historyCheck = 5 * time.Second
 
-// questionPause and questionLongest are how long a mirror that has just been asked for is not asked
-// for again, though it has begun another watch: what cuts watches all the time would make it the
+// questionPause and questionLongest are how long upstream is not asked again about a mirror, though
+// the mirror has begun another watch: what cuts watches all the time would make the question the
 // more expensive the less it matters.
 const (
 	questionPause   = 15 * time.Second
 	questionLongest = 30 * time.Second
 )
 
-// checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a complete state, until the mirrors
-// end. Whatever happened to upstream, watches begin anew after it; one that begins after its etcd was restored is silent about that,
-// and the mirror would be wrong for ever if no client ever asked for a proof (see prober). A state may come of another past than
-// the proofs before it, long after its watch began. It costs one LIST of one object each.
+// checkHistories asks upstream how far it is, for each mirror that has begun another watch or got a
+// complete state, until the mirrors end. Whatever happened to upstream, watches begin anew after
+// it; one that begins after its etcd was restored is silent about that, and the mirror would be
+// wrong for ever if no client ever asked for a proof (see prober). A state may come of another past
+// than the proofs before it, long after its watch began. It costs one LIST of one object each.
 func (m *Set) checkHistories(every time.Duration) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -34,10 +36,12 @@ func (m *Set) checkHistories(every time.Duration) {
 	}
 }
 
-// checks is how many watches and states each mirror had begun when upstream last said how far it is.
+// checks is how many watches and states each mirror had begun when upstream last said how far it
+// is.
 type checks map[*mirror]uint64
 
-// checkBegun asks upstream for the mirrors that have begun another watch or state than those checked before.
+// checkBegun asks upstream for the mirrors that have begun another watch or state than those
+// checked before.
 func (m *Set) checkBegun(before checks) checks {
 	now := checks{}
 	for _, one := range m.all() {

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/object"
 )
 
-// An etcd that was restored answers a watch from our version with silence. A proof notices that upstream is behind its own
-// word, and the mirror starts over (D5).
+// An etcd that was restored answers a watch from our version with silence. A proof notices that
+// upstream is behind its own word, and the mirror starts over (D5).
 func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	up := newUpstream(t)
 	up.Create(kubetest.ConfigMaps, "n", "a")
@@ -55,7 +55,8 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	eventually(t, "the mirror to hold what upstream holds", func() bool { return resource.Snapshot().Len() == 1 })
 }
 
-// A state may come long after its watch began, of another past than what upstream said then: upstream is asked again.
+// A state may come long after its watch began, of another past than what upstream said then:
+// upstream is asked again.
 func TestStateIsChecked(t *testing.T) {
 	t.Parallel()
 	gvr := kubetest.ConfigMaps
@@ -73,8 +74,8 @@ func TestStateIsChecked(t *testing.T) {
 	}
 }
 
-// However many notice, and however long upstream takes to tell the state that it has now, the mirror comes to hold it: what is being told
-// already is not begun anew.
+// However many notice, and however long upstream takes to tell the state that it has now, the
+// mirror comes to hold it: what is being told already is not begun anew.
 func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

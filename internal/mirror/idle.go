@@ -9,8 +9,8 @@ import (
 // noClient is why what is idle is given up.
 const noClient = "no client asks for it"
 
-// dropIdle ends the mirrors that were made on demand, and that nobody has asked for since or watches, until the mirrors end. Whoever asks
-// later waits for a new first state.
+// dropIdle ends the mirrors on demand without a request and without a watch for so long, until the
+// mirrors end. A later request waits for a new first state.
 func (m *Set) dropIdle(after time.Duration) {
 	for m.pause(min(after/4, time.Minute)) {
 		m.dropIdleSince(time.Now().Add(-after))

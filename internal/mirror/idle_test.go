@@ -46,7 +46,8 @@ func TestIdleTimeout(t *testing.T) {
 	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
 }
 
-// Since when nobody has asked is no matter of the wall clock: one that is set forward by hours makes no resource idle.
+// Since when nobody has asked is no matter of the wall clock: one that is set forward by hours
+// makes no resource idle.
 func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")

@@ -31,15 +31,19 @@ type mirror struct {
 	representation *representation
 	denials        upstream.Denials
 	born           time.Time
-	judging        atomic.Bool  // it is being found out whether upstream serves others
-	asked          atomic.Int64 // when somebody last asked for it, in nanoseconds from its birth: a wall clock may be set
+	judging        atomic.Bool // it is being found out whether upstream serves others
+	// asked is when the last request for it came, in nanoseconds from its birth: a wall clock may be
+	// set.
+	asked atomic.Int64
 
 	questions         states.Pace   // of how far upstream is; the checking goroutine's
 	replaced          atomic.Uint64 // watches that were silent
 	checks, differing atomic.Uint64 // comparisons with upstream's state, and what they found
 	round             int           // of comparisons; the comparing goroutine's
 	compared          time.Time     // likewise
-	awaited           uint64        // likewise: how many complete states there are with the one that was asked for because of a difference
+	// awaited is how many complete states there are with the one that was requested because of a
+	// difference; the comparing goroutine's.
+	awaited uint64
 }
 
 // newMirror starts nothing; run does.
@@ -65,7 +69,8 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	return m
 }
 
-// run mirrors until ctx ends or the mirror is stopped. When the reflector has returned, the hub tells its feeds what is left.
+// run mirrors until ctx ends or the mirror is stopped. When the reflector has returned, the hub
+// tells its feeds what is left.
 func (m *mirror) run(ctx context.Context) {
 	hubCtx, stopHub := context.WithCancel(context.WithoutCancel(ctx))
 	hubDone := make(chan struct{})
@@ -142,8 +147,8 @@ func (m *mirror) failed(ms *Set, err error) {
 	}
 }
 
-// judged moves the state after an error of which it is known by now whether the apiserver serves others.
-// The mirror may have succeeded meanwhile, and would not say so again.
+// judged moves the state after an error of which it is known by now whether the apiserver serves
+// others. The mirror may have succeeded meanwhile, and would not say so again.
 func (m *mirror) judged(cause states.Cause, serves bool) {
 	if m.well() {
 		return
@@ -177,7 +182,8 @@ func (m *mirror) usable() *serve.Source {
 	return m.source
 }
 
-// awayAfter is how long upstream must have been of no use for the state to be called old. A watch that has to be opened a second time is no outage.
+// awayAfter is how long upstream must have been of no use for the state to be called old. A watch
+// that has to be opened a second time is no outage.
 const awayAfter = 2 * time.Second
 
 // age is how long ago the state was last known to be upstream's, if it is not kept current; 0 while
@@ -193,10 +199,10 @@ func (m *mirror) age() (age time.Duration, away bool) {
 	return time.Since(contact), s.Cause().Why == states.WhyNoAnswer
 }
 
-// used is when somebody last asked for the mirror.
+// used is when the last request for the mirror came.
 func (m *mirror) used() time.Time { return m.born.Add(time.Duration(m.asked.Load())) }
 
-// end stops the mirror. Who watches it is told to start again.
+// end stops the mirror. Its watches end so that their clients start again.
 func (m *mirror) end() {
 	m.ended.Store(true)
 	m.resource.Retire()
@@ -218,9 +224,10 @@ func (m *mirror) awaitEmpty(ctx context.Context) {
 	}
 }
 
-// prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that upstream has not reached is silent
-// (W-106), so a restored etcd shows itself only to those who ask how far it is: an upstream that is behind its own word is
-// asked for its complete state. It is asked once, whoever finds out: one that takes long would never be complete if each had it begun anew.
+// prober shows upstream's prober as the cache wants it. A watch from a resourceVersion that
+// upstream has not reached is silent (W-106), so a restored etcd shows itself only to a question of
+// how far it is: an upstream that is behind its own word is relisted. It is relisted once, whatever
+// finds out: a list that takes long would never be complete if each finder began it anew.
 type prober struct {
 	*upstream.Prober
 	mirror *mirror

@@ -13,8 +13,9 @@ import (
 	"spillway/internal/upstream"
 )
 
-// representation keeps the objects of a mirror as upstream shows them now: when there is reason to think that it shows them otherwise at
-// the same resourceVersions, they are listed again and those that differ are replaced in place (design D2).
+// representation keeps the objects of a mirror as upstream shows them now: when there is reason to
+// think that it shows them otherwise at the same resourceVersions, they are listed again and those
+// that differ are replaced in place (design D2).
 type representation struct {
 	// Static after construction.
 	client   *upstream.Client
@@ -45,7 +46,8 @@ func newRepresentation(client *upstream.Client, resource *cache.Resource, log *z
 	}
 }
 
-// suspect has the state read again. It is for hints that mean nothing as a rule: the state is served meanwhile.
+// suspect has the state read again. It is for hints that mean nothing as a rule: the state is
+// served meanwhile.
 func (r *representation) suspect() {
 	select {
 	case r.asked <- struct{}{}:
@@ -83,7 +85,7 @@ func (r *representation) doubt() {
 // doubtful reports that the state must not be served.
 func (r *representation) doubtful() bool { return r.settled.Load() != r.doubts.Load() }
 
-// retryEvery is how often a state is asked for that upstream did not give.
+// retryEvery is how long after a failure a state is requested again.
 const retryEvery = time.Second
 
 // run reads the state again whenever it is to, until ctx ends.
@@ -104,8 +106,8 @@ func (r *representation) run(ctx context.Context) {
 	}
 }
 
-// read reports whether the state is as upstream shows it. A mirror's first state may have been on its way when upstream changed, so it is
-// waited for and read again, too.
+// read reports whether the state is as upstream shows it. A mirror's first state may have been on
+// its way when upstream changed, so it is waited for and read again, too.
 func (r *representation) read(ctx context.Context) bool {
 	doubts := r.doubts.Load()
 	if err := r.resource.WaitThrough(ctx, 0); err != nil {

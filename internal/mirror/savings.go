@@ -50,7 +50,8 @@ func (m *Set) RefuseOnDemand(on bool) { m.full.Store(on) }
 // firstWait is how long a first state keeps others waiting.
 const firstWait = 15 * time.Second
 
-// queue waits for a place to be mirrored. It is given back when the first state is there, or does not come.
+// queue waits for a place to be mirrored. It is given back when the first state is there, or does
+// not come.
 func (m *Set) queue(ctx context.Context, one *mirror) {
 	if m.first == nil {
 		return
@@ -78,12 +79,12 @@ func (m *Set) queue(ctx context.Context, one *mirror) {
 	})
 }
 
-// restless is how long nobody has asked for a resource that is given up while memory is short.
+// restless is the time without a request after which a resource is given up while memory is short.
 const restless = time.Minute
 
 // Retreat implements memory.MirrorSavings. It gives up what was to be mirrored on demand and has no
-// state yet, however much of it has arrived: how much more there is, is not known. Mirrors without a
-// request for a minute go, too.
+// state yet, however much of it has arrived: how much more there is, is not known. Mirrors without
+// a request for a minute go, too.
 func (m *Set) Retreat() {
 	m.dropIdleSince(time.Now().Add(-restless))
 	m.mu.Lock()

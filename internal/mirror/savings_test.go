@@ -57,7 +57,8 @@ func TestShortOfMemory(t *testing.T) {
 	m.awaitReady(t, kubetest.Pods)
 }
 
-// While a first state is awaited that somebody asked for, others wait for theirs; each gives its place back.
+// While a first state is awaited that somebody asked for, others wait for theirs; each gives its
+// place back.
 func TestFirstStatesQueue(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*")
@@ -78,7 +79,8 @@ func TestFirstStatesQueue(t *testing.T) {
 	eventually(t, "places to be free", func() bool { return len(m.first) == 0 })
 }
 
-// What has no state yet when memory gets short is given up, and whoever waits for it hears from upstream.
+// What has no state yet when memory gets short is given up, and whoever waits for it hears from
+// upstream.
 func TestRetreat(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*", "configmaps")

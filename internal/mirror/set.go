@@ -43,11 +43,11 @@ type Set struct {
 	o        SetOptions
 	client   *upstream.Client
 	limits   cache.Limits
-	backfill *fanout.BackfillLimit // nil: nobody is told of the past
+	backfill *fanout.BackfillLimit // nil: none
 	room     *fanout.Room          // of feeds; nil: as much as they like
 	lanes    *fanout.Lanes
 	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
-	demand   bool          // everything that can be listed and watched is mirrored when it is asked for
+	demand   bool          // everything that can be listed and watched is mirrored at its first request
 	release  *codec.Release
 	memo     *object.Memo // of what is made of objects, whichever resource they are of
 	log      *zap.Logger
@@ -93,7 +93,8 @@ type ResourcesError struct{ Err error }
 func (e *ResourcesError) Error() string { return e.Err.Error() }
 func (e *ResourcesError) Unwrap() error { return e.Err }
 
-// lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD may appear at any time.
+// lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD
+// may appear at any time.
 const lookEvery = 5 * time.Second
 
 // SetOptions say what is mirrored, and what of it is kept.
@@ -111,8 +112,7 @@ type SetOptions struct {
 	FeedBytes           int64 // of frames, over all resources; 0: no limit
 	FirstStates         int   // of resources on demand, that are on their way at a time; 0: any number
 	StripManagedFields  bool
-	// AsksAboutAll says that upstream is asked about every client, so that none is served while it
-	// is away.
+	// AsksAboutAll says that upstream reviews every client, so that none is served while it is away.
 	AsksAboutAll bool
 }
 
@@ -151,9 +151,9 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 	return m
 }
 
-// Begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It is
-// called before a client requests a resource. After an error nothing has been started, and it may
-// be called again.
+// Begin finds out what there is to mirror, which starting bounds, and starts the named mirrors. It
+// is called before a client requests a resource. After an error nothing has been started, and it
+// may be called again.
 func (m *Set) Begin(starting context.Context) error {
 	names := slices.DeleteFunc(slices.Clone(m.o.Resources), func(name string) bool { return name == AllResources })
 	version, err := m.client.Version(starting)
@@ -227,7 +227,8 @@ func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
 	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
 }
 
-// offer is what is known of a resource that may be mirrored. What is not known is looked up for the next who asks.
+// offer is what is known of a resource that may be mirrored. What is not known is looked up for the
+// next request.
 func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -252,7 +253,8 @@ func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
 // errDelegated says that what upstream said of a resource may be out of date.
 var errDelegated = errors.New("another server answers since it was asked about")
 
-// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile that another server answers.
+// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
+// that another server answers.
 func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	m.mu.Lock()
 	heard := m.mu.delegations[gvr.GroupVersion()]
@@ -261,7 +263,7 @@ func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.mu.delegations[gvr.GroupVersion()] != heard {
-		return nil, errDelegated // who asks next has it looked up again
+		return nil, errDelegated // the next request has it looked up again
 	}
 	var refusal *upstream.Refusal
 	switch {
@@ -327,9 +329,9 @@ func (m *Set) onDemand(running map[schema.GroupVersionResource]*mirror) int {
 	return n
 }
 
-// lose ends a mirror that upstream does not serve at present, or not to us: its requests pass
-// through, and its watches end so that clients start again. It is tried again after a pause: a
-// named resource by itself, others when they are asked for.
+// lose ends a mirror that upstream does not serve at present, or not to the proxy: its requests
+// pass through, and its watches end so that clients start again. It is tried again after a pause: a
+// named resource by itself, others when a client requests them.
 func (m *Set) lose(lost *mirror, cause error) {
 	info := lost.resource.Info
 	m.mu.Lock()

@@ -192,7 +192,8 @@ func TestMostMirrorsOnDemand(t *testing.T) {
 	}
 }
 
-// Who asks for what is not known does not wait for upstream to say what it is, and does not make the proxy ask again and again.
+// Who asks for what is not known does not wait for upstream to say what it is, and does not make
+// the proxy ask again and again.
 func TestFindDoesNotBlock(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
@@ -251,8 +252,8 @@ func refusing(code int) http.Handler {
 	})
 }
 
-// A resource that upstream serves no more, or not to the proxy, passes through; who watches it is told to start again; and when
-// it is back it is mirrored anew.
+// A resource that upstream serves no more, or not to the proxy, passes through; who watches it is
+// told to start again; and when it is back it is mirrored anew.
 func TestLostMirror(t *testing.T) {
 	for _, code := range []int{http.StatusNotFound, http.StatusForbidden} {
 		for _, resources := range [][]string{{"widgets.example.com"}, {"*"}} {
@@ -301,7 +302,8 @@ func expired(c *fanout.Cursor) error {
 	}
 }
 
-// A resource that the proxy may never list is not held up by the attempt, and does not make the proxy unready.
+// A resource that the proxy may never list is not held up by the attempt, and does not make the
+// proxy unready.
 func TestForbiddenMirror(t *testing.T) {
 	up := newUpstream(t)
 	up.Handle("/apis/example.com/v1/widgets", refusing(http.StatusForbidden))
@@ -313,8 +315,8 @@ func TestForbiddenMirror(t *testing.T) {
 	}
 }
 
-// While upstream has given nothing and cannot be reached, whoever asks had better hear that from upstream; what it has given
-// is served on.
+// While upstream has given nothing and cannot be reached, whoever asks had better hear that from
+// upstream; what it has given is served on.
 func TestUpstreamDown(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")

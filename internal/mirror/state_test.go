@@ -270,8 +270,8 @@ func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 	}
 }
 
-// A mirror that succeeds while it is found out whether the apiserver serves others is not left refused: nothing
-// would tell of the success again.
+// A mirror that succeeds while it is found out whether the apiserver serves others is not left
+// refused: nothing would tell of the success again.
 func TestJudgementThatComesTooLateChangesNothing(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "configmaps")

@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// silence is how long a mirror's watch may tell nothing before it is doubted: upstream's bookmarks come each minute (W-111), unless
-	// nothing at all has happened since the watch began.
+	// silence is how long a mirror's watch may tell nothing before it is doubted: upstream's bookmarks
+	// come each minute (W-111), unless nothing at all has happened since the watch began.
 	silence = 75 * time.Second
-	// watchdogTick is how often mirrors are looked at, and doubtsAtOnce how many are doubted at the same time.
+	// watchdogTick is how often mirrors are looked at, and doubtsAtOnce how many are doubted at the
+	// same time.
 	watchdogTick = 5 * time.Second
 	doubtsAtOnce = 8
 	// doubtTimeout is for a proof: two questions of three seconds each at most, one after the other.
 	doubtTimeout = 7 * time.Second
 )
 
-// watchSilence doubts mirrors that have heard nothing for long, until they end. A watch may be dead though its connection is alive: an
-// apiserver whose own watch hangs, or whatever stands between, can keep it open for ever and tell nothing; nothing is then missing that could
-// be noticed.
+// watchSilence doubts mirrors that have heard nothing for long, until they end. A watch may be dead
+// though its connection is alive: an apiserver whose own watch hangs, or whatever stands between,
+// can keep it open for ever and tell nothing; nothing is then missing that could be noticed.
 func (m *Set) watchSilence(limit, every time.Duration) {
 	heard := map[*mirror]time.Time{} // when one was proven current
 	for m.pause(every) {
@@ -43,7 +44,7 @@ func (m *Set) watchSilence(limit, every time.Duration) {
 				return nil
 			})
 		}
-		_ = doubts.Wait() // nobody fails
+		_ = doubts.Wait() // no function returns an error
 		heard = still
 	}
 }
@@ -55,8 +56,8 @@ func newer(a, b time.Time) time.Time {
 	return b
 }
 
-// proveAlive replaces the watch of a mirror that cannot be proven to hold what upstream holds. The new one goes on where the old one was, so that
-// neither upstream lists nor a client notices.
+// proveAlive replaces the watch of a mirror that cannot be proven to hold what upstream holds. The
+// new one goes on where the old one was, so that neither upstream lists nor a client notices.
 func (m *mirror) proveAlive(ctx context.Context) {
 	proving, cancel := context.WithTimeout(ctx, doubtTimeout)
 	defer cancel()

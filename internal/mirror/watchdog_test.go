@@ -8,7 +8,8 @@ import (
 	"spillway/internal/object"
 )
 
-// A watch that is open and tells nothing is replaced by one that goes on where it was: nothing is listed and no stream ends.
+// A watch that is open and tells nothing is replaced by one that goes on where it was: nothing is
+// listed and no stream ends.
 func TestSilentWatchIsReplaced(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)

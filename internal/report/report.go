@@ -1,7 +1,7 @@
 // Package report makes the reports behind the status page, of the parts of a running proxy.
 //
-// It asks each part for what it counts anyway; nothing is counted for a report. Package status shows
-// reports, and knows no part.
+// It asks each part for what it counts anyway; nothing is counted for a report. Package status
+// shows reports, and knows no part.
 package report
 
 import (

@@ -1,5 +1,5 @@
-// Package webhook runs the mutating admission webhook that adds sidecars to pods: its listener, what
-// it follows of the cluster, and its memory. Package admission answers the reviews.
+// Package webhook runs the mutating admission webhook that adds sidecars to pods: its listener,
+// what it follows of the cluster, and its memory. Package admission answers the reviews.
 //
 // Invariant: what it holds of a cluster is what the cluster's namespaces allow their pods, and
 // nothing with LimitsIgnore. It never keeps a pod from being created: while it does not know what a

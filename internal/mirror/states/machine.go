@@ -58,8 +58,8 @@ func (m *Machine) Interrupt(c Cause) {
 	m.step(func(s State, at time.Time) State { return s.interrupted(at, trouble{cause: c}) })
 }
 
-// Refuse says that an apiserver that answers does not serve the resource, and when it is asked
-// again; zero: that is not known yet.
+// Refuse says that an apiserver that answers does not serve the resource, and when the next attempt
+// is; zero: that is not known yet.
 func (m *Machine) Refuse(c Cause, until time.Time) {
 	m.step(func(s State, at time.Time) State { return s.refused(at, trouble{c, until}) })
 }
@@ -69,7 +69,7 @@ func (m *Machine) FallBack(c Cause) {
 	m.step(func(s State, at time.Time) State { return s.fellBack(at, trouble{cause: c}) })
 }
 
-// Wait says when the apiserver is asked again.
+// Wait says when the next attempt is.
 func (m *Machine) Wait(until time.Time) {
 	m.step(func(s State, _ time.Time) State { return s.waits(until) })
 }

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Pace spaces out questions that are asked again and again for the same reason: the first at once,
-// the next after First, and each following pause twice as long up to Longest. After a time without
-// a question that is twice the longest pause it begins anew. The zero value of the unexported part
-// is ready; it belongs to one goroutine, or to a lock.
+// Pace spaces out questions that are repeated for the same reason: the first at once, the next
+// after First, and each following pause twice as long up to Longest. After a time without a
+// question that is twice the longest pause it begins anew. The zero value of the unexported part is
+// ready; it belongs to one goroutine, or to a lock.
 type Pace struct {
 	First, Longest time.Duration
 
@@ -16,10 +16,10 @@ type Pace struct {
 	last  time.Time     // question
 }
 
-// Due is when the next question may be asked.
+// Due is when the next question may be sent.
 func (p *Pace) Due() time.Time { return p.last.Add(p.pause) }
 
-// Ask notes that a question is asked now.
+// Ask notes that a question is sent now.
 func (p *Pace) Ask(now time.Time) {
 	switch {
 	case p.pause == 0, now.Sub(p.last) > 2*p.Longest:

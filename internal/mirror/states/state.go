@@ -44,8 +44,7 @@ type State interface {
 	Since() time.Time
 	// Cause is why the mirror is in this state; the zero Cause needs no explanation.
 	Cause() Cause
-	// Next is when the apiserver is asked again at the latest; zero: no attempt is due, or it is
-	// under way.
+	// Next is when the next attempt is at the latest; zero: no attempt is due, or it is under way.
 	Next() time.Time
 	// Holds reports that there is a complete state, however old.
 	Holds() bool

@@ -29,7 +29,8 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 	f(true, func(o *config.Settings) { o.LocalTokens = config.LocalTokensUnbound })
 }
 
-// What upstream does not let us watch is a line in the log for each resource, and no more: not when it is tried again, nor when it is proven.
+// What upstream does not let us watch is a line in the log for each resource, and no more: not when
+// it is tried again, nor when it is proven.
 func TestRightsThatMayNotBeWatched(t *testing.T) {
 	up := kubetest.New(kubetest.Options{}) // which serves none of them
 	t.Cleanup(up.Close)
