@@ -28,6 +28,7 @@ var mayImport = map[string][]string{
 	"rotation": {},
 	"upstream": {"object", "rotation"},
 	"auth":     {"fairness", "object", "rotation"},
+	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror":   {"cache", "codec", "fanout", "health", "object", "serve", "status", "upstream"},
 	"fairness": {},
 	"listen":   {"rotation"},

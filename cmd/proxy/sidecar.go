@@ -22,7 +22,8 @@ func newPodFiles(o *config.Settings, log *zap.Logger) (*podFiles, error) {
 	}
 	identity, err := sidecar.KeepIdentity(o.SidecarKeyDir, time.Now())
 	if err != nil {
-		return nil, o.Refuse("sidecar-key-dir", o.SidecarKeyDir, "cannot be used: "+sidecar.Cause(err)+"; mount an emptyDir there")
+		return nil, o.Refuse("sidecar-key-dir", o.SidecarKeyDir,
+			"cannot be used: "+sidecar.Cause(err)+"; mount an emptyDir there")
 	}
 	projection := sidecar.NewProjection(sidecar.AccountDir, o.SidecarDir, identity.Authority, log)
 	if err := projection.Write(); err != nil {

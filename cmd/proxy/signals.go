@@ -35,7 +35,8 @@ func watchSignals(parent context.Context, drainPeriod time.Duration, log *zap.Lo
 	return life
 }
 
-func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-chan os.Signal, log *zap.Logger, exit func(int)) lifetime {
+func newLifetime(parent context.Context, drainPeriod time.Duration, caught <-chan os.Signal, log *zap.Logger,
+	exit func(int)) lifetime {
 	stop, finish := context.WithCancel(parent)
 	drain, startDrain := context.WithCancel(stop)
 	go func() {

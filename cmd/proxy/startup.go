@@ -44,7 +44,8 @@ func (b *startup) ready() (string, error) { return "", b.reason() }
 
 // await returns when begin has succeeded or never will, or when ctx ends, with its cause. missed is
 // called after each attempt that found upstream away.
-func (b *startup) await(ctx context.Context, client *upstream.Client, begin func(context.Context) error, missed func(), log *zap.Logger) error {
+func (b *startup) await(ctx context.Context, client *upstream.Client, begin func(context.Context) error,
+	missed func(), log *zap.Logger) error {
 	since := time.Now()
 	attempt := func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, startTimeout)
@@ -55,8 +56,8 @@ func (b *startup) await(ctx context.Context, client *upstream.Client, begin func
 	err := client.Await(ctx, attempt, func(err error, again time.Duration) {
 		away = true
 		b.trouble.Store(&err)
-		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()), zap.String("error", status.OneLine(err.Error())),
-			zap.Duration("again", again.Round(time.Millisecond)))
+		log.Warn("the apiserver is away: waiting for it", zap.Stringer("upstream", client.Base()),
+			zap.String("error", status.OneLine(err.Error())), zap.Duration("again", again.Round(time.Millisecond)))
 		missed()
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// subcommands are what spillway does besides being a proxy: each is of a file of its own.
+// subcommands are what spillway does besides being a proxy. Each has a file of its own.
 func subcommands(stderr io.Writer) []*cobra.Command {
 	return []*cobra.Command{
 		newCheck(),
@@ -22,7 +22,8 @@ func subcommands(stderr io.Writer) []*cobra.Command {
 // commandHelp is --help of a subcommand.
 func commandHelp(cmd *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s", cmd.Long, cmd.UseLine(), cmd.Example, cmd.Flags().FlagUsagesWrapped(helpColumns))
+	fmt.Fprintf(&b, "%s\n\nUsage:\n  %s\n\nExamples:\n%s\n\nFlags:\n%s",
+		cmd.Long, cmd.UseLine(), cmd.Example, cmd.Flags().FlagUsagesWrapped(helpColumns))
 	return b.String()
 }
 
@@ -32,7 +33,8 @@ func prepare(cmd *cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them", args[0], cmd.CommandPath(), cmd.CommandPath())
+		return fmt.Errorf("unexpected argument %q: %s takes flags only; %s --help lists them",
+			args[0], cmd.CommandPath(), cmd.CommandPath())
 	}
 	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), commandHelp(cmd)) })
 	cmd.Flags().SortFlags = false
