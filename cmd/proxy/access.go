@@ -10,6 +10,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/rbac"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/config"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
@@ -20,8 +22,19 @@ import (
 // every client may have everything, or there is no listener.
 type access struct {
 	tls, plain *serve.Access
-	rights     *auth.Rights // nil: they are not watched
+	rights     *rbac.Rights // nil: they are not watched
 	owned      func(context.Context) error
+}
+
+// accessMetrics are those of all listeners.
+type accessMetrics struct {
+	requests  *auth.Metrics
+	checks    *reauth.CheckMetrics
+	decisions *rbac.DecisionMetrics
+}
+
+func newAccessMetrics(r prometheus.Registerer) *accessMetrics {
+	return &accessMetrics{auth.NewMetrics(r), reauth.NewMetrics(r), rbac.NewMetrics(r)}
 }
 
 // newAccess makes it. Reviews go upstream under own; bare is without credentials.
@@ -30,9 +43,9 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 	if o.InsecureAllowAll {
 		return &access{}, nil
 	}
-	metrics := auth.NewMetrics(registry)
+	metrics := newAccessMetrics(registry)
 	reviewer := auth.NewReviewer(client.Base(), own, log)
-	rights := newRights(client, reviewer, o, metrics, log)
+	rights := newRights(client, reviewer, o, metrics.decisions, log)
 	others, err := accessOf(reviewer, rights, followed, o, metrics, log)
 	if err != nil {
 		return nil, err
@@ -57,7 +70,7 @@ func newAccess(client *upstream.Client, own, bare http.RoundTripper, followed *r
 		default:
 			return refuseFor(o, "plain-identity", o.PlainIdentity, err)
 		}
-		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics}
+		self := auth.AuthenticatorOptions{Reviewer: auth.NewSelfReviewer(reviewer, bare, owner), Metrics: metrics.requests}
 		*pod = *asking(self, o, metrics, log)
 		pod.Owner = owner
 		return nil
@@ -102,8 +115,8 @@ func (a *access) run(ctx context.Context) error {
 }
 
 // reauthorizers are those of all listeners, each once.
-func (a *access) reauthorizers() []*auth.Reauthorizer {
-	var all []*auth.Reauthorizer
+func (a *access) reauthorizers() []*reauth.Reauthorizer {
+	var all []*reauth.Reauthorizer
 	for i, one := range []*serve.Access{a.tls, a.plain} {
 		if one != nil && (i == 0 || one != a.tls) {
 			all = append(all, one.Reauthorizer)
@@ -113,9 +126,12 @@ func (a *access) reauthorizers() []*auth.Reauthorizer {
 }
 
 // accessOf authenticates and authorizes clients that are not of the same pod.
-func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.Followed, o *config.Settings,
-	metrics *auth.Metrics, log *zap.Logger) (*serve.Access, error) {
-	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Rights: rights, Metrics: metrics}
+func accessOf(reviewer *auth.Reviewer, rights *rbac.Rights, followed *rotation.Followed, o *config.Settings,
+	metrics *accessMetrics, log *zap.Logger) (*serve.Access, error) {
+	who := auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: o.APIAudiences, Metrics: metrics.requests}
+	if rights != nil { // a nil *Rights would be a LocalDecider
+		who.Local = rights
+	}
 	if o.ClientCAFile != "" {
 		authority, err := auth.NewAuthority(o.ClientCAFile, clock.RealClock{}, log)
 		if err != nil {
@@ -136,14 +152,14 @@ func accessOf(reviewer *auth.Reviewer, rights *auth.Rights, followed *rotation.F
 }
 
 // asking asks all three questions by one reviewer, as far as rights do not answer them.
-func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *auth.Metrics, log *zap.Logger) *serve.Access {
+func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *accessMetrics, log *zap.Logger) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
-	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Rights: who.Rights, Metrics: metrics})
+	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Local: who.Local, Metrics: metrics.requests})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,
-		Reauthorizer: auth.NewReauthorizer(auth.ReauthorizerOptions{
-			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthSweep, Metrics: metrics, Log: log,
+		Reauthorizer: reauth.NewReauthorizer(reauth.ReauthorizerOptions{
+			Authenticator: authenticator, Authorizer: authorizer, Sweep: o.ReauthSweep, Metrics: metrics.checks, Log: log,
 		}),
 	}
 }
@@ -151,18 +167,18 @@ func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *auth.Met
 // newRights makes what watches rights, and decides by them as far as the settings say; nil: nothing
 // needs them. That upstream does not let something be watched is said by Rights, once, and not by
 // the reflector at each attempt.
-func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Settings, metrics *auth.Metrics,
-	log *zap.Logger) *auth.Rights {
+func newRights(client *upstream.Client, reviewer *auth.Reviewer, o *config.Settings, metrics *rbac.DecisionMetrics,
+	log *zap.Logger) *rbac.Rights {
 	if !o.WatchesRights() {
 		return nil
 	}
-	kept := auth.TokensKept(o.LocalTokens)
+	kept := rbac.TokensKept(o.LocalTokens)
 	if o.LocalTokens == config.LocalTokensNone {
-		kept = auth.TokensNone
+		kept = rbac.TokensNone
 	}
 	quiet := log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
-	return auth.NewRights(auth.RightsOptions{
-		Follow: func(ctx context.Context, t *auth.Table) error {
+	return rbac.NewRights(rbac.RightsOptions{
+		Follow: func(ctx context.Context, t *rbac.Table) error {
 			return client.Follow(ctx, quiet, t.Resource(), t, upstream.WithPromised(t.Through))
 		},
 		Through: client.Through, RBAC: o.LocalRBAC, Tokens: kept, Reviewer: reviewer, Metrics: metrics, Log: log,

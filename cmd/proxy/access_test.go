@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/rbac"
 	"spillway/internal/config"
 	"spillway/internal/kubetest"
 )
@@ -19,7 +20,7 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 		t.Helper()
 		o := config.New()
 		change(o)
-		if got := newRights(nil, nil, o, auth.NewMetrics(nil), zap.NewNop()) != nil; got != want {
+		if got := newRights(nil, nil, o, rbac.NewMetrics(nil), zap.NewNop()) != nil; got != want {
 			t.Errorf("%+v: watched %v", o, got)
 		}
 	}
@@ -39,7 +40,7 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	o := config.New()
 	o.LocalRBAC, o.LocalTokens = true, config.LocalTokensPods
-	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o, auth.NewMetrics(nil), zap.New(core))
+	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o, rbac.NewMetrics(nil), zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- rights.Run(ctx, func(func(*auth.Identity, auth.Attributes) bool) {}) }()

@@ -14,7 +14,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"spillway/internal/audit"
-	"spillway/internal/auth"
 	"spillway/internal/config"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
@@ -111,7 +110,7 @@ func metricGroups() []metricGroup {
 	serve.NewMetrics(&groups[1])
 	serve.NewForwardMetrics(&groups[2])
 	serve.NewLimiter(serverLimits(config.New().Limits), &groups[3])
-	auth.NewMetrics(&groups[4])
+	newAccessMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}
 	groups[7].collectors = []prometheus.Collector{memory.NewCollector(nil, nil, nil)}

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// spec is the question as upstream is asked it.
-func (q question) spec() authorizationv1.SubjectAccessReviewSpec {
-	spec := authorizationv1.SubjectAccessReviewSpec{User: q.who.name, UID: q.who.uid, Groups: q.who.groups}
-	if len(q.who.extra) > 0 {
-		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.who.extra))
-		for key, values := range q.who.extra {
+// spec is the question as a review puts it.
+func (q Question) spec() authorizationv1.SubjectAccessReviewSpec {
+	spec := authorizationv1.SubjectAccessReviewSpec{User: q.Who.name, UID: q.Who.uid, Groups: q.Who.groups}
+	if len(q.Who.extra) > 0 {
+		spec.Extra = make(map[string]authorizationv1.ExtraValue, len(q.Who.extra))
+		for key, values := range q.Who.extra {
 			spec.Extra[key] = values
 		}
 	}
-	a := q.what
+	a := q.What
 	if a.Path != "" {
 		spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: a.Path, Verb: a.Verb}
 		return spec
@@ -29,8 +29,9 @@ func (q question) spec() authorizationv1.SubjectAccessReviewSpec {
 	return spec
 }
 
-// fieldAttributes are the requirements of a field selector. One that cannot be parsed narrows nothing, and a requirement that is not
-// known is left out, as upstream does: what is asked then is more than what is wanted.
+// fieldAttributes are the requirements of a field selector. One that cannot be parsed narrows
+// nothing, and a requirement that is not known is left out, as upstream does: the review then
+// covers more than the request wants.
 func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 	selector, err := fields.ParseSelector(raw)
 	if err != nil {

@@ -12,8 +12,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Attributes are what a request wants to do, as an authorizer sees it (W-22). Requests that differ in nothing that an authorizer is told
-// have equal Attributes: how long a watch lasts and where it begins play no part.
+// Attributes are what a request wants to do, as an authorizer sees it (W-22). Requests that differ
+// in nothing that an authorizer sees have equal Attributes: how long a watch lasts and where it
+// begins play no part.
 type Attributes struct {
 	Verb string
 	// Path is set for what is no resource, such as /version, and nothing below it then.
@@ -25,8 +26,9 @@ type Attributes struct {
 	FieldSelector, LabelSelector string
 }
 
-// AttributesOf reads a request as kube-apiserver does (its RequestInfoFactory). path is as it was sent, percent escapes and all; so is
-// query. It reports false for what upstream does not get as far as asking its authorizer about.
+// AttributesOf reads a request as kube-apiserver does (its RequestInfoFactory). path is as it was
+// sent, percent escapes and all; so is query. It reports false for what upstream does not get as
+// far as asking its authorizer about.
 func AttributesOf(method, path, query string) (Attributes, bool) {
 	u, err := url.ParseRequestURI(path)
 	if err != nil || !strings.HasPrefix(path, "/") {
@@ -94,8 +96,8 @@ func (a *Attributes) place(parts []string) {
 	}
 }
 
-// choose reads what of the query an authorizer is told: that a GET of a collection is a list or a watch, the one name that a field
-// selector leaves, and the selectors.
+// choose reads what an authorizer sees of the query: that a GET of a collection is a list or a
+// watch, the one name that a field selector leaves, and the selectors.
 func (a *Attributes) choose(query url.Values) {
 	if a.Name == "" && a.Verb == "get" {
 		a.Verb = "list"
@@ -113,8 +115,8 @@ func (a *Attributes) choose(query url.Values) {
 	}
 }
 
-// listed reads the options of a list. Of those that upstream could not decode it takes nothing but whether it is a watch, and that as
-// generously as can be.
+// listed reads the options of a list. Of those that upstream could not decode it takes nothing but
+// whether it is a watch, and that as generously as can be.
 func listed(query url.Values) (watch bool, name string) {
 	var o internalversion.ListOptions
 	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, &o); err != nil {
@@ -129,8 +131,8 @@ func listed(query url.Values) (watch bool, name string) {
 	return o.Watch, name
 }
 
-// digest names the question whether somebody may do this.
-func (a *Attributes) digest(h *hasher, who digest) digest {
+// digest names the question whether an identity may do this.
+func (a *Attributes) digest(h *hasher, who Digest) Digest {
 	return h.sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name,
 		a.FieldSelector, a.LabelSelector)
 }

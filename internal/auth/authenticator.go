@@ -15,22 +15,26 @@ type AuthenticatorOptions struct {
 	Reviewer *Reviewer
 	// Audiences are those that a token may be for; none: upstream's own.
 	Audiences []string
-	// ClientCA vouches for client certificates; nil: they are nobody's.
+	// ClientCA vouches for client certificates; nil: they prove nothing.
 	ClientCA *Authority
 	// FrontProxy is believed about users; nil: no headers are.
 	FrontProxy *FrontProxy
-	// MaxTokens bounds the tokens that are remembered, good ones and bad ones each, and MaxReviews the reviews of new ones that are under
-	// way. 0: 16384 and 64.
+	// MaxTokens bounds the tokens that are remembered, good ones and bad ones each, and MaxReviews
+	// the reviews of new ones that are under way. 0: 16384 and 64.
 	MaxTokens, MaxReviews int
-	Rights                *Rights            // decide what they can, if they were told to and there are Audiences; nil: upstream decides everything
-	Clock                 clock.PassiveClock // nil: the real one
-	Metrics               *Metrics           // nil: nothing is registered
+	// Local decides about tokens for Audiences, if there are any: upstream's own audiences are not
+	// known here. nil: upstream decides everything.
+	Local   LocalDecider
+	Clock   clock.PassiveClock // nil: the real one
+	Metrics *Metrics           // nil: nothing is registered
 }
 
-// Authenticator finds out who sends a request, in kube-apiserver's order: a front proxy's word, a client certificate, a bearer token; the
-// first that is good counts, whatever the others are. It looks at one request and knows nothing of the one before it.
+// Authenticator finds out which identity sends a request, in kube-apiserver's order: a front
+// proxy's word, a client certificate, a bearer token; the first that is good counts, whatever the
+// others are. It looks at one request and knows nothing of the one before it.
 //
-// A token in a WebSocket's subprotocol is not looked at: requests that ask for another protocol pass through anyway.
+// A token in a WebSocket's subprotocol is not looked at: requests that ask for another protocol
+// pass through anyway.
 type Authenticator struct {
 	opts    AuthenticatorOptions
 	hasher  *hasher
@@ -55,8 +59,8 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
 	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock), clock: o.Clock, metrics: o.Metrics}
 	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
-	if o.Rights != nil && o.Rights.keys != nil && len(o.Audiences) > 0 {
-		a.tokens.decideLocally(o.Rights, b.remembered)
+	if o.Local != nil && len(o.Audiences) > 0 {
+		a.tokens.reviews.local = o.Local.Tokens(a.tokens.audiences, b.remembered, a.tokens.reviews.review)
 	}
 	return a
 }
@@ -68,15 +72,17 @@ func orDefault(n, unset int) int {
 	return n
 }
 
-// Reads reports that a header, by its canonical key, has a part in who sends a request: whoever hands requests to Authenticate needs no
-// other. A request whose Connection header names one of them must not be served at all, since a proxy on its way may have dropped it.
+// Reads reports that a header, by its canonical key, is read for the identity of a request:
+// Authenticate needs no other. A request whose Connection header names one of them must not be
+// served at all, since a proxy on its way may have dropped it.
 func (a *Authenticator) Reads(name string) bool {
 	return strings.EqualFold(name, authorizationHeader) || hasPrefixFold(name, impersonatePrefix) ||
 		a.opts.FrontProxy != nil && a.opts.FrontProxy.Reads(name)
 }
 
-// Certificates are what a TLS listener tells its clients that their certificates may be signed by; nil: it need not ask for any. Whether
-// one is good is decided per request: the listener asks for certificates and verifies none.
+// Certificates are what a TLS listener tells its clients that their certificates may be signed by;
+// nil: it need not ask for any. Whether one is good is decided per request: the listener asks for
+// certificates and verifies none.
 func (a *Authenticator) Certificates() *x509.CertPool {
 	authorities := a.opts.authorities()
 	if len(authorities) == 0 {
@@ -103,7 +109,8 @@ func (o *AuthenticatorOptions) authorities() []*Authority {
 	return all
 }
 
-// Authenticate finds out who sends a request. ctx ends the wait for upstream's answer to somebody else with the same token.
+// Authenticate finds out which identity sends a request. ctx ends the wait for upstream's answer to
+// another request with the same token.
 func (a *Authenticator) Authenticate(ctx context.Context, r Request) Result {
 	result := a.authenticate(ctx, r)
 	result.Certificate = len(r.Peer) > 0
@@ -111,15 +118,16 @@ func (a *Authenticator) Authenticate(ctx context.Context, r Request) Result {
 	return result
 }
 
-// Recall is whom upstream has lately found a request's bearer token to be; nil: that is not remembered. Nobody is asked, and nothing may
-// be allowed for it: it tells users apart.
+// Recall is the identity that upstream has lately found a request's bearer token to prove; nil:
+// that is not remembered. No review is sent, and nothing may be allowed for it: it tells users
+// apart.
 func (a *Authenticator) Recall(r Request) *Identity {
 	token, ok := r.bearer()
 	if !ok {
 		return nil
 	}
 	said, _ := a.tokens.reviews.recall(a.tokens.key(token))
-	return said.value.who
+	return said.Value.Who
 }
 
 func (a *Authenticator) authenticate(ctx context.Context, r Request) Result {
@@ -169,7 +177,7 @@ func (a *Authenticator) byPeer(r Request) (Result, error) {
 	return Result{Outcome: Anonymous, At: now}, errors.Join(refusals...)
 }
 
-// certified is whom a certificate proves the client to be; nil: nobody.
+// certified is the identity that a certificate proves; nil: none.
 func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, error) {
 	who, err := c.who, error(nil)
 	if c.front {
@@ -183,7 +191,7 @@ func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, erro
 	return who, nil
 }
 
-// byCertificate is the result for a certificate that proved whom c says.
+// byCertificate is the result for a certificate that proved c.who.
 func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 	kind := "certificate"
 	if c.front {
@@ -203,19 +211,19 @@ func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 }
 
 // byToken is the result for what upstream says of a token.
-func (a *Authenticator) byToken(token secret, key digest, said answer[proof]) Result {
+func (a *Authenticator) byToken(token Secret, key Digest, said Answer[Proof]) Result {
 	switch {
-	case said.err != nil:
-		return Result{Outcome: Unknown, At: said.at, Err: said.err}
-	case said.value.who == nil:
-		return Result{Outcome: Refused, At: said.at, Err: said.value.why}
+	case said.Err != nil:
+		return Result{Outcome: Unknown, At: said.At, Err: said.Err}
+	case said.Value.Who == nil:
+		return Result{Outcome: Refused, At: said.At, Err: said.Value.Why}
 	}
-	c := &Credential{key: key, token: token, expires: said.value.expires}
-	return Result{Outcome: Authenticated, Identity: said.value.who, Credential: c, At: said.at}
+	c := NewCredential(key, token, said.Value.Expires)
+	return Result{Outcome: Authenticated, Identity: said.Value.Who, Credential: c, At: said.At}
 }
 
-// renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
-func (a *Authenticator) renew(ctx context.Context, c *Credential) Result {
+// Renew proves a credential again, now. The outcome is Authenticated, Refused or Unknown.
+func (a *Authenticator) Renew(ctx context.Context, c *Credential) Result {
 	if !c.token.empty() {
 		return a.byToken(c.token, c.key, a.tokens.reviews.renew(ctx, c.key, c.token))
 	}
@@ -227,8 +235,9 @@ func (a *Authenticator) renew(ctx context.Context, c *Credential) Result {
 	return Result{Outcome: Authenticated, Identity: who, Credential: c, At: now}
 }
 
-// recall is when upstream was last asked about the token of a key that it found good, and whose it is, if that is remembered.
-func (a *Authenticator) recall(key digest) (at time.Time, who *Identity, ok bool) {
+// RecallKey is when upstream was last asked about the token of a key that it found good, and which
+// identity it proved, if that is remembered.
+func (a *Authenticator) RecallKey(key Digest) (at time.Time, who *Identity, ok bool) {
 	said, ok := a.tokens.reviews.recall(key)
-	return said.at, said.value.who, ok && said.err == nil && said.value.who != nil
+	return said.At, said.Value.Who, ok && said.Err == nil && said.Value.Who != nil
 }

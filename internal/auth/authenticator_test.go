@@ -16,6 +16,8 @@ import (
 
 	"go.uber.org/zap"
 	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"spillway/internal/auth/authtest"
 )
 
 // seen is a result in short: the outcome, and of whom it is.
@@ -73,7 +75,7 @@ func TestTokens(t *testing.T) {
 func TestTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
-	token := jwt(`{"exp":1800000004}`)
+	token := authtest.JWT(`{"exp":1800000004}`)
 	w.reviews.Know(token, alice)
 	for i, c := range []struct {
 		step    time.Duration
@@ -222,8 +224,8 @@ func TestNoReview(t *testing.T) {
 }
 
 // pki is what certificates of clients and of a front proxy are good for.
-func (w *world) pki() (clients, fronts *ca, a *Authenticator) {
-	clients, fronts = newCA(w.t, "clients", w.clock.Now()), newCA(w.t, "fronts", w.clock.Now())
+func (w *world) pki() (clients, fronts *authtest.CA, a *Authenticator) {
+	clients, fronts = authtest.NewCA(w.t, "clients", w.clock.Now()), authtest.NewCA(w.t, "fronts", w.clock.Now())
 	a = w.authenticator(func(o *AuthenticatorOptions) {
 		o.ClientCA = w.authority(clients)
 		o.FrontProxy = &FrontProxy{
@@ -234,9 +236,9 @@ func (w *world) pki() (clients, fronts *ca, a *Authenticator) {
 	return clients, fronts, a
 }
 
-func (w *world) authority(c *ca) *Authority {
+func (w *world) authority(c *authtest.CA) *Authority {
 	w.t.Helper()
-	a, err := NewAuthority(write(w.t, pemOf(c.cert)), w.clock, zap.NewNop())
+	a, err := NewAuthority(authtest.WriteFile(w.t, authtest.PEM(c.Cert)), w.clock, zap.NewNop())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -256,26 +258,26 @@ func TestCertificates(t *testing.T) {
 	}
 	w.reviews.Know("t", alice)
 	const byToken = "authenticated alice dev,system:authenticated"
-	bob := clients.issue(pkix.Name{CommonName: "bob", Organization: []string{"ops"}}, later)
+	bob := clients.Issue(pkix.Name{CommonName: "bob", Organization: []string{"ops"}}, later)
 	for _, c := range []struct {
 		name          string
 		peer          []*x509.Certificate
 		want, orToken string
 	}{
 		{"good", []*x509.Certificate{bob}, "authenticated bob ops,system:authenticated", "authenticated bob ops,system:authenticated"},
-		{"another authority", []*x509.Certificate{newCA(t, "clients", w.clock.Now()).issue(pkix.Name{CommonName: "bob"}, later)}, "refused", byToken},
-		{"expired", []*x509.Certificate{clients.issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(-time.Minute))}, "refused", byToken},
-		{"not yet", []*x509.Certificate{clients.issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
+		{"another authority", []*x509.Certificate{authtest.NewCA(t, "clients", w.clock.Now()).Issue(pkix.Name{CommonName: "bob"}, later)}, "refused", byToken},
+		{"expired", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(-time.Minute))}, "refused", byToken},
+		{"not yet", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.NotBefore = w.clock.Now().Add(time.Minute)
 		})}, "refused", byToken},
-		{"for servers", []*x509.Certificate{clients.issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
+		{"for servers", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		})}, "refused", byToken},
-		{"nobody's", []*x509.Certificate{clients.issue(pkix.Name{Organization: []string{"system:masters"}}, later)}, "refused", byToken},
-		{"an id", []*x509.Certificate{clients.issue(uid("7"), later)}, "authenticated bob system:authenticated", "authenticated bob system:authenticated"},
-		{"two ids", []*x509.Certificate{clients.issue(uid("7", "8"), later)}, "refused", byToken},
-		{"an empty id", []*x509.Certificate{clients.issue(uid(""), later)}, "refused", byToken},
-		{"the front proxy's, without a user", []*x509.Certificate{fronts.issue(pkix.Name{CommonName: "front"}, later)}, "refused", byToken},
+		{"nobody's", []*x509.Certificate{clients.Issue(pkix.Name{Organization: []string{"system:masters"}}, later)}, "refused", byToken},
+		{"an id", []*x509.Certificate{clients.Issue(uid("7"), later)}, "authenticated bob system:authenticated", "authenticated bob system:authenticated"},
+		{"two ids", []*x509.Certificate{clients.Issue(uid("7", "8"), later)}, "refused", byToken},
+		{"an empty id", []*x509.Certificate{clients.Issue(uid(""), later)}, "refused", byToken},
+		{"the front proxy's, without a user", []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)}, "refused", byToken},
 	} {
 		r := a.Authenticate(w.ctx(), Request{Peer: c.peer})
 		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
@@ -287,8 +289,8 @@ func TestCertificates(t *testing.T) {
 			t.Errorf("%s and a token: got %q, want %q", c.name, got, c.orToken)
 		}
 	}
-	r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.issue(uid("7"), later)}})
-	if r.Identity.uid != "7" || len(r.Identity.extra[credentialIDExtra]) != 1 ||
+	r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.Issue(uid("7"), later)}})
+	if r.Identity.uid != "7" || len(r.Identity.extra[CredentialIDExtra]) != 1 ||
 		!r.Credential.expires.Equal(later.Truncate(time.Second)) {
 		t.Errorf("got %+v until %v", r.Identity, r.Credential.expires)
 	}
@@ -301,13 +303,9 @@ func TestCertificates(t *testing.T) {
 func TestIntermediates(t *testing.T) {
 	w := newWorld(t)
 	clients, _, a := w.pki()
-	middle := &ca{t: t, key: newKey(t), next: 100}
-	middle.cert = clients.sign(&x509.Certificate{
-		SerialNumber: clients.cert.SerialNumber, Subject: pkix.Name{CommonName: "middle"}, NotBefore: clients.cert.NotBefore,
-		NotAfter: clients.cert.NotAfter, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}, clients.cert, middle.key, clients.key)
-	bob := middle.issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(time.Hour))
-	if r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{bob, middle.cert}}); r.Outcome != Authenticated {
+	middle := clients.Intermediate("middle")
+	bob := middle.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(time.Hour))
+	if r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{bob, middle.Cert}}); r.Outcome != Authenticated {
 		t.Errorf("got %q, %v", seen(r), r.Err)
 	}
 	if r := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{bob}}); r.Outcome != Refused {
@@ -324,7 +322,7 @@ func TestFrontProxy(t *testing.T) {
 		"X-Remote-User": {"carol", "root"}, "X-Remote-Uid": {"u-3"}, "X-Remote-Group": {"dev", "", "qa"},
 		"X-Remote-Extra-Scopes": {"read", "write"}, "X-Remote-Extra-Example.com%2fteam": {"a"}, "X_Remote_User": {"root"},
 	}
-	front := []*x509.Certificate{fronts.issue(pkix.Name{CommonName: "front"}, later)}
+	front := []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)}
 	r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: front})
 	want := &Identity{
 		name: "carol", uid: "u-3", groups: []string{"dev", "qa", "system:authenticated"},
@@ -338,11 +336,11 @@ func TestFrontProxy(t *testing.T) {
 		t.Errorf("got %q", seen(other))
 	}
 	for name, cert := range map[string]*x509.Certificate{
-		"another name":     fronts.issue(pkix.Name{CommonName: "back"}, later),
-		"expired":          fronts.issue(pkix.Name{CommonName: "front"}, w.clock.Now().Add(-time.Minute)),
-		"a client":         clients.issue(pkix.Name{CommonName: "front"}, later),
-		"nobody's":         newCA(t, "fronts", w.clock.Now()).issue(pkix.Name{CommonName: "front"}, later),
-		"an empty allowed": fronts.issue(pkix.Name{}, later),
+		"another name":     fronts.Issue(pkix.Name{CommonName: "back"}, later),
+		"expired":          fronts.Issue(pkix.Name{CommonName: "front"}, w.clock.Now().Add(-time.Minute)),
+		"a client":         clients.Issue(pkix.Name{CommonName: "front"}, later),
+		"nobody's":         authtest.NewCA(t, "fronts", w.clock.Now()).Issue(pkix.Name{CommonName: "front"}, later),
+		"an empty allowed": fronts.Issue(pkix.Name{}, later),
 	} {
 		if r := a.Authenticate(w.ctx(), Request{Header: headers, Peer: []*x509.Certificate{cert}}); r.Identity != nil &&
 			r.Identity.name == "carol" {
@@ -367,14 +365,14 @@ func TestRenewCertificate(t *testing.T) {
 	w := newWorld(t)
 	clients, fronts, a := w.pki()
 	until := w.clock.Now().Add(time.Minute)
-	bob := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.issue(pkix.Name{CommonName: "bob"}, until)}})
+	bob := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, until)}})
 	carol := a.Authenticate(w.ctx(), Request{
-		Header: http.Header{"X-Remote-User": {"carol"}}, Peer: []*x509.Certificate{fronts.issue(pkix.Name{CommonName: "front"}, until)},
+		Header: http.Header{"X-Remote-User": {"carol"}}, Peer: []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, until)},
 	})
 	check := func(want Outcome) {
 		t.Helper()
 		for _, r := range []Result{bob, carol} {
-			again := a.renew(context.Background(), r.Credential)
+			again := a.Renew(context.Background(), r.Credential)
 			if again.Outcome != want || want == Authenticated && again.Identity.name != r.Identity.name {
 				t.Errorf("%s: got %q, %v, want %q", r.Identity.name, seen(again), again.Err, want)
 			}

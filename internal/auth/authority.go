@@ -12,18 +12,20 @@ import (
 	"spillway/internal/rotation"
 )
 
-// Authority is a PEM file of the certificates that may vouch for clients. It is read again when it is needed and a second has passed, so
-// that a rotated file counts for the next request, and for a running watch when it is checked. One that cannot be read, as in the middle
-// of a rotation, leaves the one in use, as in kube-apiserver.
+// Authority is a PEM file of the certificates that may vouch for clients. It is read again when it
+// is needed and a second has passed, so that a rotated file counts for the next request, and for a
+// running watch when it is checked. One that cannot be read, as in the middle of a rotation, leaves
+// the one in use, as in kube-apiserver.
 type Authority struct {
 	file  *rotation.Value[*rotation.Authorities]
-	began time.Time // by both clocks, see setBackSince
+	began time.Time // by both clocks, see SetBackSince
 }
 
 // reloadEvery bounds how often a file is looked at.
 const reloadEvery = time.Second
 
-// NewAuthority reads the file. There is no Authority without a certificate: the system's would verify for it.
+// NewAuthority reads the file. There is no Authority without a certificate: the system's would
+// verify for it.
 func NewAuthority(file string, clock clock.PassiveClock, log *zap.Logger) (*Authority, error) {
 	began := clock.Now()
 	value, err := rotation.New(rotation.Options[*rotation.Authorities]{
@@ -47,20 +49,22 @@ func (a *Authority) current() (*x509.CertPool, []*x509.Certificate) {
 	return now.Pool, now.Certificates
 }
 
-// Shares reports that both have a certificate in common, so that whom one vouches for the other may vouch for as well.
+// Shares reports that both have a certificate in common, so that the other may vouch for clients of
+// the one as well.
 func (a *Authority) Shares(other *Authority) bool {
 	_, mine := a.current()
 	_, others := other.current()
 	return slices.ContainsFunc(mine, func(c *x509.Certificate) bool { return slices.ContainsFunc(others, c.Equal) })
 }
 
-// verify reports why the first of the certificates is not vouched for, for a client, at a moment. The others may stand
-// between. After the wall clock was set back, they must also be good at the moment that it would show otherwise.
+// verify reports why the first of the certificates is not vouched for, for a client, at a moment.
+// The others may stand between. After the wall clock was set back, they must also be good at the
+// moment that it would show otherwise.
 func (a *Authority) verify(peer []*x509.Certificate, now time.Time) error {
 	if err := a.verifyAt(peer, now); err != nil {
 		return err
 	}
-	later, back := setBackSince(a.began, now)
+	later, back := SetBackSince(a.began, now)
 	if !back {
 		return nil
 	}
@@ -84,5 +88,6 @@ func (a *Authority) verifyAt(peer []*x509.Certificate, at time.Time) error {
 	return err
 }
 
-// Verify reports why a client's certificates, its own first, are not vouched for at a moment. There must be one.
+// Verify reports why a client's certificates, its own first, are not vouched for at a moment. There
+// must be one.
 func (a *Authority) Verify(peer []*x509.Certificate, now time.Time) error { return a.verify(peer, now) }

@@ -11,21 +11,23 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"spillway/internal/auth/authtest"
 )
 
 // A file that is rotated counts a second later; one that cannot be read leaves the one before, and
 // the log says so once for each reason.
 func TestAuthorityReloads(t *testing.T) {
 	clock := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	first, second := newCA(t, "first", clock.Now()), newCA(t, "second", clock.Now())
-	name := write(t, pemOf(first.cert))
+	first, second := authtest.NewCA(t, "first", clock.Now()), authtest.NewCA(t, "second", clock.Now())
+	name := authtest.WriteFile(t, authtest.PEM(first.Cert))
 	core, logs := observer.New(zap.InfoLevel)
 	a, err := NewAuthority(name, clock, zap.New(core))
 	if err != nil {
 		t.Fatal(err)
 	}
 	alice := pkix.Name{CommonName: "alice"}
-	old, fresh := first.issue(alice, clock.Now().Add(time.Hour)), second.issue(alice, clock.Now().Add(time.Hour))
+	old, fresh := first.Issue(alice, clock.Now().Add(time.Hour)), second.Issue(alice, clock.Now().Add(time.Hour))
 	check := func(wantOld, wantFresh bool, wantLines int) {
 		t.Helper()
 		for _, c := range []struct {
@@ -48,7 +50,7 @@ func TestAuthorityReloads(t *testing.T) {
 		clock.Step(reloadEvery)
 	}
 	check(true, false, 0)
-	replace(append([]byte("both, while clients change\n"), pemOf(first.cert, second.cert)...))
+	replace(append([]byte("both, while clients change\n"), authtest.PEM(first.Cert, second.Cert)...))
 	check(true, true, 1)
 	replace([]byte("half a file"))
 	check(true, true, 2)
@@ -59,7 +61,7 @@ func TestAuthorityReloads(t *testing.T) {
 	}
 	clock.Step(reloadEvery)
 	check(true, true, 3)
-	replace(pemOf(second.cert))
+	replace(authtest.PEM(second.Cert))
 	check(false, true, 4)
 	if _, certs := a.current(); len(certs) != 1 || certs[0].Subject.CommonName != "second" {
 		t.Errorf("got %v", certs)
@@ -73,7 +75,7 @@ func TestNewAuthorityRefuses(t *testing.T) {
 		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
 		{"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate in it"},
 	} {
-		if _, err := NewAuthority(write(t, []byte(c.raw)), clock, zap.NewNop()); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewAuthority(authtest.WriteFile(t, []byte(c.raw)), clock, zap.NewNop()); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %q", c.raw, err, c.want)
 		}
 	}

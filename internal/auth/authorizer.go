@@ -9,7 +9,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Verdict is what became of the question whether somebody may do something.
+// Verdict is the answer to the question whether an identity may do something.
 type Verdict string
 
 // The verdicts, which are also the labels of metrics.
@@ -17,20 +17,21 @@ const (
 	Allowed Verdict = "allowed"
 	// Denied: upstream would answer with a 403, whose words Forbidden has.
 	Denied Verdict = "denied"
-	// Unasked: upstream did not say, or an authorizer of its own failed, in which case it would answer 500 with that one's words. Nothing
-	// is served; who can be passed through hears it from upstream.
+	// Unasked: upstream did not say, or an authorizer of its own failed, in which case it would
+	// answer 500 with that one's words. Nothing is served; a request that can be passed through
+	// gets upstream's answer.
 	Unasked Verdict = "unasked"
 )
 
-// verdicts are all of them.
-var verdicts = []Verdict{Allowed, Denied, Unasked}
+// Verdicts are all of them.
+var Verdicts = []Verdict{Allowed, Denied, Unasked}
 
 // Decision is a verdict, and why.
 type Decision struct {
 	Verdict Verdict
 	// Reason is the authorizer's own, which upstream appends to a 403 (W-174).
 	Reason string
-	// At is when upstream was asked, or when what it was decided by was proven.
+	// At is when the question was sent to upstream, or when what decided it was proven.
 	At time.Time
 	// Err says why, if Unasked.
 	Err error
@@ -43,23 +44,19 @@ type AuthorizerOptions struct {
 	// reviews for new requests that are under way, of which one user has half at most. 0: 65536 and
 	// 128.
 	MaxAnswers, MaxReviews int
-	Rights                 *Rights            // decide what they can, if they were told to; nil: upstream decides everything
+	Local                  LocalDecider       // nil: upstream decides everything
 	Clock                  clock.PassiveClock // nil: the real one
 	Metrics                *Metrics           // nil: nothing is registered
 }
 
-// Authorizer finds out whether somebody may do something, by SubjectAccessReview, and remembers what upstream said for AllowedFor. What is
-// remembered is the whole question, identity and attributes: an authorizer may look at any part of them. What Rights allow needs neither.
+// Authorizer finds out whether an identity may do something, by SubjectAccessReview, and remembers
+// what upstream said for AllowedFor. What is remembered is the whole question, identity and
+// attributes: an authorizer may look at any part of them. What a LocalDecider allows needs no
+// review.
 type Authorizer struct {
 	hasher  *hasher
-	reviews *reviews[question, authorizationv1.SubjectAccessReviewStatus]
+	reviews *reviews[Question, authorizationv1.SubjectAccessReviewStatus]
 	metrics *Metrics
-}
-
-// question is whether somebody may do something.
-type question struct {
-	who  *Identity
-	what Attributes
 }
 
 // ErrNotText is why upstream is not asked a question: a review is JSON, and would ask it about
@@ -67,9 +64,9 @@ type question struct {
 var ErrNotText = errors.New("the user or the request has bytes that are no UTF-8, of which a review cannot ask")
 
 // isText reports that a review asks exactly this question.
-func (q question) isText() bool {
-	a := q.what
-	return q.who.isText() &&
+func (q Question) isText() bool {
+	a := q.What
+	return q.Who.isText() &&
 		isText(a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector,
 			a.LabelSelector)
 }
@@ -90,34 +87,32 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	b := bounds{remembered: orDefault(o.MaxAnswers, defaultAnswers), underWay: orDefault(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
-	a.reviews = newReviews[question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
-	a.reviews.user = func(q question) string { return q.who.name }
-	a.reviews.ask = func(ctx context.Context, q question) (authorizationv1.SubjectAccessReviewStatus, error) {
+	a.reviews = newReviews[Question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)
+	a.reviews.user = func(q Question) string { return q.Who.name }
+	a.reviews.ask = func(ctx context.Context, q Question) (authorizationv1.SubjectAccessReviewStatus, error) {
 		if !q.isText() {
 			return authorizationv1.SubjectAccessReviewStatus{}, ErrNotText
 		}
 		return o.Reviewer.access(ctx, q.spec())
 	}
-	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return verdict(s) == Allowed }
-	a.reviews.until = func(said answer[authorizationv1.SubjectAccessReviewStatus]) time.Time {
-		if said.err != nil || verdict(said.value) == Unasked {
-			return said.at.Add(DeniedFor)
+	a.reviews.good = func(s authorizationv1.SubjectAccessReviewStatus) bool { return VerdictOf(s) == Allowed }
+	a.reviews.until = func(said Answer[authorizationv1.SubjectAccessReviewStatus]) time.Time {
+		if said.Err != nil || VerdictOf(said.Value) == Unasked {
+			return said.At.Add(DeniedFor)
 		}
-		return said.at.Add(AllowedFor)
+		return said.At.Add(AllowedFor)
 	}
 	a.reviews.count = o.Metrics.answers(reviewOfAccess)
-	if o.Rights != nil && o.Rights.opts.RBAC {
-		a.reviews.local = newLocal(reviewOfAccess, o.Rights, a.reviews, o.Rights.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
-			return verdict(there) != Denied
-		})
-		a.reviews.local.waits = o.Rights.waits
+	if o.Local != nil {
+		a.reviews.local = o.Local.Access(a.reviews.review)
 	}
 	return a
 }
 
-// verdict reads upstream's answer. One that both allows and denies, and one that does not allow and tells of an error, are failures of an
-// authorizer, which upstream answers 500 for; an error beside an allowance is not.
-func verdict(s authorizationv1.SubjectAccessReviewStatus) Verdict {
+// VerdictOf reads upstream's answer. An answer that both allows and denies, and one that does not
+// allow and tells of an error, are failures of an authorizer, for which upstream answers 500; an
+// error beside an allowance is not.
+func VerdictOf(s authorizationv1.SubjectAccessReviewStatus) Verdict {
 	switch {
 	case s.Allowed && !s.Denied:
 		return Allowed
@@ -127,37 +122,39 @@ func verdict(s authorizationv1.SubjectAccessReviewStatus) Verdict {
 	return Denied
 }
 
-// Authorize finds out whether somebody may do something. ctx ends the wait for upstream's answer to somebody else with the same question.
+// Authorize finds out whether an identity may do something. ctx ends the wait for upstream's answer
+// to another request with the same question.
 func (a *Authorizer) Authorize(ctx context.Context, who *Identity, what Attributes) Decision {
-	d := decide(a.reviews.answer(ctx, a.key(who, what), question{who, what}))
+	d := decide(a.reviews.answer(ctx, a.Key(who, what), Question{who, what}))
 	a.metrics.verdicts.WithLabelValues(string(d.Verdict)).Inc()
 	return d
 }
 
-// renew asks again, now.
-func (a *Authorizer) renew(ctx context.Context, who *Identity, what Attributes) Decision {
-	return decide(a.reviews.renew(ctx, a.key(who, what), question{who, what}))
+// Renew asks again, now.
+func (a *Authorizer) Renew(ctx context.Context, who *Identity, what Attributes) Decision {
+	return decide(a.reviews.renew(ctx, a.Key(who, what), Question{who, what}))
 }
 
-// recall is when upstream was last asked the question of a key, if that is remembered and it allowed it.
-func (a *Authorizer) recall(key digest) (time.Time, bool) {
+// Recall is when upstream was last asked the question of a key, if that is remembered and upstream
+// allowed it.
+func (a *Authorizer) Recall(key Digest) (time.Time, bool) {
 	said, ok := a.reviews.recall(key)
-	return said.at, ok && said.err == nil && verdict(said.value) == Allowed
+	return said.At, ok && said.Err == nil && VerdictOf(said.Value) == Allowed
 }
 
-// key names a question.
-func (a *Authorizer) key(who *Identity, what Attributes) digest {
+// Key names a question.
+func (a *Authorizer) Key(who *Identity, what Attributes) Digest {
 	return what.digest(a.hasher, who.digest(a.hasher))
 }
 
 var errAuthorizer = errors.New("an authorizer of upstream failed")
 
-func decide(said answer[authorizationv1.SubjectAccessReviewStatus]) Decision {
-	d := Decision{Verdict: Unasked, Reason: said.value.Reason, At: said.at, Err: said.err}
-	if said.err != nil {
+func decide(said Answer[authorizationv1.SubjectAccessReviewStatus]) Decision {
+	d := Decision{Verdict: Unasked, Reason: said.Value.Reason, At: said.At, Err: said.Err}
+	if said.Err != nil {
 		return d
 	}
-	if d.Verdict = verdict(said.value); d.Verdict == Unasked {
+	if d.Verdict = VerdictOf(said.Value); d.Verdict == Unasked {
 		d.Err = errAuthorizer
 	}
 	return d

@@ -2,45 +2,36 @@ package auth
 
 import (
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"fmt"
 	"net/url"
-	"runtime"
-	"strings"
 	"testing"
 	"time"
 
-	jose "github.com/go-jose/go-jose/v4"
 	"go.uber.org/zap"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"spillway/internal/object"
+	"spillway/internal/auth/authtest"
 )
 
 // quick is a cluster that takes no time.
 func quick() *Reviewer {
-	c := newCluster()
-	c.users["t"] = "alice"
-	c.latency = func() time.Duration { return 0 }
+	c := authtest.NewCluster()
+	c.Users["t"] = "alice"
+	c.Latency = func() time.Duration { return 0 }
 	return NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, c, zap.NewNop())
 }
 
 // What a request costs whose token or certificate, and whose question, are known.
 func BenchmarkAuthenticate(b *testing.B) {
 	clock := clocktesting.NewFakeClock(time.Now())
-	clients := newCA(b, "clients", clock.Now())
-	authority, err := NewAuthority(write(b, pemOf(clients.cert)), clock, zap.NewNop())
+	clients := authtest.NewCA(b, "clients", clock.Now())
+	authority, err := NewAuthority(authtest.WriteFile(b, authtest.PEM(clients.Cert)), clock, zap.NewNop())
 	if err != nil {
 		b.Fatal(err)
 	}
 	a := NewAuthenticator(AuthenticatorOptions{Reviewer: quick(), ClientCA: authority, Clock: clock})
-	cert := clients.issue(pkix.Name{CommonName: "alice"}, clock.Now().Add(time.Hour))
+	cert := clients.Issue(pkix.Name{CommonName: "alice"}, clock.Now().Add(time.Hour))
 	for name, r := range map[string]Request{"token": withToken("t"), "certificate": {Peer: []*x509.Certificate{cert}}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
@@ -68,96 +59,5 @@ func BenchmarkAttributesOf(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		wants(b, "/api/v1/namespaces/c1/pods?watch=1&labelSelector=a%3Db&fieldSelector=spec.nodeName%3Dn")
-	}
-}
-
-// crowd is a cluster's roles and bindings: a role in each of many namespaces, bound to a service account there.
-func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights {
-	b.Helper()
-	r := NewRights(RightsOptions{RBAC: true, Clock: clock, Random: func() float64 { return 1 }})
-	fill := func(t *Table, make func(i int) string) {
-		objects := []*object.Object{}
-		for i := range namespaces {
-			o, err := t.Resource().ParseCopy([]byte(make(i)))
-			if err != nil {
-				b.Fatal(err)
-			}
-			objects = append(objects, o)
-		}
-		if err := t.Replace(objects, 1); err != nil {
-			b.Fatal(err)
-		}
-	}
-	const meta = `{"kind":"X","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"robot","namespace":"ns-%d","uid":"5a7c1b0e-0000-4000-8000-%012d","resourceVersion":"1"},`
-	fill(r.roles, func(i int) string {
-		return fmt.Sprintf(meta, i, i) + `"rules":[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["pods","configmaps"]},` +
-			`{"verbs":["*"],"apiGroups":["apps"],"resources":["deployments"]}]}`
-	})
-	fill(r.roleBindings, func(i int) string {
-		return fmt.Sprintf(meta, i, i) + `"subjects":[{"kind":"ServiceAccount","name":"robot"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"robot"}}`
-	})
-	fill(r.accounts, func(i int) string { return strings.TrimSuffix(fmt.Sprintf(meta, i, i), ",") + "}" })
-	for _, t := range r.rbacTables() {
-		t.whole, t.proven = true, clock.Now()
-	}
-	return r
-}
-
-// What a question costs that is answered by roles, and what those of 10,000 namespaces cost to keep.
-func BenchmarkLocalRBAC(b *testing.B) {
-	const namespaces = 10_000
-	clock := clocktesting.NewFakeClock(time.Now())
-	before := inUse()
-	r := crowd(b, clock, namespaces)
-	kept := inUse() - before
-	a := NewAuthorizer(AuthorizerOptions{Reviewer: quick(), Rights: r, Clock: clock})
-	who := &Identity{name: "system:serviceaccount:ns-77:robot",
-		groups: []string{"system:serviceaccounts", "system:serviceaccounts:ns-77", "system:authenticated"}}
-	what := wants(b, "/api/v1/namespaces/ns-77/pods?watch=1&labelSelector=a%3Db")
-	b.ReportAllocs()
-	for b.Loop() {
-		if a.Authorize(context.Background(), who, what).Verdict != Allowed {
-			b.Fatal("not allowed")
-		}
-	}
-	b.ReportMetric(float64(kept)/namespaces, "B/namespace")
-	runtime.KeepAlive(r)
-}
-
-func inUse() uint64 {
-	runtime.GC()
-	var m runtime.MemStats
-	runtime.ReadMemStats(&m)
-	return m.HeapAlloc
-}
-
-// What a token costs whose signature is verified, and one whose was.
-func BenchmarkLocalToken(b *testing.B) {
-	for _, bits := range []int{0, 2048} {
-		var key crypto.Signer
-		var err error
-		alg := jose.ES256
-		if key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); bits > 0 {
-			alg = jose.RS256
-			key, err = rsa.GenerateKey(rand.Reader, bits)
-		}
-		if err != nil {
-			b.Fatal(err)
-		}
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: key, KeyID: "k1"}}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		token := serialize(b, signer, claims(inPod))
-		keys := map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}
-		l := &localTokens{audiences: []string{"api"}}
-		b.Run(string(alg), func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				if l.read(token, testIssuer, keys) == nil {
-					b.Fatal("not taken")
-				}
-			}
-		})
 	}
 }

@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/asn1"
 )
 
-// userOfCertificate is whom a verified certificate names, as kube-apiserver reads it: the common name, the organizations as groups, the
-// user id if the subject has one, and the certificate's fingerprint as the credential's id. nil: nobody.
+// userOfCertificate is the identity that a verified certificate names, as kube-apiserver reads it:
+// the common name, the organizations as groups, the user id if the subject has one, and the
+// certificate's fingerprint as the credential's id. nil: none.
 func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 	if c.Subject.CommonName == "" {
 		return nil, nil
@@ -24,7 +25,7 @@ func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 	fingerprint := sha256.Sum256(c.Raw)
 	return NewIdentity(authenticationv1.UserInfo{
 		Username: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
-		Extra: map[string]authenticationv1.ExtraValue{credentialIDExtra: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+		Extra: map[string]authenticationv1.ExtraValue{CredentialIDExtra: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
 	}), nil
 }
 
@@ -34,7 +35,8 @@ var (
 	errManyUIDs   = errors.New("the certificate has more than one user id")
 )
 
-// certificateUID reads the user id of a certificate's subject; there need not be one (AllowParsingUserUIDFromCertAuth, KEP-4933).
+// certificateUID reads the user id of a certificate's subject; there need not be one
+// (AllowParsingUserUIDFromCertAuth, KEP-4933).
 func certificateUID(c *x509.Certificate) (string, error) {
 	uid, found := "", false
 	for _, name := range c.Subject.Names {
@@ -55,7 +57,8 @@ func certificateUID(c *x509.Certificate) (string, error) {
 	return uid, nil
 }
 
-// certificateError says why a certificate was refused, and which, by what cannot be used to come in with it.
+// certificateError says why a certificate was refused, and which, by what cannot be used to come in
+// with it.
 func certificateError(c *x509.Certificate, err error) error {
 	return fmt.Errorf("certificate with serial number %d: %w", c.SerialNumber, err)
 }

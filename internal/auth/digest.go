@@ -11,11 +11,12 @@ import (
 	"sync"
 )
 
-// digest stands for a credential or a question wherever one is looked up, so that no map holds a token, and a key has one size.
-type digest [sha256.Size]byte
+// Digest stands for a credential or a question wherever one is looked up. So no map holds a token,
+// and all keys have one size.
+type Digest [sha256.Size]byte
 
-// hasher makes digests with a key of this process: what clients send cannot be made to collide, and a digest that got out says nothing of
-// the token that it was made of.
+// hasher makes digests with a key of this process: what clients send cannot be made to collide, and
+// a digest that got out says nothing of the token that it was made of.
 type hasher struct {
 	pool sync.Pool // of hash.Hash
 }
@@ -27,7 +28,7 @@ func newHasher() *hasher {
 }
 
 // sum is the digest of a sequence: ("a", "bc") and ("ab", "c") differ.
-func (h *hasher) sum(parts ...string) digest {
+func (h *hasher) sum(parts ...string) Digest {
 	mac := h.pool.Get().(hash.Hash)
 	defer h.pool.Put(mac)
 	mac.Reset()
@@ -37,7 +38,7 @@ func (h *hasher) sum(parts ...string) digest {
 		mac.Write(length[:])
 		_, _ = io.WriteString(mac, part)
 	}
-	var d digest
+	var d Digest
 	mac.Sum(d[:0])
 	return d
 }

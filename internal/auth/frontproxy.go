@@ -14,20 +14,23 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 )
 
-// FrontProxy is a proxy before this one that authenticates users and names them in headers. It proves itself with a certificate, and only
-// then do its headers count. Immutable but for its Authority.
+// FrontProxy is a proxy before this one that authenticates users and names them in headers. It
+// proves itself with a certificate, and only then do its headers count. Immutable but for its
+// Authority.
 type FrontProxy struct {
 	Authority *Authority
-	// AllowedNames are the common names that its certificate may have; empty: any that the Authority vouches for.
+	// AllowedNames are the common names that its certificate may have; empty: any that the
+	// Authority vouches for.
 	AllowedNames []string
-	// The headers of a user's name, id and groups, and the prefixes of those of anything else: X-Remote-User, X-Remote-Uid, X-Remote-Group
-	// and X-Remote-Extra- where nothing else was agreed upon.
+	// The headers of a user's name, id and groups, and the prefixes of those of anything else:
+	// X-Remote-User, X-Remote-Uid, X-Remote-Group and X-Remote-Extra- where nothing else was agreed
+	// upon.
 	NameHeaders, UIDHeaders, GroupHeaders, ExtraPrefixes []string
 }
 
 var errFrontProxyName = errors.New("the front proxy's name is not allowed")
 
-// Reads reports that a header, by its canonical key, says whom the front proxy vouches for.
+// Reads reports that a header, by its canonical key, says which user the front proxy vouches for.
 func (p *FrontProxy) Reads(name string) bool {
 	for _, list := range [][]string{p.NameHeaders, p.UIDHeaders, p.GroupHeaders} {
 		if slices.ContainsFunc(list, func(h string) bool { return strings.EqualFold(h, name) }) {
@@ -48,7 +51,8 @@ func (p *FrontProxy) verify(peer []*x509.Certificate, now time.Time) error {
 	return nil
 }
 
-// vouched is whom the headers name, as kube-apiserver reads them: the first name, the first id, all groups. nil: nobody.
+// vouched is the user that the headers name, as kube-apiserver reads them: the first name, the
+// first id, all groups. nil: none.
 func (p *FrontProxy) vouched(h http.Header) *Identity {
 	name := firstValue(h, p.NameHeaders)
 	if name == "" {
@@ -84,7 +88,8 @@ func firstValue(h http.Header, names []string) string {
 	return ""
 }
 
-// extraKey is the key that the rest of a header's name stands for: lower case, and percent-decoded if that can be.
+// extraKey is the key that the rest of a header's name stands for: lower case, and percent-decoded
+// if that can be.
 func extraKey(encoded string) string {
 	encoded = strings.ToLower(encoded)
 	if key, err := url.PathUnescape(encoded); err == nil {

@@ -14,7 +14,13 @@ const (
 	anonymousUser        = "system:anonymous"
 	authenticatedGroup   = "system:authenticated"
 	unauthenticatedGroup = "system:unauthenticated"
-	credentialIDExtra    = "authentication.kubernetes.io/credential-id"
+)
+
+// CredentialIDExtra is where an identity names the credential that proved it. ServiceAccountPrefix
+// begins the user names of service accounts.
+const (
+	CredentialIDExtra    = "authentication.kubernetes.io/credential-id"
+	ServiceAccountPrefix = "system:serviceaccount:"
 )
 
 // Identity is the user of a request, byte for byte as kube-apiserver has it after authentication.
@@ -51,6 +57,21 @@ func NewIdentity(user authenticationv1.UserInfo) *Identity {
 // Name is the user's name.
 func (i *Identity) Name() string { return i.name }
 
+// AnyGroup reports that a group of the user's satisfies is.
+func (i *Identity) AnyGroup(is func(group string) bool) bool {
+	return slices.ContainsFunc(i.groups, is)
+}
+
+// Extra are the values of an extra key. They must not be modified.
+func (i *Identity) Extra(key string) []string { return i.extra[key] }
+
+// Equal reports that no authorizer can tell the two apart. Groups in another order are another
+// identity, as in digest.
+func (i *Identity) Equal(j *Identity) bool {
+	return i == j || i.name == j.name && i.uid == j.uid && slices.Equal(i.groups, j.groups) &&
+		maps.EqualFunc(i.extra, j.extra, slices.Equal)
+}
+
 // MemberOf reports that the user is in a group of exactly this name.
 func (i *Identity) MemberOf(group string) bool { return slices.Contains(i.groups, group) }
 
@@ -83,14 +104,15 @@ func isText(parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(s string) bool { return !utf8.ValidString(s) })
 }
 
-// replaced reports that a text of the identity has a U+FFFD. In an answer in JSON it may stand for
+// Replaced reports that a text of the identity has a U+FFFD. In an answer in JSON it may stand for
 // a byte that the apiserver's own copy of the identity has.
-func (i *Identity) replaced() bool {
+func (i *Identity) Replaced() bool {
 	return slices.ContainsFunc(i.parts(), func(s string) bool { return strings.ContainsRune(s, utf8.RuneError) })
 }
 
-// digest names the identity. Groups in another order are another identity: nothing says that an authorizer takes them for the same.
-func (i *Identity) digest(h *hasher) digest {
+// digest names the identity. Groups in another order are another identity: nothing says that an
+// authorizer takes them for the same.
+func (i *Identity) digest(h *hasher) Digest {
 	parts := append([]string{"identity", i.name, i.uid, count(i.groups)}, i.groups...)
 	for _, key := range slices.Sorted(maps.Keys(i.extra)) {
 		parts = append(parts, key, count(i.extra[key]))

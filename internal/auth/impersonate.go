@@ -79,7 +79,8 @@ func (i *Identity) loss(h http.Header) error {
 	return nil
 }
 
-// maxImpersonation is half of what upstream reads of a head; the rest is for the headers of a request.
+// maxImpersonation is half of what upstream reads of a head; the rest is for the headers of a
+// request.
 const maxImpersonation = http.DefaultMaxHeaderBytes / 2
 
 // headerOverhead is what HTTP/2 counts for a header besides its name and its value.
@@ -131,7 +132,7 @@ func (i *Identity) named() []string {
 	if slices.Contains(others, authenticatedGroup) || slices.Contains(others, unauthenticatedGroup) {
 		return i.groups
 	}
-	if last == 0 && (strings.HasPrefix(i.name, serviceAccountPrefix) || strings.HasPrefix(i.name, nodePrefix)) {
+	if last == 0 && (strings.HasPrefix(i.name, ServiceAccountPrefix) || strings.HasPrefix(i.name, nodePrefix)) {
 		return i.groups
 	}
 	return others
@@ -157,8 +158,8 @@ func headerKey(key string) string {
 // MemberOf reports that the user that arrives is in a group of exactly this name.
 func (i *Impersonation) MemberOf(group string) bool { return i.who.MemberOf(group) }
 
-// Through sends requests under the identity, with through, which adds the credentials of a user that may impersonate.
-// The headers of a request that name its sender otherwise must be gone.
+// Through sends requests under the identity, with through, which adds the credentials of a user
+// that may impersonate. The headers of a request that name its sender otherwise must be gone.
 func (i *Impersonation) Through(through http.RoundTripper) http.RoundTripper {
 	return impersonating{i.header, through}
 }

@@ -141,7 +141,7 @@ func TestImpersonationReplacesHeaders(t *testing.T) {
 // A review in JSON would ask about another user, or another object: upstream is not asked.
 func TestReviewsAskOnlyAboutText(t *testing.T) {
 	get := Attributes{Verb: "get", Resource: "pods", Name: "a"}
-	for text, q := range map[string]question{
+	for text, q := range map[string]Question{
 		"a name":      {NewIdentity(userInfo{Username: "a\xff"}), get},
 		"a group":     {NewIdentity(userInfo{Username: "a", Groups: []string{"\xff"}}), get},
 		"an extra":    {NewIdentity(userInfo{Username: "a", Extra: map[string]extraValue{"k": {"\xff"}}}), get},
@@ -152,7 +152,7 @@ func TestReviewsAskOnlyAboutText(t *testing.T) {
 			t.Errorf("%s: taken for text", text)
 		}
 	}
-	if q := (question{NewIdentity(userInfo{Username: "a \n\x00ä\ufffd"}), get}); !q.isText() {
+	if q := (Question{NewIdentity(userInfo{Username: "a \n\x00ä\ufffd"}), get}); !q.isText() {
 		t.Error("text is refused")
 	}
 }
@@ -163,8 +163,8 @@ type takesAll struct {
 	asked []string
 }
 
-func (a *takesAll) token(_ context.Context, token secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
-	a.asked = append(a.asked, token.reveal())
+func (a *takesAll) token(_ context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+	a.asked = append(a.asked, token.Reveal())
 	return authenticationv1.TokenReviewStatus{Authenticated: true, User: a.user}, nil
 }
 

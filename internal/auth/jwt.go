@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tokenExpiry reads when a JWT ends by its own words; zero: it does not say, or is no JWT. Nothing is verified: it decides nothing but
-// when upstream is asked about the token again.
+// tokenExpiry reads when a JWT ends by its own words; zero: it does not say, or is no JWT. Nothing
+// is verified: it decides nothing but when the token is reviewed again.
 func tokenExpiry(token string) time.Time {
 	_, rest, ok := strings.Cut(token, ".")
 	payload, signature, signed := strings.Cut(rest, ".")

@@ -1,19 +1,20 @@
 package auth
 
 import (
-	"encoding/base64"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 	"unicode"
+
+	"spillway/internal/auth/authtest"
 )
 
 func TestBearer(t *testing.T) {
 	f := func(want string, values ...string) {
 		t.Helper()
 		token, ok := Request{Header: http.Header{"Authorization": values}}.bearer()
-		if got := token.reveal(); got != want || ok != (want != "") {
+		if got := token.Reveal(); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, %v, want %q", values, got, ok, want)
 		}
 	}
@@ -60,16 +61,11 @@ func FuzzBearer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		token, ok := Request{Header: http.Header{"Authorization": {value}}}.bearer()
-		text := token.reveal()
+		text := token.Reveal()
 		if ok != (text != "") || strings.Contains(text, " ") || !strings.Contains(value, text) {
 			t.Errorf("%q: %q, %v", value, text, ok)
 		}
 	})
-}
-
-// jwt is a token that says this of itself.
-func jwt(claims string) string {
-	return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
 }
 
 func TestTokenExpiry(t *testing.T) {
@@ -83,16 +79,16 @@ func TestTokenExpiry(t *testing.T) {
 			t.Errorf("%q: got %v, want %d", token, at, want)
 		}
 	}
-	f(jwt(`{"exp":1800000100,"iss":"x"}`), 1800000100)
-	f(jwt(`{"exp":1800000100.9}`), 1800000100)
-	f(jwt(`{"exp":1e9}`), 1000000000)
-	f(jwt(`{"exp":null}`), 0)
-	f(jwt(`{"exp":"1800000100"}`), 0)
-	f(jwt(`{"exp":-5}`), 0)
-	f(jwt(`{"exp":1e300}`), 0)
-	f(jwt(`{}`), 0)
-	f(jwt(`[]`), 0)
-	f(jwt(`{"exp":1800000100}`)+".more", 0)
+	f(authtest.JWT(`{"exp":1800000100,"iss":"x"}`), 1800000100)
+	f(authtest.JWT(`{"exp":1800000100.9}`), 1800000100)
+	f(authtest.JWT(`{"exp":1e9}`), 1000000000)
+	f(authtest.JWT(`{"exp":null}`), 0)
+	f(authtest.JWT(`{"exp":"1800000100"}`), 0)
+	f(authtest.JWT(`{"exp":-5}`), 0)
+	f(authtest.JWT(`{"exp":1e300}`), 0)
+	f(authtest.JWT(`{}`), 0)
+	f(authtest.JWT(`[]`), 0)
+	f(authtest.JWT(`{"exp":1800000100}`)+".more", 0)
 	f("opaque", 0)
 	f("a.b", 0)
 	f("..", 0)
@@ -103,7 +99,7 @@ func TestTokenExpiry(t *testing.T) {
 // FuzzTokenExpiry: whatever a token says of itself, its end can be compared with any time there is.
 func FuzzTokenExpiry(f *testing.F) {
 	for _, claims := range []string{`{"exp":1800000100}`, `{"exp":1e308}`, `{"exp":-1}`, `{"exp":{}}`, `{"exp":0.1,"exp":2}`, ``} {
-		f.Add(jwt(claims))
+		f.Add(authtest.JWT(claims))
 	}
 	f.Add("a.b.c")
 	f.Fuzz(func(t *testing.T, token string) {

@@ -5,40 +5,43 @@ import (
 	"time"
 )
 
-// Outcome is what became of an attempt to find out who sends a request. Whatever it is but Authenticated, the request gets nothing from
-// memory: it passes through unchanged, and upstream answers it in its own words.
+// Outcome is the result of an attempt to authenticate a request. Unless it is Authenticated, the
+// request gets nothing from memory: it passes through unchanged, and upstream answers it in its own
+// words.
 type Outcome string
 
 // The outcomes, which are also the labels of metrics.
 const (
 	// Authenticated: the identity is known.
 	Authenticated Outcome = "authenticated"
-	// Anonymous: the request shows nothing that is looked at here. What upstream makes of it depends on its flags.
+	// Anonymous: the request shows nothing that is looked at here. What upstream makes of it
+	// depends on its flags.
 	Anonymous Outcome = "anonymous"
 	// Refused: the request shows credentials, and they are no good.
 	Refused Outcome = "refused"
-	// Impersonating: the request has Impersonate-* headers, and nothing else of it was looked at. They are upstream's to judge: whether
-	// they are allowed depends on feature gates of the apiserver that cannot be seen from outside (constrained impersonation, KEP-5284),
-	// and only if upstream itself does it, its audit log names both users.
+	// Impersonating: the request has Impersonate-* headers, and nothing else of it was looked at.
+	// They are upstream's to judge: whether they are allowed depends on feature gates of the
+	// apiserver that cannot be seen from outside (constrained impersonation, KEP-5284), and only if
+	// upstream itself does it, its audit log names both users.
 	Impersonating Outcome = "impersonating"
-	// Unknown: upstream could not be asked.
+	// Unknown: upstream did not answer a review.
 	Unknown Outcome = "unknown"
 )
 
 // Outcomes are all of them, so that each is a metric from the start.
 var Outcomes = []Outcome{Authenticated, Anonymous, Refused, Impersonating, Unknown}
 
-// Result is what is known of who sends a request.
+// Result is what is known of the identity that sends a request.
 type Result struct {
 	Outcome Outcome
 	// Identity is nil unless Authenticated.
 	Identity *Identity
 	// Credential is what the identity was proven by; nil unless Authenticated.
 	Credential *Credential
-	// At is when that was known: upstream was asked then, or a certificate verified.
+	// At is when that was known: the review was sent then, or a certificate verified.
 	At time.Time
-	// Certificate says that the client sent a certificate, good or not. Upstream cannot be shown it, so a request that passes through
-	// has lost a part of what it was sent with.
+	// Certificate says that the client sent a certificate, good or not. Upstream cannot be shown
+	// it, so a request that passes through has lost a part of what it was sent with.
 	Certificate bool
 	// Err says why, if Refused or Unknown. It holds no credentials.
 	Err error

@@ -26,9 +26,10 @@ const (
 	maxReview = 1 << 20
 )
 
-// Reviewer asks upstream who somebody is and what he may do, under the proxy's own credentials, which need the rights of
-// system:auth-delegator. It is one POST each, without client-go's request: that repeats what was refused with a Retry-After, for as long
-// as it takes, and here a late answer is none.
+// Reviewer asks upstream which identity a token proves and what an identity may do, under the
+// proxy's own credentials, which need the rights of system:auth-delegator. It is one POST each,
+// without client-go's request: that repeats what was refused with a Retry-After, for as long as it
+// takes, and here a late answer is none.
 type Reviewer struct {
 	asker
 	base    *url.URL
@@ -40,16 +41,16 @@ type Reviewer struct {
 // asker puts the two questions to upstream. Errors are *UnaskedError.
 type asker interface {
 	// token asks whose token it is. Without audiences it must be one for upstream itself.
-	token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
-	// access asks whether somebody may do something.
+	token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
+	// access asks whether an identity may do something.
 	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
 }
 
 // delegate asks about others (TokenReview, SubjectAccessReview).
 type delegate struct{ *Reviewer }
 
-// NewReviewer returns a Reviewer that sends with own, which adds the proxy's credentials, to the apiserver at base. It follows no
-// redirects: they would carry the credentials elsewhere.
+// NewReviewer returns a Reviewer that sends with own, which adds the proxy's credentials, to the
+// apiserver at base. It follows no redirects: they would carry the credentials elsewhere.
 func NewReviewer(base *url.URL, own http.RoundTripper, log *zap.Logger) *Reviewer {
 	r := &Reviewer{base: base, log: log, http: &http.Client{Transport: own, CheckRedirect: noRedirects}}
 	r.asker = delegate{r}
@@ -73,7 +74,8 @@ func (e *UnaskedError) Error() string {
 	return fmt.Sprintf("%s: upstream answered %d: %s", e.Review, e.Code, e.Reason)
 }
 
-// general reports that the failure has nothing to do with the question: upstream is away, at its limits, or takes no questions of us.
+// general reports that the failure has nothing to do with the question: upstream is away, at its
+// limits, or takes no questions of us.
 func (e *UnaskedError) general() bool {
 	switch e.Code {
 	case 0, http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusTooManyRequests:
@@ -83,14 +85,14 @@ func (e *UnaskedError) general() bool {
 }
 
 // token implements asker.
-func (r delegate) token(ctx context.Context, token secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
+func (r delegate) token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
-		Spec:     authenticationv1.TokenReviewSpec{Token: token.reveal(), Audiences: audiences},
+		Spec:     authenticationv1.TokenReviewSpec{Token: token.Reveal(), Audiences: audiences},
 	}
 	var told authenticationv1.TokenReview
 	if err := r.post(ctx, review.Kind, tokenReviews, &review, &told); err != nil {
-		err.Reason = strings.ReplaceAll(err.Reason, token.reveal(), concealed) // whatever upstream's words are
+		err.Reason = strings.ReplaceAll(err.Reason, token.Reveal(), concealed) // whatever upstream's words are
 		return authenticationv1.TokenReviewStatus{}, err
 	}
 	return told.Status, nil
@@ -109,8 +111,8 @@ func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccess
 	return told.Status, nil
 }
 
-// fetch reads a document of upstream's. Errors are *UnaskedError.
-func (r *Reviewer) fetch(ctx context.Context, path string) ([]byte, error) {
+// Fetch reads a document of upstream's. Errors are *UnaskedError.
+func (r *Reviewer) Fetch(ctx context.Context, path string) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.base.JoinPath(path).String(), nil)
 	if err != nil {
 		return nil, &UnaskedError{Review: path, Reason: err.Error()}
@@ -196,7 +198,8 @@ func send(by *http.Client, req *http.Request) (int, []byte, *UnaskedError) {
 	return resp.StatusCode, raw, nil
 }
 
-// refusalOf is the message of a Status, clipped; of anything else there is nothing that a log line should repeat.
+// refusalOf is the message of a Status, clipped; of anything else there is nothing that a log line
+// should repeat.
 func refusalOf(raw []byte) string {
 	const most = 256
 	var status metav1.Status

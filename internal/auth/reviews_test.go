@@ -48,11 +48,11 @@ func newSizes(b bounds) *sizes {
 		return len(text), nil
 	}
 	s.good = func(n int) bool { return n >= 2 }
-	s.until = func(a answer[int]) time.Time {
-		if a.err != nil {
-			return a.at.Add(2 * time.Second)
+	s.until = func(a Answer[int]) time.Time {
+		if a.Err != nil {
+			return a.At.Add(2 * time.Second)
 		}
-		return a.at.Add(10 * time.Second)
+		return a.At.Add(10 * time.Second)
 	}
 	s.count = func(from source) {
 		s.mu.Lock()
@@ -62,14 +62,14 @@ func newSizes(b bounds) *sizes {
 	return s
 }
 
-func (s *sizes) of(text string) answer[int] {
+func (s *sizes) of(text string) Answer[int] {
 	return s.answer(context.Background(), s.h.sum(text), text)
 }
 
 func (s *sizes) check(t *testing.T, text string, want int, wantErr error, wantAsked int32) {
 	t.Helper()
-	if a := s.of(text); a.value != want || !errors.Is(a.err, wantErr) {
-		t.Errorf("%q: got %d, %v, want %d, %v", text, a.value, a.err, want, wantErr)
+	if a := s.of(text); a.Value != want || !errors.Is(a.Err, wantErr) {
+		t.Errorf("%q: got %d, %v, want %d, %v", text, a.Value, a.Err, want, wantErr)
 	}
 	if asked := s.asked.Load(); asked != wantAsked {
 		t.Errorf("%q: asked %d times, want %d", text, asked, wantAsked)
@@ -105,16 +105,16 @@ func TestReviewsShare(t *testing.T) {
 		leave()
 		for range 1000 {
 			all.Go(func() {
-				if a := s.of("abc"); a.value != 3 || a.err != nil {
-					t.Errorf("got %d, %v", a.value, a.err)
+				if a := s.of("abc"); a.Value != 3 || a.Err != nil {
+					t.Errorf("got %d, %v", a.Value, a.Err)
 				}
 			})
 		}
 		synctest.Wait()
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
-		if a := s.answer(gone, s.h.sum("abc"), "abc"); !errors.Is(a.err, context.Canceled) {
-			t.Errorf("who left waits: %v", a.err)
+		if a := s.answer(gone, s.h.sum("abc"), "abc"); !errors.Is(a.Err, context.Canceled) {
+			t.Errorf("who left waits: %v", a.Err)
 		}
 		all.Wait()
 		if s.asked.Load() != 1 || s.sources[fromReview] != 1 || s.sources[fromFlight] != 1000 {
@@ -137,8 +137,8 @@ func TestReviewsOfOneUserDelayNoOther(t *testing.T) {
 			t.Errorf("%d of 10 reviews are of one user, want 5", n)
 		}
 		began := time.Now()
-		if a := s.of("b"); a.err != nil || time.Since(began) != time.Second {
-			t.Errorf("another user's review took %v, %v, want 1s", time.Since(began), a.err)
+		if a := s.of("b"); a.Err != nil || time.Since(began) != time.Second {
+			t.Errorf("another user's review took %v, %v, want 1s", time.Since(began), a.Err)
 		}
 		all.Wait()
 	})
@@ -158,9 +158,9 @@ func TestReviewsBounded(t *testing.T) {
 		for i := range 200 {
 			all.Go(func() {
 				switch a := s.of(fmt.Sprint("text ", i)); {
-				case a.err == nil:
+				case a.Err == nil:
 					answered.Add(1)
-				case errors.Is(a.err, ErrBusy):
+				case errors.Is(a.Err, ErrBusy):
 					busy.Add(1)
 				}
 			})
@@ -188,21 +188,21 @@ func TestReviewsRenew(t *testing.T) {
 		var all sync.WaitGroup
 		all.Go(func() { s.of("busy") })
 		all.Go(func() {
-			if a := s.renew(context.Background(), key, "x"); a.value != 1 {
-				t.Errorf("got %d", a.value)
+			if a := s.renew(context.Background(), key, "x"); a.Value != 1 {
+				t.Errorf("got %d", a.Value)
 			}
 		})
 		time.Sleep(500 * time.Millisecond)
 		all.Go(func() { // asked later, answered as something else
-			if a := s.renew(context.Background(), key, "xyz"); a.value != 3 {
-				t.Errorf("got %d", a.value)
+			if a := s.renew(context.Background(), key, "xyz"); a.Value != 3 {
+				t.Errorf("got %d", a.Value)
 			}
 		})
 		all.Wait()
 		s.check(t, "x", 3, nil, 3)
 		s.fail.Store(true)
-		if a := s.renew(context.Background(), key, "x"); !errors.Is(a.err, errSizes) {
-			t.Errorf("got %v", a.err)
+		if a := s.renew(context.Background(), key, "x"); !errors.Is(a.Err, errSizes) {
+			t.Errorf("got %v", a.Err)
 		}
 		s.check(t, "x", 3, nil, 4) // an error takes nothing back
 		s.fail.Store(false)
@@ -223,14 +223,14 @@ func TestReviewsLate(t *testing.T) {
 			return slow(ctx, text)
 		}
 		key := s.h.sum("x")
-		var first answer[int]
+		var first Answer[int]
 		var all sync.WaitGroup
 		all.Go(func() { first = s.renew(context.Background(), key, "long") })
 		time.Sleep(500 * time.Millisecond)
 		s.renew(context.Background(), key, "x")
 		all.Wait()
-		if last, ok := s.recall(key); first.value != 1 || !ok || last.value != 1 {
-			t.Errorf("got %d, remembered %d, %v", first.value, last.value, ok)
+		if last, ok := s.recall(key); first.Value != 1 || !ok || last.Value != 1 {
+			t.Errorf("got %d, remembered %d, %v", first.Value, last.Value, ok)
 		}
 	})
 }
@@ -249,26 +249,26 @@ func TestReviewsPanic(t *testing.T) {
 			s.of("a")
 		})
 		synctest.Wait()
-		if a := s.of("a"); !errors.Is(a.err, errCrashed) {
-			t.Errorf("got %v", a.err)
+		if a := s.of("a"); !errors.Is(a.Err, errCrashed) {
+			t.Errorf("got %v", a.Err)
 		}
 		all.Wait()
 		s.ask = func(context.Context, string) (int, error) { return 5, nil }
-		if a := s.of("a"); a.value != 5 {
-			t.Errorf("its turn is not free: %d, %v", a.value, a.err)
+		if a := s.of("a"); a.Value != 5 {
+			t.Errorf("its turn is not free: %d, %v", a.Value, a.Err)
 		}
 	})
 }
 
 func TestMemory(t *testing.T) {
 	h, start := newHasher(), time.Unix(1000, 0)
-	m := newMemory[int](3)
+	m := NewAnswerCache[int](3)
 	at := func(n int) time.Time { return start.Add(time.Duration(n) * time.Second) }
 	known := func(now int) []string {
 		var all []string
 		for _, key := range []string{"a", "b", "c", "d", "e"} {
-			if a, ok := m.recall(h.sum(key), at(now)); ok {
-				all = append(all, fmt.Sprint(key, a.value))
+			if a, ok := m.Recall(h.sum(key), at(now)); ok {
+				all = append(all, fmt.Sprint(key, a.Value))
 			}
 		}
 		return all
@@ -283,7 +283,7 @@ func TestMemory(t *testing.T) {
 		}
 	}
 	note := func(key string, value, until, now int) {
-		m.note(h.sum(key), answer[int]{value: value}, at(until), at(now))
+		m.Note(h.sum(key), Answer[int]{Value: value}, at(until), at(now))
 	}
 	note("a", 1, 10, 0)
 	note("b", 1, 11, 1)
@@ -301,9 +301,9 @@ func TestMemory(t *testing.T) {
 	check(13, "d1")
 	note("b", 1, 100, 50)
 	check(50, "b1")
-	if none := newMemory[int](0); true {
-		none.note(h.sum("a"), answer[int]{}, at(5), at(0))
-		if _, ok := none.recall(h.sum("a"), at(0)); ok {
+	if none := NewAnswerCache[int](0); true {
+		none.Note(h.sum("a"), Answer[int]{}, at(5), at(0))
+		if _, ok := none.Recall(h.sum("a"), at(0)); ok {
 			t.Error("a memory for nothing remembers")
 		}
 	}

@@ -6,29 +6,31 @@ import (
 	"log/slog"
 )
 
-// secret is a token. However it is printed, encoded or logged, alone or inside something else, it does not show: fmt prints a pointer
-// inside a value as an address, even where it may not call methods. The zero value is none.
-type secret struct{ text *string }
+// Secret is a token. Printed, encoded or logged, alone or inside something else, it does not show:
+// fmt prints a pointer inside a value as an address, even where it may not call methods. The zero
+// value is no token.
+type Secret struct{ text *string }
 
 const concealed = "[concealed]"
 
-func newSecret(text string) secret { return secret{&text} }
+// NewSecret conceals a token.
+func NewSecret(text string) Secret { return Secret{&text} }
 
-// reveal is for those who must know: who sends it upstream, and who makes its digest.
-func (s secret) reveal() string {
+// Reveal is the token, for code that sends it upstream, verifies it or makes its digest.
+func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
 	}
 	return *s.text
 }
 
-func (s secret) empty() bool { return s.text == nil || *s.text == "" }
+func (s Secret) empty() bool { return s.text == nil || *s.text == "" }
 
 // Format implements fmt.Formatter, for every verb.
-func (secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, concealed) }
+func (Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, concealed) }
 
 // MarshalText implements encoding.TextMarshaler, and so encoding/json's.
-func (secret) MarshalText() ([]byte, error) { return []byte(concealed), nil }
+func (Secret) MarshalText() ([]byte, error) { return []byte(concealed), nil }
 
 // LogValue implements slog.LogValuer.
-func (secret) LogValue() slog.Value { return slog.StringValue(concealed) }
+func (Secret) LogValue() slog.Value { return slog.StringValue(concealed) }

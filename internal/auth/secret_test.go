@@ -16,11 +16,11 @@ import (
 // However what holds a token is printed or logged, the token does not show.
 func TestTokensDoNotShow(t *testing.T) {
 	const token = "the-token"
-	s := newSecret(token)
+	s := NewSecret(token)
 	c := &Credential{token: s}
 	values := []any{
-		s, &s, c, *c, Result{Credential: c}, &Result{Credential: c}, &check{credential: c}, check{credential: c}, map[string]secret{"a": s},
-		[]*Credential{c}, struct{ inner Credential }{*c}, &Permit{credential: &check{credential: c}}, &flight[proof]{},
+		s, &s, c, *c, Result{Credential: c}, &Result{Credential: c}, map[string]Secret{"a": s},
+		[]*Credential{c}, struct{ inner Credential }{*c}, &flight[Proof]{},
 	}
 	hidden := func(how, text string) {
 		t.Helper()
@@ -71,7 +71,7 @@ func TestDigest(t *testing.T) {
 // Identities that differ in anything have different digests.
 func TestIdentityDigest(t *testing.T) {
 	h := newHasher()
-	seen := map[digest]int{}
+	seen := map[Digest]int{}
 	for i, who := range []*Identity{
 		{name: "a"}, {uid: "a"}, {groups: []string{"a"}}, {name: "a", groups: []string{"b"}},
 		{name: "a", groups: []string{"b", "c"}},

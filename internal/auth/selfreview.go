@@ -15,17 +15,19 @@ const (
 	selfAccessReviews = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 )
 
-// selfAsker asks upstream what everybody may ask about himself, so that it needs no rights but those of system:basic-user, which all who are
-// authenticated have. Whose a token is, upstream says to the token; what somebody may do, it says to the proxy, and so only of the one whom
-// the proxy itself is.
+// selfAsker asks upstream what each user may ask about itself, so that it needs no rights but those
+// of system:basic-user, which all authenticated users have. Which identity a token proves, upstream
+// says to the token; what an identity may do, it says to the proxy, and so only of the proxy's own
+// identity.
 type selfAsker struct {
 	*Reviewer
 	bare http.RoundTripper
 	name string
 }
 
-// NewSelfReviewer returns a Reviewer for those who are known to upstream by the proxy's own name: the containers of the pod that it runs in.
-// It denies everybody else everything. bare adds no credentials, and own the proxy's.
+// NewSelfReviewer returns a Reviewer for clients that upstream knows by the proxy's own name: the
+// containers of the pod that it runs in. It denies everything to all others. bare adds no
+// credentials, and own the proxy's.
 func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewer {
 	r := &Reviewer{base: of.base, http: of.http, log: of.log}
 	r.asker = selfAsker{Reviewer: r, bare: bare, name: name}
@@ -33,7 +35,7 @@ func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewe
 }
 
 // token implements asker. A token that is for another audience is none here.
-func (s selfAsker) token(ctx context.Context, token secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
+func (s selfAsker) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
 	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"}}
 	var told authenticationv1.SelfSubjectReview
 	under := &http.Client{Transport: underToken{s.bare, token}, CheckRedirect: noRedirects}
@@ -46,7 +48,7 @@ func (s selfAsker) token(ctx context.Context, token secret, _ []string) (authent
 		s.note(ctx, nil)
 		return authenticationv1.TokenReviewStatus{}, nil
 	}
-	unasked.Review, unasked.Reason = review.Kind, strings.ReplaceAll(unasked.Reason, token.reveal(), concealed)
+	unasked.Review, unasked.Reason = review.Kind, strings.ReplaceAll(unasked.Reason, token.Reveal(), concealed)
 	s.note(ctx, unasked)
 	return authenticationv1.TokenReviewStatus{}, unasked
 }
@@ -72,12 +74,12 @@ func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAcces
 // underToken sends requests under a token.
 type underToken struct {
 	bare  http.RoundTripper
-	token secret
+	token Secret
 }
 
 // RoundTrip implements http.RoundTripper.
 func (u underToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
-	r.Header.Set(authorizationHeader, "Bearer "+u.token.reveal())
+	r.Header.Set(authorizationHeader, "Bearer "+u.token.Reveal())
 	return u.bare.RoundTrip(r)
 }

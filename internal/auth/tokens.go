@@ -14,75 +14,76 @@ import (
 type tokens struct {
 	hasher    *hasher
 	audiences []string
-	reviews   *reviews[secret, proof]
+	reviews   *reviews[Secret, Proof]
 }
 
-// proof is what upstream says of a token.
-type proof struct {
-	who     *Identity // nil: refused
-	why     error     // of a refusal
-	expires time.Time
+// Proof is what is known of a token.
+type Proof struct {
+	Who     *Identity // nil: refused
+	Why     error     // of a refusal
+	Expires time.Time // when the token says that it ends
 }
 
 func newTokens(r *Reviewer, audiences []string, b bounds, clock clock.PassiveClock) *tokens {
-	t := &tokens{hasher: newHasher(), audiences: slices.Clone(audiences), reviews: newReviews[secret, proof](b, clock)}
-	t.reviews.ask = func(ctx context.Context, token secret) (proof, error) {
+	t := &tokens{hasher: newHasher(), audiences: slices.Clone(audiences), reviews: newReviews[Secret, Proof](b, clock)}
+	t.reviews.ask = func(ctx context.Context, token Secret) (Proof, error) {
 		if !askable(token) {
-			return proof{why: errUnaskable}, nil
+			return Proof{Why: errUnaskable}, nil
 		}
 		status, err := r.token(ctx, token, t.audiences)
 		if err != nil {
-			return proof{}, err
+			return Proof{}, err
 		}
-		return t.read(status, tokenExpiry(token.reveal())), nil
+		return t.read(status, tokenExpiry(token.Reveal())), nil
 	}
-	t.reviews.good = func(p proof) bool { return p.who != nil }
+	t.reviews.good = func(p Proof) bool { return p.Who != nil }
 	t.reviews.until = proofUntil
 	return t
 }
 
 // askable reports that a review asks about exactly this token: it is JSON, and upstream trims the
 // token that it reads there, but not in a request that says more after it.
-func askable(token secret) bool {
-	text := token.reveal()
+func askable(token Secret) bool {
+	text := token.Reveal()
 	return isText(text) && strings.TrimSpace(text) == text
 }
 
-// key names a token, and what it was asked to be for.
-func (t *tokens) key(token secret) digest {
-	return t.hasher.sum(append([]string{"token", token.reveal()}, t.audiences...)...)
+// key names a token, and the audiences that were asked about.
+func (t *tokens) key(token Secret) Digest {
+	return t.hasher.sum(append([]string{"token", token.Reveal()}, t.audiences...)...)
 }
 
 // read decides what a review says. The review must say that the token is authenticated, name its
-// user, and, if audiences were asked about, name those of them that the token is for: an apiserver
+// user, and, if the review names audiences, name those of them that the token is for: an apiserver
 // that names none has not looked at them, and vouches for its own alone. A user name that JSON may
 // have changed on the way is not used: the request passes through, with its token.
-func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) proof {
+func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) Proof {
 	switch {
 	case !s.Authenticated:
-		return proof{why: errRefusedToken}
+		return Proof{Why: errRefusedToken}
 	case s.User.Username == "" || s.User.Username == anonymousUser:
-		return proof{why: errNameless}
+		return Proof{Why: errNameless}
 	case len(t.audiences) > 0 && !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
-		return proof{why: errAudience}
+		return Proof{Why: errAudience}
 	}
 	who := NewIdentity(s.User)
-	if who.replaced() {
-		return proof{why: errReplaced}
+	if who.Replaced() {
+		return Proof{Why: errReplaced}
 	}
-	return proof{who: who, expires: expires}
+	return Proof{Who: who, Expires: expires}
 }
 
-// proofUntil is how long a proof counts: not beyond the token's own end, at which upstream is asked again. One that upstream takes after
-// its end (a minute's grace) is asked about as often as one that it refuses.
-func proofUntil(a answer[proof]) time.Time {
-	switch end := a.value.expires; {
-	case a.err != nil || a.value.who == nil:
-		return a.at.Add(DeniedFor)
-	case end.IsZero() || end.After(a.at.Add(AllowedFor)):
-		return a.at.Add(AllowedFor)
-	case end.After(a.at):
-		return moment(end, a.at)
+// proofUntil is how long a proof counts: not beyond the token's own end, at which it is reviewed
+// again. One that upstream takes after its end (a minute's grace) is reviewed as often as one that
+// it refuses.
+func proofUntil(a Answer[Proof]) time.Time {
+	switch end := a.Value.Expires; {
+	case a.Err != nil || a.Value.Who == nil:
+		return a.At.Add(DeniedFor)
+	case end.IsZero() || end.After(a.At.Add(AllowedFor)):
+		return a.At.Add(AllowedFor)
+	case end.After(a.At):
+		return OnRunningClock(end, a.At)
 	}
-	return a.at.Add(DeniedFor)
+	return a.At.Add(DeniedFor)
 }

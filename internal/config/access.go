@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/listen"
 )
 
@@ -22,8 +23,8 @@ func (o *Settings) validateAccess() error {
 				", which others reach: take a loopback address such as 127.0.0.1:6443, or do without it")
 		}
 	}
-	if o.ReauthSweep < auth.MinSweep {
-		return o.Refuse("reauth-sweep", o.ReauthSweep.String(), "must be at least "+auth.MinSweep.String())
+	if o.ReauthSweep < reauth.MinSweep {
+		return o.Refuse("reauth-sweep", o.ReauthSweep.String(), "must be at least "+reauth.MinSweep.String())
 	}
 	for _, audience := range o.APIAudiences {
 		if audience == "" {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/rbac"
 	"spillway/internal/listen"
 	"spillway/internal/logging"
 )
@@ -29,8 +29,8 @@ const (
 // Values of --authentication-local-jwks: which tokens are verified here.
 const (
 	LocalTokensNone    = "none"
-	LocalTokensUnbound = string(auth.TokensUnbound)
-	LocalTokensPods    = string(auth.TokensPods)
+	LocalTokensUnbound = string(rbac.TokensUnbound)
+	LocalTokensPods    = string(rbac.TokensPods)
 )
 
 // Values of --writers: what sends watches to their clients.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/fairness"
 )
 
@@ -18,7 +19,7 @@ import (
 type Access struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
-	Reauthorizer  *auth.Reauthorizer
+	Reauthorizer  *reauth.Reauthorizer
 	// Owner is the name of the only user who is let in at all, by a token of his; empty: whoever upstream lets in.
 	Owner string
 }
@@ -48,7 +49,7 @@ type visitor struct {
 
 // grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
 type grant struct {
-	by       *auth.Reauthorizer
+	by       *reauth.Reauthorizer
 	result   auth.Result
 	what     auth.Attributes
 	decision auth.Decision

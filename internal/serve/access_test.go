@@ -33,6 +33,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/kubetest"
 )
 
@@ -51,8 +52,8 @@ func newAccess(t *testing.T, base *url.URL, registry prometheus.Registerer, o ri
 		who.ClientCA = authority
 	}
 	a := &Access{Authenticator: auth.NewAuthenticator(who), Authorizer: auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})}
-	a.Reauthorizer = auth.NewReauthorizer(auth.ReauthorizerOptions{
-		Authenticator: a.Authenticator, Authorizer: a.Authorizer, Metrics: auth.NewMetrics(registry),
+	a.Reauthorizer = reauth.NewReauthorizer(reauth.ReauthorizerOptions{
+		Authenticator: a.Authenticator, Authorizer: a.Authorizer, Metrics: reauth.NewMetrics(registry),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

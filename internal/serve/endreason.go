@@ -3,7 +3,7 @@ package serve
 import (
 	"errors"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 )
@@ -26,10 +26,10 @@ const (
 	// memory is short, and its selector takes much: a clean end, to go on from (W-113)
 	EndShed EndReason = "shed"
 	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
-	EndCredential      = EndReason(auth.EndExpired)         // its credential reached its end
-	EndUnauthenticated = EndReason(auth.EndUnauthenticated) // upstream takes its credential no more
-	EndForbidden       = EndReason(auth.EndForbidden)       // upstream allows it no more
-	EndUnconfirmed     = EndReason(auth.EndUnconfirmed)     // upstream could not be asked for too long
+	EndCredential      = EndReason(reauth.EndExpired)         // its credential reached its end
+	EndUnauthenticated = EndReason(reauth.EndUnauthenticated) // upstream takes its credential no more
+	EndForbidden       = EndReason(reauth.EndForbidden)       // upstream allows it no more
+	EndUnconfirmed     = EndReason(reauth.EndUnconfirmed)     // upstream could not be asked for too long
 
 	EndSlow EndReason = "slow" // the client was too slow for its initial events while memory was short: as stalled
 	// the client was too slow for its initial events while others waited for room for theirs: as

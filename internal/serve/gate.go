@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 )
 
 // gate is where a watch is kept from sending: shut while upstream cannot be asked whether it still may, and cut off when it may not any
@@ -32,7 +32,7 @@ func (g *gate) opens() <-chan struct{} {
 	return nil
 }
 
-// Hold implements auth.Stream.
+// Hold implements reauth.Stream.
 func (s *stream) Hold() {
 	if s.gate.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
 		shut := make(chan struct{})
@@ -40,7 +40,7 @@ func (s *stream) Hold() {
 	}
 }
 
-// Resume implements auth.Stream.
+// Resume implements reauth.Stream.
 func (s *stream) Resume() {
 	if shut := s.gate.shut.Swap(nil); shut != nil {
 		close(*shut)
@@ -52,8 +52,8 @@ func (s *stream) Resume() {
 // taken until then, it does not get.
 const cutAfter = time.Second
 
-// End implements auth.Stream.
-func (s *stream) End(why auth.End) {
+// End implements reauth.Stream.
+func (s *stream) End(why reauth.End) {
 	s.interrupt(EndReason(why))
 	g := &s.gate
 	g.mu.Lock()

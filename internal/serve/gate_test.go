@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 )
 
 // Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and then everything that he missed.
@@ -41,7 +41,7 @@ func TestHeldToTheEnd(t *testing.T) {
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
 		EndDrain:     func(p *peer) { p.stream.interrupt(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
@@ -58,7 +58,7 @@ func TestHeldToTheEnd(t *testing.T) {
 // Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean end has his client ask again, which
 // tells him why.
 func TestRevoked(t *testing.T) {
-	for _, why := range auth.Ends {
+	for _, why := range reauth.Ends {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
@@ -82,7 +82,7 @@ func TestRevokedWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 102")
 		synctest.Wait()
-		p.stream.End(auth.EndForbidden)
+		p.stream.End(reauth.EndForbidden)
 		time.Sleep(cutAfter)
 		synctest.Wait()
 		if got := <-p.reason; got != EndForbidden {
@@ -107,7 +107,7 @@ func TestRevokedWhileFullEndsAtOnce(t *testing.T) {
 		w.set("a/x 102")
 		synctest.Wait()
 		p.goesOn()
-		p.stream.End(auth.EndForbidden)
+		p.stream.End(reauth.EndForbidden)
 		synctest.Wait() // in a bubble that takes no time
 		select {
 		case got := <-p.reason:
@@ -171,14 +171,14 @@ func TestHeldFromTheBeginning(t *testing.T) {
 
 		revoked := w.watchAs(query, (*stream).Hold)
 		revoked.gets()
-		revoked.stream.End(auth.EndUnauthenticated)
+		revoked.stream.End(reauth.EndUnauthenticated)
 		revoked.ends(EndUnauthenticated)
 
 		late := w.watchAs(query, (*stream).Hold)
 		time.Sleep(300 * time.Second)
 		late.ends(EndTimeout)
 
-		never := w.watchAs(query, func(st *stream) { st.End(auth.EndForbidden) })
+		never := w.watchAs(query, func(st *stream) { st.End(reauth.EndForbidden) })
 		never.ends(EndForbidden)
 	})
 }
@@ -199,7 +199,7 @@ func TestHeldUntilProven(t *testing.T) {
 		p.gets("ADDED a/y 101")
 		p.stream.Hold()
 		w.set("a/y 102")
-		p.stream.End(auth.EndForbidden)
+		p.stream.End(reauth.EndForbidden)
 		p.ends(EndForbidden)
 		w.oracle.release()
 	})
@@ -247,7 +247,7 @@ func TestRevocationsAreReasons(t *testing.T) {
 	for _, r := range EndReasons {
 		known[r] = true
 	}
-	for _, why := range auth.Ends {
+	for _, why := range reauth.Ends {
 		if r := EndReason(why); !known[r] || !r.revoked() || !r.clean() {
 			t.Errorf("%s: known: %v, revoked: %v, clean: %v", r, known[r], r.revoked(), r.clean())
 		}

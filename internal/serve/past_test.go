@@ -13,7 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
@@ -351,7 +351,7 @@ func TestPastIsGated(t *testing.T) {
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
 		EndDrain:     func(p *peer) { p.stream.interrupt(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		for _, held := range []bool{false, true} {
 			bubbles(t, func(t *testing.T, d delivery) {

@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fairness"
@@ -37,8 +37,8 @@ type stream struct {
 	end    ending
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
-	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
-	record *watchRecord // nil: none is kept. Set before it is delivered
+	permit *reauth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
+	record *watchRecord   // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
 	past     *fanout.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told

@@ -31,6 +31,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/object"
 	"spillway/test/controlplane"
 )
@@ -285,14 +286,14 @@ func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
 // ending is a stream that tells when it was ended.
 type ending struct {
 	once sync.Once
-	why  auth.End
+	why  reauth.End
 	at   time.Time
 	done chan struct{}
 }
 
 func (*ending) Hold()   {}
 func (*ending) Resume() {}
-func (e *ending) End(why auth.End) {
+func (e *ending) End(why reauth.End) {
 	e.once.Do(func() {
 		e.why, e.at = why, time.Now()
 		close(e.done)
@@ -303,7 +304,7 @@ func (e *ending) End(why auth.End) {
 func TestRightsGo(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
-	r := auth.NewReauthorizer(auth.ReauthorizerOptions{Authenticator: w.authn, Authorizer: w.authz})
+	r := reauth.NewReauthorizer(reauth.ReauthorizerOptions{Authenticator: w.authn, Authorizer: w.authz})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- r.Run(ctx) }()
@@ -340,8 +341,8 @@ func TestRightsGo(t *testing.T) {
 	late := time.After(30 * time.Second)
 	for name, c := range map[string]struct {
 		*ending
-		want auth.End
-	}{"unbound": {unbound, auth.EndForbidden}, "deleted": {deleted, auth.EndUnauthenticated}} {
+		want reauth.End
+	}{"unbound": {unbound, reauth.EndForbidden}, "deleted": {deleted, reauth.EndUnauthenticated}} {
 		select {
 		case <-c.done:
 			t.Logf("%s: ended %q after %v", name, c.why, c.at.Sub(left))

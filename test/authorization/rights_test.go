@@ -23,6 +23,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/internal/auth"
+	"spillway/internal/auth/rbac"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -34,7 +36,7 @@ const patience = time.Minute
 
 // watchman watches rights before a real apiserver, and decides by them. What he asks upstream for himself is counted apart from reviews.
 type watchman struct {
-	rights  *auth.Rights
+	rights  *rbac.Rights
 	authn   *auth.Authenticator
 	authz   *auth.Authorizer // decides by rights, as does the Reauthorizer
 	asks    *auth.Authorizer // asks upstream about everything
@@ -64,7 +66,7 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 const apiAudience = "https://kubernetes.default.svc" // what the control plane's apiserver takes for its own, since it is its issuer
 
 // watchRights watches until the test ends.
-func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth.RightsOptions)) (*watchman, *auth.Reauthorizer) {
+func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*watchman, *reauth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
 	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
@@ -85,8 +87,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	}
 	m := &watchman{reviews: &counted{RoundTripper: own}}
 	reviewer := auth.NewReviewer(base, m.reviews, zap.NewNop())
-	o := auth.RightsOptions{
-		Follow: func(ctx context.Context, table *auth.Table) error {
+	o := rbac.RightsOptions{
+		Follow: func(ctx context.Context, table *rbac.Table) error {
 			return client.Follow(ctx, zap.NewNop(), table.Resource(), &ear{table, &m.deaf, &m.holds, w.planted},
 				upstream.WithPromised(table.Through))
 		},
@@ -95,11 +97,11 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 	if change != nil {
 		change(&o)
 	}
-	m.rights = auth.NewRights(o)
-	m.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: []string{apiAudience}, Rights: m.rights})
-	m.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Rights: m.rights})
+	m.rights = rbac.NewRights(o)
+	m.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: []string{apiAudience}, Local: m.rights})
+	m.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Local: m.rights})
 	m.asks = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())})
-	r := auth.NewReauthorizer(auth.ReauthorizerOptions{Authenticator: m.authn, Authorizer: m.authz, Sweep: sweep})
+	r := reauth.NewReauthorizer(reauth.ReauthorizerOptions{Authenticator: m.authn, Authorizer: m.authz, Sweep: sweep})
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { _ = m.rights.Run(ctx, r.Check) })
@@ -115,7 +117,7 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*auth
 
 // ear lets a table hear of its resource, or not; and, in each complete state, of a binding that upstream does not have.
 type ear struct {
-	*auth.Table
+	*rbac.Table
 	deaf    *atomic.Bool
 	holds   *holds
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // nil for none
@@ -160,7 +162,7 @@ type decider struct {
 func (m *watchman) decider(w *world) *decider {
 	d := &decider{reviews: &counted{RoundTripper: m.reviews.RoundTripper}}
 	base, _ := url.Parse(w.cp.URL())
-	d.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, d.reviews, zap.NewNop()), Rights: m.rights})
+	d.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, d.reviews, zap.NewNop()), Local: m.rights})
 	return d
 }
 
@@ -347,7 +349,7 @@ func TestLocalRBAC(t *testing.T) {
 	t.Logf("seed %d", seed)
 	q := questions{rand.New(rand.NewPCG(seed, 1))}
 	w.grants(t, q, 200)
-	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	admin := auth.NewIdentity(authenticationv1.UserInfo{Username: "admin", Groups: []string{"system:masters"}})
@@ -402,7 +404,7 @@ func TestLocalRBAC(t *testing.T) {
 func TestStaleRights(t *testing.T) {
 	w := newWorld(t)
 	w.serviceAccount(t, "default", "reads-pods", false, rule("get,list,watch", "", "pods"))
-	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
 		o.RBAC, o.Random = true, func() float64 { return 1 }
 	})
 	d := m.decider(w)
@@ -446,7 +448,7 @@ func TestPlantedDisagreement(t *testing.T) {
 	w := newWorld(t)
 	w.planted = eveIsAdmin
 	core, logs := observer.New(zap.ErrorLevel)
-	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
+	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
 		o.RBAC, o.Log, o.Random = true, zap.New(core), func() float64 { return 0 } // all is checked
 	})
 	d := m.decider(w)
@@ -500,7 +502,7 @@ func TestChangesEndWatches(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.people = append(w.people, w.bound(t, "c1", "reads-one", pod))
-	m, r := w.watchRights(t, 10*time.Minute, func(o *auth.RightsOptions) { o.Tokens = auth.TokensPods })
+	m, r := w.watchRights(t, 10*time.Minute, func(o *rbac.RightsOptions) { o.Tokens = rbac.TokensPods })
 	watch := func(name, target string) *ending {
 		i := slices.IndexFunc(w.people, func(p person) bool { return p.name == name })
 		result := m.authn.Authenticate(ctx, w.people[i].shows)
@@ -526,18 +528,18 @@ func TestChangesEndWatches(t *testing.T) {
 	}
 	stays := watch("reads-one", one)
 	await(t, "hearing of all that is watched", func() bool { // what went before a table began is no change
-		return !slices.ContainsFunc(m.rights.Tables(), func(table *auth.Table) bool { return table.Through() == 0 })
+		return !slices.ContainsFunc(m.rights.Tables(), func(table *rbac.Table) bool { return table.Through() == 0 })
 	})
 	grace := int64(0)
 	for _, step := range []struct {
 		what string
-		want auth.End
+		want reauth.End
 		take func() error
 	}{
-		{"binding", auth.EndForbidden, func() error {
+		{"binding", reauth.EndForbidden, func() error {
 			return w.admin.RbacV1().RoleBindings("default").Delete(ctx, "reads-pods", metav1.DeleteOptions{})
 		}},
-		{"rule of a cluster role", auth.EndForbidden, func() error {
+		{"rule of a cluster role", reauth.EndForbidden, func() error {
 			role, err := w.admin.RbacV1().ClusterRoles().Get(ctx, "reads-nodes", metav1.GetOptions{})
 			if err == nil {
 				role.Rules = role.Rules[1:]
@@ -545,10 +547,10 @@ func TestChangesEndWatches(t *testing.T) {
 			}
 			return err
 		}},
-		{"service account", auth.EndUnauthenticated, func() error {
+		{"service account", reauth.EndUnauthenticated, func() error {
 			return w.admin.CoreV1().ServiceAccounts("c1").Delete(ctx, "watches", metav1.DeleteOptions{})
 		}},
-		{"pod", auth.EndUnauthenticated, func() error {
+		{"pod", reauth.EndUnauthenticated, func() error {
 			return w.admin.CoreV1().Pods("c1").Delete(ctx, "p", metav1.DeleteOptions{GracePeriodSeconds: &grace})
 		}},
 	} {
@@ -607,8 +609,8 @@ func TestLocalTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, _ := w.watchRights(t, 0, func(o *auth.RightsOptions) {
-		o.Tokens, o.Random = auth.TokensPods, func() float64 { return 1 }
+	m, _ := w.watchRights(t, 0, func(o *rbac.RightsOptions) {
+		o.Tokens, o.Random = rbac.TokensPods, func() float64 { return 1 }
 	})
 	tokens := []person{w.bound(t, "c1", "reads-one", pod)}
 	for range herd {

@@ -1,13 +1,18 @@
-package auth
+package reauth
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+
+	"spillway/internal/auth"
+	"spillway/internal/auth/authtest"
 )
 
 // recorded is a stream that notes what it is told.
@@ -24,22 +29,29 @@ func (s *recorded) End(e End) {
 	s.told = append(s.told, "end "+string(e))
 }
 
+// named is an identity.
+func named(name string, groups ...string) *auth.Identity {
+	return auth.NewIdentity(authenticationv1.UserInfo{Username: name, Groups: groups})
+}
+
+// digestOf stands for anything that fmt prints in full.
+func digestOf(of ...any) auth.Digest { return sha256.Sum256(fmt.Appendf(nil, "%q", of)) }
+
 // duty is a rota that a test turns by hand.
 type duty struct {
 	t    *testing.T
 	rota *rota
 	now  time.Time
-	h    *hasher
 }
 
 var start = time.Unix(1_800_000_000, 0)
 
 func newDuty(t *testing.T, random func() float64) *duty {
-	d := &duty{t: t, now: start, h: newHasher()}
+	d := &duty{t: t, now: start}
 	d.rota = newRota(rotaOptions{
 		sweep: 25 * time.Second, holdMost: time.Minute, most: 4, random: random,
-		key:    func(who *Identity, what Attributes) digest { return what.digest(d.h, who.digest(d.h)) },
-		recall: func(*check) (time.Time, *Identity, bool) { return time.Time{}, nil, false },
+		key:    func(who *auth.Identity, what auth.Attributes) auth.Digest { return digestOf(who.UserInfo(), what) },
+		recall: func(*check) (time.Time, *auth.Identity, bool) { return time.Time{}, nil, false },
 	})
 	return d
 }
@@ -48,15 +60,15 @@ func newDuty(t *testing.T, random func() float64) *duty {
 func (d *duty) admit(name, resource string) (*Permit, *recorded) {
 	s := &recorded{}
 	p := &Permit{stream: s}
-	d.rota.admit(p, d.proven(name, name, d.now), Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
+	d.rota.admit(p, d.proven(name, name, d.now), auth.Attributes{Verb: "watch", Resource: resource}, d.now, d.now)
 	return p, s
 }
 
 // proven is what somebody proves with a token.
-func (d *duty) proven(token, name string, at time.Time) Result {
-	return Result{
-		Outcome: Authenticated, Identity: &Identity{name: name}, At: at,
-		Credential: &Credential{key: d.h.sum(token), token: newSecret(token)},
+func (d *duty) proven(token, name string, at time.Time) auth.Result {
+	return auth.Result{
+		Outcome: auth.Authenticated, Identity: named(name), At: at,
+		Credential: auth.NewCredential(digestOf(token), auth.NewSecret(token), time.Time{}),
 	}
 }
 
@@ -141,7 +153,7 @@ func (d *duty) consistentQueue() {
 }
 
 // found tells what came of a check that was asked now.
-func (d *duty) found(c *check, v Verdict) {
+func (d *duty) found(c *check, v auth.Verdict) {
 	f := finding{verdict: v, at: d.now, end: EndForbidden}
 	if c.kind == ofCredential {
 		f.end, f.who = EndUnauthenticated, c.who
@@ -150,7 +162,8 @@ func (d *duty) found(c *check, v Verdict) {
 	d.consistent()
 }
 
-// A permission is asked for a sweep after it was known, held when it could not be in time, and resumed when it is known again.
+// A permission is asked for a sweep after it was known, held when it could not be in time, and
+// resumed when it is known again.
 func TestRotaHolds(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -159,7 +172,7 @@ func TestRotaHolds(t *testing.T) {
 	if len(credential) != 1 || credential[0].kind != ofCredential {
 		t.Fatalf("at 15 s: %d checks", len(credential))
 	}
-	d.found(credential[0], Allowed)
+	d.found(credential[0], auth.Allowed)
 	d.now = start.Add(25*time.Second - 1)
 	if asked := d.turn(); len(asked) != 0 {
 		t.Fatalf("before its time: %d checks", len(asked))
@@ -178,13 +191,14 @@ func TestRotaHolds(t *testing.T) {
 		t.Error("not held")
 	}
 	d.now = start.Add(29500 * time.Millisecond)
-	d.found(permission[0], Allowed)
+	d.found(permission[0], auth.Allowed)
 	if d.turn(); s.held || !slices.Equal(s.told, []string{"hold", "resume"}) {
 		t.Errorf("not resumed: %q", s.told)
 	}
 }
 
-// What could not be asked is asked again, with pauses that grow, and after a long time its streams are ended.
+// What could not be asked is asked again, with pauses that grow, and after a long time its streams
+// are ended.
 func TestRotaGivesUp(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -192,7 +206,7 @@ func TestRotaGivesUp(t *testing.T) {
 	for ; s.end == "" && d.now.Before(start.Add(10*time.Minute)); d.now = d.now.Add(50 * time.Millisecond) {
 		for _, c := range d.turn() {
 			tries++
-			d.found(c, Unasked)
+			d.found(c, auth.Unasked)
 		}
 	}
 	d.turn()
@@ -221,7 +235,7 @@ func TestRotaSpreads(t *testing.T) {
 		due = append(due, turn.ask...)
 		for _, c := range due {
 			perSecond[c.kind][int(d.now.Sub(start)/time.Second)]++
-			d.rota.found(c, finding{verdict: Allowed, at: d.now, who: c.who}, d.now)
+			d.rota.found(c, finding{verdict: auth.Allowed, at: d.now, who: c.who}, d.now)
 		}
 	}
 	d.consistent()
@@ -233,24 +247,25 @@ func TestRotaSpreads(t *testing.T) {
 	}
 }
 
-// A denial that was asked for before a later question was answered otherwise does not count; nor does anything from before a change.
+// A denial that was asked for before a later question was answered otherwise does not count; nor
+// does anything from before a change.
 func TestRotaStale(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
 	d.now = start.Add(15 * time.Second)
-	d.found(d.turn()[0], Allowed)
+	d.found(d.turn()[0], auth.Allowed)
 	d.now = start.Add(25 * time.Second)
 	asked := d.turn()[0]
 	at := d.now
 	d.now = d.now.Add(time.Second)
 	d.admit("alice", "pods") // which was just allowed
-	d.rota.found(asked, finding{verdict: Denied, at: at, end: EndForbidden}, d.now)
+	d.rota.found(asked, finding{verdict: auth.Denied, at: at, end: EndForbidden}, d.now)
 	again := d.turn()
 	if s.end != "" || len(again) != 1 || again[0] != asked {
 		t.Fatalf("ended %q, %d checks", s.end, len(again))
 	}
-	d.rota.urge(func(who *Identity, _ Attributes) bool { return who.name == "alice" }, d.now)
-	d.found(asked, Allowed) // asked before the change
+	d.rota.urge(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == "alice" }, d.now)
+	d.found(asked, auth.Allowed) // asked before the change
 	confirmed := asked.confirmed
 	var permission *check
 	for _, c := range d.turn() {
@@ -261,7 +276,7 @@ func TestRotaStale(t *testing.T) {
 	if permission == nil || !confirmed.Equal(d.now) && confirmed.After(d.now) {
 		t.Fatal("it is not asked again after a change")
 	}
-	d.found(permission, Denied)
+	d.found(permission, auth.Denied)
 	if d.turn(); s.end != EndForbidden {
 		t.Errorf("ended %q", s.end)
 	}
@@ -274,15 +289,15 @@ func TestRotaIdentityChanges(t *testing.T) {
 	_, t2 := d.admit("alice", "nodes")
 	d.now = start.Add(15 * time.Second)
 	c := d.turn()[0]
-	d.rota.found(c, finding{verdict: Allowed, at: d.now, who: &Identity{name: "alice", groups: []string{"fewer"}}}, d.now)
+	d.rota.found(c, finding{verdict: auth.Allowed, at: d.now, who: named("alice", "fewer")}, d.now)
 	asked := d.turn()
-	if len(asked) != 2 || asked[0].kind != ofPermission || len(asked[0].who.groups) != 1 || len(d.rota.permissions) != 2 {
+	if len(asked) != 2 || asked[0].kind != ofPermission || !asked[0].who.MemberOf("fewer") || len(d.rota.permissions) != 2 {
 		t.Fatalf("%d checks, %d permissions", len(asked), len(d.rota.permissions))
 	}
 	for _, c := range asked {
-		v := Allowed
+		v := auth.Allowed
 		if c.what.Resource == "pods" {
-			v = Denied
+			v = auth.Denied
 		}
 		d.found(c, v)
 	}
@@ -294,59 +309,49 @@ func TestRotaIdentityChanges(t *testing.T) {
 // That a credential proves somebody else may be known from a request, too.
 func TestRotaIdentityChangesByRequests(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
-	d.rota.recall = func(c *check) (time.Time, *Identity, bool) {
-		return d.now.Add(-time.Second), &Identity{name: "alice", groups: []string{"fewer"}}, c.kind == ofCredential
+	d.rota.recall = func(c *check) (time.Time, *auth.Identity, bool) {
+		return d.now.Add(-time.Second), named("alice", "fewer"), c.kind == ofCredential
 	}
 	_, s := d.admit("alice", "pods")
 	d.now = start.Add(15 * time.Second)
 	asked := d.turn()
-	if len(asked) != 1 || asked[0].kind != ofPermission || len(asked[0].who.groups) != 1 {
+	if len(asked) != 1 || asked[0].kind != ofPermission || !asked[0].who.MemberOf("fewer") {
 		t.Fatalf("%d checks", len(asked))
 	}
-	d.found(asked[0], Denied)
+	d.found(asked[0], auth.Denied)
 	if d.turn(); s.end != EndForbidden {
 		t.Errorf("ended %q", s.end)
 	}
 }
 
-// A certificate ends when it should although the wall clock was set back meanwhile, and is looked at then once.
+// A certificate ends when it should although the wall clock was set back meanwhile, and is looked
+// at then once.
 func TestRotaCertificateEndsByTheClockThatRuns(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.now = time.Now()
 	looks := 0
-	d.rota.recall = func(*check) (time.Time, *Identity, bool) {
+	d.rota.recall = func(*check) (time.Time, *auth.Identity, bool) {
 		if looks++; looks > 100 {
 			panic("it is looked at again and again")
 		}
 		return time.Time{}, nil, false
 	}
 	s := &recorded{}
-	d.rota.admit(&Permit{stream: s}, Result{
-		Outcome: Authenticated, Identity: &Identity{name: "alice"}, At: d.now,
-		Credential: &Credential{key: d.h.sum("certificate"), expires: d.now.Round(0).Add(10 * time.Second)},
-	}, Attributes{Verb: "watch"}, d.now, d.now)
-	d.now = setBack(t, d.now.Add(10*time.Second), time.Hour)
+	d.rota.admit(&Permit{stream: s}, auth.Result{
+		Outcome: auth.Authenticated, Identity: named("alice"), At: d.now,
+		Credential: auth.NewCredential(digestOf("certificate"), auth.Secret{}, d.now.Round(0).Add(10*time.Second)),
+	}, auth.Attributes{Verb: "watch"}, d.now, d.now)
+	d.now = authtest.SetBack(t, d.now.Add(10*time.Second), time.Hour)
 	if d.turn(); s.end != EndExpired {
 		t.Errorf("ended %q", s.end)
 	}
-}
-
-// setBack is the same moment after the wall clock was set back by whole seconds. Package time makes no such value.
-func setBack(t *testing.T, at time.Time, by time.Duration) time.Time {
-	const second = 1 << 30 // of the word that begins a Time with both clocks
-	back := at
-	*(*uint64)(unsafe.Pointer(&back)) -= uint64(by/time.Second) * second
-	if !back.Equal(at) || !back.Round(0).Equal(at.Round(0).Add(-by)) {
-		t.Fatalf("package time keeps its clocks in another way: %v, %v", at, back)
-	}
-	return back
 }
 
 // admitMany admits streams of a user in so many namespaces.
 func (d *duty) admitMany(name string, n int) {
 	for i := range n {
 		d.rota.admit(&Permit{stream: &recorded{}}, d.proven(name, name, d.now),
-			Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)
+			auth.Attributes{Verb: "watch", Namespace: fmt.Sprint("ns-", i)}, d.now, d.now)
 	}
 }
 
@@ -354,13 +359,13 @@ func (d *duty) admitMany(name string, n int) {
 func namesOf(checks []*check) []string {
 	var names []string
 	for _, c := range checks {
-		names = append(names, c.who.name)
+		names = append(names, c.who.Name())
 	}
 	return names
 }
 
-// A user with thousands of due reviews that are never answered has half of them under way at most. The
-// reviews of other users start in the turn in which they come due.
+// A user with thousands of due reviews that are never answered has half of them under way at most.
+// The reviews of other users start in the turn in which they come due.
 func TestRotaUserWithManyReviewsDelaysNoOther(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.rota.most = 64
@@ -377,11 +382,12 @@ func TestRotaUserWithManyReviewsDelaysNoOther(t *testing.T) {
 		if names := namesOf(asked); !slices.Equal(names, []string{"alice"}) {
 			t.Fatalf("after %d s the reviews of %q start, want one of alice", at, names)
 		}
-		d.found(asked[0], Allowed)
+		d.found(asked[0], auth.Allowed)
 	}
 }
 
-// Users with due reviews take turns, and the reviews of each start in the order in which they came due.
+// Users with due reviews take turns, and the reviews of each start in the order in which they came
+// due.
 func TestRotaUsersTakeTurns(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	d.rota.most = 1
@@ -394,9 +400,9 @@ func TestRotaUsersTakeTurns(t *testing.T) {
 	d.now = start.Add(26 * time.Second)
 	for asked := d.turn(); len(asked) > 0; asked = d.turn() {
 		if c := asked[0]; c.kind == ofPermission {
-			order = append(order, c.who.name+" "+c.what.Resource)
+			order = append(order, c.who.Name()+" "+c.what.Resource)
 		}
-		d.found(asked[0], Allowed)
+		d.found(asked[0], auth.Allowed)
 	}
 	want := []string{"alice 1", "bob 1", "carol 1", "alice 2", "carol 2", "alice 3", "carol 3"}
 	if !slices.Equal(order, want) {
@@ -404,7 +410,8 @@ func TestRotaUsersTakeTurns(t *testing.T) {
 	}
 }
 
-// Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has confirmed.
+// Whatever happens in whatever order, the books are in order, and nobody runs by what nobody has
+// confirmed.
 func TestRotaAtRandom(t *testing.T) {
 	for seed := range uint64(20) {
 		random := rand.New(rand.NewPCG(seed, 7))
@@ -420,8 +427,8 @@ func TestRotaAtRandom(t *testing.T) {
 				s, p := &recorded{}, &Permit{}
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
-				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(AllowedFor)))) }
-				d.rota.admit(p, d.proven(token, name, old()), Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}, old(), d.now)
+				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedFor)))) }
+				d.rota.admit(p, d.proven(token, name, old()), auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}, old(), d.now)
 				permits, streams[p] = append(permits, p), s
 			case 2:
 				if len(permits) > 0 {
@@ -432,15 +439,15 @@ func TestRotaAtRandom(t *testing.T) {
 				}
 			case 3:
 				user := fmt.Sprint("user ", random.IntN(5))
-				d.rota.urge(func(who *Identity, _ Attributes) bool { return who.name == user }, d.now)
+				d.rota.urge(func(who *auth.Identity, _ auth.Attributes) bool { return who.Name() == user }, d.now)
 			default:
 				for len(asking) > 0 && random.IntN(3) > 0 {
 					i := random.IntN(len(asking))
 					c := asking[i]
 					asking = slices.Delete(asking, i, i+1)
-					f := finding{verdict: []Verdict{Allowed, Allowed, Allowed, Unasked, Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
+					f := finding{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked, auth.Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
 					if c.kind == ofCredential && random.IntN(4) == 0 {
-						f.who = &Identity{name: fmt.Sprint("user ", random.IntN(5))}
+						f.who = named(fmt.Sprint("user ", random.IntN(5)))
 					}
 					delete(asked, c)
 					d.rota.found(c, f, d.now)
@@ -473,8 +480,8 @@ func TestRotaAtRandom(t *testing.T) {
 	}
 }
 
-// What is known by other ways than a question may be no younger than what was known before. Then it is looked at again a moment later, until
-// it is, and held in time if it never is.
+// What is known by other ways than a question may be no younger than what was known before. Then it
+// is looked at again a moment later, until it is, and held in time if it never is.
 func TestRotaLooksAgain(t *testing.T) {
 	d := newDuty(t, func() float64 { return 0 })
 	_, s := d.admit("alice", "pods")
@@ -485,7 +492,7 @@ func TestRotaLooksAgain(t *testing.T) {
 			if looks++; c.kind != ofCredential {
 				t.Fatal("it is not the token's turn")
 			}
-			d.rota.found(c, finding{verdict: Allowed, at: start, who: c.who}, d.now)
+			d.rota.found(c, finding{verdict: auth.Allowed, at: start, who: c.who}, d.now)
 			d.consistent()
 		}
 		if d.now.Sub(start) > 20*time.Second {

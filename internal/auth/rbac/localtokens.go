@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"slices"
@@ -10,14 +10,18 @@ import (
 	josejwt "github.com/go-jose/go-jose/v4/jwt"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/utils/clock"
+
+	"spillway/internal/auth"
 )
 
-// localTokens finds tokens of service accounts good by what is known here. A signature says whom upstream once gave a token, and until
-// when; whether that service account, and the pod that the token is bound to, are still there is looked up in tables. Only when all three
-// (keys, service accounts, pods) are proven is a token taken, and then upstream would take it as well.
+// localTokens finds tokens of service accounts good by what is known here. A signature says which
+// account upstream once gave a token, and until when; whether that service account, and the pod
+// that the token is bound to, are still there is looked up in tables. Only when all three (keys,
+// service accounts, pods) are proven is a token taken, and then upstream would take it as well.
 //
-// It never refuses one. What it does not take is for upstream to judge: any other token, one that is bound to anything else, and one of
-// which it does not understand every word that kube-apiserver may have put in.
+// It never refuses one. What it does not take is for upstream to judge: any other token, one that
+// is bound to anything else, and one of which it does not understand every word that kube-apiserver
+// may have put in.
 type localTokens struct {
 	// Static after construction.
 	rights    *Rights
@@ -26,7 +30,7 @@ type localTokens struct {
 	began     time.Time
 
 	mu       sync.Mutex
-	verified *memory[*accountToken] // so that a signature is verified once
+	verified *auth.AnswerCache[*accountToken] // so that a signature is verified once
 }
 
 // accountToken is a token of a service account whose signature has been verified. Immutable.
@@ -36,7 +40,7 @@ type accountToken struct {
 	account        objectName
 	accountUID     string
 	pod, podUID    string // empty: bound to none
-	who            *Identity
+	who            *auth.Identity
 	begins, issued time.Time
 	expires        time.Time
 }
@@ -44,64 +48,68 @@ type accountToken struct {
 // maxLocalToken bounds what is looked at, in bytes; kube-apiserver's own are shorter than 2 KiB.
 const maxLocalToken = 16 << 10
 
-// decideLocally lets rights decide about tokens as far as they can.
-func (t *tokens) decideLocally(r *Rights, remembered int) {
-	l := &localTokens{rights: r, audiences: t.audiences, clock: t.reviews.clock, began: t.reviews.clock.Now(),
-		verified: newMemory[*accountToken](remembered)}
-	h := t.hasher
-	t.reviews.local = newLocal(reviewOfToken, r, t.reviews, l.answer, func(here, there proof) bool {
-		return there.who != nil && here.who.digest(h) == there.who.digest(h)
-	})
+// Tokens implements auth.LocalDecider.
+func (r *Rights) Tokens(audiences []string, remembered int,
+	review auth.Review[auth.Secret, auth.Proof]) auth.Decide[auth.Secret, auth.Proof] {
+	if r.keys == nil {
+		return nil
+	}
+	l := &localTokens{rights: r, audiences: audiences, clock: r.clock, began: r.clock.Now(),
+		verified: auth.NewAnswerCache[*accountToken](remembered)}
+	return newLocal(reviewOfToken, r, review, l.answer, func(here, there auth.Proof) bool {
+		return there.Who != nil && here.Who.Equal(there.Who)
+	}).ask
 }
 
 // answer takes a token, if it can.
-func (l *localTokens) answer(key digest, token secret) (answer[proof], bool) {
+func (l *localTokens) answer(key auth.Digest, token auth.Secret) (auth.Answer[auth.Proof], bool) {
 	r := l.rights
 	r.mu.RLock()
 	issuer, keys, proven := r.keys.issuer, r.keys.keys, r.keys.proven // keys are replaced, never changed
 	r.mu.RUnlock()
 	if !r.counts(proven) {
-		return answer[proof]{}, false
+		return auth.Answer[auth.Proof]{}, false
 	}
 	t := l.recall(key, issuer, keys)
 	if t == nil {
-		if t = l.read(token.reveal(), issuer, keys); t == nil {
-			return answer[proof]{}, false
+		if t = l.read(token.Reveal(), issuer, keys); t == nil {
+			return auth.Answer[auth.Proof]{}, false
 		}
 		l.note(key, t)
 	}
 	now := l.clock.Now()
-	later, back := setBackSince(l.began, now)
+	later, back := auth.SetBackSince(l.began, now)
 	if !now.Before(t.expires) || back && !later.Before(t.expires) || now.Before(t.begins) || now.Before(t.issued) {
-		return answer[proof]{}, false
+		return auth.Answer[auth.Proof]{}, false
 	}
 	at, ok := r.exists(t)
 	if proven.Before(at) {
 		at = proven
 	}
-	return answer[proof]{value: proof{who: t.who, expires: t.expires}, at: at}, ok
+	return auth.Answer[auth.Proof]{Value: auth.Proof{Who: t.who, Expires: t.expires}, At: at}, ok
 }
 
-func (l *localTokens) recall(key digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
+func (l *localTokens) recall(key auth.Digest, issuer string, keys map[string]*jose.JSONWebKey) *accountToken {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known, ok := l.verified.recall(key, l.clock.Now())
-	if !ok || known.value.issuer != issuer || keys[known.value.kid] != known.value.signedBy {
+	known, ok := l.verified.Recall(key, l.clock.Now())
+	if !ok || known.Value.issuer != issuer || keys[known.Value.kid] != known.Value.signedBy {
 		return nil
 	}
-	return known.value
+	return known.Value
 }
 
-func (l *localTokens) note(key digest, t *accountToken) {
+func (l *localTokens) note(key auth.Digest, t *accountToken) {
 	now := l.clock.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.verified.note(key, answer[*accountToken]{value: t, at: now}, moment(t.expires, now), now)
+	l.verified.Note(key, auth.Answer[*accountToken]{Value: t, At: now}, auth.OnRunningClock(t.expires, now), now)
 }
 
-// exists reports that what a token is bound to is there, and since when that is known. That a service account and a pod
-// were there at one moment need not be shown, as for a role and its binding (Rights.togetherLocked): an object of a uid
-// comes once and goes once, and both were there when upstream signed the token.
+// exists reports that what a token is bound to is there, and since when that is known. That a
+// service account and a pod were there at one moment need not be shown, as for a role and its
+// binding (Rights.togetherLocked): an object of a uid comes once and goes once, and both were there
+// when upstream signed the token.
 func (r *Rights) exists(t *accountToken) (time.Time, bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
@@ -151,16 +159,17 @@ func (l *localTokens) read(token, issuer string, keys map[string]*jose.JSONWebKe
 		return nil
 	}
 	if public.ID != "" {
-		user.Extra[credentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
+		user.Extra[auth.CredentialIDExtra] = authenticationv1.ExtraValue{"JTI=" + public.ID}
 	}
 	user.Username = public.Subject
-	if t.who = NewIdentity(user); t.who.replaced() {
+	if t.who = auth.NewIdentity(user); t.who.Replaced() {
 		return nil
 	}
 	return t
 }
 
-// isCompact reports that a token is three parts of base64url and nothing else: not even what decoders overlook.
+// isCompact reports that a token is three parts of base64url and nothing else: not even what
+// decoders overlook.
 func isCompact(token string) bool {
 	return strings.Count(token, ".") == 2 && !strings.ContainsFunc(token, func(c rune) bool {
 		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.')

@@ -1,4 +1,17 @@
-package auth
+// Package rbac decides questions about permissions and tokens by upstream's state, without a
+// review, and finds the watches that a change of that state may have ended.
+//
+// Rights mirror roles, bindings, service accounts and, if configured, pods, each in a Table, and
+// fetch the keys that upstream signs tokens with. They implement auth.LocalDecider.
+//
+// Invariant: Rights only ever allow, and only by tables that are proven: upstream was asked within
+// auth.AllowedFor how far it is, and the table has caught up with the answer. An open watch that
+// has heard of nothing proves nothing, and nor does an informer's cache: its age is not known. What
+// is not allowed here is upstream's to decide, and a share of what is allowed is checked there.
+//
+// kube-apiserver's own RBAC authorizer is no module that could be imported, and reads its informers
+// without asking how old they are.
+package rbac
 
 import (
 	"context"
@@ -11,13 +24,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"spillway/internal/auth"
 	"spillway/internal/object"
 )
 
-// Rights watch what decides about permissions: Roles, ClusterRoles, their bindings, and service accounts. They serve two purposes.
+// Rights watch what decides about permissions: Roles, ClusterRoles, their bindings, and service
+// accounts. They serve two purposes.
 //
-// Whoever may have lost something by a change is asked about at once (Reauthorizer.Check). That decides nothing by itself, and where
-// upstream does not let these be watched, the sweep goes on alone.
+// Watches that may have lost something by a change are reviewed at once (Reauthorizer.Check). That
+// decides nothing by itself, and where upstream does not let these be watched, the sweep goes on
+// alone.
 //
 // And they may decide, where the operator says so: RBAC by its rules, Tokens by signature and
 // existence. Invariant: they only ever say yes, and only by tables each of which has been proven
@@ -29,13 +45,13 @@ type Rights struct {
 	// Static after construction.
 	opts                       RightsOptions
 	clock                      clock.Clock
-	metrics                    *Metrics
+	metrics                    *DecisionMetrics
 	log                        *zap.Logger
 	roles, clusterRoles        *Table
 	roleBindings, clusterBinds *Table
 	accounts, pods             *Table // pods: nil if they are not watched
 	keys                       *keyring
-	news                       chan struct{}              // holds one: somebody is affected
+	news                       chan struct{}              // holds one: a subject is affected
 	jobs                       chan func(context.Context) // checks that wait for their turn
 
 	mu sync.RWMutex
@@ -47,8 +63,9 @@ type Rights struct {
 }
 
 const (
-	// proveEvery is how long after the beginning of one proof the next one begins. It takes upstream up to 1.7 s to answer (W-111), and
-	// that has to leave room within AllowedFor for one that fails.
+	// proveEvery is how long after the beginning of one proof the next one begins. It takes
+	// upstream up to 1.7 s to answer (W-111), and that has to leave room within AllowedFor for one
+	// that fails.
 	proveEvery = 5 * time.Second
 	proveRetry = time.Second
 	// proveLeast is the least time between the beginnings of two proofs.
@@ -91,7 +108,8 @@ func NewRights(o RightsOptions) *Rights {
 	r.roles = newTable(r, rbacGroup("roles", "Role", true), readRole, r.roleChanged)
 	r.clusterRoles = newTable(r, rbacGroup("clusterroles", "ClusterRole", false), readRole, r.clusterRoleChanged)
 	r.roleBindings = newTable(r, rbacGroup("rolebindings", "RoleBinding", true), readBinding, r.bindingChanged)
-	r.clusterBinds = newTable(r, rbacGroup("clusterrolebindings", "ClusterRoleBinding", false), readBinding, r.bindingChanged)
+	clusterBindings := rbacGroup("clusterrolebindings", "ClusterRoleBinding", false)
+	r.clusterBinds = newTable(r, clusterBindings, readBinding, r.bindingChanged)
 	r.accounts = newTable(r, core("serviceaccounts", "ServiceAccount"), readExisting, r.accountChanged)
 	for _, t := range r.rbacTables() {
 		t.proves = o.RBAC
@@ -120,9 +138,9 @@ func (r *Rights) Tables() []*Table {
 	return all
 }
 
-// Run watches until ctx ends, and returns when nothing is under way any more. check is told of those who may have lost something; it must
-// return at once.
-func (r *Rights) Run(ctx context.Context, check func(concerns func(*Identity, Attributes) bool)) error {
+// Run watches until ctx ends, and returns when nothing is under way any more. check gets the
+// subjects that may have lost something; it must return at once.
+func (r *Rights) Run(ctx context.Context, check func(concerns func(*auth.Identity, auth.Attributes) bool)) error {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, t := range r.Tables() {
@@ -174,7 +192,8 @@ func (r *Rights) refused(t *Table, err error) {
 	if said {
 		return
 	}
-	r.log.Warn("upstream does not let this be watched: what is lost by its changes is found out by asking now and then alone",
+	r.log.Warn("upstream does not let this be watched: "+
+		"what is lost by its changes is found out by asking now and then alone",
 		zap.Stringer("resource", t.resource), zap.Error(err))
 }
 
@@ -198,7 +217,8 @@ func (r *Rights) repeat(ctx context.Context, what string, prove func(context.Con
 			failing = false
 		case !failing && !errors.Is(err, errNotMirrored):
 			failing = true
-			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead", zap.String("what", what), zap.Error(err))
+			r.log.Info("nothing is decided here by what cannot be proven: upstream is asked instead",
+				zap.String("what", what), zap.Error(err))
 		}
 		least := began.Add(proveLeast)
 		r.sleep(ctx, least.Sub(r.clock.Now()))
@@ -237,8 +257,9 @@ func (r *Rights) later(job func(context.Context)) bool {
 	}
 }
 
-// tell passes on who is affected: at once, and again when upstream has heard of it. Bursts are one.
-func (r *Rights) tell(ctx context.Context, check func(func(*Identity, Attributes) bool)) {
+// tell passes on which subjects are affected: at once, and again when upstream has heard of it.
+// Bursts are one.
+func (r *Rights) tell(ctx context.Context, check func(func(*auth.Identity, auth.Attributes) bool)) {
 	var again looks
 	for ctx.Err() == nil {
 		who, now := r.take(), r.clock.Now()
@@ -279,7 +300,7 @@ func (r *Rights) await(ctx context.Context, news <-chan struct{}, until time.Tim
 	}
 }
 
-// affectsLocked notes those who may have lost something.
+// affectsLocked notes subjects that may have lost something.
 func (r *Rights) affectsLocked(subjects ...subject) {
 	r.pending.add(subjects...)
 	r.rouse()
@@ -292,13 +313,13 @@ func (r *Rights) rouse() {
 	}
 }
 
-// roleChanged is told of Roles. Whoever gains a role loses nothing.
+// roleChanged notes a change of a Role. A subject that gains a role loses nothing.
 func (r *Rights) roleChanged(key string, before, after any) {
 	o := splitKey(key)
 	r.roleNoted(roleRef{namespace: o.namespace, name: o.name}, before, after)
 }
 
-// clusterRoleChanged is told of ClusterRoles.
+// clusterRoleChanged notes a change of a ClusterRole.
 func (r *Rights) clusterRoleChanged(key string, before, after any) {
 	r.roleNoted(roleRef{cluster: true, name: key}, before, after)
 }
@@ -314,7 +335,8 @@ func (r *Rights) roleNoted(ref roleRef, before, after any) {
 	}
 }
 
-// bindingChanged is told of bindings of both kinds. Those whom one is for since may have gained something, and lost nothing.
+// bindingChanged notes a change of a binding of either kind. New subjects may have gained
+// something, and lost nothing.
 func (r *Rights) bindingChanged(_ string, before, after any) {
 	was, _ := before.(*binding)
 	is, _ := after.(*binding)
@@ -324,7 +346,7 @@ func (r *Rights) bindingChanged(_ string, before, after any) {
 	}
 }
 
-// accountChanged is told of service accounts. A token is for one by its uid.
+// accountChanged notes a change of a service account. A token is for one by its uid.
 func (r *Rights) accountChanged(key string, before, after any) {
 	if !ended(before, after) {
 		return
@@ -333,7 +355,7 @@ func (r *Rights) accountChanged(key string, before, after any) {
 	r.affectsLocked(subject{name: serviceAccountName(o.namespace, o.name)})
 }
 
-// podChanged is told of pods.
+// podChanged notes a change of a pod.
 func (r *Rights) podChanged(_ string, before, after any) {
 	if !ended(before, after) {
 		return
@@ -355,7 +377,8 @@ func (r *Rights) nextLocked() place {
 	return r.last
 }
 
-// provenLocked is when the oldest of the proofs of some tables began, all of which have to count now.
+// provenLocked is when the oldest of the proofs of some tables began, all of which have to count
+// now.
 func (r *Rights) provenLocked(tables ...*Table) (time.Time, bool) {
 	oldest := r.clock.Now()
 	for _, t := range tables {
@@ -370,4 +393,4 @@ func (r *Rights) provenLocked(tables ...*Table) (time.Time, bool) {
 }
 
 // counts reports that what was proven at a time still counts.
-func (r *Rights) counts(at time.Time) bool { return r.clock.Now().Sub(at) < AllowedFor }
+func (r *Rights) counts(at time.Time) bool { return r.clock.Now().Sub(at) < auth.AllowedFor }

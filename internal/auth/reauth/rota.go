@@ -1,15 +1,18 @@
-package auth
+package reauth
 
 import (
 	"container/heap"
 	"time"
+
+	"spillway/internal/auth"
 )
 
-// rota decides what is asked when, and what becomes of the streams. It has no clock, no goroutine and no lock: it is told the time and what
-// was found, and says what to do. So it can be tried out by the day in a moment.
+// rota decides what is asked when, and what becomes of the streams. It has no clock, no goroutine
+// and no lock: it is given the time and what was found, and returns what to do. So a test runs days
+// of it in a moment.
 type rota struct {
 	rotaOptions
-	credentials, permissions map[digest]*check
+	credentials, permissions map[auth.Digest]*check
 	agenda                   agenda
 	queue                    fairQueue // of the checks that are due
 	held                     int       // permits
@@ -24,13 +27,14 @@ type rotaOptions struct {
 	holdMost time.Duration
 	most     int // checks under way
 	random   func() float64
-	key      func(*Identity, Attributes) digest
-	// recall is when upstream last agreed, and whom it then said a credential proves, if that is known by other ways than a check's.
-	recall func(*check) (at time.Time, who *Identity, ok bool)
+	key      func(*auth.Identity, auth.Attributes) auth.Digest
+	// recall is when upstream last agreed, and which identity it then said a credential proves, if
+	// that is known by other ways than a check's.
+	recall func(*check) (at time.Time, who *auth.Identity, ok bool)
 }
 
-// turn is what is to be done: streams to be told, in order, and checks to be carried out, each of which is found later. wake is when to
-// look again at the latest; zero: when something changes.
+// turn is what is to be done: calls of streams, in order, and checks to be carried out, each of
+// which is found later. wake is when to look again at the latest; zero: when something changes.
 type turn struct {
 	tell  []func()
 	ended []End
@@ -40,10 +44,10 @@ type turn struct {
 
 // finding is what came of a check.
 type finding struct {
-	verdict Verdict
-	at      time.Time // when it was asked
-	end     End       // if denied
-	who     *Identity // of a credential, if allowed: whom it proves now
+	verdict auth.Verdict
+	at      time.Time      // when it was asked
+	end     End            // if denied
+	who     *auth.Identity // of a credential, if allowed: that it proves now
 }
 
 const (
@@ -55,22 +59,25 @@ const (
 
 func newRota(o rotaOptions) *rota {
 	return &rota{
-		rotaOptions: o, credentials: map[digest]*check{}, permissions: map[digest]*check{},
+		rotaOptions: o, credentials: map[auth.Digest]*check{}, permissions: map[auth.Digest]*check{},
 		queue: fairQueue{users: map[string]*userQueue{}},
 	}
 }
 
-// credentialSweep is how often a credential is asked about: as often as leaves room for what upstream remembers of tokens.
+// credentialSweep is how often a credential is asked about: as often as leaves room for what
+// upstream remembers of tokens.
 func credentialSweep(sweep time.Duration) time.Duration {
-	return max(sweep-upstreamTokens, sweep/2)
+	return max(sweep-auth.UpstreamTokensFor, sweep/2)
 }
 
-// admit adds a permit. What is known of its credential and its permission is as old as the questions.
-func (r *rota) admit(p *Permit, result Result, what Attributes, decided, now time.Time) {
-	c := r.credentials[result.Credential.key]
+// admit adds a permit. What is known of its credential and its permission is as old as the
+// questions.
+func (r *rota) admit(p *Permit, result auth.Result, what auth.Attributes, decided, now time.Time) {
+	c := r.credentials[result.Credential.Key()]
 	if c == nil {
 		c = &check{
-			kind: ofCredential, key: result.Credential.key, sweep: credentialSweep(r.sweep), credential: result.Credential, who: result.Identity,
+			kind: ofCredential, key: result.Credential.Key(), sweep: credentialSweep(r.sweep),
+			credential: result.Credential, who: result.Identity,
 		}
 		r.add(c, result.At, now)
 	} else if result.At.After(c.confirmed) {
@@ -78,20 +85,16 @@ func (r *rota) admit(p *Permit, result Result, what Attributes, decided, now tim
 		r.identify(c, result.Identity, now)
 	}
 	p.credential = c
-	// What was decided may be about somebody that the credential proves no more.
-	p.permission = r.permission(c.who, what, decided, now, r.same(c.who, result.Identity))
+	// The decision may be about an identity that the credential no longer proves.
+	p.permission = r.permission(c.who, what, decided, now, c.who.Equal(result.Identity))
 	r.join(p, p.credential)
 	r.join(p, p.permission)
 }
 
-// same reports that an authorizer could not tell the two apart.
-func (r *rota) same(a, b *Identity) bool {
-	return a == b || r.key(a, Attributes{}) == r.key(b, Attributes{})
-}
-
-// permission is the check of whether somebody may do something, as was decided at the given time. If it is not sure that it was decided
-// about him, he is asked about at once, and until then his streams go on for as long as if it was.
-func (r *rota) permission(who *Identity, what Attributes, decided, now time.Time, sure bool) *check {
+// permission is the check of whether an identity may do something, as was decided at the given
+// time. If it is not sure that the decision was about this identity, it is reviewed at once, and
+// until then the streams go on for as long as if it was.
+func (r *rota) permission(who *auth.Identity, what auth.Attributes, decided, now time.Time, sure bool) *check {
 	key := r.key(who, what)
 	c := r.permissions[key]
 	switch {
@@ -107,11 +110,12 @@ func (r *rota) permission(who *Identity, what Attributes, decided, now time.Time
 	return c
 }
 
-// add begins to ask. The first question comes at a random moment of the time that is left, so that those of a herd are spread, and stay so.
+// add begins to ask. The first question comes at a random moment of the time that is left, so that
+// those of a herd are spread, and stay so.
 func (r *rota) add(c *check, at, now time.Time) {
 	c.permits, c.confirmed = map[*Permit]struct{}{}, at
 	if end := c.expiry(); !end.IsZero() {
-		c.ends = moment(end, now)
+		c.ends = auth.OnRunningClock(end, now)
 	}
 	c.held = !now.Before(c.limit())
 	c.plan(r.within(c, now))
@@ -135,7 +139,7 @@ func (r *rota) within(c *check, now time.Time) time.Time {
 	return now.Add(time.Duration((1 - r.random()) * float64(max(left, 0))))
 }
 
-func (r *rota) of(k kind) map[digest]*check {
+func (r *rota) of(k kind) map[auth.Digest]*check {
 	if k == ofCredential {
 		return r.credentials
 	}
@@ -154,10 +158,11 @@ func (r *rota) confirm(c *check, at, now time.Time) {
 	r.look(c)
 }
 
-// identify notes whom a credential proves now. If that is somebody else than before, its streams need his permission, which has to be
-// asked for at once; how long they may run without is as it was.
-func (r *rota) identify(c *check, who *Identity, now time.Time) {
-	if who == nil || r.same(who, c.who) {
+// identify notes the identity that a credential proves now. If that is another one than before, its
+// streams need that identity's permission, which is reviewed at once; how long they may run without
+// it does not change.
+func (r *rota) identify(c *check, who *auth.Identity, now time.Time) {
+	if who == nil || who.Equal(c.who) {
 		return
 	}
 	c.who = who
@@ -226,9 +231,10 @@ func (r *rota) end(c *check, why End) {
 	}
 }
 
-// urge has those checks carried out now that a change concerns. Who is admitted later by what was known before is checked at once, too,
-// whomever the change concerned: that is rare, and costs a question.
-func (r *rota) urge(concerns func(*Identity, Attributes) bool, now time.Time) {
+// urge has those checks carried out now that a change concerns. A watch that is admitted later by
+// what was known before is checked at once, too, whatever the change concerned: that is rare, and
+// costs a question.
+func (r *rota) urge(concerns func(*auth.Identity, auth.Attributes) bool, now time.Time) {
 	r.urged = now
 	for _, c := range r.permissions {
 		if !concerns(c.who, c.what) {
@@ -295,7 +301,8 @@ func (r *rota) attend(c *check, now time.Time) {
 	}
 }
 
-// postpone puts a question off that requests have had answered meanwhile, unless that leaves hardly any time.
+// postpone puts a question off that requests have had answered meanwhile, unless that leaves hardly
+// any time.
 func (r *rota) postpone(c *check, now time.Time) bool {
 	if c.urgent || c.overtaken(now) {
 		return false
@@ -312,24 +319,24 @@ func (r *rota) postpone(c *check, now time.Time) bool {
 	return true
 }
 
-// found is told what came of a check that a turn said to carry out.
+// found takes the finding of a check that a turn returned.
 func (r *rota) found(c *check, f finding, now time.Time) {
 	r.queue.done(c)
 	if c.place < 0 {
 		return // no watch depends on it
 	}
 	c.state = idle
-	stale := c.again || f.verdict == Denied && f.at.Before(c.confirmed)
+	stale := c.again || f.verdict == auth.Denied && f.at.Before(c.confirmed)
 	c.again = false
-	if f.verdict != Unasked {
+	if f.verdict != auth.Unasked {
 		r.pause, r.paused, c.failures = 0, time.Time{}, 0
 	}
 	switch {
-	case f.verdict == Unasked:
+	case f.verdict == auth.Unasked:
 		r.fail(c, now)
 	case stale: // asked before something that counts
 		c.urgent, c.next = true, now
-	case f.verdict == Denied:
+	case f.verdict == auth.Denied:
 	default:
 		c.urgent = false
 		if f.at.After(c.confirmed) {
@@ -342,14 +349,15 @@ func (r *rota) found(c *check, f finding, now time.Time) {
 	}
 	r.look(c)
 	switch {
-	case f.verdict == Denied && !stale:
+	case f.verdict == auth.Denied && !stale:
 		r.end(c, f.end)
-	case f.verdict == Allowed && !stale:
+	case f.verdict == auth.Allowed && !stale:
 		r.identify(c, f.who, now)
 	}
 }
 
-// fail plans a question that could not be asked anew, and gives upstream a rest: when it is away, few ask whether it is back.
+// fail plans a question that could not be asked anew, and gives upstream a rest: when it is away,
+// few ask whether it is back.
 func (r *rota) fail(c *check, now time.Time) {
 	if !now.Before(r.paused) {
 		r.pause = min(max(2*r.pause, pauseLeast), pauseMost)

@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"encoding/json"
@@ -9,21 +9,24 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"spillway/internal/auth"
 	"spillway/internal/object"
 )
 
-// rbac is who may do what by the roles and bindings that upstream has, indexed by whom a binding is for. It decides as kube-apiserver's
-// RBAC authorizer does, which is not a module that could be imported; test/authorization holds it against a real one. Rules only ever add:
-// what is missing here can make it say no where upstream says yes, not the other way round.
+// rbac is what subjects may do by the roles and bindings that upstream has, indexed by the subjects
+// of bindings. It decides as kube-apiserver's RBAC authorizer does, which is not a module that
+// could be imported; test/authorization holds it against a real one. Rules only ever add: what is
+// missing here can make it say no where upstream says yes, not the other way round.
 //
-// A binding gives only a role that upstream had together with it at one moment (Rights.togetherLocked). The two are
-// watched apart: without that condition, a user that is bound to a role after the role was narrowed would for some
-// seconds be allowed what the role gave before.
+// A binding gives only a role that upstream had together with it at one moment
+// (Rights.togetherLocked). The two are watched apart: without that condition, a user that is bound
+// to a role after the role was narrowed would for some seconds be allowed what the role gave
+// before.
 //
 // Guarded by the lock of its Rights.
 type rbac struct {
 	rules    map[roleRef][]rbacv1.PolicyRule
-	bindings map[subject]map[*binding]struct{} // by whom they are for
+	bindings map[subject]map[*binding]struct{} // by their subjects
 	bound    map[roleRef]map[*binding]struct{} // by what they refer to
 }
 
@@ -33,8 +36,8 @@ type roleRef struct {
 	namespace, name string
 }
 
-// subject is somebody to whom a binding gives a role: a user or a group, in one namespace or, with none, everywhere. A service account is
-// a user by its name.
+// subject is what a binding gives a role: a user or a group, in one namespace or, with none,
+// everywhere. A service account is a user by its name.
 type subject struct {
 	namespace string
 	group     bool
@@ -49,7 +52,8 @@ func (r roleRef) key() string {
 	return r.namespace + "/" + r.name
 }
 
-// role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts: upstream's controller writes them down.
+// role is what is kept of a Role or a ClusterRole. Aggregated ones have the rules of all parts:
+// upstream's controller writes them down.
 type role struct{ rules []rbacv1.PolicyRule }
 
 // binding is what is kept of a RoleBinding or a ClusterRoleBinding.
@@ -69,13 +73,14 @@ type existing struct {
 
 func newRBAC() *rbac {
 	return &rbac{
-		rules: map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{}, bound: map[roleRef]map[*binding]struct{}{},
+		rules: map[roleRef][]rbacv1.PolicyRule{}, bindings: map[subject]map[*binding]struct{}{},
+		bound: map[roleRef]map[*binding]struct{}{},
 	}
 }
 
-// allows reports that a rule allows it, of a role whose binding counts. It looks at what kube-apiserver looks at: not at the user's id, extras,
-// nor at selectors.
-func (b *rbac) allows(who *Identity, what *Attributes, counts func(*binding) bool) bool {
+// allows reports that a rule allows it, of a role whose binding counts. It looks at what
+// kube-apiserver looks at: not at the user's id, extras, nor at selectors.
+func (b *rbac) allows(who *auth.Identity, what *auth.Attributes, counts func(*binding) bool) bool {
 	if b.allowsIn("", who, what, counts) {
 		return true
 	}
@@ -83,16 +88,16 @@ func (b *rbac) allows(who *Identity, what *Attributes, counts func(*binding) boo
 }
 
 // allowsIn looks at the bindings of one namespace, or with none at those that count everywhere.
-func (b *rbac) allowsIn(namespace string, who *Identity, what *Attributes, counts func(*binding) bool) bool {
-	if b.allowsSubject(subject{namespace: namespace, name: who.name}, what, counts) {
+func (b *rbac) allowsIn(namespace string, who *auth.Identity, what *auth.Attributes, counts func(*binding) bool) bool {
+	if b.allowsSubject(subject{namespace: namespace, name: who.Name()}, what, counts) {
 		return true
 	}
-	return slices.ContainsFunc(who.groups, func(group string) bool {
+	return who.AnyGroup(func(group string) bool {
 		return b.allowsSubject(subject{namespace: namespace, group: true, name: group}, what, counts)
 	})
 }
 
-func (b *rbac) allowsSubject(s subject, what *Attributes, counts func(*binding) bool) bool {
+func (b *rbac) allowsSubject(s subject, what *auth.Attributes, counts func(*binding) bool) bool {
 	for one := range b.bindings[s] {
 		if rulesAllow(b.rules[one.role], what) && counts(one) {
 			return true
@@ -101,7 +106,7 @@ func (b *rbac) allowsSubject(s subject, what *Attributes, counts func(*binding) 
 	return false
 }
 
-func rulesAllow(rules []rbacv1.PolicyRule, what *Attributes) bool {
+func rulesAllow(rules []rbacv1.PolicyRule, what *auth.Attributes) bool {
 	for i := range rules {
 		if ruleAllows(&rules[i], what) {
 			return true
@@ -111,7 +116,7 @@ func rulesAllow(rules []rbacv1.PolicyRule, what *Attributes) bool {
 }
 
 // ruleAllows is upstream's RuleAllows.
-func ruleAllows(rule *rbacv1.PolicyRule, a *Attributes) bool {
+func ruleAllows(rule *rbacv1.PolicyRule, a *auth.Attributes) bool {
 	if !matches(rule.Verbs, rbacv1.VerbAll, a.Verb) {
 		return false
 	}
@@ -128,7 +133,8 @@ func matches(list []string, all, wanted string) bool {
 }
 
 func urlMatches(url, path string) bool {
-	return url == rbacv1.NonResourceAll || url == path || strings.HasSuffix(url, "*") && strings.HasPrefix(path, strings.TrimRight(url, "*"))
+	return url == rbacv1.NonResourceAll || url == path ||
+		strings.HasSuffix(url, "*") && strings.HasPrefix(path, strings.TrimRight(url, "*"))
 }
 
 // resourceMatches knows "*", "pods", "pods/log" and "*/log".
@@ -176,7 +182,7 @@ func readBinding(o *object.Object) (any, error) {
 	return b, nil
 }
 
-// subjectOf reads a subject of a binding in a namespace. Of a kind that is not known it is nobody.
+// subjectOf reads a subject of a binding in a namespace. One of another kind has no rights.
 func subjectOf(s rbacv1.Subject, namespace string) (subject, bool) {
 	switch s.Kind {
 	case rbacv1.UserKind:
@@ -193,11 +199,9 @@ func subjectOf(s rbacv1.Subject, namespace string) (subject, bool) {
 	return subject{}, false
 }
 
-const serviceAccountPrefix = "system:serviceaccount:"
-
 // serviceAccountName is the user name of a service account.
 func serviceAccountName(namespace, name string) string {
-	return serviceAccountPrefix + namespace + ":" + name
+	return auth.ServiceAccountPrefix + namespace + ":" + name
 }
 
 // readExisting reads that an object is there.
@@ -248,26 +252,42 @@ func drop[K comparable](index map[K]map[*binding]struct{}, key K, b *binding) {
 	}
 }
 
+// Access implements auth.LocalDecider.
+func (r *Rights) Access(review auth.AccessReview) auth.AccessDecide {
+	if !r.opts.RBAC {
+		return nil
+	}
+	l := newLocal(reviewOfAccess, r, review, r.access, func(_, there authorizationv1.SubjectAccessReviewStatus) bool {
+		return auth.VerdictOf(there) != auth.Denied
+	})
+	l.waits = r.waits
+	return l.ask
+}
+
 // access allows what rules allow, by tables that are proven. It never denies.
-func (r *Rights) access(_ digest, q question) (answer[authorizationv1.SubjectAccessReviewStatus], bool) {
+func (r *Rights) access(_ auth.Digest, q auth.Question) (auth.Answer[authorizationv1.SubjectAccessReviewStatus], bool) {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	_, proven := r.provenLocked(r.rbacTables()...)
 	var at time.Time
-	if !proven || !r.rbac.allows(q.who, &q.what, func(b *binding) (held bool) {
+	if !proven || !r.rbac.allows(q.Who, &q.What, func(b *binding) (held bool) {
 		at, held = r.togetherLocked(b)
 		return held
 	}) {
-		return answer[authorizationv1.SubjectAccessReviewStatus]{}, false
+		return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{}, false
 	}
-	return answer[authorizationv1.SubjectAccessReviewStatus]{value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, at: at}, true
+	return auth.Answer[authorizationv1.SubjectAccessReviewStatus]{
+		Value: authorizationv1.SubjectAccessReviewStatus{Allowed: true}, At: at,
+	}, true
 }
 
-// togetherLocked is the last moment at which upstream is known to have had a binding and its role as they are here, if
-// that counts now: the older of the questions by which their tables were proven, if both were here by then.
+// togetherLocked is the last moment at which upstream is known to have had a binding and its role
+// as they are here, if that counts now: the older of the questions by which their tables were
+// proven, if both were here by then.
 //
-// Moments of this process are compared, not versions of two resources: an apiserver may keep the two in two etcds
-// (--etcd-servers-overrides), whose versions say nothing about each other, and nothing upstream tells whether it does.
+// Moments of this process are compared, not versions of two resources: an apiserver may keep the
+// two in two etcds (--etcd-servers-overrides), whose versions say nothing about each other, and
+// nothing upstream tells whether it does.
 func (r *Rights) togetherLocked(b *binding) (at time.Time, held bool) {
 	bindings, roles := r.roleBindings, r.roles
 	if b.everywhere {
@@ -281,11 +301,12 @@ func (r *Rights) togetherLocked(b *binding) (at time.Time, held bool) {
 	return at, held && bindings.heldLocked(b.key, asked) && roles.heldLocked(b.role.key(), asked)
 }
 
-// waits reports that something would be allowed by a role and a binding, were they known to have been together.
-func (r *Rights) waits(q question) bool {
+// waits reports that something would be allowed by a role and a binding, were they known to have
+// been together.
+func (r *Rights) waits(q auth.Question) bool {
 	r.mu.RLock()
 	defer r.mu.RUnlock()
-	return r.rbac.allows(q.who, &q.what, func(b *binding) bool {
+	return r.rbac.allows(q.Who, &q.What, func(b *binding) bool {
 		_, held := r.togetherLocked(b)
 		return !held
 	})

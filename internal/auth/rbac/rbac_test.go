@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"encoding/json"
@@ -11,13 +11,15 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/auth"
+	"spillway/internal/auth/reauth/reauthtest"
 	"spillway/internal/object"
 )
 
 func TestRules(t *testing.T) {
 	f := func(rule rbacv1.PolicyRule, target string, want bool) {
 		t.Helper()
-		what := wants(t, target)
+		what := reauthtest.Wants(t, target)
 		if got := ruleAllows(&rule, &what); got != want {
 			t.Errorf("%+v, %s: got %v", rule, target, got)
 		}
@@ -65,7 +67,7 @@ type unindexed struct {
 	clusterBinds map[string]*rbacv1.ClusterRoleBinding
 }
 
-func (u *unindexed) allows(who *Identity, what *Attributes) bool {
+func (u *unindexed) allows(who *auth.Identity, what *auth.Attributes) bool {
 	for _, b := range u.clusterBinds {
 		if u.applies(who, b.Subjects, "") && u.grants(b.RoleRef, "", what) {
 			return true
@@ -79,7 +81,7 @@ func (u *unindexed) allows(who *Identity, what *Attributes) bool {
 	return false
 }
 
-func (u *unindexed) grants(ref rbacv1.RoleRef, namespace string, what *Attributes) bool {
+func (u *unindexed) grants(ref rbacv1.RoleRef, namespace string, what *auth.Attributes) bool {
 	var rules []rbacv1.PolicyRule
 	switch {
 	case ref.Kind == "Role" && namespace != "" && u.roles[namespace+"/"+ref.Name] != nil:
@@ -90,22 +92,23 @@ func (u *unindexed) grants(ref rbacv1.RoleRef, namespace string, what *Attribute
 	return slices.ContainsFunc(rules, func(r rbacv1.PolicyRule) bool { return ruleAllows(&r, what) })
 }
 
-func (u *unindexed) applies(who *Identity, subjects []rbacv1.Subject, namespace string) bool {
+func (u *unindexed) applies(who *auth.Identity, subjects []rbacv1.Subject, namespace string) bool {
 	for _, s := range subjects {
 		home := namespace
 		if s.Namespace != "" {
 			home = s.Namespace
 		}
 		switch {
-		case s.Kind == "User" && who.name == s.Name, s.Kind == "Group" && slices.Contains(who.groups, s.Name),
-			s.Kind == "ServiceAccount" && home != "" && who.name == fmt.Sprintf("system:serviceaccount:%s:%s", home, s.Name):
+		case s.Kind == "User" && who.Name() == s.Name, s.Kind == "Group" && who.MemberOf(s.Name),
+			s.Kind == "ServiceAccount" && home != "" && who.Name() == fmt.Sprintf("system:serviceaccount:%s:%s", home, s.Name):
 			return true
 		}
 	}
 	return false
 }
 
-// TestRBACIndex holds the index against reading everything, while roles and bindings come, change and go.
+// TestRBACIndex holds the index against reading everything, while roles and bindings come, change
+// and go.
 func TestRBACIndex(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
@@ -191,9 +194,8 @@ func TestRBACIndex(t *testing.T) {
 	for range 3000 {
 		step()
 		for range 5 {
-			who := &Identity{name: pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"),
-				groups: some("x", "y", "w")}
-			what := wants(t, pick(targets...))
+			who := reauthtest.Named(pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), some("x", "y", "w")...)
+			what := reauthtest.Wants(t, pick(targets...))
 			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {
 				yes++
@@ -236,7 +238,7 @@ func FuzzRoleObjects(f *testing.F) {
 			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
 				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
 			}
-			if _, ok := r.access(digest{}, question{&Identity{name: "a"}, Attributes{Verb: "get", Resource: "pods"}}); ok {
+			if _, ok := r.access(auth.Digest{}, auth.Question{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

@@ -1,19 +1,23 @@
-package auth
+package reauth
 
-import "time"
+import (
+	"time"
 
-// check is something that is asked again and again: whether a credential is good, or whether somebody may do something. It belongs to a
-// rota, and to all watches that run by it.
+	"spillway/internal/auth"
+)
+
+// check is a question that is put to upstream again and again: whether a credential is good, or
+// whether an identity may do something. It belongs to a rota, and to all watches that run by it.
 type check struct {
 	// Static after construction.
 	kind       kind
-	key        digest
-	sweep      time.Duration // how often it is asked
-	credential *Credential   // of a credential
-	what       Attributes    // of a permission
+	key        auth.Digest
+	sweep      time.Duration    // how often it is asked
+	credential *auth.Credential // of a credential
+	what       auth.Attributes  // of a permission
 
 	// The rota's.
-	who       *Identity // whom the credential proves, or who may
+	who       *auth.Identity // that the credential proves, or that has the permission
 	permits   map[*Permit]struct{}
 	ends      time.Time // when the credential ends, by the clock that runs; zero: by its own words it does not
 	confirmed time.Time // when upstream was asked and agreed, last
@@ -49,8 +53,8 @@ func (c *check) limit() time.Time { return c.confirmed.Add(c.sweep + grace) }
 
 // expiry is when the credential ends for good; zero: by its own words it does not.
 func (c *check) expiry() time.Time {
-	if c.kind == ofCredential && c.credential.token.empty() {
-		return c.credential.expires
+	if c.kind == ofCredential && c.credential.Certified() {
+		return c.credential.Expires()
 	}
 	return time.Time{}
 }
@@ -66,7 +70,7 @@ func (c *check) overtaken(now time.Time) bool {
 	if c.kind != ofCredential {
 		return false
 	}
-	end := c.credential.expires
+	end := c.credential.Expires()
 	return !end.IsZero() && c.confirmed.Before(end) && !now.Before(end)
 }
 
@@ -76,8 +80,8 @@ func (c *check) plan(next time.Time) {
 	if c.kind != ofCredential {
 		return
 	}
-	if end := c.credential.expires; c.confirmed.Before(end) && end.Before(next) {
-		c.next = moment(end, next)
+	if end := c.credential.Expires(); c.confirmed.Before(end) && end.Before(next) {
+		c.next = auth.OnRunningClock(end, next)
 	}
 }
 
@@ -96,23 +100,8 @@ func (c *check) wake(holdMost time.Duration) time.Time {
 	return at
 }
 
-// moment is an end that a credential tells, by the wall clock, as the clock has it that near was read from: who waits for it must not wait for hours
-// longer since the wall clock was set back.
-func moment(end, near time.Time) time.Time { return near.Add(end.Sub(near)) }
-
-// leastStep is by how much a wall clock is set back at least that counts as set back: the two clocks of a host drift
-// apart by less.
-const leastStep = time.Second
-
-// setBackSince reports that the wall clock was set back since a moment, and what it would show now
-// if it had not been. An end that a credential tells has come when either has reached it: a
-// credential that was over does not become good again.
-func setBackSince(began, now time.Time) (otherwise time.Time, back bool) {
-	otherwise = began.Round(0).Add(now.Sub(began))
-	return otherwise, otherwise.Sub(now.Round(0)) >= leastStep
-}
-
-// agenda is a heap of checks by when there is something to be done about them (container/heap). Whoever changes a check has it looked at.
+// agenda is a heap of checks by when there is something to be done about them (container/heap).
+// After a change of a check, rota.look moves it.
 type agenda []*check
 
 // first is the check that is due next; nil: there are none.

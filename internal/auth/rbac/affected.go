@@ -1,12 +1,15 @@
-package auth
+package rbac
 
 import (
 	"slices"
 	"time"
+
+	"spillway/internal/auth"
 )
 
-// affected are those from whom a change may have taken something: users and groups, in a namespace or everywhere, and those whose token
-// is bound to a pod. It grows until it is told; beyond maxAffected it is everybody.
+// affected are the subjects that a change may have taken something from: users and groups, in a
+// namespace or everywhere, and tokens that are bound to a pod. It grows until it is taken; beyond
+// maxAffected it is all subjects.
 type affected struct {
 	everyone bool
 	subjects map[subject]struct{}
@@ -55,15 +58,16 @@ func (a *affected) merge(b *affected) {
 	a.limit()
 }
 
-// concerns reports that somebody may have lost the right to do something.
-func (a *affected) concerns(who *Identity, what Attributes) bool {
-	if a.everyone || a.has(what.Namespace, false, who.name) {
+// concerns reports that an identity may have lost the right to do something.
+func (a *affected) concerns(who *auth.Identity, what auth.Attributes) bool {
+	if a.everyone || a.has(what.Namespace, false, who.Name()) {
 		return true
 	}
-	if len(a.pods) > 0 && slices.ContainsFunc(who.extra[podUIDExtra], func(uid string) bool { _, ok := a.pods[uid]; return ok }) {
+	bound := func(pod string) bool { _, ok := a.pods[pod]; return ok }
+	if len(a.pods) > 0 && slices.ContainsFunc(who.Extra(podUIDExtra), bound) {
 		return true
 	}
-	return slices.ContainsFunc(who.groups, func(group string) bool { return a.has(what.Namespace, true, group) })
+	return who.AnyGroup(func(group string) bool { return a.has(what.Namespace, true, group) })
 }
 
 func (a *affected) has(namespace string, group bool, name string) bool {
@@ -74,8 +78,9 @@ func (a *affected) has(namespace string, group bool, name string) bool {
 	return ok && namespace != ""
 }
 
-// looks are when those affected by a change are to be asked about. Once is not enough: upstream's authorizer hears of a change by a watch
-// of its own, which may be later than ours, and another apiserver's by one more; and it remembers of tokens that they were good.
+// looks are when the subjects that a change affects are to be reviewed. Once is not enough:
+// upstream's authorizer hears of a change by a watch of its own, which may be later than ours, and
+// another apiserver's by one more; and it remembers of tokens that they were good.
 type looks []look
 
 type look struct {
@@ -86,10 +91,10 @@ type look struct {
 const (
 	// lookEvery is the least time between two first looks, so that a burst of changes is one.
 	lookEvery = 250 * time.Millisecond
-	// lookAgain and lookLast are when to look again: when upstream's authorizer has most likely heard, and when all of them have, and what
-	// is remembered of tokens is forgotten.
+	// lookAgain and lookLast are when to look again: when upstream's authorizer has most likely
+	// heard, and when all of them have, and what is remembered of tokens is forgotten.
 	lookAgain = time.Second
-	lookLast  = upstreamTokens + time.Second
+	lookLast  = auth.UpstreamTokensFor + time.Second
 	// lookWith is how near to each other looks are made one.
 	lookWith = time.Second
 )
@@ -112,7 +117,7 @@ func (l *looks) add(who *affected, due time.Time) {
 	*l = append(*l, look{due.Add(lookWith - 1), one})
 }
 
-// take returns those who are to be asked about now.
+// take returns the subjects that are due for a review.
 func (l *looks) take(now time.Time) *affected {
 	who := newAffected()
 	*l = slices.DeleteFunc(*l, func(one look) bool {

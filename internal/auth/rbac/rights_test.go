@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -17,19 +16,26 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/auth"
+	"spillway/internal/auth/authtest"
+	"spillway/internal/auth/reauth"
+	"spillway/internal/auth/reauth/reauthtest"
 	"spillway/internal/object"
 )
 
-// registry is upstream's store as Rights see it, inside a bubble: it tells tables of objects, and says how far it is. It is the cluster
-// that answers reviews, too, and has documents.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// registry is upstream's store as Rights see it, inside a bubble: it tells tables of objects, and
+// says how far it is. It is the cluster that answers reviews, too, and has documents.
 type registry struct {
-	*cluster
+	*authtest.Cluster
 	t *testing.T
 
 	mu        sync.Mutex
@@ -55,9 +61,9 @@ type change struct {
 	object any
 }
 
-func newRegistry(t *testing.T) *registry {
+func newRegistry(t *testing.T, c *authtest.Cluster) *registry {
 	return &registry{
-		cluster: newCluster(), t: t, revision: 100, second: map[string]*uint64{}, objects: map[string]map[string]any{},
+		Cluster: c, t: t, revision: 100, second: map[string]*uint64{}, objects: map[string]map[string]any{},
 		events: map[string][]change{}, wake: make(chan struct{}),
 		cut: map[string]bool{}, forbidden: map[string]bool{}, mutes: map[string]bool{},
 		relists: map[string]bool{}, follows: map[string]int{}, documents: map[string]string{}, reads: map[string]int{},
@@ -219,7 +225,7 @@ func (g *registry) through(ctx context.Context, r *object.Resource, from uint64)
 	if mute {
 		return 0, 0, errMute
 	}
-	if err := wait(ctx, time.Second); err != nil {
+	if err := authtest.Wait(ctx, time.Second); err != nil {
 		return 0, 0, err
 	}
 	return last, rv, nil
@@ -228,7 +234,7 @@ func (g *registry) through(ctx context.Context, r *object.Resource, from uint64)
 // RoundTrip implements http.RoundTripper.
 func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Method != http.MethodGet {
-		return g.cluster.RoundTrip(r)
+		return g.Cluster.RoundTrip(r)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -242,53 +248,64 @@ func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // guard is a patrol whose rights are watched.
 type guard struct {
-	*patrol
+	patrol *reauthtest.Patrol
 	*registry
+	authn  *auth.Authenticator
+	authz  *auth.Authorizer
 	rights *Rights
+	review auth.AccessReview // has upstream answer
 	gauges *prometheus.Registry
 	log    *observer.ObservedLogs
 	random float64 // what Random returns
+	began  time.Time
 	mu     sync.Mutex
 }
 
+// Tokens implements auth.LocalDecider.
+func (g *guard) Tokens(audiences []string, remembered int,
+	review auth.Review[auth.Secret, auth.Proof]) auth.Decide[auth.Secret, auth.Proof] {
+	return g.rights.Tokens(audiences, remembered, review)
+}
+
+// Access implements auth.LocalDecider.
+func (g *guard) Access(review auth.AccessReview) auth.AccessDecide {
+	g.review = review
+	return g.rights.Access(review)
+}
+
+// setup is what a test may change before its guard begins.
+type setup struct {
+	*reauthtest.Setup
+	rights RightsOptions
+}
+
 // onGuard runs a test in a bubble, with rights watched and a Reauthorizer at work.
-func onGuard(t *testing.T, change func(*guard, *RightsOptions, *AuthenticatorOptions, *ReauthorizerOptions), test func(*guard)) {
+func onGuard(t *testing.T, change func(*guard, *setup), test func(*guard)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	var g *guard
+	reauthtest.On(t, func(o *reauthtest.Setup) {
 		core, logs := observer.New(zap.InfoLevel)
-		g := &guard{registry: newRegistry(t), gauges: prometheus.NewRegistry(), log: logs, random: 1}
-		metrics := NewMetrics(g.gauges)
-		reviewer := NewReviewer(&url.URL{Scheme: "https", Host: "cluster"}, g.registry, zap.NewNop())
-		rights := RightsOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer, Metrics: metrics, Log: zap.New(core), Random: g.chance}
-		ao := AuthenticatorOptions{Reviewer: reviewer, Metrics: metrics}
-		ro := ReauthorizerOptions{Random: func() float64 { return 0 }, Metrics: metrics, Sweep: 10 * time.Minute}
+		g = &guard{registry: newRegistry(t, o.Cluster), gauges: prometheus.NewRegistry(), log: logs, random: 1}
+		reviewer, metrics := o.Ask(g.registry), reauth.NewMetrics(g.gauges)
+		s := &setup{Setup: o, rights: RightsOptions{Follow: g.follow, Through: g.through, Reviewer: reviewer,
+			Metrics: NewMetrics(g.gauges), Log: zap.New(core), Random: g.chance}}
+		o.Reauth.Random, o.Reauth.Metrics, o.Reauth.Sweep = func() float64 { return 0 }, metrics, 10*time.Minute
 		if change != nil {
-			change(g, &rights, &ao, &ro)
+			change(g, s)
 		}
-		g.rights = NewRights(rights)
-		ao.Rights = g.rights
-		g.patrol = &patrol{
-			t: t, cluster: g.registry.cluster, authn: NewAuthenticator(ao),
-			authz: NewAuthorizer(AuthorizerOptions{Reviewer: reviewer, Rights: g.rights, Metrics: metrics,
-				Clock: rights.Clock}), began: time.Now(),
-		}
-		ro.Authenticator, ro.Authorizer = g.authn, g.authz
-		g.Reauthorizer = NewReauthorizer(ro)
-		ctx, cancel := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		for _, run := range []func() error{
-			func() error { return g.rights.Run(ctx, g.Check) }, func() error { return g.Reauthorizer.Run(ctx) },
-		} {
-			all.Go(func() {
-				if err := run(); err != nil {
-					t.Errorf("Run: %v", err)
-				}
-			})
-		}
+		g.rights = NewRights(s.rights)
+		o.Authn.Local, o.Authz.Local, o.Authz.Clock = g, g, s.rights.Clock
+	}, func(p *reauthtest.Patrol) {
+		g.patrol, g.authn, g.authz, g.began = p, p.Authn, p.Authz, p.Began
+		ctx, cancel := context.WithCancel(p.T.Context())
+		done := make(chan error)
+		go func() { done <- g.rights.Run(ctx, p.Check) }()
 		time.Sleep(3 * time.Second) // the first proofs
 		test(g)
 		cancel()
-		all.Wait()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
 	})
 }
 
@@ -309,10 +326,10 @@ func (g *guard) draws(random float64) {
 
 // metric is the value of a metric with the given labels.
 func (g *guard) metric(name string, labels ...string) float64 {
-	g.patrol.t.Helper()
+	g.patrol.T.Helper()
 	families, err := g.gauges.Gather()
 	if err != nil {
-		g.patrol.t.Fatal(err)
+		g.patrol.T.Fatal(err)
 	}
 	for _, f := range families {
 		if f.GetName() != name {
@@ -346,23 +363,23 @@ func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv
 }
 
 // decide is what is decided about somebody's request, and how many reviews that took.
-func (g *guard) decide(who *Identity, target string) (Decision, int) {
-	g.patrol.t.Helper()
-	_, before := g.asked()
-	d := g.authz.Authorize(context.Background(), who, wants(g.patrol.t, target))
-	_, after := g.asked()
+func (g *guard) decide(who *auth.Identity, target string) (auth.Decision, int) {
+	g.patrol.T.Helper()
+	_, before := g.Asked()
+	d := g.authz.Authorize(context.Background(), who, reauthtest.Wants(g.patrol.T, target))
+	_, after := g.Asked()
 	return d, after - before
 }
 
 // by checks a decision, and who made it.
-func (g *guard) by(who *Identity, target string, want Verdict, reviews int) Decision {
-	g.patrol.t.Helper()
+func (g *guard) by(who *auth.Identity, target string, want auth.Verdict, reviews int) auth.Decision {
+	g.patrol.T.Helper()
 	d, n := g.decide(who, target)
 	if d.Verdict != want || n != reviews {
-		g.patrol.t.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want, reviews)
+		g.patrol.T.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want, reviews)
 	}
-	if d.Verdict == Allowed && time.Since(d.At) >= AllowedFor {
-		g.patrol.t.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
+	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AllowedFor {
+		g.patrol.T.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
 	}
 	return d
 }
@@ -373,36 +390,38 @@ func reads(resources ...string) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{""}, Resources: resources}
 }
 
-func byRBAC(_ *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
-	r.RBAC = true
+func byRBAC(_ *guard, s *setup) {
+	s.rights.RBAC = true
 }
 
-// What roles allow is allowed without a review while they are proven; anything else is upstream's to decide, and a no of its own stands.
+// What roles allow is allowed without a review while they are proven; anything else is upstream's
+// to decide, and a no of its own stands.
 func TestLocalRBAC(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
 		time.Sleep(7 * time.Second)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
-		g.by(bob, "/api/v1/nodes", Allowed, 1) // the cluster allows all but what is denied
-		g.change(func() { g.denied["bob secrets"] = true })
-		g.by(bob, "/api/v1/secrets", Denied, 1)
-		g.by(&Identity{name: "eve"}, "/api/v1/pods", Allowed, 1)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1) // the cluster allows all but what is denied
+		g.Change(func() { g.Denied["bob secrets"] = true })
+		g.by(reauthtest.Bob, "/api/v1/secrets", auth.Denied, 1)
+		g.by(reauthtest.Named("eve"), "/api/v1/pods", auth.Allowed, 1)
 		// What upstream has said since the last proof counts.
-		g.change(func() { g.denied["bob pods"] = true })
-		watch := wants(t, "/api/v1/pods?watch=1")
-		g.authz.reviews.review(context.Background(), g.authz.key(bob, watch), question{bob, watch})
-		g.by(bob, "/api/v1/pods?watch=1", Denied, 0)
-		g.change(func() { g.denied["bob pods"] = false })
-		time.Sleep(AllowedFor)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.Change(func() { g.Denied["bob pods"] = true })
+		watch := reauthtest.Wants(t, "/api/v1/pods?watch=1")
+		g.review(context.Background(), g.authz.Key(reauthtest.Bob, watch), auth.Question{Who: reauthtest.Bob, What: watch})
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 0)
+		g.Change(func() { g.Denied["bob pods"] = false })
+		time.Sleep(auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods")
 		synctest.Wait()
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 	})
 }
 
-// A right that no user ever had is not allowed by a role and a binding that were never there at the same time. Versions
-// do not tell that: the two may be in two etcds, whose counters may stand anywhere.
+// A right that no user ever had is not allowed by a role and a binding that were never there at the
+// same time. Versions do not tell that: the two may be in two etcds, whose counters may stand
+// anywhere.
 func TestLocalRBACOfOneMoment(t *testing.T) {
 	bind := func(all ...rbacv1.Subject) *rbacv1.ClusterRoleBinding {
 		return &rbacv1.ClusterRoleBinding{
@@ -435,8 +454,8 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 		for where, second := range map[string]uint64{"in one etcd": 0, "with a counter between": 500, "behind": 5,
 			"ahead": 1_000_000} {
 			t.Run(what+" "+where, func(t *testing.T) {
-				apart := func(g *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
-					if r.RBAC = true; second != 0 {
+				apart := func(g *guard, s *setup) {
+					if s.rights.RBAC = true; second != 0 {
 						g.second[c.other] = &second
 					}
 				}
@@ -447,38 +466,39 @@ func TestLocalRBACOfOneMoment(t *testing.T) {
 					g.do(func() { g.cut[c.late] = true })
 					c.missed(g)
 					c.heard(g)
-					g.change(func() { g.denied["bob pods"] = true })
-					for n := range int(2 * AllowedFor / time.Second) {
+					g.Change(func() { g.Denied["bob pods"] = true })
+					for n := range int(2 * auth.AllowedFor / time.Second) {
 						synctest.Wait()
-						g.by(bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n), Denied, 1)
+						g.by(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n), auth.Denied, 1)
 						time.Sleep(time.Second)
 					}
 					g.do(func() { g.cut[c.late] = false })
 					g.put("clusterroles", allow("services"))
 					g.put("clusterrolebindings", bind(user("bob"), user("joe")))
 					synctest.Wait()
-					g.by(bob, "/api/v1/services", Allowed, 1) // it may be one of another moment
+					g.by(reauthtest.Bob, "/api/v1/services", auth.Allowed, 1) // it may be one of another moment
 					time.Sleep(4 * time.Second)
-					g.by(bob, "/api/v1/services?watch=1", Allowed, 0)
+					g.by(reauthtest.Bob, "/api/v1/services?watch=1", auth.Allowed, 0)
 					labelled := allow("services")
 					labelled.Labels = map[string]string{"app": "x"}
 					g.put("clusterroles", labelled)
 					synctest.Wait()
-					g.by(bob, "/api/v1/services?watch=true", Allowed, 0) // as before
+					g.by(reauthtest.Bob, "/api/v1/services?watch=true", auth.Allowed, 0) // as before
 				})
 			})
 		}
 	}
 }
 
-// That a right is not decided by for a moment, since its role has changed, does not explain why upstream denied it.
+// That a right is not decided by for a moment, since its role has changed, does not explain why
+// upstream denied it.
 func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.checkEverything()
 		g.grant("", "pods", user("bob"), reads("pods"))
 		time.Sleep(time.Minute)
-		g.change(func() { g.denied["bob pods"] = true }) // by an authorizer that cannot be seen
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.Change(func() { g.Denied["bob pods"] = true }) // by an authorizer that cannot be seen
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		for n := range 20 {
 			time.Sleep(time.Second)
 			g.put("clusterroles", &rbacv1.ClusterRole{
@@ -496,39 +516,41 @@ func TestLocalRBACDisagreementDuringAChange(t *testing.T) {
 	})
 }
 
-// Once upstream is behind its own word, versions of before and after mean nothing to each other: all begin anew, and once.
+// Once upstream is behind its own word, versions of before and after mean nothing to each other:
+// all begin anew, and once.
 func TestLocalRBACRewrittenHistory(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.grant("", "pods", user("bob"), reads("pods"))
 		g.do(func() { g.revision += 1000 })
 		time.Sleep(7 * time.Second)
 		g.do(func() { g.revision = 500 })
-		time.Sleep(2 * AllowedFor)
+		time.Sleep(2 * auth.AllowedFor)
 		for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 			if n := g.counted(g.follows, resource); n != 2 {
 				t.Errorf("%s listed %d times", resource, n)
 			}
 		}
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 	})
 }
 
-// A watch that hears of nothing proves nothing: once what is held has not been proven for ten seconds, upstream decides.
+// A watch that hears of nothing proves nothing: once what is held has not been proven for ten
+// seconds, upstream decides.
 func TestLocalRBACStale(t *testing.T) {
 	for _, resource := range []string{"roles", "clusterroles", "rolebindings", "clusterrolebindings"} {
 		onGuard(t, byRBAC, func(g *guard) {
 			g.grant("", "pods", user("bob"), reads("pods"))
 			time.Sleep(7 * time.Second)
-			g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 			g.do(func() { g.cut[resource] = true })
 			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}}) // which it does not hear of
-			g.change(func() { g.denied["bob pods"] = true })
-			time.Sleep(AllowedFor)
-			g.by(bob, "/api/v1/pods?watch=1", Denied, 1)
+			g.Change(func() { g.Denied["bob pods"] = true })
+			time.Sleep(auth.AllowedFor)
+			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 1)
 			g.do(func() { g.cut[resource] = false })
-			g.change(func() { g.denied["bob pods"] = false })
-			time.Sleep(AllowedFor)
-			g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+			g.Change(func() { g.Denied["bob pods"] = false })
+			time.Sleep(auth.AllowedFor)
+			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		})
 	}
 	// Others' changes need no event of the watch's own; silence of upstream does harm.
@@ -537,10 +559,10 @@ func TestLocalRBACStale(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		g.do(func() { g.revision += 1000 })
 		time.Sleep(time.Minute)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.do(func() { g.mute = true })
-		time.Sleep(AllowedFor)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+		time.Sleep(auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 	})
 }
 
@@ -550,22 +572,23 @@ func TestLocalRBACAfterRestore(t *testing.T) {
 		g.grant("", "pods", user("bob"), reads("pods"))
 		g.do(func() { g.revision += 1000 })
 		time.Sleep(7 * time.Second)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		g.do(func() { // as it was before the grant
 			g.revision = 50
 			clear(g.objects)
 			clear(g.events)
 		})
-		time.Sleep(AllowedFor)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 1)
+		time.Sleep(auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 1)
 		if n := g.counted(g.follows, "clusterrolebindings"); n != 2 {
 			t.Errorf("listed %d times", n)
 		}
 	})
 }
 
-// Whichever table hears of a restore first, by a complete state, what is bound in one history is not allowed what a role allows in another:
-// the others have to be proven anew, too. Versions may have gone back (etcdutl snapshot restore), or ahead (--bump-revision).
+// Whichever table hears of a restore first, by a complete state, what is bound in one history is
+// not allowed what a role allows in another: the others have to be proven anew, too. Versions may
+// have gone back (etcdutl snapshot restore), or ahead (--bump-revision).
 func TestLocalRBACOfOneHistory(t *testing.T) {
 	others := []string{"roles", "rolebindings", "clusterrolebindings"}
 	for what, moved := range map[string]func(revision uint64) uint64{
@@ -577,7 +600,7 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 				g.grant("", "x", user("bob"), reads("nodes"))
 				g.do(func() { g.revision += 1000 })
 				time.Sleep(7 * time.Second)
-				g.by(bob, "/api/v1/nodes?watch=1", Allowed, 0)
+				g.by(reauthtest.Bob, "/api/v1/nodes?watch=1", auth.Allowed, 0)
 				g.do(func() { // bob had not been bound yet, and the role allowed something else
 					clear(g.events)
 					clear(g.objects["clusterrolebindings"])
@@ -590,10 +613,10 @@ func TestLocalRBACOfOneHistory(t *testing.T) {
 						g.mutes[resource] = true // as upstream answers 410
 					}
 				})
-				g.change(func() { g.denied["bob pods"] = true })
-				for n := range int(AllowedFor / time.Second) {
+				g.Change(func() { g.Denied["bob pods"] = true })
+				for n := range int(auth.AllowedFor / time.Second) {
 					synctest.Wait()
-					if d, _ := g.decide(bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n)); d.Verdict == Allowed {
+					if d, _ := g.decide(reauthtest.Bob, fmt.Sprintf("/api/v1/namespaces/n%d/pods", n)); d.Verdict == auth.Allowed {
 						t.Fatalf("after %v: allowed", time.Since(g.began))
 					}
 					time.Sleep(time.Second)
@@ -610,12 +633,12 @@ func TestLocalRBACAfterRelist(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		g.do(func() { g.relists["clusterroles"] = true })
 		synctest.Wait()
-		g.by(bob, "/api/v1/pods", Allowed, 1)
-		time.Sleep(AllowedFor)
-		g.by(bob, "/api/v1/pods?watch=1", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 1)
+		time.Sleep(auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 		for _, t := range g.rights.rbacTables() {
 			if n := g.counted(g.follows, t.resource.GVR.Resource); n != 1 {
-				g.patrol.t.Errorf("%s was followed %d times", t.resource, n)
+				g.patrol.T.Errorf("%s was followed %d times", t.resource, n)
 			}
 		}
 	})
@@ -627,18 +650,18 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		g.grant("", "pods", user("bob"), reads("pods", "nodes"))
 		time.Sleep(time.Minute)
 		g.checkEverything()
-		g.by(bob, "/api/v1/nodes", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		time.Sleep(time.Second)
 		if g.metric("spillway_local_decision_checks_total", "agreed") != 1 || g.metric("spillway_local_decisions", "access") != 1 {
 			t.Error("the check did not agree")
 		}
-		g.change(func() { g.denied["bob pods"] = true }) // by an authorizer that cannot be seen
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.Change(func() { g.Denied["bob pods"] = true }) // by an authorizer that cannot be seen
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		g.by(bob, "/api/v1/pods", Denied, 0) // at once, by what upstream said
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 0) // at once, by what upstream said
 		time.Sleep(time.Hour)
-		g.by(bob, "/api/v1/nodes", Allowed, 1)
-		g.by(bob, "/api/v1/pods", Denied, 1)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 1)
 		if g.metric("spillway_local_decision_disagreements_total", "access") != 1 || g.metric("spillway_local_decisions", "access") != 0 {
 			t.Error("no metric tells of it")
 		}
@@ -648,36 +671,37 @@ func TestLocalRBACDisagreement(t *testing.T) {
 	})
 }
 
-// A right that went between the decision and its check is no disagreement; nor is one that upstream has not heard of yet.
+// A right that went between the decision and its check is no disagreement; nor is one that upstream
+// has not heard of yet.
 func TestLocalRBACCrossedChange(t *testing.T) {
 	onGuard(t, byRBAC, func(g *guard) {
 		g.checkEverything()
 		g.grant("", "pods", user("bob"), reads("pods"))
 		g.grant("", "nodes", user("bob"), reads("nodes"))
 		time.Sleep(6 * time.Second)
-		g.change(func() { g.denied["bob pods"] = true }) // upstream is late
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.Change(func() { g.Denied["bob pods"] = true }) // upstream is late
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		g.by(bob, "/api/v1/nodes", Allowed, 1) // in doubt
-		g.change(func() { g.denied["bob pods"] = false })
-		time.Sleep(2 * AllowedFor)
-		g.by(bob, "/api/v1/nodes", Allowed, 0)
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1) // in doubt
+		g.Change(func() { g.Denied["bob pods"] = false })
+		time.Sleep(2 * auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Minute)
-		g.change(func() { g.denied["bob pods"] = true })
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.Change(func() { g.Denied["bob pods"] = true })
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		g.remove("clusterrolebindings", "pods") // we are late
-		time.Sleep(2 * AllowedFor)
-		g.by(bob, "/api/v1/nodes", Allowed, 0)
+		time.Sleep(2 * auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 0 {
 			t.Errorf("%v disagreements", n)
 		}
 		// Upstream that stays late is another authorizer.
 		g.grant("", "pods-again", user("bob"), reads("pods"))
-		time.Sleep(2 * AllowedFor)
-		g.by(bob, "/api/v1/pods", Allowed, 0)
-		time.Sleep(2 * AllowedFor)
-		g.by(bob, "/api/v1/nodes", Allowed, 1)
+		time.Sleep(2 * auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
+		time.Sleep(2 * auth.AllowedFor)
+		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
 			t.Errorf("%v disagreements", n)
 		}
@@ -692,13 +716,13 @@ func TestLocalRBACDoubts(t *testing.T) {
 			g.grant("", "pods", user("bob"), reads("pods"))
 			g.grant("", "nodes", user("bob"), reads("nodes"))
 			time.Sleep(6 * time.Second)
-			g.change(func() { g.denied["bob pods"], g.denied["bob nodes"] = true, true })
+			g.Change(func() { g.Denied["bob pods"], g.Denied["bob nodes"] = true, true })
 			first := map[string]string{"pods": "nodes", "nodes": "pods"}[last]
-			g.by(bob, "/api/v1/"+first, Allowed, 0)
-			g.by(bob, "/api/v1/"+last, Allowed, 0)
+			g.by(reauthtest.Bob, "/api/v1/"+first, auth.Allowed, 0)
+			g.by(reauthtest.Bob, "/api/v1/"+last, auth.Allowed, 0)
 			g.remove("clusterrolebindings", "pods")
 			time.Sleep(time.Minute)
-			g.by(bob, "/api/v1/services", Allowed, 1)
+			g.by(reauthtest.Bob, "/api/v1/services", auth.Allowed, 1)
 			if n := g.metric("spillway_local_decision_disagreements_total", "access"); n != 1 {
 				t.Errorf("%s last: %v disagreements", last, n)
 			}
@@ -712,58 +736,59 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 		g.grant("", "pods", user("bob"), reads("pods"))
 		time.Sleep(7 * time.Second)
 		g.draws(checkedShare)
-		g.by(bob, "/api/v1/pods", Allowed, 0)
+		g.by(reauthtest.Bob, "/api/v1/pods", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		if _, n := g.asked(); n != 0 {
+		if _, n := g.Asked(); n != 0 {
 			t.Errorf("%d reviews", n)
 		}
 		g.checkEverything()
-		g.change(func() { g.latency = func() time.Duration { return time.Second } })
+		g.Change(func() { g.Latency = func() time.Duration { return time.Second } })
 		for range maxJobs + jobsAtOnce {
 			synctest.Wait()
-			if d, _ := g.decide(bob, "/api/v1/pods"); d.Verdict != Allowed {
+			if d, _ := g.decide(reauthtest.Bob, "/api/v1/pods"); d.Verdict != auth.Allowed {
 				t.Errorf("got %+v", d)
 			}
 		}
 		synctest.Wait()
-		_, before := g.asked()
+		_, before := g.Asked()
 		began := time.Now()
-		g.decide(bob, "/api/v1/pods?watch=1")
-		if _, n := g.asked(); time.Since(began) != time.Second || n == before {
+		g.decide(reauthtest.Bob, "/api/v1/pods?watch=1")
+		if _, n := g.Asked(); time.Since(began) != time.Second || n == before {
 			t.Errorf("decided after %v by %d reviews", time.Since(began), n-before)
 		}
 	})
 }
 
-// Who may have lost something by a change is asked about at once, and nobody else; what is gained needs no question.
+// Who may have lost something by a change is asked about at once, and nobody else; what is gained
+// needs no question.
 func TestChangesAreChecked(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
-		g.change(func() { g.groups["dave"] = []string{"dev"} })
+		g.Change(func() { g.Groups["dave"] = []string{"dev"} })
 		g.grant("", "pods", user("alice"), reads("pods"))
 		g.grant("", "nodes", rbacv1.Subject{Kind: "Group", Name: "dev"}, reads("nodes"))
 		g.grant("c1", "configmaps", user("carol"), reads("configmaps"))
 		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "1"}})
-		alice, carol, dave := g.know("alice"), g.know("carol"), g.know("dave")
-		robot := g.know("system:serviceaccount:c1:robot")
+		alice, carol, dave := g.patrol.Know("alice"), g.patrol.Know("carol"), g.patrol.Know("dave")
+		robot := g.patrol.Know("system:serviceaccount:c1:robot")
 		time.Sleep(time.Second)
-		alices, _ := g.watch(alice, "pods")
-		daves, _ := g.watch(dave, "nodes")
-		carols, _ := g.watch(carol, "namespaces/c1/configmaps")
-		elsewhere, _ := g.watch(carol, "namespaces/c2/configmaps")
-		robots, _ := g.watch(robot, "services")
+		alices, _ := g.patrol.Watch(alice, "pods")
+		daves, _ := g.patrol.Watch(dave, "nodes")
+		carols, _ := g.patrol.Watch(carol, "namespaces/c1/configmaps")
+		elsewhere, _ := g.patrol.Watch(carol, "namespaces/c2/configmaps")
+		robots, _ := g.patrol.Watch(robot, "services")
 		time.Sleep(time.Minute)
-		lose := func(l *live, name string, f func()) {
+		lose := func(l *reauthtest.Live, name string, f func()) {
 			t.Helper()
-			_, before := g.asked()
+			_, before := g.Asked()
 			left := time.Now()
-			g.change(func() { g.denied[name] = true })
+			g.Change(func() { g.Denied[name] = true })
 			f()
 			time.Sleep(lookEvery)
-			g.patrol.check(l, false, EndForbidden)
-			if _, at := l.ended(); at.Sub(left) > 50*time.Millisecond {
+			g.patrol.Expect(l, false, reauth.EndForbidden)
+			if _, at := l.Ended(); at.Sub(left) > 50*time.Millisecond {
 				t.Errorf("%s: it took %v", name, at.Sub(left))
 			}
-			if _, n := g.asked(); n-before != 1 {
+			if _, n := g.Asked(); n-before != 1 {
 				t.Errorf("%s: %d reviews", name, n-before)
 			}
 			time.Sleep(time.Minute)
@@ -772,62 +797,63 @@ func TestChangesAreChecked(t *testing.T) {
 		lose(daves, "dave nodes", func() {
 			g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}})
 		})
-		_, before := g.asked()
+		_, before := g.Asked()
 		g.put("rolebindings", &rbacv1.RoleBinding{ // a label changes nothing
 			ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "configmaps", Labels: map[string]string{"a": "b"}},
 			Subjects:   []rbacv1.Subject{user("carol")}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: "configmaps"},
 		})
 		g.grant("c1", "more", user("carol"), reads("pods"))
 		time.Sleep(time.Minute)
-		if _, n := g.asked(); n != before {
+		if _, n := g.Asked(); n != before {
 			t.Errorf("%d reviews for nothing", n-before)
 		}
-		g.patrol.check(carols, true, "")
+		g.patrol.Expect(carols, true, "")
 		// Upstream remembers for ten seconds that a token is good; by then it has been asked again.
 		g.authn.Authenticate(context.Background(), robot)
-		g.change(func() { delete(g.users, "token-of-system:serviceaccount:c1:robot") })
+		g.Change(func() { delete(g.Users, "token-of-system:serviceaccount:c1:robot") })
 		g.remove("serviceaccounts", "c1/robot")
 		left := time.Now()
 		time.Sleep(lookLast + 2*lookWith)
-		if end, at := robots.ended(); end != EndUnauthenticated || at.Sub(left) > lookLast+lookWith+time.Second {
+		if end, at := robots.Ended(); end != reauth.EndUnauthenticated || at.Sub(left) > lookLast+lookWith+time.Second {
 			t.Errorf("ended %q after %v", end, at.Sub(left))
 		}
-		g.patrol.check(elsewhere, true, "")
+		g.patrol.Expect(elsewhere, true, "")
 	})
 }
 
-// Upstream's authorizer may hear of a change later than we do: that it still allows then is not the last word.
+// Upstream's authorizer may hear of a change later than we do: that it still allows then is not the
+// last word.
 func TestChangesAreCheckedAgain(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
 		g.grant("", "pods", user("alice"), reads("pods"))
-		alices, _ := g.watch(g.know("alice"), "pods")
+		alices, _ := g.patrol.Watch(g.patrol.Know("alice"), "pods")
 		time.Sleep(time.Minute)
 		g.remove("clusterrolebindings", "pods")
 		time.Sleep(time.Second)
-		g.patrol.check(alices, true, "")
-		g.change(func() { g.denied["alice pods"] = true })
+		g.patrol.Expect(alices, true, "")
+		g.Change(func() { g.Denied["alice pods"] = true })
 		time.Sleep(lookAgain + lookWith)
-		g.patrol.check(alices, false, EndForbidden)
+		g.patrol.Expect(alices, false, reauth.EndForbidden)
 	})
 }
 
 // A burst of changes is one check, or two.
 func TestBurstOfChanges(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
-		alices, _ := g.watch(g.know("alice"), "pods")
+		alices, _ := g.patrol.Watch(g.patrol.Know("alice"), "pods")
 		for i := range 100 {
 			g.grant("", fmt.Sprint("role-", i), user("alice"), reads("pods"))
 		}
 		time.Sleep(time.Minute)
-		_, before := g.asked()
+		_, before := g.Asked()
 		for i := range 100 {
 			g.remove("clusterrolebindings", fmt.Sprint("role-", i))
 		}
 		time.Sleep(time.Minute)
-		if _, n := g.asked(); n-before < 3 || n-before > 6 {
+		if _, n := g.Asked(); n-before < 3 || n-before > 6 {
 			t.Errorf("%d reviews", n-before)
 		}
-		g.patrol.check(alices, true, "")
+		g.patrol.Expect(alices, true, "")
 	})
 }
 
@@ -835,26 +861,26 @@ func TestBurstOfChanges(t *testing.T) {
 func TestChangesDuringAGap(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
 		g.grant("", "pods", user("alice"), reads("pods"))
-		alices, _ := g.watch(g.know("alice"), "pods")
+		alices, _ := g.patrol.Watch(g.patrol.Know("alice"), "pods")
 		time.Sleep(time.Minute)
 		g.do(func() { g.cut["clusterrolebindings"] = true })
 		g.remove("clusterrolebindings", "pods")
-		g.change(func() { g.denied["alice pods"] = true })
+		g.Change(func() { g.Denied["alice pods"] = true })
 		time.Sleep(time.Minute)
-		g.patrol.check(alices, true, "")
+		g.patrol.Expect(alices, true, "")
 		g.do(func() { g.cut["clusterrolebindings"] = false })
 		if err := g.rights.clusterBinds.Replace(nil, 1000); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(lookEvery)
-		g.patrol.check(alices, false, EndForbidden)
+		g.patrol.Expect(alices, false, reauth.EndForbidden)
 	})
 }
 
 // What may not be watched is said once, tried again, and stops nothing else.
 func TestForbiddenTables(t *testing.T) {
-	onGuard(t, func(g *guard, r *RightsOptions, _ *AuthenticatorOptions, _ *ReauthorizerOptions) {
-		r.RBAC = true
+	onGuard(t, func(g *guard, s *setup) {
+		s.rights.RBAC = true
 		g.forbidden["rolebindings"] = true
 	}, func(g *guard) {
 		g.grant("", "pods", user("alice"), reads("pods"))
@@ -865,16 +891,16 @@ func TestForbiddenTables(t *testing.T) {
 		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 1 {
 			t.Error("no metric tells of it")
 		}
-		g.by(&Identity{name: "alice"}, "/api/v1/pods", Allowed, 1)
-		alices, _ := g.watch(g.know("alice"), "pods")
-		g.change(func() { g.denied["alice pods"] = true })
+		g.by(reauthtest.Named("alice"), "/api/v1/pods", auth.Allowed, 1)
+		alices, _ := g.patrol.Watch(g.patrol.Know("alice"), "pods")
+		g.Change(func() { g.Denied["alice pods"] = true })
 		g.remove("clusterrolebindings", "pods")
 		time.Sleep(lookEvery)
-		g.patrol.check(alices, false, EndForbidden)
+		g.patrol.Expect(alices, false, reauth.EndForbidden)
 		g.do(func() { g.forbidden["rolebindings"] = false })
 		g.grant("", "nodes", user("alice"), reads("nodes"))
-		time.Sleep(forbiddenRetry + AllowedFor)
-		g.by(&Identity{name: "alice"}, "/api/v1/nodes", Allowed, 0)
+		time.Sleep(forbiddenRetry + auth.AllowedFor)
+		g.by(reauthtest.Named("alice"), "/api/v1/nodes", auth.Allowed, 0)
 		if g.metric("spillway_rights_unwatched", "rolebindings.rbac.authorization.k8s.io") != 0 {
 			t.Error("the metric still tells of it")
 		}
@@ -910,11 +936,11 @@ func TestAffectedIsBounded(t *testing.T) {
 		a.add(subject{name: fmt.Sprint("a", i)})
 		b.addPod(fmt.Sprint("b", i))
 	}
-	who, pods := Identity{name: "somebody"}, wants(t, "/api/v1/pods")
-	if a.concerns(&who, pods) || b.concerns(&who, pods) {
+	who, pods := reauthtest.Named("somebody"), reauthtest.Wants(t, "/api/v1/pods")
+	if a.concerns(who, pods) || b.concerns(who, pods) {
 		t.Error("somebody is affected")
 	}
-	if b.merge(a); !b.concerns(&who, pods) || len(b.subjects)+len(b.pods) != 0 {
+	if b.merge(a); !b.concerns(who, pods) || len(b.subjects)+len(b.pods) != 0 {
 		t.Error("not everybody is affected")
 	}
 	if c := newAffected(); !c.empty() {

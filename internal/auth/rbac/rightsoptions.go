@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"context"
@@ -6,6 +6,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/utils/clock"
 
+	"spillway/internal/auth"
 	"spillway/internal/object"
 )
 
@@ -35,9 +36,9 @@ type RightsOptions struct {
 	// Tokens lets an Authenticator decide by signatures, service accounts and pods. It needs a
 	// Reviewer, which fetches the keys.
 	Tokens   TokensKept
-	Reviewer *Reviewer
-	Clock    clock.Clock    // nil: the real one
-	Random   func() float64 // in [0, 1), chooses what is checked; nil: math/rand's
-	Metrics  *Metrics       // nil: nothing is registered
-	Log      *zap.Logger    // nil: nowhere
+	Reviewer *auth.Reviewer
+	Clock    clock.Clock      // nil: the real one
+	Random   func() float64   // in [0, 1), chooses what is checked; nil: math/rand's
+	Metrics  *DecisionMetrics // nil: nothing is registered
+	Log      *zap.Logger      // nil: nowhere
 }

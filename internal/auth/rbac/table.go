@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"context"
@@ -11,18 +11,20 @@ import (
 	"spillway/internal/object"
 )
 
-// Table is what Rights keep of one resource: of each object the little that decides about permissions. It is told by whoever mirrors the
-// resource, in upstream's order and from one goroutine, and is a sink of internal/upstream.
+// Table is what Rights keep of one resource: of each object the little that decides about
+// permissions. A mirror fills it, in upstream's order and from one goroutine: it is a Sink of
+// internal/upstream.
 //
-// What it holds counts only while it is proven: by a question to upstream how far it is, which began a known time ago and whose answer the
-// mirror has caught up with. An open watch that has heard of nothing proves nothing.
+// What it holds counts only while it is proven: by a question to upstream how far it is, which
+// began a known time ago and whose answer the mirror has caught up with. An open watch that has
+// heard of nothing proves nothing.
 type Table struct {
 	// Static after construction.
 	rights   *Rights
 	resource *object.Resource
 	read     func(*object.Object) (any, error)   // what is kept of an object
-	note     func(key string, before, after any) // is told of each difference, with the lock held; nil for what is not there
-	proves   bool                                // somebody decides by it, so it has to be proven
+	note     func(key string, before, after any) // gets each difference, with the lock held; nil for what is not there
+	proves   bool                                // decisions rest on it, so it has to be proven
 	sooner   chan struct{}                       // holds one: there are facts that the last question is too early for
 
 	// Guarded by rights.mu.
@@ -45,11 +47,12 @@ type entry struct {
 	place place
 }
 
-// place is where something stands in the order of what the tables of Rights heard and asked. Unlike a time it is never
-// that of two things, and no clock that is set disturbs it.
+// place is where something stands in the order of what the tables of Rights heard and asked. Unlike
+// a time it is never that of two things, and no clock that is set disturbs it.
 type place uint64
 
-func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error), note func(string, any, any)) *Table {
+func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (any, error),
+	note func(string, any, any)) *Table {
 	return &Table{
 		rights: r, resource: resource, read: read, note: note, sooner: make(chan struct{}, 1),
 		entries: map[string]entry{}, advanced: make(chan struct{}), restart: func() {},
@@ -59,7 +62,8 @@ func newTable(r *Rights, resource *object.Resource, read func(*object.Object) (a
 // Resource is what the table is about.
 func (t *Table) Resource() *object.Resource { return t.resource }
 
-// Through is the version up to which the table has been proven or told: a state that is older must not replace it (upstream.WithPromised).
+// Through is the version up to which the table has been proven or told: a state that is older must
+// not replace it (upstream.WithPromised).
 func (t *Table) Through() uint64 {
 	t.rights.mu.RLock()
 	defer t.rights.mu.RUnlock()
@@ -203,7 +207,8 @@ func (t *Table) doubtLocked() {
 	t.generation++
 }
 
-// forget makes the table one that nothing is known of. Its entries stay for the next state to be compared with.
+// forget makes the table one that nothing is known of. Its entries stay for the next state to be
+// compared with.
 func (t *Table) forget() {
 	t.rights.mu.Lock()
 	defer t.rights.mu.Unlock()
@@ -265,9 +270,10 @@ func (t *Table) prove(ctx context.Context) error {
 	}
 }
 
-// rewritten has a table begin anew that, in a generation of its, has found out that upstream is behind its own word.
-// Roles and bindings most likely have one etcd, which was restored, so they begin anew together: a proof of another
-// table tells of the restore only until upstream's versions have grown beyond that table's.
+// rewritten has a table begin anew that, in a generation of its, has found out that upstream is
+// behind its own word. Roles and bindings most likely have one etcd, which was restored, so they
+// begin anew together: a proof of another table tells of the restore only until upstream's versions
+// have grown beyond that table's.
 func (r *Rights) rewritten(by *Table, generation int) {
 	r.mu.Lock()
 	var restarts []func()
@@ -283,7 +289,8 @@ func (r *Rights) rewritten(by *Table, generation int) {
 	}
 }
 
-// together are the tables whose facts count together with a table's, itself included: roles and bindings.
+// together are the tables whose facts count together with a table's, itself included: roles and
+// bindings.
 func (r *Rights) together(t *Table) []*Table {
 	if all := r.rbacTables(); slices.Contains(all, t) {
 		return all

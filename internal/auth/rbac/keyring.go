@@ -1,4 +1,4 @@
-package auth
+package rbac
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	jose "github.com/go-jose/go-jose/v4"
+
+	"spillway/internal/auth"
 )
 
 const (
@@ -14,11 +16,12 @@ const (
 	keysDocument   = "/openid/v1/jwks"
 )
 
-// keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven like a Table: the documents are fetched
-// again and again, and count for as long as any answer does. So a key that is new is known soon, and one that was withdrawn is not used
-// for longer than a review would be remembered; a token cannot make anybody look for a key.
+// keyring is what upstream signs service accounts' tokens with, as it publishes it. It is proven
+// like a Table: the documents are fetched again and again, and count for as long as any answer
+// does. So a key that is new is known soon, and one that was withdrawn is not used for longer than
+// a review would be remembered; a token cannot cause a search for a key.
 type keyring struct {
-	reviewer *Reviewer
+	reviewer *auth.Reviewer
 
 	// Guarded by the lock of its Rights.
 	issuer string
@@ -26,9 +29,10 @@ type keyring struct {
 	proven time.Time                   // when they were asked for
 }
 
-func newKeyring(r *Reviewer) *keyring { return &keyring{reviewer: r} }
+func newKeyring(r *auth.Reviewer) *keyring { return &keyring{reviewer: r} }
 
-// signatures are the algorithms that kube-apiserver signs with. What a token says of itself chooses among them, and its key has to fit.
+// signatures are the algorithms that kube-apiserver signs with. What a token says of itself chooses
+// among them, and its key has to fit.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512}
 
 var (
@@ -39,7 +43,7 @@ var (
 // fetchKeys asks upstream for its issuer and its keys.
 func (r *Rights) fetchKeys(ctx context.Context) error {
 	began := r.clock.Now()
-	raw, err := r.keys.reviewer.fetch(ctx, issuerDocument)
+	raw, err := r.keys.reviewer.Fetch(ctx, issuerDocument)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func (r *Rights) fetchKeys(ctx context.Context) error {
 	if err := json.Unmarshal(raw, &about); err != nil || about.Issuer == "" {
 		return errNoIssuer
 	}
-	if raw, err = r.keys.reviewer.fetch(ctx, keysDocument); err != nil {
+	if raw, err = r.keys.reviewer.Fetch(ctx, keysDocument); err != nil {
 		return err
 	}
 	keys := parseKeys(raw)
@@ -67,8 +71,8 @@ func (r *Rights) fetchKeys(ctx context.Context) error {
 	return nil
 }
 
-// parseKeys reads a set of keys. Only those count that have an id of their own, are public and are for signatures; any other, and what
-// cannot be read, is left out.
+// parseKeys reads a set of keys. Only those count that have an id of their own, are public and are
+// for signatures; any other, and what cannot be read, is left out.
 func parseKeys(raw []byte) map[string]*jose.JSONWebKey {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

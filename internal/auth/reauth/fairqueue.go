@@ -1,13 +1,15 @@
-package auth
+package reauth
 
-// fairQueue holds the checks that are due, in one queue for each user. Users take turns, and a user's
-// checks start in the order in which they came due. It has no lock: it is the rota's.
+// fairQueue holds the checks that are due, in one queue for each user. Users take turns, and a
+// user's checks start in the order in which they came due. It has no lock: it is the rota's.
 //
 // A check starts only if its user has fewer under way than are free (a dynamic threshold, as shared
-// buffers of switches have it): one user occupies half of the limit, a second one half of what remains.
-// So users whose reviews never end leave room for others, and no weight has to be configured.
+// buffers of switches have it): one user occupies half of the limit, a second one half of what
+// remains. So users whose reviews never end leave room for others, and no weight has to be
+// configured.
 //
-// client-go's work queues know no users. fairness.Gate does, but needs a goroutine for each that waits.
+// client-go's work queues know no users. fairness.Gate does, but needs a goroutine for each that
+// waits.
 type fairQueue struct {
 	users  map[string]*userQueue // those with a check that is due or under way
 	turns  []*userQueue          // those with a check that is due; the first has the next turn
@@ -23,9 +25,9 @@ type userQueue struct {
 
 // push adds a check that is due.
 func (q *fairQueue) push(c *check) {
-	u := q.users[c.who.name]
+	u := q.users[c.who.Name()]
 	if u == nil {
-		u = &userQueue{name: c.who.name}
+		u = &userQueue{name: c.who.Name()}
 		q.users[u.name] = u
 	}
 	c.queue = u // its credential may prove another user before it is done
@@ -34,8 +36,8 @@ func (q *fairQueue) push(c *check) {
 	}
 }
 
-// next is the check that starts now, of at most limit under way; nil: none does. A user that may not
-// start one loses this turn: its checks under way are as many as are free, or more.
+// next is the check that starts now, of at most limit under way; nil: none does. A user that may
+// not start one loses this turn: its checks under way are as many as are free, or more.
 func (q *fairQueue) next(limit int) *check {
 	for n := len(q.turns); n > 0 && q.asking < limit; n-- {
 		u := q.turns[0]

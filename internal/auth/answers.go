@@ -1,0 +1,73 @@
+package auth
+
+import (
+	"container/list"
+	"time"
+)
+
+// Answer is what upstream said, or why it did not, and when it was asked. Ages count from the
+// question: what changed upstream while the answer was on its way is not in it.
+type Answer[A any] struct {
+	Value A
+	Err   error
+	At    time.Time
+}
+
+// AnswerCache keeps answers until they are too old, or too many: then the oldest go first. Not safe
+// for concurrent use.
+type AnswerCache[A any] struct {
+	most    int
+	entries map[Digest]*list.Element
+	order   *list.List // of *remembered[A], in the order of Note
+}
+
+type remembered[A any] struct {
+	key   Digest
+	until time.Time
+	Answer[A]
+}
+
+// NewAnswerCache returns a cache of at most this many answers.
+func NewAnswerCache[A any](most int) *AnswerCache[A] {
+	return &AnswerCache[A]{most: most, entries: map[Digest]*list.Element{}, order: list.New()}
+}
+
+// Recall returns an answer that counts now.
+func (m *AnswerCache[A]) Recall(key Digest, now time.Time) (Answer[A], bool) {
+	e, ok := m.entries[key]
+	if !ok {
+		return Answer[A]{}, false
+	}
+	r := e.Value.(*remembered[A])
+	if !now.Before(r.until) {
+		m.remove(e)
+		return Answer[A]{}, false
+	}
+	return r.Answer, true
+}
+
+// Note keeps an answer until the given time.
+func (m *AnswerCache[A]) Note(key Digest, a Answer[A], until, now time.Time) {
+	m.forget(key)
+	if !now.Before(until) || m.most <= 0 {
+		return
+	}
+	for front := m.order.Front(); front != nil; front = m.order.Front() {
+		if len(m.entries) < m.most && now.Before(front.Value.(*remembered[A]).until) {
+			break
+		}
+		m.remove(front)
+	}
+	m.entries[key] = m.order.PushBack(&remembered[A]{key, until, a})
+}
+
+func (m *AnswerCache[A]) forget(key Digest) {
+	if e, ok := m.entries[key]; ok {
+		m.remove(e)
+	}
+}
+
+func (m *AnswerCache[A]) remove(e *list.Element) {
+	delete(m.entries, e.Value.(*remembered[A]).key)
+	m.order.Remove(e)
+}

@@ -1,0 +1,48 @@
+package reauth
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"spillway/internal/auth"
+)
+
+// When a token ends is said by the wall clock. A wait for that end does not last hours longer if
+// that clock is set back meanwhile.
+func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
+	now := time.Now()
+	end := now.Add(5 * time.Second).Round(0)
+	token := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.NewSecret("token"), end), confirmed: now, sweep: time.Minute}
+	token.plan(now.Add(token.sweep))
+	certificate := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.Secret{}, end), confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
+	certificate.ends = auth.OnRunningClock(end, now)
+	for what, at := range map[string]time.Time{
+		"when a token is asked about":     token.next,
+		"when a certificate is looked at": certificate.wake(time.Minute),
+	} {
+		if at == at.Round(0) { // which is what a wall clock alone can tell
+			t.Errorf("%s: %v depends on the wall clock", what, at)
+		}
+		if !at.Equal(end) {
+			t.Errorf("%s: %v, not %v", what, at, end)
+		}
+	}
+}
+
+// However what holds a credential is printed, its token does not show.
+func TestChecksDoNotShowTokens(t *testing.T) {
+	const token = "the-token"
+	c := &check{credential: auth.NewCredential(auth.Digest{}, auth.NewSecret(token), time.Time{})}
+	for _, v := range []any{c, *c, &Permit{credential: c}, Permit{credential: c}} {
+		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
+			text := fmt.Sprintf(verb, v)
+			for _, shape := range []string{token, fmt.Sprintf("%x", token), fmt.Sprintf("%v", []byte(token))} {
+				if strings.Contains(text, shape) {
+					t.Errorf("%s of a %T shows the token: %s", verb, v, text)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,15 @@
+package reauth
+
+// What tests outside the package compare with.
+const (
+	DefaultSweep    = defaultSweep
+	DefaultHoldMost = defaultHoldMost
+	Grace           = grace
+)
+
+// Asks is how many credentials and permissions are asked about.
+func (r *Reauthorizer) Asks() (credentials, permissions int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.mu.rota.credentials), len(r.mu.rota.permissions)
+}

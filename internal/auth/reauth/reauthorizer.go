@@ -1,0 +1,297 @@
+// Package reauth asks upstream again and again whether running watches may go on, which upstream
+// itself does not do: whether each watch's credential is still good and its permission still there.
+//
+// A rota decides what is asked when, and what becomes of the watches; a Reauthorizer gives it a
+// clock, a lock and goroutines. It asks for each distinct credential and each distinct question,
+// not for each watch: thousands of informers of one service account cost as much as one.
+//
+// Invariant: a watch that is neither held nor ended runs by a credential and by a permission about
+// each of which upstream was asked at most a sweep and the grace ago, and agreed. A watch is held,
+// not ended, while upstream cannot be asked: an apiserver that is away for a while costs no client
+// a list.
+//
+// The sweep does not depend on events. A watch of roles and bindings alone would not tell of
+// webhook authorizers, of tokens, or of what happened while that watch was broken.
+package reauth
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/utils/clock"
+
+	"spillway/internal/auth"
+)
+
+// End is why a watch may not go on.
+type End string
+
+// The reasons, which are also the labels of metrics.
+const (
+	EndExpired         End = "credential_expired" // by its own words
+	EndUnauthenticated End = "unauthenticated"    // upstream refuses the token, or nothing vouches for the certificate
+	EndForbidden       End = "forbidden"          // upstream allows it no more
+	EndUnconfirmed     End = "unconfirmed"        // upstream could not be asked for too long
+)
+
+// Ends are all of them, so that each is a metric from the start.
+var Ends = []End{EndExpired, EndUnauthenticated, EndForbidden, EndUnconfirmed}
+
+// Stream is a running watch as the Reauthorizer knows it. Its methods are called one at a time, in
+// the order in which things happened, and must not block. What was under way when a Permit was
+// released may still arrive.
+type Stream interface {
+	// Hold keeps the stream from sending anything: it is time to know again whether it may, and
+	// upstream could not be asked. It stays open, so that an apiserver that is away for a while
+	// costs no client a new list.
+	Hold()
+	// Resume ends Hold: upstream said that it still may.
+	Resume()
+	// End ends it. Nothing more is called.
+	End(End)
+}
+
+// ReauthorizerOptions configure a Reauthorizer.
+type ReauthorizerOptions struct {
+	Authenticator *auth.Authenticator
+	Authorizer    *auth.Authorizer
+	// Sweep is how often upstream is asked about each permission. Tokens are asked about more
+	// often, by as much as upstream remembers them. 0: 25 s; not below MinSweep.
+	Sweep time.Duration
+	// HoldMost is how long a watch is held before it is ended. 0: 10 min.
+	HoldMost time.Duration
+	// MaxChecks bounds the checks under way, of which one user has half at most. 0: 64.
+	MaxChecks int
+	Clock     clock.Clock    // nil: the real one
+	Random    func() float64 // in [0, 1), spreads the checks; nil: math/rand's
+	Metrics   *CheckMetrics  // nil: nothing is registered
+	Log       *zap.Logger    // nil: nothing is logged
+}
+
+// MinSweep is the shortest sweep: what is remembered for requests must not be too old already for a
+// watch to begin by.
+const MinSweep = 15 * time.Second
+
+const (
+	defaultSweep    = 25 * time.Second
+	defaultHoldMost = 10 * time.Minute
+	defaultChecks   = 64
+	// grace is what an answer may take beyond its turn, with repetitions, before streams are held.
+	// With the default sweep all of it is 29 s: one less than the 30 s after which no client is
+	// sent what it may not have.
+	grace = 4 * time.Second
+)
+
+// Reauthorizer knows the running watches and asks upstream again and again whether each may go on:
+// whether its credential is still good and its permission still there. Upstream itself does
+// neither.
+//
+// It asks per distinct credential and per distinct (identity, attributes), not per watch, and the
+// questions that a herd of new watches brings are spread over the sweep. What is known of a
+// question ages from the moment when it was asked, also if that was for a request: so what the
+// caches remember is within the bound, not on top of it.
+//
+// Invariant: a stream that is neither held nor ended runs by a credential and by a permission about
+// each of which upstream was asked at most a sweep and the grace ago, and agreed; or, if a
+// LocalDecider decides, was asked for what decides about it. One goroutine keeps the rota, and one
+// more stands for each check under way; none for a stream.
+type Reauthorizer struct {
+	// Static after construction.
+	opts    ReauthorizerOptions
+	clock   clock.Clock
+	metrics *CheckMetrics
+	wake    chan struct{} // holds one: the rota has changed
+
+	mu struct {
+		sync.Mutex
+		rota *rota
+	}
+}
+
+// Permit is what a running watch goes on by. Release it when the watch is over.
+type Permit struct {
+	owner  *Reauthorizer
+	stream Stream
+
+	// Guarded by owner.mu.
+	credential, permission *check
+	holds                  int // of the two, held
+	over                   bool
+}
+
+// NewReauthorizer returns a Reauthorizer that does nothing until Run.
+func NewReauthorizer(o ReauthorizerOptions) *Reauthorizer {
+	if o.Sweep == 0 {
+		o.Sweep = defaultSweep
+	}
+	if o.HoldMost == 0 {
+		o.HoldMost = defaultHoldMost
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	if o.Random == nil {
+		o.Random = rand.Float64
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	r := &Reauthorizer{opts: o, clock: o.Clock, metrics: o.Metrics, wake: make(chan struct{}, 1)}
+	r.mu.rota = newRota(rotaOptions{
+		sweep: o.Sweep, holdMost: o.HoldMost, most: cmp.Or(o.MaxChecks, defaultChecks), random: o.Random,
+		key: o.Authorizer.Key, recall: r.recall,
+	})
+	return r
+}
+
+// Admit registers a watch that has been found authenticated and allowed, just now or by what is
+// remembered. If it is time already to know that again, the stream is held until upstream has been
+// asked.
+func (r *Reauthorizer) Admit(result auth.Result, what auth.Attributes, decision auth.Decision, s Stream) *Permit {
+	p := &Permit{owner: r, stream: s}
+	r.mu.Lock()
+	r.mu.rota.admit(p, result, what, decision.At, r.clock.Now())
+	r.mu.Unlock()
+	r.rouse()
+	return p
+}
+
+// Release forgets the watch. Idempotent.
+func (p *Permit) Release() {
+	p.owner.mu.Lock()
+	defer p.owner.mu.Unlock()
+	p.owner.mu.rota.release(p)
+}
+
+// Check reviews at once the permissions and credentials that a change concerns, such as a binding,
+// a role or a service account. For these, no answer counts whose question was sent before now. It
+// returns at once, too.
+func (r *Reauthorizer) Check(concerns func(who *auth.Identity, what auth.Attributes) bool) {
+	r.mu.Lock()
+	r.mu.rota.urge(concerns, r.clock.Now())
+	r.mu.Unlock()
+	r.rouse()
+}
+
+func (r *Reauthorizer) rouse() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run asks until ctx ends, and returns when nothing is under way any more. Without it no stream is
+// ever held or ended.
+func (r *Reauthorizer) Run(ctx context.Context) error {
+	var checks sync.WaitGroup
+	defer checks.Wait()
+	for {
+		turn := r.turn(r.clock.Now())
+		for _, tell := range turn.tell {
+			tell()
+		}
+		for _, c := range turn.ask {
+			checks.Go(func() { r.ask(ctx, c) })
+		}
+		if !r.sleep(ctx, turn.wake) {
+			return nil
+		}
+	}
+}
+
+// turn is what is to be done now.
+func (r *Reauthorizer) turn(now time.Time) turn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rota := r.mu.rota
+	t := rota.turn(now)
+	r.metrics.watching.WithLabelValues(string(ofCredential)).Set(float64(len(rota.credentials)))
+	r.metrics.watching.WithLabelValues(string(ofPermission)).Set(float64(len(rota.permissions)))
+	r.metrics.held.Set(float64(rota.held))
+	for _, end := range t.ended {
+		r.metrics.ends.WithLabelValues(string(end)).Inc()
+	}
+	return t
+}
+
+// sleep waits until something is due or has changed. It reports false when ctx has ended.
+func (r *Reauthorizer) sleep(ctx context.Context, until time.Time) bool {
+	var due <-chan time.Time
+	if !until.IsZero() {
+		timer := r.clock.NewTimer(until.Sub(r.clock.Now()))
+		defer timer.Stop()
+		due = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-r.wake:
+	case <-due:
+	}
+	return true
+}
+
+// ask carries out a check. One that runs into a bug has not been asked.
+func (r *Reauthorizer) ask(ctx context.Context, c *check) {
+	f := finding{verdict: auth.Unasked, at: r.clock.Now()}
+	defer func() {
+		if p := recover(); p != nil {
+			f = finding{verdict: auth.Unasked, at: f.at}
+			r.panicked(c, p)
+		}
+		r.metrics.checks.WithLabelValues(string(c.kind), string(f.verdict)).Inc()
+		r.mu.Lock()
+		if f.verdict == auth.Allowed {
+			r.metrics.age.Observe(f.at.Sub(c.confirmed).Seconds())
+		}
+		r.mu.rota.found(c, f, r.clock.Now())
+		r.mu.Unlock()
+		r.rouse()
+	}()
+	if c.kind == ofPermission {
+		d := r.opts.Authorizer.Renew(ctx, c.who, c.what)
+		f = finding{verdict: d.Verdict, at: d.At, end: EndForbidden}
+		return
+	}
+	result := r.opts.Authenticator.Renew(ctx, c.credential)
+	f = finding{verdict: auth.Unasked, at: result.At, end: EndUnauthenticated, who: result.Identity}
+	switch result.Outcome {
+	case auth.Authenticated:
+		f.verdict = auth.Allowed
+	case auth.Refused:
+		f.verdict = auth.Denied
+		if end := c.credential.Expires(); !end.IsZero() && !result.At.Before(end) {
+			f.end = EndExpired
+		}
+	}
+}
+
+// panicked logs a bug: of what panicked only what cannot hold a credential.
+func (r *Reauthorizer) panicked(c *check, p any) {
+	what := fmt.Sprintf("%T", p)
+	if e, ok := p.(runtime.Error); ok {
+		what = e.Error()
+	}
+	r.opts.Log.Error("BUG: a check of a watch panicked; please report this",
+		zap.String("check", string(c.kind)), zap.String("panic", what), zap.ByteString("stack", debug.Stack()))
+}
+
+// recall is when upstream last agreed, and which identity a credential proved then, if that was for
+// a request and is remembered.
+func (r *Reauthorizer) recall(c *check) (at time.Time, who *auth.Identity, ok bool) {
+	if c.kind == ofPermission {
+		at, ok = r.opts.Authorizer.Recall(c.key)
+		return at, nil, ok
+	}
+	return r.opts.Authenticator.RecallKey(c.key)
+}
