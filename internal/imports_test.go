@@ -25,11 +25,12 @@ var mayImport = map[string][]string{
 	"cache":    {"object", "ring"},
 	"codec":    {"object"},
 	"fanout":   {"cache", "codec", "object", "ring"},
+	"backfill": {"cache", "fanout", "object"},
 	"rotation": {},
 	"upstream": {"object", "rotation"},
 	"auth":     {"fairness", "object", "rotation"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
-	"mirror":   {"cache", "codec", "fanout", "health", "object", "serve", "status", "upstream"},
+	"mirror":   {"backfill", "cache", "codec", "fanout", "health", "object", "serve", "status", "upstream"},
 	"fairness": {},
 	"listen":   {"rotation"},
 	"logging":  {},
@@ -41,7 +42,7 @@ var mayImport = map[string][]string{
 	"h2":       {},
 	"audit":    {"auth"},
 	"tracing":  {"auth"},
-	"serve":    {"audit", "auth", "fairness", "fanout", "cache", "codec", "h2", "object", "ring", "tracing"},
+	"serve":    {"audit", "auth", "backfill", "fairness", "fanout", "cache", "codec", "h2", "object", "ring", "tracing"},
 	"status":   {},
 	"top":      {"status"},
 	"check":    {"status"},
@@ -192,7 +193,7 @@ func TestForbidden(t *testing.T) {
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
 	f("internal/upstream", "spillway/internal/cache", "may import object, rotation only")
-	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, fairness, fanout, cache, codec, h2, object, ring, tracing only")
+	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, backfill, fairness, fanout, cache, codec, h2, object, ring, tracing only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")

@@ -295,35 +295,6 @@ func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	}
 }
 
-// One owner has half of the turns for backfills, and others find the rest.
-func TestBackfillTurnsAreShared(t *testing.T) {
-	l := NewBackfillLimit(4)
-	now, cancel := context.WithCancel(t.Context())
-	cancel()
-	for range 2 {
-		if err := l.acquire(t.Context(), "mallory"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.acquire(now, "mallory"); err == nil {
-		t.Error("a third turn of four")
-	}
-	for _, owner := range []Owner{"alice", ""} {
-		if err := l.acquire(t.Context(), owner); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := l.acquire(now, "bob"); err == nil {
-		t.Error("a fifth turn of four")
-	}
-	for _, owner := range []Owner{"mallory", "alice", "", "mallory"} {
-		l.release(owner)
-	}
-	if len(l.mu.shares) != 0 || len(l.turns) != 0 {
-		t.Errorf("%d shares and %d turns are left", len(l.mu.shares), len(l.turns))
-	}
-}
-
 // The feeds of a lane keep a bounded number of bytes, however many there are, and tell the same.
 func TestLaneHasRoomOfItsOwn(t *testing.T) {
 	w := newWorld(t, plenty)

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
@@ -23,7 +24,7 @@ type mirror struct {
 	reflector *upstream.Reflector
 	prober    *upstream.Prober
 	source    *serve.Source
-	backfills *fanout.Backfills // nil: none
+	backfills *backfill.Coordinator // nil: none
 	cancel    context.CancelFunc
 	state     *mirrorState
 	ended     atomic.Bool // its word on the state does not count any more
@@ -58,7 +59,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
-		m.backfills = fanout.NewBackfills(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
+		m.backfills = backfill.New(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
 		m.source.Past = m.backfills
 	}
 	m.reflector = upstream.NewReflector(ms.client, info, m.resource, upstream.WithLogger(ms.log),
@@ -266,7 +267,7 @@ func (p proof) Prove(ctx context.Context, from uint64) (bookmark, last uint64, e
 // past shows upstream's past as the hub wants it.
 type past struct{ *upstream.Past }
 
-func (p past) Begin(ctx context.Context) (uint64, fanout.Telling, error) {
+func (p past) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
 	rv, telling, err := p.Past.Begin(ctx)
 	if err != nil {
 		return 0, nil, err

@@ -24,6 +24,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
@@ -43,8 +44,8 @@ type Set struct {
 	o        SetOptions
 	client   *upstream.Client
 	limits   cache.Limits
-	backfill *fanout.BackfillLimit // nil: none
-	room     *fanout.Room          // of feeds; nil: as much as they like
+	backfill *backfill.WatchLimit // nil: none
+	room     *fanout.Room         // of feeds; nil: as much as they like
 	lanes    *fanout.Lanes
 	first    chan struct{} // a place for each first state that may be on its way on demand; nil: any number may
 	demand   bool          // everything that can be listed and watched is mirrored at its first request
@@ -136,7 +137,7 @@ func NewSet(ctx context.Context, client *upstream.Client, o SetOptions, log *zap
 		m.first = make(chan struct{}, o.FirstStates)
 	}
 	if o.BackfillWatches > 0 {
-		m.backfill = fanout.NewBackfillLimit(o.BackfillWatches)
+		m.backfill = backfill.NewWatchLimit(o.BackfillWatches)
 	}
 	m.demand = slices.Contains(o.Resources, AllResources)
 	m.named.Store(&[]*object.Resource{})

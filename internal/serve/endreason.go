@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"spillway/internal/auth/reauth"
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 )
@@ -73,7 +74,7 @@ func reasonOf(err error) EndReason {
 		return EndRetracted
 	case errors.Is(err, fanout.ErrUnencodable):
 		return EndUnencodable
-	case errors.Is(err, fanout.ErrBackfillBusy), errors.Is(err, fanout.ErrBackfillBehind):
+	case errors.Is(err, backfill.ErrBusy), errors.Is(err, backfill.ErrBehind):
 		return EndUnfilled
 	case errors.Is(err, errStalled):
 		return EndStalled

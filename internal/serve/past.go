@@ -8,8 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
 )
 
 const (
@@ -30,7 +30,7 @@ func (s *Server) reachBack(c call, st *stream) bool {
 	defer cancel()
 	defer c.departs(cancel)()
 	var err error
-	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, fanout.ErrBackfillBusy) {
+	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, backfill.ErrBusy) {
 		return true // that nobody is told any more is found out when it begins
 	}
 	st.letGo(EndAborted)
@@ -82,7 +82,7 @@ func (s *stream) seenUpstream() bool {
 
 // backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
 // is merely silent, as one from the future is.
-func (s *stream) backfill(past *fanout.Backfill) error {
+func (s *stream) backfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	for {
@@ -127,9 +127,9 @@ func unfilledFor(err error) unfilled {
 	switch {
 	case errors.As(err, new(*cache.ExpiredError)):
 		return unfilledExpired
-	case errors.Is(err, fanout.ErrBackfillBusy):
+	case errors.Is(err, backfill.ErrBusy):
 		return unfilledBusy
-	case errors.Is(err, fanout.ErrBackfillBehind):
+	case errors.Is(err, backfill.ErrBehind):
 		return unfilledBehind
 	}
 	return ""

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"spillway/internal/auth/reauth"
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -285,7 +285,7 @@ type narrator struct {
 	ctx  context.Context
 }
 
-func (n *narrator) Begin(context.Context) (uint64, fanout.Telling, error) { return 1000, n, nil }
+func (n *narrator) Begin(context.Context) (uint64, backfill.HistoryWatch, error) { return 1000, n, nil }
 
 func (n *narrator) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
 	n.ctx = ctx
@@ -316,7 +316,7 @@ func (n *narrator) mark(rv uint64) {
 func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
 	t.Helper()
 	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
-	w.source.Past = fanout.NewBackfills(w.source.Hub, n, fanout.NewBackfillLimit(1))
+	w.source.Past = backfill.New(w.source.Hub, n, backfill.NewWatchLimit(1))
 	t.Cleanup(w.source.Past.Close)
 	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *stream) {
 		var err error
@@ -406,14 +406,14 @@ func TestPastOfAStalledClient(t *testing.T) {
 // Every reason why the past is not told has a series, and no watch fails for another.
 func TestUnfilledReasons(t *testing.T) {
 	for err, want := range map[error]unfilled{
-		&cache.ExpiredError{}: unfilledExpired, fanout.ErrBackfillBusy: unfilledBusy, fanout.ErrBackfillBehind: unfilledBehind,
+		&cache.ExpiredError{}: unfilledExpired, backfill.ErrBusy: unfilledBusy, backfill.ErrBehind: unfilledBehind,
 		endError(EndTimeout): "", io.ErrClosedPipe: "",
 	} {
 		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
-	if !slices.Contains(EndReasons, reasonOf(fanout.ErrBackfillBehind)) || !reasonOf(fanout.ErrBackfillBusy).clean() {
+	if !slices.Contains(EndReasons, reasonOf(backfill.ErrBehind)) || !reasonOf(backfill.ErrBusy).clean() {
 		t.Error("who cannot be told now does not end cleanly")
 	}
 }
@@ -425,7 +425,7 @@ func TestOvertakenByASeam(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 95")
 			if told {
-				w.source.Past = fanout.NewBackfills(w.source.Hub, &narrator{t: t}, fanout.NewBackfillLimit(1))
+				w.source.Past = backfill.New(w.source.Hub, &narrator{t: t}, backfill.NewWatchLimit(1))
 				t.Cleanup(w.source.Past.Close)
 			}
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=150&allowWatchBookmarks=1")

@@ -20,6 +20,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
@@ -138,7 +139,7 @@ func (r *rig) mirror(o rigOptions) {
 		}
 		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
 		if o.backfill > 0 {
-			backfills := fanout.NewBackfills(hub, rigPast{client.NewPast(info)}, fanout.NewBackfillLimit(o.backfill))
+			backfills := backfill.New(hub, rigPast{client.NewPast(info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills
 			r.t.Cleanup(backfills.Close)
 		}
@@ -256,7 +257,7 @@ func (p rigProof) Prove(ctx context.Context, from uint64) (bookmark, last uint64
 // rigPast shows upstream's past as the hub wants it, as the command does.
 type rigPast struct{ *upstream.Past }
 
-func (p rigPast) Begin(ctx context.Context) (uint64, fanout.Telling, error) {
+func (p rigPast) Begin(ctx context.Context) (uint64, backfill.HistoryWatch, error) {
 	rv, telling, err := p.Past.Begin(ctx)
 	if err != nil {
 		return 0, nil, err

@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
@@ -25,7 +26,7 @@ type Source struct {
 	Hub   *fanout.Hub
 	Fresh *cache.Freshness
 	// Past tells of what happened before the log begins; nil: nobody does.
-	Past *fanout.Backfills
+	Past *backfill.Coordinator
 	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing else.
 	Codec *codec.Codec
 	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth/reauth"
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fairness"
@@ -41,7 +42,7 @@ type stream struct {
 	record *watchRecord   // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
-	past     *fanout.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
+	past     *backfill.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
 	cursor   *fanout.Cursor
 	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
 	bookmark moment

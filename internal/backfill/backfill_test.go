@@ -1,4 +1,4 @@
-package fanout
+package backfill
 
 import (
 	"context"
@@ -16,13 +16,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/cache"
+	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
 
 // story is an upstream that remembers what it did, and tells of it.
 type story struct {
 	*world
-	backfills *Backfills
+	coordinator *Coordinator
 
 	mu       sync.Mutex
 	events   []object.Event
@@ -53,9 +54,9 @@ func newStory(t testing.TB) *story {
 func (s *story) begin(limits cache.Limits, watches int) {
 	s.Helper()
 	s.resource = cache.New(pods, limits, func() time.Time { return s.clock })
-	s.hub = NewHub(s.resource)
+	s.hub = fanout.NewHub(s.resource)
 	s.list()
-	s.backfills = NewBackfills(s.hub, s, NewBackfillLimit(watches))
+	s.coordinator = New(s.hub, s, NewWatchLimit(watches))
 }
 
 // list has the mirror read the state: its first one, or behind a gap.
@@ -118,14 +119,14 @@ func (s *story) told(sel object.Selector, from uint64, enc object.Encoding) []st
 	for i := range s.events {
 		e := &s.events[i]
 		if t, o, seen := sel.Seen(e); seen && e.RV > from {
-			run = made(AppendEvent(run, enc, t, o, e.RV))
+			run = made(fanout.AppendEvent(run, enc, t, o, e.RV))
 		}
 	}
 	return decode(s, run, enc)
 }
 
 // Begin implements Past.
-func (s *story) Begin(ctx context.Context) (uint64, Telling, error) {
+func (s *story) Begin(ctx context.Context) (uint64, HistoryWatch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.begins++
@@ -240,11 +241,11 @@ type resumption struct {
 // resumes tells a client everything from a resourceVersion up to what the log has when it gets there. take is called with every
 // run of frames.
 func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (r resumption) {
-	f, err := s.backfills.Join(ctx, "", rv, sel)
+	f, err := s.coordinator.Join(ctx, "", rv, sel)
 	if err != nil {
 		return resumption{err: err}
 	}
-	var cursor *Cursor
+	var cursor *fanout.Cursor
 	if f == nil {
 		if cursor, err = s.hub.Resume(rv, sel, enc); err != nil {
 			return resumption{err: err}
@@ -306,9 +307,9 @@ func inBubble(t *testing.T, f func(t *testing.T, s *story)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStory(t)
 		f(t, s)
-		if s.backfills != nil {
-			s.backfills.Close()
-			if held := s.backfills.limit.held.Load(); held != 0 {
+		if s.coordinator != nil {
+			s.coordinator.Close()
+			if held := s.coordinator.limit.held.Load(); held != 0 {
 				t.Errorf("%d bytes are held", held)
 			}
 		}
@@ -399,7 +400,7 @@ func TestBackfillIsJoined(t *testing.T) {
 		s.checkWatches(allFrom(110), allFrom(105))
 		s.check(s.resumes(t.Context(), 104, everything, chunked, nothing), s.told(everything, 104, chunked))
 		s.checkWatches(allFrom(110), allFrom(105), allFrom(104))
-		time.Sleep(2 * retellingEcho)
+		time.Sleep(2 * replayTimeout)
 		s.check(s.resumes(t.Context(), 107, everything, chunked, nothing), s.told(everything, 107, chunked))
 		s.checkWatches(allFrom(110), allFrom(105), allFrom(104), allFrom(107))
 	})
@@ -471,10 +472,10 @@ func TestBackfillRefusesWhomUpstreamRefuses(t *testing.T) {
 
 // hold takes the only turn, so that all who come until it is given back wait together.
 func (s *story) hold(t *testing.T) (release func()) {
-	if err := s.backfills.limit.acquire(t.Context(), ""); err != nil {
+	if err := s.coordinator.limit.acquire(t.Context(), ""); err != nil {
 		t.Fatal(err)
 	}
-	return func() { s.backfills.limit.release("") }
+	return func() { s.coordinator.limit.release("") }
 }
 
 // What upstream forgets between two watches, nobody is told.
@@ -545,7 +546,7 @@ func TestBackfillInsideASeam(t *testing.T) {
 		if r.joined || r.events[0] != "DELETED n/a 102" {
 			t.Errorf("a resume before the seam was told %q", r.events)
 		}
-		time.Sleep(2 * retellingEcho)
+		time.Sleep(2 * replayTimeout)
 		s.oldest = 105
 		s.checkExpired(s.resumes(t.Context(), 103, everything, chunked, nothing), 103, 105)
 	})
@@ -598,19 +599,19 @@ func TestBackfillLimit(t *testing.T) {
 		}
 		for range 30 {
 			time.Sleep(100 * time.Millisecond)
-			if open, _ := s.backfills.Watches(); open > 2 {
+			if open, _ := s.coordinator.Watches(); open > 2 {
 				t.Fatalf("%d watches are open", open)
 			}
 		}
 		clients.Wait()
-		if _, opened := s.backfills.Watches(); opened != 6 {
+		if _, opened := s.coordinator.Watches(); opened != 6 {
 			t.Errorf("%d watches were opened", opened)
 		}
 		s.hold(t)
 		release := s.hold(t)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if r := s.resumes(ctx, 100, everything, chunked, nothing); !errors.Is(r.err, ErrBackfillBusy) {
+		if r := s.resumes(ctx, 100, everything, chunked, nothing); !errors.Is(r.err, ErrBusy) {
 			t.Errorf("told %q, then %v", r.events, r.err)
 		}
 		release()
@@ -626,7 +627,7 @@ func TestBackfillOfASlowClient(t *testing.T) {
 				s.putPadded(fmt.Sprintf("n/p%d", i), "x", 32<<10, false) // 768 KiB in all
 			}
 			s.begin(plenty, 4)
-			s.backfills.limit.each = 512 << 10
+			s.coordinator.limit.each = 512 << 10
 			hold := []func(){s.hold(t), s.hold(t), s.hold(t), s.hold(t)}
 			slow := make(chan resumption, 1)
 			go func() {
@@ -653,7 +654,7 @@ func TestBackfillOfASlowClient(t *testing.T) {
 					case <-watched:
 						return
 					case <-time.After(50 * time.Millisecond):
-						if held := s.backfills.limit.held.Load(); held > 4*(512<<10+64<<10) {
+						if held := s.coordinator.limit.held.Load(); held > 4*(512<<10+64<<10) {
 							t.Errorf("%d bytes are held", held)
 						}
 					}
@@ -663,10 +664,10 @@ func TestBackfillOfASlowClient(t *testing.T) {
 			r := <-slow
 			close(watched)
 			want := s.told(everything, 100, chunked)
-			if r.err != nil && !errors.Is(r.err, ErrBackfillBehind) || !slices.Equal(r.events, want[:len(r.events)]) || len(r.events) == 0 {
+			if r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) || len(r.events) == 0 {
 				t.Errorf("the slow one was told %d events, then %v", len(r.events), r.err)
 			}
-			if behind := r.err != nil; behind != (takes > retellingEcho) || !behind && len(r.events) != len(want) {
+			if behind := r.err != nil; behind != (takes > replayTimeout) || !behind && len(r.events) != len(want) {
 				t.Errorf("who takes %v was told %d of %d events, then %v", takes, len(r.events), len(want), r.err)
 			}
 		})
@@ -680,19 +681,19 @@ func TestBackfillBytesOfAll(t *testing.T) {
 			s.putPadded(fmt.Sprintf("n/p%d", i), fmt.Sprint(i%8), 32<<10, false)
 		}
 		s.begin(plenty, 8)
-		s.backfills.limit.most, s.backfills.limit.least = 128<<10, 0
+		s.coordinator.limit.most, s.coordinator.limit.least = 128<<10, 0
 		var clients sync.WaitGroup
 		for i := range 8 {
 			clients.Go(func() {
 				r := s.resumes(t.Context(), 100, app(fmt.Sprint(i)), chunked, func() { time.Sleep(100 * time.Millisecond) })
-				if want := s.told(app(fmt.Sprint(i)), 100, chunked); r.err != nil && !errors.Is(r.err, ErrBackfillBehind) || !slices.Equal(r.events, want[:len(r.events)]) {
+				if want := s.told(app(fmt.Sprint(i)), 100, chunked); r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) {
 					t.Errorf("told %q, then %v", r.events, r.err)
 				}
 			})
 		}
 		for range 20 {
 			time.Sleep(50 * time.Millisecond)
-			if held := s.backfills.limit.held.Load(); held > 128<<10+8*(36<<10) {
+			if held := s.coordinator.limit.held.Load(); held > 128<<10+8*(36<<10) {
 				t.Errorf("%d bytes are held", held)
 			}
 		}
@@ -721,7 +722,7 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 		}
 		s.check(<-done, s.told(everything, 101, chunked))
 
-		time.Sleep(2 * retellingEcho)
+		time.Sleep(2 * replayTimeout)
 		s.failing = errors.New("connection refused")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -731,7 +732,7 @@ func TestBackfillSurvivesUpstream(t *testing.T) {
 		s.failing = apierrors.NewBadRequest("unable to find labels")
 		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 110)
 		s.failing = nil
-		time.Sleep(2 * retellingEcho)
+		time.Sleep(2 * replayTimeout)
 		s.mu.Lock()
 		s.rv = 105 // behind its own word
 		s.mu.Unlock()
@@ -751,7 +752,7 @@ func TestBackfillFromAMuteUpstream(t *testing.T) {
 		s.put("n/b", "x", false)
 		s.begin(plenty, 1)
 		s.checkExpired(s.resumes(t.Context(), 101, app("none"), chunked, nothing), 101, 102)
-		s.checkWatches(slices.Repeat([]asked{{app("none").Key(), 101}}, muteWatches)...)
+		s.checkWatches(slices.Repeat([]asked{{app("none").Key(), 101}}, silentWatchLimit)...)
 	})
 }
 
@@ -765,7 +766,7 @@ func TestBackfillsClose(t *testing.T) {
 		done := make(chan resumption, 1)
 		go func() { done <- s.resumes(t.Context(), 101, app("none"), chunked, nothing) }()
 		synctest.Wait()
-		s.backfills.Close()
+		s.coordinator.Close()
 		s.checkExpired(<-done, 101, 102)
 		s.checkExpired(s.resumes(t.Context(), 101, everything, chunked, nothing), 101, 102)
 	})

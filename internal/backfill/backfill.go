@@ -1,0 +1,227 @@
+// Package backfill serves resumes from before the log by short watches upstream (design D6): after a
+// restart of the proxy, or at another replica, a client goes on where it was and lists nothing.
+//
+// A Coordinator opens the watches for the clients of one hub, and a WatchLimit bounds them over all
+// resources. A Backfill is what one client reads: upstream's own events up to a target, then a cursor of
+// the log. Clients that select by names and namespaces alone share one catchUpWatch.
+//
+// Invariant: a client receives what upstream's own watch would have sent it. Nothing is missing between
+// the last event of a Backfill and the first of its cursor, and nothing comes twice.
+//
+// A LIST upstream could not replace the watch: the difference between two states does not show an
+// object that came and went. Nor could each client have a watch of its own: hundreds resume together.
+package backfill
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+)
+
+// Backfill is what one client reads from before the log: upstream's events up to where the log goes on.
+// One goroutine uses it.
+//
+// The events, their bytes and their order are those of upstream's own watch. One thing is decided here:
+// where they end. An event above the target, or a bookmark at or above it, proves that everything up to
+// the target was read; what is above the target, the log has. If the log no longer reaches back to the
+// target by then, the target moves to where it does.
+type Backfill struct {
+	// Static after construction.
+	coordinator *Coordinator
+	owner       fanout.Owner
+	voids       uint64 // of the log, when it began
+	selector    object.Selector
+
+	// The client's goroutine's.
+	watch    *catchUpWatch // nil: none yet, or the last one was of no further use
+	next     uint64        // number of the watch's first item that was not read
+	through  uint64        // what the client is complete through
+	target   uint64        // what it has to be complete through before the log goes on
+	behind   int           // how often it did not keep up
+	failed   int           // how often in a row upstream did not answer
+	scratch  []byte
+	encoding object.Encoding // of scratch
+
+	refused *cache.ExpiredError // guarded by watch.mu: upstream does not remember what the client lacks
+}
+
+const (
+	// behindLimit is how often a client may not keep up before it has to reconnect later.
+	behindLimit = 3
+	// minPause and maxPause are how long a client waits before the next watch upstream after a failure.
+	minPause, maxPause = 500 * time.Millisecond, 15 * time.Second
+	// runBytes is about how many bytes of frames one Next returns.
+	runBytes = 64 << 10
+)
+
+// Close removes the client from its watch. Idempotent.
+func (b *Backfill) Close() {
+	if b.watch != nil {
+		b.watch.leave(b)
+		b.watch = nil
+	}
+}
+
+// Next waits for the frames that follow, ready to send and valid until the next call; or it returns the
+// cursor that goes on from the target, which is the end of the Backfill. An error is a
+// cache.ExpiredError: upstream does not remember the events either; ErrUnencodable; ErrBusy or
+// ErrBehind: the client can go on from where it is, at another time; or the cause of ctx's end.
+func (b *Backfill) Next(ctx context.Context, enc object.Encoding) ([]byte, *fanout.Cursor, error) {
+	b.scratch, b.encoding = b.scratch[:0], enc
+	for {
+		cursor, err := b.step(ctx)
+		switch {
+		case len(b.scratch) > 0 && (cursor != nil || err != nil):
+			// The frames before it come first; the same will be found again.
+			if cursor != nil {
+				cursor.Close()
+			}
+			return b.scratch, nil, nil
+		case cursor != nil || err != nil:
+			return nil, cursor, err
+		case len(b.scratch) > 0:
+			return b.scratch, nil, nil
+		}
+	}
+}
+
+// step reads what there is, and waits if there is nothing.
+func (b *Backfill) step(ctx context.Context) (*fanout.Cursor, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if b.watch == nil {
+		return b.rejoin(ctx)
+	}
+	items, changed, end := b.watch.from(b)
+	for _, i := range items {
+		cursor, err := b.take(i)
+		if cursor != nil || err != nil || len(b.scratch) >= runBytes {
+			return cursor, err
+		}
+	}
+	switch {
+	case len(items) > 0 || len(b.scratch) > 0:
+		return nil, nil
+	case end != nil:
+		return nil, b.ended(end)
+	}
+	select {
+	case <-changed:
+	case <-ctx.Done():
+	}
+	return nil, nil
+}
+
+// take reads one item. Once it proves that everything up to the target was read, the cursor goes on
+// from there.
+func (b *Backfill) take(i item) (*fanout.Cursor, error) {
+	complete := i.rv // what the client is complete through before the item, if it is an event
+	if i.object != nil {
+		complete--
+	}
+	for complete >= b.target {
+		if cursor, err := b.resume(); cursor != nil || err != nil {
+			return cursor, err
+		}
+	}
+	if i.rv > b.through {
+		if i.object != nil && b.sees(i.object) {
+			frame, err := fanout.AppendEvent(b.scratch, b.encoding, i.kind, i.object, i.rv)
+			if err != nil {
+				return nil, err
+			}
+			b.scratch = frame
+		}
+		b.through = i.rv
+	}
+	b.next++
+	b.failed = 0
+	return nil, nil
+}
+
+// sees reports that the client's selector shows an object. Upstream has applied any other selector.
+func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b.selector.Matches(o) }
+
+// resume makes the cursor that goes on from the target, or raises the target to where the log begins by
+// now.
+func (b *Backfill) resume() (*fanout.Cursor, error) {
+	hub, log := b.coordinator.hub, b.coordinator.log()
+	cursor, err := hub.For(b.owner).Resume(b.target, b.selector, b.encoding)
+	if log.Voids() != b.voids { // also if it was found: what was read until now belongs to another history
+		if cursor != nil {
+			cursor.Close()
+		}
+		return nil, &cache.ExpiredError{Asked: b.through, Oldest: log.Floor(), Void: true}
+	}
+	var expired *cache.ExpiredError
+	switch {
+	case err == nil:
+		return cursor, nil
+	case errors.As(err, &expired) && expired.Missing():
+		b.target = expired.Oldest
+		b.watch.raise(b.target)
+		return nil, nil
+	}
+	return nil, err
+}
+
+// ended decides what follows the end of a watch that did not reach the target.
+func (b *Backfill) ended(end error) error {
+	b.Close()
+	var expired *cache.ExpiredError
+	switch {
+	case errors.As(end, &expired):
+		return end
+	case errors.Is(end, ErrBehind):
+		if b.behind++; b.behind >= behindLimit {
+			return end
+		}
+	case errors.Is(end, errComplete): // but the target has moved since
+	case errors.Is(end, errSilent), refusal(end):
+		return &cache.ExpiredError{Asked: b.through, Oldest: b.target}
+	default:
+		b.failed++
+	}
+	return nil
+}
+
+// rejoin joins another watch, which begins where the client is by now.
+func (b *Backfill) rejoin(ctx context.Context) (*fanout.Cursor, error) {
+	if b.failed > 0 {
+		pause := min(minPause<<min(b.failed-1, 8), maxPause)
+		select {
+		case <-time.After(pause/2 + rand.N(pause)): // #nosec G404 -- spreads times
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	waiting, cancel := context.WithTimeout(ctx, turnTimeout)
+	defer cancel()
+	err := b.join(waiting)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return nil, err
+}
+
+// join waits for a watch that has its turn.
+func (b *Backfill) join(ctx context.Context) error {
+	watch, err := b.coordinator.enter(b)
+	if err != nil {
+		return &cache.ExpiredError{Asked: b.through, Oldest: b.target}
+	}
+	b.watch = watch
+	select {
+	case <-watch.begun:
+		return nil
+	case <-ctx.Done():
+		b.Close()
+		return ErrBusy
+	}
+}

@@ -1,0 +1,403 @@
+package backfill
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+)
+
+// catchUpWatch reads from upstream what happened before the log, once for several clients. It keeps
+// what it has read, up to a number of bytes, so that a client that joins later receives all of it, and
+// each client reads at its own pace.
+//
+// No client delays the others for long: where there is no room, the watch waits for the slowest client
+// for slowClientsTimeout in all, then drops the oldest items. Nor does a client keep items in memory:
+// replayTimeout after the end they are freed. Until then further clients may read them: after a restart
+// clients reconnect over some seconds, and all lack the same events.
+type catchUpWatch struct {
+	// Static after construction.
+	coordinator *Coordinator
+	key         string
+	selector    object.Selector // of the watch upstream
+	owner       fanout.Owner    // whose turn it takes: the first client's, if it is not shared
+	voids       uint64          // of the log, when it began
+	ctx         context.Context // ends when no client is left
+	cancel      context.CancelFunc
+	begun       chan struct{} // closed when it has its turn, or will never have one
+
+	// Its own goroutine's.
+	patience time.Duration // left for slow clients
+
+	mu struct {
+		sync.Mutex
+		clients map[*Backfill]uint64 // and the number of the first item that each has not taken
+		started bool                 // a watch was opened at from: a client that lacks more cannot join
+		from    uint64               // the resourceVersion of the first watch
+		through uint64               // the items are complete through this
+		target  uint64               // the greatest that a client needs
+		items   []item
+		first   uint64 // number of items[0]
+		dropped uint64 // resourceVersion of the item before that: an older client lacks items
+		bytes   int64
+		end     error         // why nothing follows
+		freed   bool          // with all items
+		changed chan struct{} // closed and replaced when there are more items, or the end
+		moved   chan struct{} // likewise, when a client has taken items or left
+	}
+}
+
+// item is an event, or without an object a bookmark.
+type item struct {
+	kind   object.Type
+	object *object.Object
+	rv     uint64
+}
+
+func (i item) size() int64 {
+	const overhead = 96
+	if i.object == nil {
+		return overhead
+	}
+	return int64(i.object.Size()) + overhead
+}
+
+const (
+	// slowClientsTimeout is how long a watch waits for slow clients, in all.
+	slowClientsTimeout = 2 * time.Second
+	// replayTimeout is how long a watch's items can be read after its end.
+	replayTimeout = 5 * time.Second
+	// silentWatchLimit is how many watches in a row may yield nothing, not even a bookmark.
+	silentWatchLimit = 3
+)
+
+var (
+	errComplete = errors.New("the items are complete through the target")
+	errSilent   = errors.New("upstream sends neither events nor bookmarks")
+)
+
+func newCatchUpWatch(c *Coordinator, key string, sel object.Selector) *catchUpWatch {
+	w := &catchUpWatch{coordinator: c, key: key, selector: sel, voids: c.log().Voids(), begun: make(chan struct{}),
+		patience: slowClientsTimeout}
+	w.ctx, w.cancel = context.WithCancel(c.ctx)
+	w.mu.clients = map[*Backfill]uint64{}
+	w.mu.changed, w.mu.moved = make(chan struct{}), make(chan struct{})
+	return w
+}
+
+// admit adds a client, if the items will be everything that it lacks.
+func (w *catchUpWatch) admit(b *Backfill) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if b.voids != w.voids {
+		return false
+	}
+	over := w.mu.end != nil && (w.mu.end != errComplete || b.target > w.mu.through)
+	late := w.mu.started && b.through < max(w.mu.from, w.mu.dropped)
+	if over || late || w.mu.freed || w.ctx.Err() != nil {
+		return false
+	}
+	b.next = w.mu.first
+	w.mu.clients[b] = b.next
+	w.mu.target = max(w.mu.target, b.target)
+	return true
+}
+
+// leave removes a client. The watch ends with the last.
+func (w *catchUpWatch) leave(b *Backfill) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.mu.clients, b)
+	if len(w.mu.clients) == 0 && !(w.mu.end == errComplete && w.shared()) {
+		w.cancel()
+	}
+	w.moveLocked()
+}
+
+// shared reports that it serves all clients that select by names and namespaces alone.
+func (w *catchUpWatch) shared() bool { return w.key == "" }
+
+func (w *catchUpWatch) moveLocked() {
+	close(w.mu.moved)
+	w.mu.moved = make(chan struct{})
+}
+
+func (w *catchUpWatch) changeLocked() {
+	close(w.mu.changed)
+	w.mu.changed = make(chan struct{})
+}
+
+// raise raises the target.
+func (w *catchUpWatch) raise(target uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.target = max(w.mu.target, target)
+}
+
+// itemBatch is how many items a client reads at once.
+const itemBatch = 256
+
+// from is what a client has not read yet. If there is nothing, end is why nothing follows, or changed
+// closes when something does.
+func (w *catchUpWatch) from(b *Backfill) (items []item, changed <-chan struct{}, end error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case b.refused != nil:
+		return nil, nil, b.refused
+	case b.next < w.mu.first:
+		return nil, nil, ErrBehind
+	case b.next > w.mu.clients[b]:
+		w.mu.clients[b] = b.next
+		w.moveLocked()
+	}
+	items = w.mu.items[b.next-w.mu.first:]
+	items = items[:min(len(items), itemBatch):len(items)]
+	return items, w.mu.changed, w.mu.end
+}
+
+// run reads from upstream, once it has its turn.
+func (w *catchUpWatch) run() {
+	defer w.cancel()
+	limit := w.coordinator.limit
+	err := limit.acquire(w.ctx, w.owner)
+	close(w.begun)
+	if err == nil {
+		err = w.read()
+		limit.release(w.owner)
+	}
+	w.finish(err)
+	replay := time.NewTimer(replayTimeout)
+	defer replay.Stop()
+	select {
+	case <-replay.C:
+	case <-w.ctx.Done(): // no client is left
+	}
+	w.coordinator.forget(w)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.freed = true
+	w.dropLocked(len(w.mu.items))
+	w.changeLocked()
+}
+
+func (w *catchUpWatch) finish(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.end = err
+	w.changeLocked()
+}
+
+// read reads everything up to the target, by as many watches upstream as that takes. The error is
+// errComplete, or why it could not be done.
+func (w *catchUpWatch) read() error {
+	for silent := 0; silent < silentWatchLimit; {
+		some, err := w.readOne()
+		switch {
+		case err == nil && some: // the watch has ended; the next goes on from there
+			silent = 0
+		case err == nil:
+			silent++
+		case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+			if err := w.refuse(err); err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+	return errSilent
+}
+
+// readOne reads one watch upstream to its end, and reports whether it yielded anything. The error is
+// errComplete once the items are complete through the target.
+func (w *catchUpWatch) readOne() (some bool, err error) {
+	rv, history, err := w.coordinator.source.Begin(w.ctx)
+	if err != nil {
+		return false, err
+	}
+	defer history.Close()
+	from, target, ok := w.start()
+	switch {
+	case !ok:
+		return false, context.Canceled
+	case rv < target: // upstream has not reached the target: its history has been rewritten
+		return false, fmt.Errorf("upstream is at %d, and was at %d before", rv, target)
+	}
+	if err := history.Watch(w.ctx, w.selector, from); err != nil {
+		return false, err
+	}
+	w.coordinator.opened.Add(1)
+	w.coordinator.open.Add(1)
+	defer w.coordinator.open.Add(-1)
+	for {
+		kind, o, rv, err := history.Next()
+		switch {
+		case errors.Is(err, io.EOF), err != nil && some && !answered(err): // the next watch goes on from there
+			return some, nil
+		case err != nil:
+			return some, err
+		case w.add(item{kind: kind, object: o, rv: rv}):
+			return true, errComplete
+		}
+		some = true
+	}
+}
+
+// answered reports that an error is upstream's answer.
+func answered(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }
+
+// refusal reports that upstream would refuse such a request at any other time, too.
+func refusal(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := int(status.Status().Code)
+	return code >= 400 && code < 500 && code != http.StatusTooManyRequests && code != http.StatusRequestTimeout
+}
+
+// start is where the next watch upstream begins: where the last one ended, or at the smallest
+// resourceVersion of the clients. It returns false if no client is left.
+func (w *catchUpWatch) start() (from, target uint64, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.started {
+		return w.mu.through, w.mu.target, len(w.mu.clients) > 0
+	}
+	for b := range w.mu.clients {
+		if !ok || b.through < from {
+			from, ok = b.through, true
+		}
+	}
+	w.mu.started, w.mu.from, w.mu.through = true, from, from
+	return from, w.mu.target, ok
+}
+
+// refuse removes the clients that lack more than upstream remembers, with upstream's own refusal: its
+// message names the oldest version that it remembers (W-107). The client that lacks most is removed in
+// any case, so that the next watch is another one. An error refuses all clients.
+func (w *catchUpWatch) refuse(err error) error {
+	var asked, oldest uint64
+	words := ""
+	if _, bad := fmt.Sscanf(err.Error(), "too old resource version: %d (%d)", &asked, &oldest); bad != nil {
+		oldest = 0
+		if apierrors.IsResourceExpired(err) {
+			words = err.Error()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.first > 0 || len(w.mu.items) > 0 { // upstream has forgotten what follows, which all clients lack
+		return &cache.ExpiredError{Asked: w.mu.through, Oldest: max(oldest, w.mu.through+1), Words: words}
+	}
+	oldest = max(oldest, w.mu.from+1)
+	for b := range w.mu.clients {
+		if b.through < oldest {
+			b.refused = &cache.ExpiredError{Asked: b.through, Oldest: oldest, Words: words}
+			delete(w.mu.clients, b)
+		}
+	}
+	if len(w.mu.clients) == 0 {
+		w.cancel()
+	}
+	w.mu.started = false
+	w.changeLocked()
+	return nil
+}
+
+// add keeps an item, and reports whether the items are then complete through the target.
+func (w *catchUpWatch) add(i item) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	complete := i.rv
+	if i.object != nil {
+		complete--
+	}
+	if complete >= w.mu.target && !w.raiseLocked(complete) {
+		w.keepLocked(item{rv: complete})
+		w.mu.end = errComplete
+		return true
+	}
+	w.roomLocked(i.size())
+	w.keepLocked(i)
+	return false
+}
+
+// raiseLocked raises the target to where the log begins by now, and reports whether that is beyond what
+// was read.
+func (w *catchUpWatch) raiseLocked(complete uint64) bool {
+	for complete >= w.mu.target {
+		_, err := w.coordinator.log().Find(w.mu.target)
+		var expired *cache.ExpiredError
+		if !errors.As(err, &expired) || !expired.Missing() {
+			return false
+		}
+		w.mu.target = expired.Oldest
+	}
+	return true
+}
+
+func (w *catchUpWatch) keepLocked(i item) {
+	w.mu.items = append(w.mu.items, i)
+	w.mu.through = max(w.mu.through, i.rv)
+	w.mu.bytes += i.size()
+	w.coordinator.limit.held.Add(i.size())
+	w.changeLocked()
+}
+
+// roomLocked makes room for so many bytes: it drops what all clients have taken, and if that is not
+// enough, what the slowest have not.
+func (w *catchUpWatch) roomLocked(size int64) {
+	limit := w.coordinator.limit
+	for len(w.mu.items) > 0 && limit.full(w.mu.bytes, size) {
+		taken := uint64(len(w.mu.items))
+		for _, next := range w.mu.clients {
+			taken = min(taken, max(next, w.mu.first)-w.mu.first)
+		}
+		switch {
+		case taken > 0:
+			w.dropLocked(int(taken)) // #nosec G115 -- not above the number of items
+		case w.patience <= 0 || w.ctx.Err() != nil:
+			w.dropLocked((len(w.mu.items) + 1) / 2)
+		default:
+			w.awaitLocked()
+		}
+	}
+}
+
+// awaitLocked waits until a client has taken something, as long as there is patience.
+func (w *catchUpWatch) awaitLocked() {
+	moved := w.mu.moved
+	w.mu.Unlock()
+	defer w.mu.Lock()
+	began := time.Now()
+	timer := time.NewTimer(w.patience)
+	defer timer.Stop()
+	select {
+	case <-moved:
+	case <-timer.C:
+	case <-w.ctx.Done():
+	}
+	w.patience -= time.Since(began)
+}
+
+// dropLocked drops the oldest items.
+func (w *catchUpWatch) dropLocked(n int) {
+	for _, i := range w.mu.items[:n] {
+		w.mu.bytes -= i.size()
+		w.coordinator.limit.held.Add(-i.size())
+		w.mu.dropped = i.rv
+	}
+	w.mu.items = append([]item(nil), w.mu.items[n:]...) // another array: clients may still read this one
+	w.mu.first += uint64(n)                             // #nosec G115 -- a number of items
+}
