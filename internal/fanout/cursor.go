@@ -6,13 +6,15 @@ import (
 	"spillway/internal/ring"
 )
 
-// Cursor is one client's place in the log. Next returns the frames that follow; when there are none, Through is a
-// resourceVersion that the client is complete through: a truthful bookmark. An error is a cache.ExpiredError: the log has
-// moved past it; or ErrUnencodable: it cannot be told what follows.
+// Cursor is one client's place in the log. Next returns the frames that follow; when there are
+// none, Through is a resourceVersion that the client is complete through: a truthful bookmark. An
+// error is a cache.ExpiredError: the log has moved past it; or ErrUnencodable: what follows cannot
+// be encoded.
 //
-// It follows its feed, which is the log with the selector already applied. A cursor that is below the feed, or falls off
-// it, reads the log itself until it meets the feed again: same frames, more work. So a client that lags costs what it
-// lags, and nobody else anything. One goroutine uses a cursor.
+// It follows its feed, which is the log with the selector already applied. A cursor that is below
+// the feed, or falls off it, reads the log itself until it meets the feed again: same frames, more
+// work. So a client that lags costs what it lags, and costs other clients nothing. One goroutine
+// uses a cursor.
 type Cursor struct {
 	hub      *Hub // that dispatches its feed
 	owner    Owner
@@ -36,7 +38,8 @@ type Cursor struct {
 // replayRun is how many bytes of frames a cursor makes at once when it reads the log.
 const replayRun = 64 << 10
 
-// From makes a cursor that begins at a log position at which the client is complete through rv. Close it.
+// From makes a cursor that begins at a log position at which the client is complete through rv.
+// Close it.
 func (v View) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	c := v.hub.Replay(position, rv, sel, enc)
 	c.owner = v.owner
@@ -53,8 +56,8 @@ func (v View) After(s *cache.Snapshot, sel object.Selector, enc object.Encoding)
 	return v.From(s.Next, s.RV, sel, enc), nil
 }
 
-// Resume makes a cursor for a client that has seen everything up to rv. It returns a cache.ExpiredError if history does
-// not reach back to it.
+// Resume makes a cursor for a client that has seen everything up to rv. It returns a
+// cache.ExpiredError if history does not reach back to it.
 func (v View) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Cursor, error) {
 	future := rv > v.hub.resource.Through()
 	position, err := v.hub.resource.Log().Find(rv)
@@ -81,7 +84,8 @@ func (h *Hub) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Curs
 	return h.For("").Resume(rv, sel, enc)
 }
 
-// Replay makes a cursor that reads the log alone. It is the specification: every other cursor must return the same events.
+// Replay makes a cursor that reads the log alone. It is the specification: every other cursor must
+// return the same events.
 func (h *Hub) Replay(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	return &Cursor{hub: h, selector: sel, encoding: enc, position: position, through: rv}
 }
@@ -95,14 +99,16 @@ func (c *Cursor) Close() {
 	c.live = false
 }
 
-// Through is the resourceVersion that the client is complete through, once it has everything that Next returned.
+// Through is the resourceVersion that the client is complete through, once it has everything that
+// Next returned.
 func (c *Cursor) Through() uint64 { return c.through }
 
-// InSeam reports that the client is between two entries of a seam, where a stream must neither be ended nor told a
-// bookmark.
+// InSeam reports that the client is between two entries of a seam, where a stream must neither be
+// ended nor told a bookmark.
 func (c *Cursor) InSeam() bool { return c.seam }
 
-// Follows reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing left to return.
+// Follows reports that the cursor follows its feed. Unless it cannot, it does once Next has nothing
+// left to return.
 func (c *Cursor) Follows() bool { return c.live }
 
 // Ahead reports that the log has not reached the client yet.
@@ -114,8 +120,8 @@ func (c *Cursor) Lag() uint64 {
 	return head - min(head, c.position)
 }
 
-// Held is how many bytes of frames the cursor keeps for itself: none while it follows its feed, a run of them at most while
-// it reads the log, however far behind it is.
+// Held is how many bytes of frames the cursor keeps for itself: none while it follows its feed, a
+// run of them at most while it reads the log, however far behind it is.
 func (c *Cursor) Held() int { return cap(c.scratch) }
 
 // Wait returns a channel that closes when there may be more. Take it before Next.
@@ -129,8 +135,9 @@ func (c *Cursor) Signal() *ring.Signal {
 	return c.hub.resource.Signal()
 }
 
-// Slice bounds the work of one Next from now on, for a goroutine that serves many cursors: a cursor that reads the log
-// matches its selector with a few entries, and then More reports that there is more to read, frames or none.
+// Slice bounds the work of one Next from now on, for a goroutine that serves many cursors: a cursor
+// that reads the log matches its selector with a few entries, and then More reports that there is
+// more to read, frames or none.
 func (c *Cursor) Slice() { c.sliced = true }
 
 // More reports that the last Next ended early.
@@ -154,14 +161,16 @@ func workOf(e *cache.Entry) int {
 	return 1 + labels/sliceLabels
 }
 
-// Next returns the frames that follow, ready to send and valid until the next call; none if the client has everything.
+// Next returns the frames that follow, ready to send and valid until the next call; none if the
+// client has everything.
 func (c *Cursor) Next() ([]byte, error) {
 	c.cut = false
 	for {
 		joined := c.join()
 		if c.live {
 			run, ok := c.follow()
-			// Who has just joined was told to wait for the log, and so must not miss what the feed is yet to show.
+			// A cursor that has just joined waited for the log, and so must not miss what the feed
+			// has yet to show.
 			if ok && (len(run) > 0 || !joined || c.Lag() == 0) {
 				return run, nil
 			}
@@ -205,8 +214,8 @@ func (c *Cursor) follow() ([]byte, bool) {
 	return run, true
 }
 
-// replay reads the log. moved says that it passed something although there were no frames: then the feed may reach back to it. What ends
-// the cursor is told after the frames before it.
+// replay reads the log. moved says that it passed something although there were no frames: then the
+// feed may reach back to it. What ends the cursor is returned after the frames before it.
 func (c *Cursor) replay() (run []byte, moved bool, err error) {
 	before := c.position
 	c.scratch = c.scratch[:0]
@@ -248,8 +257,9 @@ func (c *Cursor) fill(head uint64) error {
 	}
 }
 
-// arrive passes a log entry that a client from the future has, and once the log has reached the client finds its place as
-// if it came now: a gap that was closed meanwhile may hold deletions for it, or may have swallowed it.
+// arrive passes a log entry that a client from the future has, and once the log has reached the
+// client finds its place as if it came now: a gap that was closed meanwhile may hold deletions for
+// it, or may have swallowed it.
 func (c *Cursor) arrive(e *cache.Entry) error {
 	if e.Through < c.through {
 		c.position++
@@ -263,7 +273,8 @@ func (c *Cursor) arrive(e *cache.Entry) error {
 	return nil
 }
 
-// take appends the frame of a log entry, if the client sees it, and passes the entry. An entry that cannot be shown is not passed.
+// take appends the frame of a log entry, if the client sees it, and passes the entry. An entry that
+// cannot be shown is not passed.
 func (c *Cursor) take(e *cache.Entry) error {
 	if err := c.frame(e); err != nil {
 		return err

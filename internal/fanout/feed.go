@@ -10,11 +10,13 @@ import (
 	"spillway/internal/ring"
 )
 
-// Feed is what one selector and encoding see of the log, as frames ready to send. Its streams share it.
+// Feed is what one selector and encoding see of the log, as frames ready to send. Its streams share
+// it.
 //
-// Frames lie contiguous in segments, so that whatever piled up for a client is one send. A segment is filled, published,
-// never written again and left to the garbage collector: nothing is recycled while a reader may hold it. How many are kept
-// is bounded; a cursor that falls off goes on from the log, which the feed is a copy of.
+// Frames lie contiguous in segments, so that whatever piled up for a client is one send. A segment
+// is filled, published, never written again and left to the garbage collector: nothing is recycled
+// while a reader may hold it. How many are kept is bounded; a cursor that falls off goes on from
+// the log, which the feed is a copy of.
 type Feed struct {
 	// Static after construction.
 	key      feedKey
@@ -43,11 +45,12 @@ type feedKey struct {
 	encoding object.Encoding
 }
 
-// run is the segments that are kept, the first of which has or will have number first. Immutable: it is replaced as a whole, so that
-// the feed holds no segment longer than it says. (A ring.Ring would: it lets go of its items by the chunk.)
+// run is the segments that are kept, the first of which has or will have number first. Immutable:
+// it is replaced as a whole, so that the feed holds no segment longer than it says. (A ring.Ring
+// would: it lets go of its items by the chunk.)
 //
-// A feed has no segment before its first frame, since most feeds never see one: with thousands of selectors, what each costs while
-// nothing happens to it is what the proxy needs.
+// A feed has no segment before its first frame, since most feeds never see one: with thousands of
+// selectors, what each costs while nothing happens to it is what the proxy needs.
 type run struct {
 	first    uint64
 	start    uint64 // log position: the feed's frames from it on are here, until they are in segments
@@ -92,7 +95,8 @@ func (f *Feed) activate(position uint64) {
 	f.kept.Store(&run{start: position})
 }
 
-// restart forgets every frame and starts anew at a log position. The next segment has a number that no cursor is in or waits for.
+// restart forgets every frame and starts anew at a log position. The next segment has a number that
+// no cursor is in or waits for.
 func (f *Feed) restart(position uint64) {
 	old := f.kept.Load()
 	f.kept.Store(&run{first: old.first + uint64(len(old.segments)) + 1, start: position})
@@ -124,8 +128,9 @@ func (*Feed) worth(segments []*segment, room int) []*segment {
 	return segments
 }
 
-// largest is the size of the feed's segments once it has shown much. What piles up for a stream while the others have their turns is one
-// send if it lies in one segment; thousands of feeds of one stream each must not keep as much as one of thousands.
+// largest is the size of the feed's segments once it has shown much. What piles up for a stream
+// while the others have their turns is one send if it lies in one segment; thousands of feeds of
+// one stream each must not keep as much as one of thousands.
 //
 // In a lane there are as many as its owner likes, so those of one stream are smaller still.
 func (f *Feed) largest() int {
@@ -136,10 +141,12 @@ func (f *Feed) largest() int {
 	return min(maxSegment, each*int(f.holders.Load()))
 }
 
-// add appends the frame of a log entry, if the selector sees it, and reports whether it did. next is the log position after
-// the entry. Frames whose size is not known beforehand come from the press.
+// add appends the frame of a log entry, if the selector sees it, and reports whether it did. next
+// is the log position after the entry. Frames whose size is not known beforehand come from the
+// press.
 //
-// A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the log, and fail there in their turn.
+// A frame that cannot be made leaves the feed to start over behind it: its cursors go on from the
+// log, and fail there in their turn.
 func (f *Feed) add(e *cache.Entry, next uint64, p *press) (added bool) {
 	t, o, seen := f.selector.Seen(&e.Event)
 	var frame []byte
@@ -174,7 +181,8 @@ func (f *Feed) mark(e *cache.Entry, next uint64, end int) {
 	f.touched = true
 }
 
-// reserve returns a segment with room for a frame of at most need bytes: the last one, or a new one.
+// reserve returns a segment with room for a frame of at most need bytes: the last one, or a new
+// one.
 func (f *Feed) reserve(need int) *segment {
 	s := f.tail
 	if s == nil {
@@ -240,10 +248,12 @@ func (s *segment) visible() []mark {
 	return s.marks[:s.published.Load()]
 }
 
-// read returns the frames at p that lie above a log position, the last of their marks, and the place after them. No frames
-// mean that p is at the end. It returns false if the feed has moved past p.
+// read returns the frames at p that lie above a log position, the last of their marks, and the
+// place after them. No frames mean that p is at the end. It returns false if the feed has moved
+// past p.
 func (f *Feed) read(p place, position uint64) (frames []byte, last mark, next place, ok bool) {
-	// The segments must be known before their marks are read: a segment is complete once it has a successor.
+	// The segments must be known before their marks are read: a segment is complete once it has a
+	// successor.
 	kept := f.kept.Load()
 	if p.segment < kept.first {
 		return nil, mark{}, p, false

@@ -14,30 +14,33 @@ import (
 	"spillway/internal/object"
 )
 
-// Frame is one watch event as it goes on the wire, HTTP chunk included (W-130 to W-132). Shared, so never written to. There is no
-// type for it: a frame is always a piece of a longer run of bytes.
+// Frame is one watch event as it goes on the wire, HTTP chunk included (W-130 to W-132). Shared, so
+// never written to. There is no type for it: a frame is always a piece of a longer run of bytes.
 const (
 	eventHead  = `{"type":"`
 	eventInner = `","object":`
 	eventTail  = "}\n"
-	// frameOverhead bounds what a frame adds to an object: chunk header and trailer, the event around it, and a
-	// resourceVersion that is longer than the object's own.
+	// frameOverhead bounds what a frame adds to an object: chunk header and trailer, the event
+	// around it, and a resourceVersion that is longer than the object's own.
 	frameOverhead = 96
 )
 
-// ErrUnencodable says that an event could not be made in a client's encoding. It is never left out: the stream ends before it, and
-// whoever asks again had better ask upstream.
+// ErrUnencodable says that an event could not be made in a client's encoding. It is never left out:
+// the stream ends before it, and the client's next request has to pass through.
 var ErrUnencodable = errors.New("an event cannot be encoded")
 
-// direct reports that frames hold the very bytes that upstream sent, so that their size is known before they are made.
+// direct reports that frames hold the very bytes that upstream sent, so that their size is known
+// before they are made.
 func direct(enc object.Encoding) bool {
 	return enc.Format == object.JSON && enc.View == object.Whole && !enc.Gzip
 }
 
-// EventSize is the most bytes that AppendEvent appends of o as upstream sent it; in other encodings it is an estimate.
+// EventSize is the most bytes that AppendEvent appends of o as upstream sent it; in other encodings
+// it is an estimate.
 func EventSize(o *object.Object) int { return o.Size() + frameOverhead }
 
-// AppendEvent appends the frame of an event that shows o, at resourceVersion rv. An error is ErrUnencodable, and dst is as it was.
+// AppendEvent appends the frame of an event that shows o, at resourceVersion rv. An error is
+// ErrUnencodable, and dst is as it was.
 func AppendEvent(dst []byte, enc object.Encoding, t object.Type, o *object.Object, rv uint64) ([]byte, error) {
 	if enc.Gzip {
 		frame, err := AppendEvent(nil, enc.Bare(), t, o, rv)
@@ -66,7 +69,8 @@ func appendDirect(dst []byte, enc object.Encoding, t object.Type, o *object.Obje
 	return appendJSON(dst, enc, t.String(), o.SizeAt(digits), func(dst []byte) []byte { return o.AppendAt(dst, digits) })
 }
 
-// AppendBookmark appends the frame of a bookmark (W-110); end marks the end of the initial events. An error is ErrUnencodable.
+// AppendBookmark appends the frame of a bookmark (W-110); end marks the end of the initial events.
+// An error is ErrUnencodable.
 func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint64, end bool) ([]byte, error) {
 	if enc.Gzip {
 		frame, err := AppendBookmark(nil, enc.Bare(), b, rv, end)
@@ -79,7 +83,8 @@ func AppendBookmark(dst []byte, enc object.Encoding, b *object.Bookmark, rv uint
 	return appendDocument(dst, enc, "BOOKMARK", doc)
 }
 
-// AppendError appends the frame of an ERROR event, after which nothing may follow but the end (W-107, W-108).
+// AppendError appends the frame of an ERROR event, after which nothing may follow but the end
+// (W-107, W-108).
 func AppendError(dst []byte, enc object.Encoding, status *metav1.Status) ([]byte, error) {
 	if enc.Gzip {
 		frame, err := AppendError(nil, enc.Bare(), status)
@@ -92,8 +97,8 @@ func AppendError(dst []byte, enc object.Encoding, status *metav1.Status) ([]byte
 	return appendDocument(dst, enc, "ERROR", doc)
 }
 
-// AppendState appends a run of objects as ADDED frames. Gzipped, they are one member, which is made once for all clients that are shown the
-// same run (design D8). An error is ErrUnencodable.
+// AppendState appends a run of objects as ADDED frames. Gzipped, they are one member, which is made
+// once for all clients that are shown the same run (design D8). An error is ErrUnencodable.
 func AppendState(dst []byte, enc object.Encoding, run []*object.Object) ([]byte, error) {
 	if !enc.Gzip {
 		return appendAdded(dst, enc, run)
@@ -155,7 +160,8 @@ func appendJSON(dst []byte, enc object.Encoding, typ string, size int, body func
 	return appendChunkTail(dst, enc)
 }
 
-// appendProtobuf appends a length and a bare WatchEvent, whose object is a RawExtension around a document (W-132).
+// appendProtobuf appends a length and a bare WatchEvent, whose object is a RawExtension around a
+// document (W-132).
 func appendProtobuf(dst []byte, enc object.Encoding, typ string, doc []byte) ([]byte, error) {
 	raw := protowire.SizeTag(1) + protowire.SizeBytes(len(doc))
 	size := protowire.SizeTag(1) + protowire.SizeBytes(len(typ)) + protowire.SizeTag(2) + protowire.SizeBytes(raw)

@@ -6,8 +6,9 @@ import (
 	"spillway/internal/cache"
 )
 
-// Room bounds the bytes that feeds keep, over all hubs that share it. Where there is none left, feeds of few streams go on without. How many
-// feeds there are, and how much each sees, is up to clients; a bound that is held where frames are made needs no time to notice.
+// Room bounds the bytes that feeds keep, over all hubs that share it. Where there is none left,
+// feeds of few streams go on without. How many feeds there are, and how much each sees, is up to
+// clients; a bound that is held where frames are made needs no time to notice.
 type Room struct {
 	most int64
 	held atomic.Int64
@@ -37,12 +38,14 @@ const laneRoom = 128 << 20
 // full reports that feeds of few streams go on without memory.
 func (h *Hub) full() bool { return h.room.full() || h.parent != nil && h.held >= h.most }
 
-// crowd is how many streams a feed must have to be worth its memory while that is short. What it keeps of its frames grows with them and
-// is bounded, so that of a feed of so many it is little for each.
+// crowd is how many streams a feed must have to be worth its memory while that is short. What it
+// keeps of its frames grows with them and is bounded, so that of a feed of so many it is little for
+// each.
 const crowd = 64
 
-// Economize lets feeds of few streams keep nothing while memory is short, however many of them there are, or as much as usual again.
-// Their cursors read the log, each for itself: the same frames, made once for each instead of once for all.
+// Economize lets feeds of few streams keep nothing while memory is short, however many of them
+// there are, or as much as usual again. Their cursors read the log, each for itself: the same
+// frames, made once for each instead of once for all.
 func (h *Hub) Economize(on bool) {
 	if h.frugal.Swap(on) != on {
 		h.eachLane(func(l *Hub) { l.frugal.Store(on) })
@@ -50,7 +53,8 @@ func (h *Hub) Economize(on bool) {
 	}
 }
 
-// save lets go of what feeds of few streams hold, once, when that begins to be wanted. Everything below a position is dispatched.
+// save lets go of what feeds of few streams hold, once, when that begins to be wanted. Everything
+// below a position is dispatched.
 func (h *Hub) save(position uint64) {
 	was := h.saving
 	if h.saving = h.frugal.Load(); !h.saving || was {
@@ -65,8 +69,8 @@ func (h *Hub) save(position uint64) {
 	}
 }
 
-// replayed is how much a cursor makes at once that reads the log: what a client does not take of it is held for him alone. While memory is short
-// that is one frame.
+// replayed is how much a cursor makes at once that reads the log: what a client does not take of it
+// is held for that client alone. While memory is short that is one frame.
 func (h *Hub) replayed() int {
 	if h.frugal.Load() {
 		return 1

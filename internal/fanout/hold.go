@@ -7,20 +7,21 @@ import (
 	"spillway/internal/object"
 )
 
-// ErrRetracted says that an object which the client was sent as initial state went away before the state could be declared
-// complete. Such a stream is ended cleanly: clients start again at once, while a DELETED among the initial events would
-// leave a ghost in some of them (W-215).
+// ErrRetracted says that an object which the client was sent as initial state went away before the
+// state could be declared complete. Such a stream is ended cleanly: clients start again at once,
+// while a DELETED among the initial events would leave a ghost in some of them (W-215).
 var ErrRetracted = errors.New("an initial object went away before the end of the initial events")
 
-// Hold makes the cursor return changes as part of the initial events: what appears or changes is ADDED, with its new
-// version (design D7). Release ends that.
+// Hold makes the cursor return changes as part of the initial events: what appears or changes is
+// ADDED, with its new version (design D7). Release ends that.
 func (c *Cursor) Hold() { c.holding = true }
 
 // Release lets events through as they are again.
 func (c *Cursor) Release() { c.holding = false }
 
-// Land makes a cursor for the client from a state on, if it has what it may see of that, once it has everything that Next returned. Close it,
-// and the one that has landed. Otherwise it returns nil, and what keeps the client from landing is told by Next.
+// Land makes a cursor for the client from a state on, if it has what it may see of that, once it
+// has everything that Next returned. Close it, and the one that has landed. Otherwise it returns
+// nil, and Next returns what keeps the client from landing.
 func (c *Cursor) Land(s *cache.Snapshot) *Cursor {
 	if !c.has(s) {
 		return nil
@@ -36,8 +37,9 @@ func (c *Cursor) Land(s *cache.Snapshot) *Cursor {
 	return landed
 }
 
-// has reports that the cursor has passed a state's place in the log, and nothing after it that the client sees. Progress is no such thing; what
-// came and went again is, although it leaves the state as it was.
+// has reports that the cursor has passed a state's place in the log, and nothing after it that the
+// client sees. Progress is no such thing; what came and went again is, although it leaves the state
+// as it was.
 func (c *Cursor) has(s *cache.Snapshot) bool {
 	for position := s.Next; position < c.position; position++ {
 		e, ok := c.hub.resource.Log().At(position)

@@ -1,7 +1,8 @@
-// Package fanout turns one resource's log into many filtered, framed feeds, and gives every client a cursor in them.
+// Package fanout turns one resource's log into many filtered, framed feeds, and gives every client
+// a cursor in them.
 //
-// Invariant: nothing is ever queued for a client. Clients pull: what they have not taken costs nothing, and neither the
-// hub nor anything upstream of it can wait for one of them.
+// Invariant: nothing is ever queued for a client. Clients pull: what they have not taken costs
+// nothing, and neither the hub nor anything upstream of it can wait for one of them.
 package fanout
 
 import (
@@ -16,9 +17,10 @@ import (
 
 // Hub reads one resource's log and hands each event to the feeds whose selectors it concerns.
 //
-// One goroutine dispatches (Run). What it asks is its own index of the feeds; those that come and go meanwhile wait in a register until
-// the next batch, so that the lock on it is held for a few words at a time, by either side. Pushing into a queue per client, as
-// kube-apiserver does, would make it decide what to do with a full queue; here there is none.
+// One goroutine dispatches (Run). What it asks is its own index of the feeds; those that come and
+// go meanwhile wait in a register until the next batch, so that the lock on it is held for a few
+// words at a time, by either side. Pushing into a queue per client, as kube-apiserver does, would
+// make it decide what to do with a full queue; here there is none.
 type Hub struct {
 	// Static after construction.
 	resource *cache.Resource
@@ -45,7 +47,7 @@ type Hub struct {
 	held    int64   // bytes of all feeds, as the room counts them
 
 	mu struct {
-		// Held by who subscribes or leaves, and by the dispatcher once per batch.
+		// Held by streams that subscribe or leave, and by the dispatcher once per batch.
 		sync.Mutex
 		feeds  map[feedKey]*Feed
 		joined map[*Feed]struct{} // feeds that the index lacks
@@ -54,8 +56,9 @@ type Hub struct {
 	lanes lanes
 }
 
-// progress is how far the hub has dispatched: every event below position is in its feeds, which makes them complete
-// through a resourceVersion. Positions never lie inside a seam, since a seam is appended as one.
+// progress is how far the hub has dispatched: every event below position is in its feeds, which
+// makes them complete through a resourceVersion. Positions never lie inside a seam, since a seam is
+// appended as one.
 type progress struct{ position, through uint64 }
 
 // Stats count what the hub did, since it was made.
@@ -95,7 +98,8 @@ func (h *Hub) Resource() *cache.Resource { return h.resource }
 // Stats are the hub's counters.
 func (h *Hub) Stats() *Stats { return h.stats }
 
-// Feeds is the number of distinct selectors and encodings that are being followed, here and in lanes.
+// Feeds is the number of distinct selectors and encodings that are being followed, here and in
+// lanes.
 func (h *Hub) Feeds() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,8 +132,8 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 }
 
-// Dispatch brings the feeds to the head of the log, and wakes their streams once. It is what Run does at every change; only
-// one goroutine may call either.
+// Dispatch brings the feeds to the head of the log, and wakes their streams once. It is what Run
+// does at every change; only one goroutine may call either.
 func (h *Hub) Dispatch() { h.dispatch(noEnd) }
 
 // noEnd is more entries than a log has.
@@ -169,9 +173,9 @@ func (h *Hub) dispatch(most uint64) (more bool) {
 	return done.position < head
 }
 
-// enroll brings the index up to date with the feeds that came and left. New feeds start at a log position. The lock is
-// held for no more than the lists: to index a feed costs what its selector demands, and the writers wait for the lock,
-// also for that of a lane.
+// enroll brings the index up to date with the feeds that came and left. New feeds start at a log
+// position. The lock is held for no more than the lists: to index a feed costs what its selector
+// demands, and the writers wait for the lock, also for that of a lane.
 func (h *Hub) enroll(position uint64) {
 	h.mu.Lock()
 	left, joined := h.mu.left, h.mu.joined
@@ -194,7 +198,8 @@ func (h *Hub) enroll(position uint64) {
 	}
 }
 
-// tell adds an entry to the feeds that it concerns; next is the log position after it. The end of a seam concerns all.
+// tell adds an entry to the feeds that it concerns; next is the log position after it. The end of a
+// seam concerns all.
 func (h *Hub) tell(e *cache.Entry, next uint64) {
 	h.press.next(h.resource.Template())
 	feeds := h.index.find(&e.Event)
@@ -231,7 +236,7 @@ func (h *Hub) tell(e *cache.Entry, next uint64) {
 // the log.
 const copiedMost = 8 << 20
 
-// count counts selectors that are asked.
+// count counts selectors that are evaluated.
 func (h *Hub) count(asked int) {
 	if h.parent == nil {
 		h.stats.Asked.Add(uint64(asked)) // #nosec G115 -- not negative
@@ -240,8 +245,8 @@ func (h *Hub) count(asked int) {
 	}
 }
 
-// restart gives up on what lies between the hub and the snapshot: feeds start over there. Their cursors go on from the
-// log, or learn from it that they have expired.
+// restart gives up on what lies between the hub and the snapshot: feeds start over there. Their
+// cursors go on from the log, or learn from it that they have expired.
 func (h *Hub) restart(s *cache.Snapshot) {
 	for _, f := range h.index.all {
 		f.restart(s.Next)
@@ -251,8 +256,9 @@ func (h *Hub) restart(s *cache.Snapshot) {
 	h.publish(progress{position: s.Next, through: s.RV})
 }
 
-// publish makes frames visible first and progress second: who sees the progress finds the frames. Only the streams of
-// feeds that got frames are woken; the others look at progress when a bookmark is due.
+// publish makes frames visible first and progress second: a cursor that sees the progress finds the
+// frames. Only the streams of feeds that got frames are woken; the others look at progress when a
+// bookmark is due.
 func (h *Hub) publish(done progress) {
 	for _, f := range h.touched {
 		f.publish()

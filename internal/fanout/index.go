@@ -6,15 +6,17 @@ import (
 	"spillway/internal/object"
 )
 
-// index finds the feeds that an event may concern, at the cost of those that it finds. It belongs to the dispatcher.
+// index finds the feeds that an event may concern, at the cost of those that it finds. It belongs
+// to the dispatcher.
 //
-// A feed stands under one term of its selector, once for each value that the term allows, and within the namespace if the selector
-// names one. An event is looked up with both versions of its object, since a feed must also learn of what leaves it. What is found is
-// still asked (Selector.Seen): the index leaves out only whom the event cannot concern. A feed whose selector has no usable term, such
-// as one that sees everything, is found by every event.
+// A feed stands under one term of its selector, once for each value that the term allows, and
+// within the namespace if the selector names one. An event is looked up with both versions of its
+// object, since a feed must also learn of what leaves it. What is found is still evaluated
+// (Selector.Seen): the index leaves out only feeds that the event cannot concern. A feed whose
+// selector has no usable term, such as one that sees everything, is found by every event.
 //
-// Asking every feed, which this replaces, makes an event cost what there are watchers: with 5000 kubelets, 5000 questions for the one or
-// two that have the pod.
+// Asking every feed, which this replaces, makes an event cost what there are watchers: with 5000
+// kubelets, 5000 questions for the one or two that have the pod.
 type index struct {
 	all    []*Feed
 	rest   []*Feed      // without a usable term
@@ -45,11 +47,13 @@ type listing struct {
 	found     uint64 // by which look-up
 }
 
-// maxSpots is how many values a term may allow to be usable. Each is an entry in memory; asking is cheaper than a thousand of them.
+// maxSpots is how many values a term may allow to be usable. Each is an entry in memory; asking is
+// cheaper than a thousand of them.
 const maxSpots = 16
 
-// fine are the fields whose values few objects share. Labels come next, since their values are for telling objects apart by, then all
-// other fields, of which many have two or three values, and last the namespace alone.
+// fine are the fields whose values few objects share. Labels come next, since their values are for
+// telling objects apart by, then all other fields, of which many have two or three values, and last
+// the namespace alone.
 var fine = map[string]bool{
 	"spec.nodeName": true, "spec.host": true, "spec.podName": true, "spec.pool.name": true,
 	"spec.clusterIP": true, "status.podIP": true, "status.nominatedNodeName": true,
@@ -98,8 +102,9 @@ func (x *index) remove(f *Feed) {
 	}
 }
 
-// choose decides under which term a feed stands: the one that few objects satisfy, by its kind, and among equals the one that fewest
-// feeds share. So a label that all feeds demand alike gets one of them. It returns false if no term is usable.
+// choose decides under which term a feed stands: the one that few objects satisfy, by its kind, and
+// among equals the one that fewest feeds share. So a label that all feeds demand alike gets one of
+// them. It returns false if no term is usable.
 func (x *index) choose(f *Feed) bool {
 	terms := f.selector.Terms()
 	namespace := ""

@@ -53,7 +53,8 @@ type Lanes struct{ turns chan struct{} }
 // NewLanes lets so many lanes dispatch at the same time.
 func NewLanes(most int) *Lanes { return &Lanes{turns: make(chan struct{}, max(1, most))} }
 
-// ShareLanes makes the hub's lanes take turns with those of others. It is called before the hub runs.
+// ShareLanes makes the hub's lanes take turns with those of others. It is called before the hub
+// runs.
 func (h *Hub) ShareLanes(l *Lanes) { h.turns = l }
 
 // in dispatches a run in a turn, and reports whether there is more.

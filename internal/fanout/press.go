@@ -5,10 +5,12 @@ import (
 	"spillway/internal/object"
 )
 
-// press makes the frames of one log entry after another, each once for all feeds that show the same: a type and an encoding determine
-// them, for an event has one version to show as ADDED or MODIFIED and one as DELETED. It belongs to the dispatcher.
+// press makes the frames of one log entry after another, each once for all feeds that show the
+// same: a type and an encoding determine them, for an event has one version to show as ADDED or
+// MODIFIED and one as DELETED. It belongs to the dispatcher.
 //
-// Frames that are upstream's own bytes do not come here: splicing them where they are to lie costs no more than a copy would.
+// Frames that are upstream's own bytes do not come here: splicing them where they are to lie costs
+// no more than a copy would.
 type press struct {
 	template *object.Bookmark
 	made     []impression
@@ -50,7 +52,8 @@ func (p *press) event(e *cache.Entry, enc object.Encoding, t object.Type, o *obj
 	return p.frame(i)
 }
 
-// bookmark is the frame of the bookmark at the end of a seam, valid until next. An error is ErrUnencodable.
+// bookmark is the frame of the bookmark at the end of a seam, valid until next. An error is
+// ErrUnencodable.
 func (p *press) bookmark(e *cache.Entry, enc object.Encoding) ([]byte, error) {
 	i := p.find(bookmarkFrame, enc)
 	if i < 0 {

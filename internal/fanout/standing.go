@@ -1,11 +1,13 @@
 package fanout
 
-// Standing is where a cursor stands, for those who look on.
+// Standing is where a cursor stands, for metrics and logs.
 type Standing struct {
-	// First is the log position of the first entry that the client may have yet to be told of, if Pending says that there is one.
+	// First is the log position of the first entry that the client may have yet to receive, if
+	// Pending says that there is one.
 	First   uint64
 	Pending bool
-	// Last is the log position of the last event that its selector let through to it, or that it began with, if Told says that this is known.
+	// Last is the log position of the last event that its selector let through to it, or that it
+	// began with, if Told says that this is known.
 	Last uint64
 	Told bool
 }

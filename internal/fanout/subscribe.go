@@ -2,8 +2,8 @@ package fanout
 
 import "spillway/internal/object"
 
-// subscribe returns the feed of a selector and encoding, and its dispatcher: the hub, or a lane of the owner's. It is
-// held until release.
+// subscribe returns the feed of a selector and encoding, and its dispatcher: the hub, or a lane of
+// the owner's. It is held until release.
 func (h *Hub) subscribe(owner Owner, sel object.Selector, enc object.Encoding) (*Hub, *Feed) {
 	key := feedKey{selector: sel.Key(), encoding: enc}
 	h.mu.Lock()
