@@ -105,7 +105,7 @@ func (p *process) close() {
 
 // buildUpstream reads where upstream is, binds the listeners, and watches for signals.
 func (p *process) buildUpstream(ctx context.Context) (err error) {
-	if p.source, err = upstream.LoadConfig(p.o.Kubeconfig); err != nil {
+	if p.source, err = transport.LoadConfig(p.o.Kubeconfig); err != nil {
 		return err
 	}
 	if p.transports, err = transport.New(p.source, p.log); err != nil {

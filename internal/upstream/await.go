@@ -13,12 +13,14 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 )
 
-// Away reports that an error says no more than that upstream cannot be used now: the same may work as soon as it is there. It is judged by
-// its class, and what is of none counts as a word of upstream's, or about it, that waiting does not change: a refusal (4xx), a certificate
-// that is not trusted, credentials that cannot be had, something that is no kube-apiserver.
+// Away reports that an error says no more than that upstream cannot be used now: the same may work
+// as soon as it is there. It is judged by its class, and what is of none counts as a word of
+// upstream's, or about it, that waiting does not change: a refusal (4xx), a certificate that is not
+// trusted, credentials that cannot be had, something that is no kube-apiserver.
 //
-// Away is: a name that does not resolve, since names come and go with what they name; no connection, or none that lasts, a handshake
-// included; no answer in time; and the answers of an apiserver, or of what stands before it, that cannot serve now (5xx, 429).
+// Away is: a name that does not resolve, since names come and go with what they name; no
+// connection, or none that lasts, a handshake included; no answer in time; and the answers of an
+// apiserver, or of what stands before it, that cannot serve now (5xx, 429).
 func Away(err error) bool {
 	var status apierrors.APIStatus
 	var name *net.DNSError
@@ -43,9 +45,11 @@ func Away(err error) bool {
 	return errors.As(err, &op) && op.Op != "remote error" && op.Op != "local error"
 }
 
-// Await asks until upstream has answered, however long it is away, or until ctx ends, and returns how that came out: nil, ctx's cause, or an
-// error that waiting does not mend. What an apiserver refuses that has only begun does not count (see begins). missed is told of each attempt
-// that came to nothing, and in what time the next one follows at the latest; an upstream that is back is noticed sooner (see lookout).
+// Await asks until upstream has answered, however long it is away, or until ctx ends, and returns
+// how that came out: nil, ctx's cause, or an error that waiting does not mend. What an apiserver
+// refuses that has only begun does not count (see begins). missed is called for each attempt that
+// came to nothing, and in what time the next one follows at the latest; an upstream that is back is
+// noticed sooner (see lookout).
 func (c *Client) Await(ctx context.Context, ask func(context.Context) error, missed func(err error, again time.Duration)) error {
 	p := pace{first: firstPause, longest: longestPause}
 	var refused time.Time // since when it has done so; zero: it was away since
@@ -72,8 +76,9 @@ func (c *Client) Await(ctx context.Context, ask func(context.Context) error, mis
 	}
 }
 
-// begins reports whether upstream has only begun, so that it may allow in a moment what it has just refused: it says that it is not ready; or,
-// since it has yet to read its rules, it does not even let us ask, which may be so for ever and is taken for that for a while. A refusal of our
+// begins reports whether upstream has only begun, so that it may allow in a moment what it has just
+// refused: it says that it is not ready; or, since it has yet to read its rules, it does not even
+// let us ask, which may be so for ever and is taken for that for a while. A refusal of our
 // credentials is only if it was away before.
 func (c *Client) begins(ctx context.Context, credentials, rules bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)

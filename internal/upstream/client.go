@@ -7,7 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
+	"sync/atomic"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -37,7 +38,7 @@ type Client struct {
 // followed while its Run runs.
 func NewClient(transports *transport.Factory) (*Client, error) {
 	cfg := transports.Config()
-	base, err := BaseURL(cfg)
+	base, err := transport.BaseURL(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -55,18 +56,19 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 	return c, nil
 }
 
-// refuseRedirect is for http.Client, which would follow: client-go's transports then show the proxy's credentials to whoever is there. A
-// kube-apiserver redirects nobody but browsers.
+// refuseRedirect is for http.Client, which would follow: client-go's transports then show the
+// proxy's credentials to the server that is named. A kube-apiserver redirects only browsers.
 func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirected(r.URL.Host) }
 
 func redirected(to string) error {
 	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server in the kubeconfig right?", to)
 }
 
-// Config is the configuration of the client, for typed clients that share HTTP(). The caller must not change it.
+// Config is the configuration of the client, for typed clients that share HTTP(). The caller must
+// not change it.
 func (c *Client) Config() *rest.Config { return c.cfg }
 
-// Base is upstream's address, which nobody may change.
+// Base is upstream's address, which must not be changed.
 func (c *Client) Base() *url.URL { return c.base }
 
 // HTTP is the client's connections and credentials.
@@ -87,7 +89,8 @@ func (c *Client) Version(ctx context.Context) (*version.Info, error) {
 	return &info, nil
 }
 
-// Check reports in one line why upstream cannot be used; nil if it answers. What it was is beneath, for Away.
+// Check reports in one line why upstream cannot be used; nil if it answers. What it was is beneath,
+// for Away.
 func (c *Client) Check(ctx context.Context) error {
 	_, err := c.Version(ctx)
 	var op *net.OpError
@@ -101,13 +104,13 @@ func (c *Client) Check(ctx context.Context) error {
 	case apierrors.IsForbidden(err):
 		return explain(err, "apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer", host)
 	case errors.As(err, new(apierrors.APIStatus)):
-		return explain(err, "apiserver %s does not answer /version: %s", host, oneLine(err))
+		return explain(err, "apiserver %s does not answer /version: %s", host, transport.OneLine(err))
 	case errors.As(err, &dns):
 		return explain(err, "apiserver %s is unknown: %s; is the server in the kubeconfig right?", host, dns.Err)
 	case errors.As(err, &op):
 		return explain(err, "apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?", host, op.Err)
 	}
-	return explain(err, "apiserver %s: %s", host, oneLine(withoutURL(err)))
+	return explain(err, "apiserver %s: %s", host, transport.OneLine(withoutURL(err)))
 }
 
 // explained is an error in other words, which name what to do.
@@ -135,6 +138,28 @@ func withoutURL(err error) error {
 	return err
 }
 
-func oneLine(err error) string {
-	return strings.Join(strings.Fields(err.Error()), " ")
+// contact knows since when upstream has not answered any request under the proxy's own credentials.
+type contact struct{ silent atomic.Pointer[time.Time] }
+
+// note hears how a request came out. A 5xx may be of what stands before an apiserver that is away,
+// so that it says nothing.
+func (c *contact) note(resp *http.Response, err error) {
+	switch {
+	case err == nil && resp.StatusCode < http.StatusInternalServerError:
+		c.silent.Store(nil)
+	case err != nil && !errors.Is(err, context.Canceled), err == nil && !jsonAnswer(resp):
+		c.silent.CompareAndSwap(nil, new(time.Now()))
+	}
+}
+
+func jsonAnswer(resp *http.Response) bool {
+	return resp.Header.Get("Content-Type") == "application/json"
+}
+
+// SilentSince is since when upstream has not answered; zero: its last answer came.
+func (c *Client) SilentSince() time.Time {
+	if since := c.contact.silent.Load(); since != nil {
+		return *since
+	}
+	return time.Time{}
 }

@@ -45,8 +45,9 @@ type definition struct {
 			Status string `json:"status"`
 		} `json:"conditions"`
 	}
-	// Epoch names all of the definition that upstream's answers are made from: as long as it is the same, upstream does not begin anew
-	// either. It is not the generation, which deletion raises while objects are still served.
+	// Epoch names all of the definition that upstream's answers are made from: as long as it is the
+	// same, upstream does not begin anew either. It is not the generation, which deletion raises
+	// while objects are still served.
 	Epoch string
 }
 
@@ -88,8 +89,8 @@ func (d *definition) established() bool {
 	return false
 }
 
-// plainPath is a selectable field's path without brackets or quotes, which are not worth reading: a field that is not known here is not
-// selectable here, and its selector goes upstream.
+// plainPath is a selectable field's path without brackets or quotes, which are not worth reading: a
+// field that is not known here is not selectable here, and its selector goes upstream.
 var plainPath = regexp.MustCompile(`^(\.[A-Za-z_][A-Za-z0-9_-]*)+$`)
 
 // fields are the selectable fields of a version.
@@ -109,7 +110,8 @@ func (d *definition) fields(version string) []object.Field {
 	return fields
 }
 
-// resource makes the custom resource of a discovery entry; d is nil if the proxy may not read the definition.
+// resource makes the custom resource of a discovery entry; d is nil if the proxy may not read the
+// definition.
 func (d *definition) resource(gvr schema.GroupVersionResource, entry metav1.APIResource) *object.Resource {
 	if d == nil {
 		return object.NewResource(gvr, entry.Kind, entry.Namespaced, false)

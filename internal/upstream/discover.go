@@ -13,7 +13,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Refusal says why a resource is never cached (design D2). It stays so for as long as the resource is what it is.
+// Refusal says why a resource is never cached (design D2). It stays so for as long as the resource
+// is what it is.
 type Refusal struct {
 	GVR    schema.GroupVersionResource
 	Reason string
@@ -24,8 +25,8 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s cannot be cached: %s; leave it out, it passes through", r.GVR.GroupResource(), r.Reason)
 }
 
-// Discover sorts everything that upstream serves, every version of it, into what can be cached and what passes through, and why. Secrets
-// pass through unless they are named explicitly (design D12).
+// Discover sorts everything that upstream serves, every version of it, into what can be cached and
+// what passes through, and why. Secrets pass through unless they are named explicitly (design D12).
 func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]*object.Resource, map[schema.GroupVersionResource]string, error) {
 	found, err := c.catalog(ctx)
 	if err != nil {
@@ -51,8 +52,9 @@ func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]
 	return cached, passThrough, nil
 }
 
-// Resource describes one resource with two or three small requests, which is how a CRD that just appeared is met. The error is a *Refusal
-// if it is served but never cached, and a 404 (apierrors.IsNotFound) if it is not served.
+// Resource describes one resource with two or three small requests, which is how a CRD that just
+// appeared is met. The error is a *Refusal if it is served but never cached, and a 404
+// (apierrors.IsNotFound) if it is not served.
 func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) (*object.Resource, error) {
 	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gvr.GroupVersion().String())
 	if err != nil {
@@ -84,7 +86,8 @@ func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, 
 	return resourceOf(gvr, entry, o, d), nil
 }
 
-// resourceOf is the resource of a discovery entry; d is the definition of a custom one, nil if it is not known.
+// resourceOf is the resource of a discovery entry; d is the definition of a custom one, nil if it
+// is not known.
 func resourceOf(gvr schema.GroupVersionResource, entry metav1.APIResource, o origin, d *definition) *object.Resource {
 	var r *object.Resource
 	if isBuiltin(gvr.GroupVersion().WithKind(entry.Kind), o) {

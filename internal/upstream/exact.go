@@ -14,14 +14,16 @@ import (
 )
 
 const (
-	// exactPage is how many objects of an exact state are asked for at a time.
+	// exactPage is how many objects of an exact state are requested at a time.
 	exactPage = 500
-	// maxExact bounds what is read of such a page: metadata may have 256 KiB of annotations, and those who have are few.
+	// maxExact bounds what is read of such a page: metadata may have 256 KiB of annotations, and
+	// few objects have.
 	maxExact = 64 << 20
 )
 
-// Versions tells the version of every object, by key and in upstream's order, in the state at exactly rv: in pages, as metadata. An error may
-// come when some have been told already; one that is a 410 says that the state is no longer known.
+// Versions tells the version of every object, by key and in upstream's order, in the state at
+// exactly rv: in pages, as metadata. An error may come when some have been returned already; one
+// that is a 410 says that the state is no longer known.
 func (c *Client) Versions(ctx context.Context, r *object.Resource, rv uint64, told func(key string, rv uint64)) error {
 	for o := exactly(rv, exactPage); ; {
 		next, err := c.versionsPage(ctx, r, o, told)
@@ -77,8 +79,8 @@ func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key st
 	return objectsOf(r, body)
 }
 
-// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name no more than that, so that any server
-// takes those of any other (W-80, W-81).
+// continueAt is a continue token of a list over all namespaces that goes on with a key. Tokens name
+// no more than that, so that any server takes those of any other (W-80, W-81).
 func continueAt(rv uint64, key string) string {
 	text := fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":%q}`, rv, "/"+key)
 	return base64.RawURLEncoding.EncodeToString([]byte(text))

@@ -16,9 +16,10 @@ import (
 	"spillway/internal/object"
 )
 
-// FollowDefinitions tells of every CustomResourceDefinition, at first of all and then of each that changes: of its epoch, which is
-// "" while it serves nothing or is gone (see object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with
-// its error.
+// FollowDefinitions tells of every CustomResourceDefinition, at first of all and then of each that
+// changes: of its epoch, which is "" while it serves nothing or is gone (see
+// object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with its
+// error.
 func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told func(schema.GroupResource, string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &ledger{
@@ -33,8 +34,9 @@ func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told fu
 	})
 }
 
-// FollowServices tells of every group and version that another server than kube-apiserver itself answers for, and of those that it
-// answers for again: the service is "" then. It returns as FollowDefinitions does.
+// FollowServices tells of every group and version that another server than kube-apiserver itself
+// answers for, and of those that it answers for again: the service is "" then. It returns as
+// FollowDefinitions does.
 func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &ledger{
@@ -50,7 +52,8 @@ func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(
 	})
 }
 
-// Follow mirrors a resource into a sink until ctx ends, or until upstream does not let us, with its error (see Denied).
+// Follow mirrors a resource into a sink until ctx ends, or until upstream does not let us, with its
+// error (see Denied).
 func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource, s Sink, opts ...Option) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -65,22 +68,25 @@ func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource
 	return reflector.Run(ctx)
 }
 
-// Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of for ever, but not one that retrying
-// as if upstream were merely down can mend.
+// Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of
+// for ever, but not one that retrying as if upstream were merely down can mend.
 func Denied(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || errors.Is(err, ErrUncacheable)
 }
 
-// forgiven is how long an apiserver may forbid what it allowed before: one that has just begun does, until it has read its rules.
+// forgiven is how long an apiserver may forbid what it allowed before: one that has just begun
+// does, until it has read its rules.
 const forgiven = 5 * time.Second
 
-// Denials tells the denials that count from those of an apiserver that has just begun. Safe for use by many goroutines.
+// Denials tells the denials that count from those of an apiserver that has just begun. Safe for use
+// by many goroutines.
 type Denials struct {
 	mu    sync.Mutex
 	since time.Time // of the first denial of those that followed each other
 }
 
-// Final reports whether an error says that a Reflector is denied its resource, and has been for some time if it had it before.
+// Final reports whether an error says that a Reflector is denied its resource, and has been for
+// some time if it had it before.
 func (d *Denials) Final(err error, s Status) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,8 +102,8 @@ func (d *Denials) Final(err error, s Status) bool {
 	return time.Since(d.since) >= forgiven
 }
 
-// ledger is a Sink that keeps one fact of each object, and tells of each that becomes another one. "" is the fact of what is not there.
-// It keeps no object: a definition may be a megabyte.
+// ledger is a Sink that keeps one fact of each object, and tells of each that becomes another one.
+// "" is the fact of what is not there. It keeps no object: a definition may be a megabyte.
 type ledger struct {
 	fact func(*object.Object) (string, error)
 	told func(name, fact string)

@@ -15,19 +15,22 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+
+	"spillway/internal/upstream/transport"
 )
 
-// Config is where upstream is, and who we are there.
+// Config is where upstream is, and the proxy's identity there.
 type Config = rest.Config
 
 // identityTimeout bounds a question that only a log line wants answered.
 const identityTimeout = 5 * time.Second
 
-// Identity is whom upstream takes us for, as a SelfSubjectReview tells it, or why that is not known.
+// Identity is the proxy's identity at upstream, as a SelfSubjectReview returns it, or why that is
+// not known.
 func (c *Client) Identity(ctx context.Context) string {
 	user, err := c.WhoAmI(ctx)
 	if err != nil {
-		return "unknown (" + oneLine(err) + ")"
+		return "unknown (" + transport.OneLine(err) + ")"
 	}
 	if user.Username == "" {
 		return "unknown (upstream did not say)"
@@ -42,7 +45,7 @@ const serviceAccounts = "system:serviceaccount:"
 func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 	user, err := c.WhoAmI(ctx)
 	if err != nil {
-		return "", explain(err, "needs to know whom the apiserver takes spillway for: %s", oneLine(err))
+		return "", explain(err, "needs to know whom the apiserver takes spillway for: %s", transport.OneLine(err))
 	}
 	if !strings.HasPrefix(user.Username, serviceAccounts) {
 		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q", user.Username)

@@ -16,14 +16,16 @@ const (
 	readBuffer = 64 << 10
 	// keptLine is how much memory for longer lines is kept for the next one.
 	keptLine = 1 << 20
-	// maxLine is a line that no apiserver sends: etcd takes 1.5 MiB by default, and gRPC no more than 2 GiB whatever one sets. It is there
-	// so that something else than an apiserver cannot fill the memory.
+	// maxLine is a line that no apiserver sends: etcd takes 1.5 MiB by default, and gRPC no more
+	// than 2 GiB whatever one sets. It is there so that something else than an apiserver cannot
+	// fill the memory.
 	maxLine = 256 << 20
 )
 
 var errLineTooLong = fmt.Errorf("a line of more than %d MiB", maxLine>>20)
 
-// lines reads a watch body line by line: upstream ends each event with a line feed and writes none inside (W-130).
+// lines reads a watch body line by line: upstream ends each event with a line feed and writes none
+// inside (W-130).
 type lines struct {
 	in   *bufio.Reader
 	long []byte // a line that is longer than the read buffer
@@ -31,8 +33,8 @@ type lines struct {
 
 func newLines(r io.Reader) *lines { return &lines{in: bufio.NewReaderSize(r, readBuffer)} }
 
-// next is the next line without its line feed, valid until the next call. A line that was cut off is never returned: the watch starts
-// again from the version before it.
+// next is the next line without its line feed, valid until the next call. A line that was cut off
+// is never returned: the watch starts again from the version before it.
 func (l *lines) next() ([]byte, error) {
 	part, err := l.in.ReadSlice('\n')
 	if err == nil {
@@ -59,8 +61,8 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// split cuts a line into the event's type and the bytes of its object, which alias the line. The common case is cut by position: whoever
-// parses the object finds out if something else than one value stands there.
+// split cuts a line into the event's type and the bytes of its object, which alias the line. The
+// common case is cut by position: parsing the object shows whether more than one value stands there.
 func split(line []byte) (watch.EventType, []byte, error) {
 	const head, middle = `{"type":"`, `","object":`
 	if rest, ok := bytes.CutPrefix(line, []byte(head)); ok {

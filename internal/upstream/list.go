@@ -101,7 +101,8 @@ func decodeItems(r *object.Resource, v *values, list *metainternalversion.List) 
 	}
 }
 
-// parse reads an object of which raw is not kept. What cannot be read now cannot be read later either.
+// parse reads an object of which raw is not kept. What cannot be read now cannot be read later
+// either.
 func parse(r *object.Resource, raw []byte) (*object.Object, error) {
 	o, err := r.ParseCopy(raw)
 	if err != nil {

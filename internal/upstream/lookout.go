@@ -9,31 +9,34 @@ import (
 )
 
 const (
-	// lookEvery is how often upstream is asked whether it is there while somebody waits for it, and lookSeldom if it has been there already in
-	// the last lookAgain, and those who came back had to leave again.
+	// lookEvery is how often upstream is probed while requests wait for it, and lookSeldom if it
+	// has been there already in the last lookAgain, and the requests that came back had to wait
+	// again.
 	lookEvery  = time.Second
 	lookSeldom = 5 * time.Second
 	lookAgain  = 30 * time.Second
 	// lookTimeout is how long it may take to say so.
 	lookTimeout = 3 * time.Second
-	// comeback is over which time those come back who have waited.
+	// comeback is the time over which waiting requests are sent again.
 	comeback = 1500 * time.Millisecond
 )
 
-// lookout notices for all mirrors of an upstream that it is back. Each of them waits longer after every failure, since a hundred that ask
-// every second are what an apiserver that starts can least bear; and yet all are to be current a few seconds after it has. So one asks for
-// all, and when it, or any of them, is answered they come back, one after another.
+// lookout notices for all mirrors of an upstream that it is back. Each of them waits longer after
+// every failure, since a hundred that ask every second are what an apiserver that starts can least
+// bear; and yet all are to be current a few seconds after it has. So one asks for all, and when it,
+// or any of them, is answered they are sent again, one after another.
 type lookout struct {
 	ask func(context.Context) bool // does upstream serve?
 
 	mu      sync.Mutex
 	waiting int
 	back    chan struct{} // closed when upstream has answered
-	stop    func()        // ends the asking and waits for its end; nil while nobody waits
+	stop    func()        // ends the asking and waits for its end; nil while no request waits
 	seen    time.Time     // when upstream was last seen to be back
 }
 
-// wait waits for d, or until upstream is back, and then for a moment that is not the same for all. It reports whether upstream is back.
+// wait waits for d, or until upstream is back, and then for a moment that is not the same for all.
+// It reports whether upstream is back.
 func (l *lookout) wait(ctx context.Context, d time.Duration) bool {
 	back, leave := l.enter()
 	defer leave()
@@ -115,7 +118,7 @@ func (l *lookout) interval() time.Duration {
 	return lookEvery
 }
 
-// answered tells everybody who waits that upstream is back.
+// answered wakes all waiting requests: upstream is back.
 func (l *lookout) answered() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -126,8 +129,8 @@ func (l *lookout) answered() {
 	l.back, l.seen = make(chan struct{}), time.Now()
 }
 
-// Serves reports whether upstream serves. However many ask, upstream is asked once a second at
-// most, and the others hear what it said.
+// Serves reports whether upstream serves. However many requests wait, upstream is probed once a
+// second at most, and the others hear what it said.
 func (c *Client) Serves(ctx context.Context) bool {
 	c.served.mu.Lock()
 	defer c.served.mu.Unlock()
@@ -146,7 +149,8 @@ type served struct {
 	said  bool
 }
 
-// serves reports whether upstream serves, or at least does not say that it does not: who may ask that is its own matter.
+// serves reports whether upstream serves, or at least does not say that it does not: which users
+// may probe that is its own matter.
 func (c *Client) serves(ctx context.Context) bool {
 	code, err := c.readiness(ctx)
 	return err == nil && serving(code)

@@ -10,8 +10,9 @@ import (
 	"spillway/internal/object"
 )
 
-// Objects lists a resource as upstream shows it now, at a version that is not older than rv. It is for what changes the bytes of
-// objects without an event, where Reflector.Relist would be a gap in history for nothing.
+// Objects lists a resource as upstream shows it now, at a version that is not older than rv. It is
+// for what changes the bytes of objects without an event, where Reflector.Relist would be a gap in
+// history for nothing.
 func (c *Client) Objects(ctx context.Context, r *object.Resource, rv uint64) ([]*object.Object, error) {
 	query, err := queryOf(metav1.ListOptions{
 		ResourceVersion: strconv.FormatUint(rv, 10), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,

@@ -21,7 +21,7 @@ type Observer struct {
 	FellBack func(error)
 	// Relisting: Relist was called.
 	Relisting func(reason string)
-	// Waiting: when upstream is asked again at the latest.
+	// Waiting: when the next request upstream is sent at the latest.
 	Waiting func(until time.Time)
 }
 

@@ -10,9 +10,11 @@ import (
 
 const apiServices = "/apis/apiregistration.k8s.io/v1/apiservices"
 
-// origin is who serves a group and version, as its APIService says. The zero origin is "kube-apiserver, nothing more known".
+// origin is the server of a group and version, as its APIService says. The zero origin is
+// "kube-apiserver, nothing more known".
 //
-// A resource is built in if kube-apiserver's own types serve it, which the bytes depend on (W-8, W-60). No request asks that directly:
+// A resource is built in if kube-apiserver's own types serve it, which the bytes depend on (W-8,
+// W-60). No request asks that directly:
 //
 //  1. An APIService with spec.service is another server: aggregated, never cached.
 //  2. kube-apiserver registers the group versions of its own types once, at its start, and those of CRDs for as long as they exist. It
@@ -65,7 +67,8 @@ func (s *apiService) origin() origin {
 	return o
 }
 
-// origins reads all APIServices. If the proxy may not, or there is no aggregator, everything is taken for local.
+// origins reads all APIServices. If the proxy may not, or there is no aggregator, everything is
+// taken for local.
 func (c *Client) origins(ctx context.Context) (origins, error) {
 	var list struct {
 		Items []apiService `json:"items"`
@@ -89,8 +92,8 @@ func (c *Client) originOf(ctx context.Context, gv schema.GroupVersion) (origin, 
 	return s.origin(), nil
 }
 
-// unlessHidden drops the errors that say no more than that there is nothing for us to see. An apiserver that has only begun forbids what it
-// allows once it has read its rules.
+// unlessHidden drops the errors that say no more than that there is nothing for us to see. An
+// apiserver that has only begun forbids what it allows once it has read its rules.
 func (c *Client) unlessHidden(ctx context.Context, err error) error {
 	if apierrors.IsNotFound(err) || apierrors.IsForbidden(err) && !c.unready(ctx) {
 		return nil

@@ -8,20 +8,24 @@ import (
 )
 
 const (
-	// firstPause and longestPause are how long a mirror waits before it asks again: the first time after something that lasted, and at most.
-	// Each is made up to half as long again or as short, so that mirrors which failed at once do not ask at once.
+	// firstPause and longestPause are how long a mirror waits before it asks again: the first time
+	// after something that lasted, and at most. Each is made up to half as long again or as short,
+	// so that mirrors which failed at once do not ask at once.
 	firstPause   = 200 * time.Millisecond
 	longestPause = 8 * time.Second
 	// lasted is how long a watch must have been open for upstream to be well again.
 	lasted = 10 * time.Second
-	// doubtful is how long upstream may refuse to go on with a watch, for reasons that are over soon as a rule (it starts, it has too much to
-	// do, its etcd is away), before its complete state is asked for instead.
+	// doubtful is how long upstream may refuse to go on with a watch, for reasons that are over
+	// soon as a rule (it starts, it has too much to do, its etcd is away), before its complete
+	// state is requested instead.
 	doubtful = 15 * time.Second
-	// busyPause is the longest pause meanwhile, since an apiserver that begins takes a few seconds, and between watches that do not last.
+	// busyPause is the longest pause meanwhile, since an apiserver that begins takes a few seconds,
+	// and between watches that do not last.
 	busyPause = time.Second
 )
 
-// pace is how long to wait before upstream is asked again. It belongs to the goroutine that asks.
+// pace is how long to wait before the next request upstream. It belongs to the goroutine that sends
+// it.
 type pace struct {
 	first, longest time.Duration
 	next           time.Duration // 0: first
@@ -45,7 +49,8 @@ func spread(d time.Duration) time.Duration {
 	return d/2 + rand.N(d) // #nosec G404 -- spreads times
 }
 
-// loop is the same for client-go's loop, which waits between two complete states, and nowhere else: see source.WatchWithContext.
+// loop is the same for client-go's loop, which waits between two complete states, and nowhere else:
+// see source.WatchWithContext.
 func (p *pace) loop() *wait.Backoff {
 	return &wait.Backoff{Duration: p.first, Cap: p.longest, Factor: 2, Steps: 16, Jitter: 0.5}
 }

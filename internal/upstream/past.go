@@ -15,12 +15,12 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends it in time (W-112), but what it has
-// sent by then may still be on its way.
+// pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends
+// it in time (W-112), but what it has sent by then may still be on its way.
 const pastGrace = 10 * time.Second
 
-// Past asks upstream what it did to a resource before its mirror began (design D6). Safe for use by many goroutines; how many of its
-// watches are open at once is the caller's choice.
+// Past asks upstream what it did to a resource before its mirror began (design D6). Safe for use by
+// many goroutines; how many of its watches are open at once is the caller's choice.
 type Past struct {
 	client   *Client
 	resource *object.Resource
@@ -29,8 +29,9 @@ type Past struct {
 // NewPast sends nothing yet. Its requests say "backfill" in their User-Agent.
 func (c *Client) NewPast(r *object.Resource) *Past { return &Past{client: c, resource: r} }
 
-// Telling is one watch of the past, on the connection of a LIST that has just made its apiserver current, so that a bookmark comes, and
-// shows what it is asked for (design D7). It belongs to one goroutine, and must be closed.
+// Telling is one watch of the past, on the connection of a LIST that has just made its apiserver
+// current, so that a bookmark comes, and shows what was requested (design D7). It belongs to one
+// goroutine, and must be closed.
 type Telling struct {
 	past *Past
 	link *transport.Link // nil once closed
@@ -60,8 +61,8 @@ func (p *Past) request(verb, path string, query url.Values, accept string) reque
 	}
 }
 
-// Watch begins to tell what a selector sees of what happened after from. It is upstream that applies the selector: only upstream knows
-// what objects were before.
+// Watch begins to tell what a selector sees of what happened after from. It is upstream that
+// applies the selector: only upstream knows what objects were before.
 func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) error {
 	if from == 0 || t.body != nil {
 		return errors.New("BUG: a watch of the past needs a version to start from, and a connection") // 0 would send the whole state
@@ -83,7 +84,7 @@ func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) e
 	return nil
 }
 
-// path is where the selector's namespace is asked about.
+// path is where objects of the selector's namespace are.
 func (p *Past) path(sel object.Selector) string {
 	path := p.resource.Path()
 	if sel.Namespace == "" {
@@ -93,8 +94,9 @@ func (p *Past) path(sel object.Selector) string {
 	return path[:i] + "/namespaces/" + url.PathEscape(sel.Namespace) + path[i:]
 }
 
-// Next is the next event; without an object it is a bookmark: nothing more happened up to rv. io.EOF is the end of the watch, which says
-// nothing; an error that upstream sent is an *apierrors.StatusError.
+// Next is the next event; without an object it is a bookmark: nothing more happened up to rv.
+// io.EOF is the end of the watch, which says nothing; an error that upstream sent is an
+// *apierrors.StatusError.
 func (t *Telling) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
 	line, err := t.in.next()
 	if err != nil {

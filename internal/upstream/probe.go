@@ -32,8 +32,8 @@ const (
 	partialObject = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 )
 
-// Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many goroutines; how many probes run at once
-// is the caller's choice.
+// Prober finds out how fresh a mirror must be, and whether it is (design D7). Safe for use by many
+// goroutines; how many probes run at once is the caller's choice.
 type Prober struct {
 	client                           *Client
 	resource                         *object.Resource
@@ -62,16 +62,18 @@ func (p *Prober) Stats() ProbeStats {
 	}
 }
 
-// Probe is one connection whose apiserver was just made current. It belongs to one goroutine, and must be closed.
+// Probe is one connection whose apiserver was just made current. It belongs to one goroutine, and
+// must be closed.
 //
-// HTTP/1.1 and one connection at a time, because nothing else keeps a balancer from sending the proof to an apiserver that the LIST did
-// not make current: with two of them the proof never came.
+// HTTP/1.1 and one connection at a time, because nothing else keeps a balancer from sending the
+// proof to an apiserver that the LIST did not make current: with two of them the proof never came.
 type Probe struct {
 	prober *Prober
 	link   *transport.Link // nil once closed
 }
 
-// Progress is what a proof watch showed: all events in (from, Bookmark] or, without a bookmark, in (from, Last].
+// Progress is what a proof watch showed: all events in (from, Bookmark] or, without a bookmark, in
+// (from, Last].
 type Progress struct {
 	Bookmark uint64 // 0: the watch ended without one. Upstream sends none while it would be no greater than from (W-111).
 	Events   int
@@ -80,7 +82,8 @@ type Progress struct {
 	SameConnection bool
 }
 
-// Begin asks for the store's revision: the version of a LIST of the resource that starts now (W-211c).
+// Begin asks for the store's revision: the version of a LIST of the resource that starts now
+// (W-211c).
 func (p *Prober) Begin(ctx context.Context) (uint64, *Probe, error) {
 	p.probes.Add(1)
 	l, err := p.client.probes.Take()
@@ -124,7 +127,8 @@ func (c *Client) revision(ctx context.Context, via http.RoundTripper, r request)
 	return parseRV(list.Metadata.ResourceVersion)
 }
 
-// Prove watches from the version that the mirror has reached until upstream's first bookmark (W-211i), or the end of the watch after 3 s.
+// Prove watches from the version that the mirror has reached until upstream's first bookmark
+// (W-211i), or the end of the watch after 3 s.
 func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	if p.link == nil {
 		return Progress{}, errors.New("BUG: the probe is closed")
@@ -138,7 +142,7 @@ func (p *Probe) Prove(ctx context.Context, from uint64) (Progress, error) {
 	progress, err := p.watch(watching, from)
 	switch {
 	case err != nil:
-		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and nobody needs the proof any more
+		if !errors.Is(ctx.Err(), context.Canceled) { // else the mirror got there first, and the proof is not needed any more
 			p.prober.failed.Add(1)
 		}
 		p.hangUp()
@@ -211,4 +215,34 @@ func (p *Probe) Close() {
 func (p *Probe) hangUp() {
 	p.link.HangUp()
 	p.link = nil
+}
+
+// errNoBookmark says that upstream did not tell how far a watch was.
+var errNoBookmark = errors.New("upstream did not say in time how far it is")
+
+// Through asks how far upstream is, for a mirror of a resource that is complete through from. It
+// holds everything that was acknowledged before the call once it is complete through last, after
+// which nothing happened up to reached. A reached below from says that upstream is behind its own
+// word: its history has been rewritten.
+//
+// It is a LIST of one item and, unless that finds the mirror at upstream's own version, a watch on
+// the same connection of up to three seconds: the version alone proves nothing about what the
+// mirror's watch has delivered (W-211, W-212).
+func (c *Client) Through(ctx context.Context, r *object.Resource, from uint64) (last, reached uint64, err error) {
+	rv, probe, err := c.NewProber(r).Begin(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer probe.Close()
+	if rv <= from {
+		return from, rv, nil
+	}
+	progress, err := probe.Prove(ctx, from)
+	if err != nil {
+		return 0, 0, err
+	}
+	if reached = max(progress.Bookmark, progress.Last); reached < rv {
+		return 0, 0, errNoBookmark
+	}
+	return max(progress.Last, from), reached, nil
 }

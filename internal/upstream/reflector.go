@@ -13,20 +13,21 @@ import (
 	"spillway/internal/object"
 )
 
-// Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on from it, and all over again whenever
-// upstream says 410.
+// Reflector mirrors one upstream resource into a Sink: a watch-list, then the watch that goes on
+// from it, and all over again whenever upstream says 410.
 //
-// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that upstream is built for: the fallback to
-// LIST, what 410 and 504 mean. Ours is what it reads and writes, as the bytes upstream sent, and that a watch is opened again for as long
-// as it may yet go on where it ended: the loop's own answer to most failures is another complete state, and its patience with an upstream
-// that is away grows to a minute (see source.WatchWithContext).
+// The loop is client-go's, whose answers to every way in which upstream can fail are the ones that
+// upstream is built for: the fallback to LIST, what 410 and 504 mean. Ours is what it reads and
+// writes, as the bytes upstream sent, and that a watch is opened again for as long as it may yet go
+// on where it ended: the loop's own answer to most failures is another complete state, and its
+// patience with an upstream that is away grows to a minute (see source.WatchWithContext).
 type Reflector struct {
 	client   *Client
 	resource *object.Resource
 	sink     Sink
 	log      *zap.Logger
 	observer Observer
-	promised func() uint64 // nil: nobody promises more than the Sink was told
+	promised func() uint64 // nil: no more is promised than the Sink received
 
 	// The loop's goroutine's.
 	pace       pace
@@ -51,19 +52,23 @@ type Reflector struct {
 
 // Status is how a Reflector is doing. The counters never go back.
 type Status struct {
-	// Synced says that the Sink was given a complete state. It stays so when upstream fails: Err and Contact tell of that.
+	// Synced says that the Sink was given a complete state. It stays so when upstream fails: Err
+	// and Contact tell of that.
 	Synced bool
 	// RV is how far the Sink has been brought.
 	RV uint64
-	// Err is why upstream was last of no use, nil once it was again. An HTTP answer is an apierrors.APIStatus; see also ErrUncacheable.
+	// Err is why upstream was last of no use, nil once it was again. An HTTP answer is an
+	// apierrors.APIStatus; see also ErrUncacheable.
 	Err error
 	// Contact is when upstream last sent anything useful.
 	Contact time.Time
 	// Away is since when upstream has been of no use; zero while it is.
 	Away time.Time
-	// Replaces counts complete states given to the Sink, Watches the watches that upstream accepted, Failures what set Err.
+	// Replaces counts complete states given to the Sink, Watches the watches that upstream
+	// accepted, Failures what set Err.
 	Replaces, Watches, Failures uint64
-	// Regressions counts the watches on which upstream went back to something older than what it had told before.
+	// Regressions counts the watches on which upstream went back to something older than what it
+	// had told before.
 	Regressions uint64
 }
 
@@ -75,14 +80,17 @@ func WithLogger(log *zap.Logger) Option {
 	return func(r *Reflector) { r.log = log.With(zap.Stringer("resource", r.resource)) }
 }
 
-// WithPromised says up to which version the mirror's readers have been promised that nothing is missing: a proof may have taken that further
-// than the watch. A complete state that is asked for as "not older than" the watch's last version must not be older than this either: behind
-// a load balancer another apiserver may be. It is called whenever a complete state is about to be asked for, and then only.
+// WithPromised says up to which version the mirror's readers have been promised that nothing is
+// missing: a proof may have taken that further than the watch. A complete state that is requested
+// as "not older than" the watch's last version must not be older than this either: behind a load
+// balancer another apiserver may be. It is called whenever a complete state is about to be
+// requested, and then only.
 func WithPromised(rv func() uint64) Option {
 	return func(r *Reflector) { r.promised = rv }
 }
 
-// WithPauses says how long to wait before upstream is asked again: after the first failure, and at most. The default is 0.2 s and 8 s.
+// WithPauses says how long to wait before the next request upstream: after the first failure, and
+// at most. The default is 0.2 s and 8 s.
 func WithPauses(first, longest time.Duration) Option {
 	return func(r *Reflector) { r.pace = pace{first: first, longest: longest} }
 }
@@ -104,7 +112,8 @@ func NewReflector(client *Client, resource *object.Resource, sink Sink, opts ...
 	return r
 }
 
-// Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It may be called again, not twice at once.
+// Run mirrors until ctx ends and returns then, with its cause, once nothing of it runs any more. It
+// may be called again, not twice at once.
 func (r *Reflector) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -130,8 +139,8 @@ func (r *Reflector) setRunning(on bool) {
 	r.running = on
 }
 
-// begin announces work that Run must wait for and that ends with stray.Done; false once Run is ending. client-go's loop lists in a goroutine
-// of its own and does not wait for it.
+// begin announces work that Run must wait for and that ends with stray.Done; false once Run is
+// ending. client-go's loop lists in a goroutine of its own and does not wait for it.
 func (r *Reflector) begin() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,7 +157,8 @@ func (r *Reflector) Status() Status {
 	return r.status
 }
 
-// Away is since when upstream has been of no use, zero while it is not, and when it last was. It is for every request to ask.
+// Away is since when upstream has been of no use, zero while it is not, and when it last was. It is
+// for every request to ask.
 func (r *Reflector) Away() (since, contact time.Time) {
 	if !r.away.Load() {
 		return time.Time{}, time.Time{}
@@ -158,8 +168,8 @@ func (r *Reflector) Away() (since, contact time.Time) {
 	return r.status.Away, r.status.Contact
 }
 
-// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing: that its version is deprecated
-// (W-4). It is known before the Sink is told anything.
+// Warning is what upstream says in the Warning header of every answer about the resource, "" if
+// nothing: that its version is deprecated (W-4). It is known before the Sink receives anything.
 func (r *Reflector) Warning() string {
 	if w := r.warning.Load(); w != nil {
 		return *w
@@ -167,13 +177,14 @@ func (r *Reflector) Warning() string {
 	return ""
 }
 
-// CompressesWatchLists reports whether upstream compressed the last watch-list that it was asked
+// CompressesWatchLists reports whether upstream compressed the last watch-list that was requested
 // for, which is up to its version and its gates (W-7). Until there was one it is taken not to: each
 // client can read what is not compressed.
 func (r *Reflector) CompressesWatchLists() bool { return r.gzips.Load() }
 
-// Relist asks for the complete state again: the watch under way ends, and a Replace follows after a backoff. It is for what changes the
-// bytes of objects without an event, such as a CRD's schema (design D2).
+// Relist asks for the complete state again: the watch under way ends, and a Replace follows after a
+// backoff. It is for what changes the bytes of objects without an event, such as a CRD's schema
+// (design D2).
 func (r *Reflector) Relist(reason string) {
 	r.relist.Store(true)
 	r.log.Debug("relisting", zap.String("reason", reason))

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// StorageHashes are the storageVersionHashes of what upstream serves in one group and version, by resource: another one says that upstream
-// decodes what it has stored as something else.
+// StorageHashes are the storageVersionHashes of what upstream serves in one group and version, by
+// resource: another one says that upstream decodes what it has stored as something else.
 func (c *Client) StorageHashes(ctx context.Context, gv schema.GroupVersion) (map[string]string, error) {
 	list, err := c.discovery.ServerResourcesForGroupVersionWithContext(ctx, gv.String())
 	if err != nil {
@@ -22,8 +22,9 @@ func (c *Client) StorageHashes(ctx context.Context, gv schema.GroupVersion) (map
 	return hashes, nil
 }
 
-// SchemaHashes are hashes of the OpenAPI documents of all groups and versions that upstream describes. Where definitions may not be read
-// they are what tells of another schema. They may also change for nothing: upstream makes the documents anew now and then.
+// SchemaHashes are hashes of the OpenAPI documents of all groups and versions that upstream
+// describes. Where definitions may not be read they are what tells of another schema. They may also
+// change for nothing: upstream makes the documents anew now and then.
 func (c *Client) SchemaHashes(ctx context.Context) (map[schema.GroupVersion]string, error) {
 	var index struct {
 		Paths map[string]struct {

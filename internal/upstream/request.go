@@ -1,8 +1,10 @@
 package upstream
 
 import (
+	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,8 +23,9 @@ import (
 )
 
 const (
-	// headTimeout is how long upstream may take until its answer begins: a consistent LIST may take its request timeout of 60 s (W-28), a
-	// watch sends its head at once (W-102). client-go waits for ever.
+	// headTimeout is how long upstream may take until its answer begins: a consistent LIST may take
+	// its request timeout of 60 s (W-28), a watch sends its head at once (W-102). client-go waits
+	// for ever.
 	headTimeout = 75 * time.Second
 	// maxError bounds what is read of an error's body.
 	maxError = 64 << 10
@@ -37,10 +40,11 @@ type request struct {
 	accept   string            // default: JSON
 	agent    string            // default: the client's
 	patience time.Duration     // how long its answer may take to begin; default: headTimeout
-	accepted func(http.Header) // told of the head of a 200, before its body is read; nil: nobody
+	accepted func(http.Header) // called with the head of a 200, before its body is read; may be nil
 }
 
-// get sends a request and returns the body of a 200, decompressed. Any other answer is an *apierrors.StatusError.
+// get sends a request and returns the body of a 200, decompressed. Any other answer is an
+// *apierrors.StatusError.
 func (c *Client) get(ctx context.Context, r request) (io.ReadCloser, error) {
 	return c.getWith(ctx, c.http.Transport, r)
 }
@@ -154,3 +158,56 @@ func (c *Client) getJSON(ctx context.Context, r request, into any) error {
 	_, _ = io.Copy(io.Discard, body) // to its end, so that the connection is used again
 	return nil
 }
+
+// members reads a body of gzip members, each of which is a flush of the server (W-7).
+//
+// net/http would decompress too, but gzip.Reader looks for the header of the next member before it
+// hands out the end of this one. That would hold back an event until the next, unless the server
+// ends its members with an empty block, as kube-apiserver happens to do.
+type members struct {
+	body io.ReadCloser
+	in   *bufio.Reader
+	z    *gzip.Reader // nil before the first member
+	open bool         // a member is being read
+}
+
+func newMembers(body io.ReadCloser) *members {
+	return &members{body: body, in: bufio.NewReaderSize(body, readBuffer)}
+}
+
+// Read returns what there is of one member; the header of the next is waited for only when nothing
+// else is left to return.
+func (m *members) Read(p []byte) (int, error) {
+	for {
+		if !m.open {
+			if err := m.next(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := m.z.Read(p)
+		if err == io.EOF {
+			m.open, err = false, nil
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
+	}
+}
+
+// next waits for the header of a member; io.EOF if the body ended between two.
+func (m *members) next() (err error) {
+	if m.z == nil {
+		m.z, err = gzip.NewReader(m.in)
+	} else {
+		err = m.z.Reset(m.in)
+	}
+	if err != nil {
+		return err
+	}
+	m.z.Multistream(false)
+	m.open = true
+	return nil
+}
+
+// Close closes the body.
+func (m *members) Close() error { return m.body.Close() }

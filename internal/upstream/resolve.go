@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/restmapper"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/transport"
 )
 
 // Resolved is what a name means, or why it means nothing: upstream does not know it, and Err says
@@ -59,7 +60,7 @@ func Unresolved(resolved []Resolved) error {
 	var wrong []string
 	for _, one := range resolved {
 		if one.Err != nil {
-			wrong = append(wrong, oneLine(one.Err))
+			wrong = append(wrong, transport.OneLine(one.Err))
 		}
 	}
 	if len(wrong) == 0 {

@@ -20,8 +20,8 @@ import (
 
 var _ cache.ListerWatcherWithContext = source{}
 
-// watchGrace is how much longer than its timeoutSeconds a watch may last before we end it ourselves: upstream ends it in time (W-112)
-// unless it is no longer there.
+// watchGrace is how much longer than its timeoutSeconds a watch may last before we end it
+// ourselves: upstream ends it in time (W-112) unless it is no longer there.
 const watchGrace = 30 * time.Second
 
 // errRelist ends a watch so that client-go's loop asks for the complete state.
@@ -76,9 +76,10 @@ func (s source) list(ctx context.Context, o metav1.ListOptions) (*metainternalve
 // shortWatch is more than what the loop takes for no watch at all, and lists after: a second.
 const shortWatch = 1500 * time.Millisecond
 
-// WatchWithContext opens a watch, or a watch-list. It tries for as long as upstream does not say that this is in vain, since the loop's answer
-// to an upstream that cannot be reached, or is not ready yet, is to ask for the complete state: a mirror of every resource would, at the
-// moment when upstream can bear it least.
+// WatchWithContext opens a watch, or a watch-list. It tries for as long as upstream does not say
+// that this is in vain, since the loop's answer to an upstream that cannot be reached, or is not
+// ready yet, is to ask for the complete state: a mirror of every resource would, at the moment when
+// upstream can bear it least.
 func (s source) WatchWithContext(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 	r := s.r
 	initial := o.SendInitialEvents != nil && *o.SendInitialEvents
@@ -126,7 +127,8 @@ func (s source) listsInstead() bool {
 	return time.Now().Before(s.r.lists)
 }
 
-// recover waits after a watch that ended before its time, and longer if it had not lasted: all the others have ended, too.
+// recover waits after a watch that ended before its time, and longer if it had not lasted: all the
+// others have ended, too.
 func (s source) recover(ctx context.Context) {
 	r := s.r
 	end := r.lastEnding()
@@ -183,7 +185,8 @@ const (
 	answered                   // the loop knows what to do about the answer
 )
 
-// verdictOn judges a failure of a watch, or of a watch-list: of that the loop has a LIST to fall back to.
+// verdictOn judges a failure of a watch, or of a watch-list: of that the loop has a LIST to fall
+// back to.
 func verdictOn(err error, initial bool) verdict {
 	var status apierrors.APIStatus
 	switch {
@@ -247,8 +250,8 @@ func (s source) request(ctx context.Context, verb string, query url.Values) requ
 	return request{verb: verb, resource: info.GVR.GroupResource(), path: info.Path(), query: query, accepted: accepted}
 }
 
-// atLeast raises the version that a complete state must not be older than to what has been promised. Versions that mean something else
-// ("any", "most recent", a page's) stay.
+// atLeast raises the version that a complete state must not be older than to what has been
+// promised. Versions that mean something else ("any", "most recent", a page's) stay.
 func (s source) atLeast(o metav1.ListOptions) metav1.ListOptions {
 	if s.r.promised == nil || o.Continue != "" {
 		return o

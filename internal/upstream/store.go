@@ -17,10 +17,12 @@ var (
 	_ cache.ReflectorBookmarkStore = (*store)(nil)
 )
 
-// store hands on to the Sink what client-go's loop writes. It belongs to the goroutine of that loop.
+// store hands on to the Sink what client-go's loop writes. It belongs to the goroutine of that
+// loop.
 //
-// The loop logs an error of its store and goes on, which would leave a gap for ever. So a Sink that fails once hears nothing more, the
-// watch is ended with an error, and the loop starts over with a complete state.
+// The loop logs an error of its store and goes on, which would leave a gap for ever. So a Sink that
+// fails once hears nothing more, the watch is ended with an error, and the loop starts over with a
+// complete state.
 type store struct {
 	ctx    context.Context
 	r      *Reflector
@@ -110,7 +112,8 @@ func (s *store) breakOff(err error) error {
 	return err
 }
 
-// parseRV reads a resourceVersion, which upstream may make up as it likes: only decimal ones can be compared (W-242).
+// parseRV reads a resourceVersion, which upstream may make up as it likes: only decimal ones can be
+// compared (W-242).
 func parseRV(text string) (uint64, error) {
 	rv, err := strconv.ParseUint(text, 10, 64)
 	if err != nil {

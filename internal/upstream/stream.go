@@ -20,10 +20,12 @@ import (
 
 var _ watch.Interface = (*stream)(nil)
 
-// stream is one watch as client-go's loop reads it: a goroutine cuts the body into events and hands them over one by one.
+// stream is one watch as client-go's loop reads it: a goroutine cuts the body into events and hands
+// them over one by one.
 //
-// A body that ends anywhere, cut off or not, is the end of the watch and no error: the loop resumes after the last whole event. Only what
-// cannot be understood is an ERROR event, which makes the loop start over with a complete state.
+// A body that ends anywhere, cut off or not, is the end of the watch and no error: the loop resumes
+// after the last whole event. Only what cannot be understood is an ERROR event, which makes the
+// loop start over with a complete state.
 type stream struct {
 	r        *Reflector
 	resource *object.Resource
@@ -32,7 +34,7 @@ type stream struct {
 	until    time.Time     // when upstream is to end it, set before run; zero: not known
 	least    time.Duration // for how long the loop sees it at least, if it is without events; set before run
 	born     time.Time
-	last     uint64    // the greatest version so far; at first what was asked for
+	last     uint64    // the greatest version so far; at first what was requested
 	endMark  *endMark  // of a watch-list; set before run, nil once it was seen
 	ordered  bool      // versions do not go back any more: it is past the initial events
 	begun    time.Time // when the loop began to count events: at its birth, and again after the initial ones
@@ -40,7 +42,7 @@ type stream struct {
 	events   chan watch.Event
 	cancel   context.CancelFunc // ends the request
 	stop     sync.Once
-	stopped  chan struct{}         // nobody reads events any more
+	stopped  chan struct{}         // events are not read any more
 	failure  atomic.Pointer[error] // why we ended it ourselves
 	renewed  atomic.Bool           // we ended it, and for no fault of upstream's history
 }
@@ -110,8 +112,8 @@ func (s *stream) run() {
 	s.linger()
 }
 
-// linger keeps the loop from taking a watch that ended at once for something that cannot be watched. It would list then, which is right only
-// as long as there is no state to go on from.
+// linger keeps the loop from taking a watch that ended at once for something that cannot be
+// watched. It would list then, which is right only as long as there is no state to go on from.
 func (s *stream) linger() {
 	if s.sent || !s.ordered || s.least == 0 {
 		return
@@ -124,10 +126,12 @@ func (s *stream) linger() {
 	}
 }
 
-// endMargin is how much before its time a watch may end and yet end in time: its clock is upstream's.
+// endMargin is how much before its time a watch may end and yet end in time: its clock is
+// upstream's.
 const endMargin = 5 * time.Second
 
-// endError is an end of the watch that the loop must learn of: upstream's ERROR event, or something that makes no sense.
+// endError is an end of the watch that the loop must learn of: upstream's ERROR event, or something
+// that makes no sense.
 type endError struct{ error }
 
 func (e *endError) Unwrap() error { return e.error }
@@ -186,9 +190,10 @@ func (s *stream) event(line []byte) (watch.Event, error) {
 // errWentBack says that upstream told of something older than what it had told before.
 var errWentBack = errors.New("upstream goes back: it may have been restored from a backup")
 
-// follows checks the version of an event. A watch never goes back, nor behind the version that it was asked to begin at; if one does, its
-// history is another than the mirror's, and what else it says fits nothing that is held here. The Sink is given the complete state then, and
-// judges what that means.
+// follows checks the version of an event. A watch never goes back, nor behind the version that it
+// was to begin at; if one does, its history is another than the mirror's, and what else it says
+// fits nothing that is held here. The Sink is given the complete state then, and judges what that
+// means.
 func (s *stream) follows(rv uint64) error {
 	if s.ordered && rv < s.last {
 		s.r.wentBack()
@@ -218,7 +223,7 @@ func statusError(raw []byte) error {
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// send hands an event over, unless nobody waits for it.
+// send hands an event over, unless the reader has stopped.
 func (s *stream) send(e watch.Event) bool {
 	select {
 	case s.events <- e:

@@ -1,9 +1,11 @@
-// Package upstream mirrors one upstream resource into a Sink, for ever; it is also the one client for everything else upstream: what
-// resources there are, how fresh they are, and the transports that requests pass through on.
+// Package upstream mirrors one upstream resource into a Sink, for ever; it is also the one client
+// for everything else upstream: what resources there are, how fresh they are, and the transports
+// that requests pass through on.
 //
-// Invariant: the Sink is told every change of its resource exactly once and in upstream's order, from one goroutine, or it is told the
-// complete state again. Whatever goes wrong in between (an answer that makes no sense, a Sink that failed) ends in a Replace, never in a
-// gap that nobody knows of.
+// Invariant: the Sink receives every change of its resource exactly once and in upstream's order,
+// from one goroutine, or it receives the complete state again. Whatever goes wrong in between (an
+// answer that makes no sense, a Sink that failed) ends in a Replace, never in a gap that stays
+// unknown.
 package upstream
 
 import (
@@ -12,8 +14,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Sink receives one resource's state and changes, in upstream's order, from one goroutine. When it returns an error it is told nothing
-// more until the next Replace, which follows after a backoff.
+// Sink receives one resource's state and changes, in upstream's order, from one goroutine. When it
+// returns an error it receives nothing more until the next Replace, which follows after a backoff.
 type Sink interface {
 	// Replace is the complete state at rv, unsorted.
 	Replace(objects []*object.Object, rv uint64) error
@@ -21,10 +23,12 @@ type Sink interface {
 	Update(*object.Object) error
 	// Delete is given the last state; its RV is that of the deletion (W-104).
 	Delete(*object.Object) error
-	// Bookmark is progress: all events up to rv were delivered. b is the template cut from upstream's bookmark.
+	// Bookmark is progress: all events up to rv were delivered. b is the template cut from
+	// upstream's bookmark.
 	Bookmark(b *object.Bookmark, rv uint64) error
 }
 
-// ErrUncacheable says that what upstream sends can never be mirrored, whatever is tried again: versions that are not decimal numbers, or
-// objects that cannot be read. The resource must be passed through.
+// ErrUncacheable says that what upstream sends can never be mirrored, whatever is tried again:
+// versions that are not decimal numbers, or objects that cannot be read. The resource must be
+// passed through.
 var ErrUncacheable = errors.New("cannot be mirrored")

@@ -7,9 +7,11 @@ import (
 	"io"
 )
 
-// values cuts JSON values out of a body as it arrives, so that neither its text is ever held as a whole nor a value copied before it is
-// known what to keep of it. It checks no more than it needs to find where a value ends: whoever takes the value reads it. (A json.Decoder reads
-// each value twice before it hands it out, byte by byte through a table of states, which is most of what a large list costs.)
+// values cuts JSON values out of a body as it arrives, so that neither its text is ever held as a
+// whole nor a value copied before it is known what to keep of it. It checks no more than it needs
+// to find where a value ends: the caller that takes the value reads it. (A json.Decoder reads each
+// value twice before it hands it out, byte by byte through a table of states, which is most of what
+// a large list costs.)
 type values struct {
 	in         io.Reader
 	buf        []byte
@@ -47,7 +49,8 @@ func (v *values) expect(want byte) error {
 	return nil
 }
 
-// more passes the comma before another element, or what closes the list of them. first says that none has been there yet.
+// more passes the comma before another element, or what closes the list of them. first says that
+// none has been there yet.
 func (v *values) more(first bool, closing byte) (bool, error) {
 	c, err := v.peek()
 	switch {
@@ -83,7 +86,8 @@ func (v *values) next() ([]byte, error) {
 	}
 }
 
-// fill waits for more bytes, and makes room for them. The end of the body is an error: who needs more bytes is inside a value.
+// fill waits for more bytes, and makes room for them. The end of the body is an error: a caller
+// that needs more bytes is inside a value.
 func (v *values) fill() error {
 	if v.start > 0 {
 		v.end = copy(v.buf, v.buf[v.start:v.end])

@@ -14,8 +14,9 @@ import (
 // errNoEnd says that a watch-list ended before it was complete.
 var errNoEnd = errors.New("the watch-list ended before its initial events did")
 
-// State asks for the version of every object, by key, in a state that is not older than the call, and for the state's own version: a
-// watch-list as metadata (W-211h). It is a single request, which no balancer can split; its connection is whichever comes.
+// State asks for the version of every object, by key, in a state that is not older than the call,
+// and for the state's own version: a watch-list as metadata (W-211h). It is a single request, which
+// no balancer can split; its connection is whichever comes.
 func (p *Prober) State(ctx context.Context) (uint64, map[string]uint64, error) {
 	p.states.Add(1)
 	rv, versions, err := p.state(ctx)
@@ -75,7 +76,8 @@ func readVersions(in *lines) (uint64, map[string]uint64, error) {
 	}
 }
 
-// versionOf is an object's version and key, and whether it is the bookmark at the end of initial events.
+// versionOf is an object's version and key, and whether it is the bookmark at the end of initial
+// events.
 func versionOf(raw []byte) (rv uint64, key string, end bool, err error) {
 	var o struct {
 		Metadata struct {

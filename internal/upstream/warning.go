@@ -37,7 +37,7 @@ func (r *Reflector) heed(ctx context.Context, head http.Header) {
 	r.warning.Store(new(strings.Join(texts, ", ")))
 }
 
-// warnings are what upstream warns of whatever it is asked under the proxy's credentials.
+// warnings are what upstream warns of in every answer to the proxy's credentials.
 func (c *Client) warnings(ctx context.Context) ([]utilnet.WarningHeader, error) {
 	ctx, cancel := context.WithTimeout(ctx, warningTimeout)
 	defer cancel()

@@ -125,7 +125,7 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 	if w.Limits == LimitsIgnore {
 		return nil, 0, func() {}, nil
 	}
-	source, err := upstream.LoadConfig(w.Kubeconfig)
+	source, err := transport.LoadConfig(w.Kubeconfig)
 	if err != nil {
 		return nil, 0, nil, fmt.Errorf("--namespace-limits=read: %w; or say --namespace-limits=ignore", err)
 	}

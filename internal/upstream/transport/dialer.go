@@ -14,17 +14,21 @@ import (
 )
 
 const (
-	// muteAfter is how long a connection must have waited for a word when it is closed for its address to count as mute. It is less than any
-	// of the times after which a connection is given up (see health.go).
+	// muteAfter is how long a connection must have waited for a word when it is closed for its
+	// address to count as mute. It is less than any of the times after which a connection is given
+	// up (see health.go).
 	muteAfter = 3 * time.Second
-	// muteFor is how long connections are made to other addresses then, if there are any that take them.
+	// muteFor is how long connections are made to other addresses then, if there are any that take
+	// them.
 	muteFor = time.Minute
 )
 
-// dialer connects to a host that may have several addresses, of which net.Dialer takes the first that accepts a connection, and so always
-// the same. Whether anybody answers there, it cannot know: a host that hangs, or whatever stands before one that is gone, accepts as ever,
-// and each new connection would find that out anew, for as long as that lasts. So addresses that are mute are left out as long as another one
-// accepts. It decides nothing else: with one address, or where all are alike, it is a net.Dialer.
+// dialer connects to a host that may have several addresses, of which net.Dialer takes the first
+// that accepts a connection, and so always the same. Whether a server answers there, it cannot
+// know: a host that hangs, or whatever stands before one that is gone, accepts as ever, and each
+// new connection would find that out anew, for as long as that lasts. So addresses that are mute
+// are left out as long as another one accepts. It decides nothing else: with one address, or where
+// all are alike, it is a net.Dialer.
 type dialer struct {
 	net.Dialer
 	mutes *mutes
@@ -69,11 +73,12 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 type mutes struct {
 	mu         sync.Mutex
 	until      map[string]time.Time
-	heard      map[string]*atomic.Int64 // when anybody last read something from an address, in Unix nanoseconds
+	heard      map[string]*atomic.Int64 // when something was last read from an address, in Unix nanoseconds
 	transports []weak.Pointer[http.Transport]
 }
 
-// concern has a transport's idle connections closed when an address goes mute, for as long as anybody has the transport.
+// concern has a transport's idle connections closed when an address goes mute, for as long as the
+// transport is in use.
 func (m *mutes) concern(t *http.Transport) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +97,7 @@ func (m *mutes) has(address string) bool {
 	return ok
 }
 
-// at is where it is noted that somebody was heard at an address.
+// at is where reads from an address are noted.
 func (m *mutes) at(address string) *atomic.Int64 {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -128,14 +133,15 @@ func (m *mutes) closeIdle() {
 	}
 }
 
-// remove notes that somebody speaks at an address.
+// remove notes that a server speaks at an address.
 func (m *mutes) remove(address string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.until, address)
 }
 
-// listened is a connection that knows whether it waits for a word: something was written, and nothing read since.
+// listened is a connection that knows whether it waits for a word: something was written, and
+// nothing read since.
 type listened struct {
 	net.Conn
 	mutes *mutes
@@ -164,8 +170,9 @@ func (c *listened) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// Close implements net.Conn. Who closes a connection on which an answer has been due for long has given it up. If another connection has heard
-// from there meanwhile, it is the answer alone that is slow.
+// Close implements net.Conn. A connection that is closed while an answer has been due for long was
+// given up. If another connection has heard from there meanwhile, it is the answer alone that is
+// slow.
 func (c *listened) Close() error {
 	c.once.Do(func() {
 		if asked := c.asked.Load(); asked != 0 && c.there.Load() < asked && time.Since(time.Unix(0, asked)) >= muteAfter {

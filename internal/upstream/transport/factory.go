@@ -103,7 +103,7 @@ func (f *Factory) As(who Source) (*Factory, error) {
 	return other, other.followCredentials()
 }
 
-// withIdentity is the upstream of where with the credentials of who.
+// withIdentity is the upstream of where, with the credentials of the other configuration.
 func withIdentity(where, who *rest.Config) *rest.Config {
 	cfg := rest.AnonymousClientConfig(where)
 	cfg.Username, cfg.Password = who.Username, who.Password

@@ -73,7 +73,7 @@ func (p *Pool) Put(l *Link) {
 	p.links = append(p.links, l)
 }
 
-// Close closes the links that are not in use, and those that come back from now on.
+// Close closes the links that are not in use, and those that are put back from now on.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

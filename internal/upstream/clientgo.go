@@ -1,16 +1,26 @@
 package upstream
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"spillway/internal/object"
 )
+
+// This file is what client-go's loop is given in place of what it expects: objects that only have a
+// name and a version, a clock whose waits end, a log that is quieter.
 
 var (
 	_ runtime.Object            = item{}
@@ -19,11 +29,12 @@ var (
 	_ metav1.ObjectMetaAccessor = (*bookmark)(nil)
 )
 
-// item is an object on its way through client-go's loop, which asks it for its name, its namespace and its version and for nothing else.
-// It is one pointer, so that putting it into an interface costs nothing.
+// item is an object on its way through client-go's loop, which asks it for its name, its namespace
+// and its version and for nothing else. It is one pointer, so that putting it into an interface
+// costs nothing.
 type item struct{ object *object.Object }
 
-// GetObjectKind is empty: nobody decodes or encodes an item.
+// GetObjectKind is empty: an item is not decoded or encoded.
 func (item) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject is the item itself, since objects never change.
@@ -35,9 +46,10 @@ func (i item) GetObjectMeta() metav1.Object {
 	return &itemMeta{Object: unasked, namespace: o.Namespace(), name: o.Name(), uid: o.UID, version: o.ResourceVersion()}
 }
 
-// itemMeta is what the loop looks at, made for each object that arrives: an ObjectMeta would be several times as large. It holds copies, not
-// the object: client-go's detector of inconsistencies (KUBE_WATCHLIST_INCONSISTENCY_DETECTOR) compares all that it can reach, and two
-// objects of equal bytes differ in what was made of them.
+// itemMeta is what the loop looks at, made for each object that arrives: an ObjectMeta would be
+// several times as large. It holds copies, not the object: client-go's detector of inconsistencies
+// (KUBE_WATCHLIST_INCONSISTENCY_DETECTOR) compares all that it can reach, and two objects of equal
+// bytes differ in what was made of them.
 type itemMeta struct {
 	metav1.Object // what it does not ask for
 	namespace     string
@@ -53,13 +65,14 @@ func (m *itemMeta) GetName() string            { return m.name }
 func (m *itemMeta) GetUID() types.UID          { return m.uid }
 func (m *itemMeta) GetResourceVersion() string { return m.version }
 
-// bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an annotation (W-110).
+// bookmark is a BOOKMARK event's object: a version and, at the end of the initial events, an
+// annotation (W-110).
 type bookmark struct {
 	meta metav1.ObjectMeta
 	rv   uint64
 }
 
-// GetObjectKind is empty: nobody decodes or encodes a bookmark.
+// GetObjectKind is empty: a bookmark is not decoded or encoded.
 func (*bookmark) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
 // DeepCopyObject is the bookmark itself, which never changes.
@@ -98,3 +111,58 @@ func parseBookmark(r *object.Resource, raw []byte) (*bookmark, *object.Bookmark,
 	}}
 	return b, template, nil
 }
+
+// endingClock is the real clock, except that no wait on it outlasts its context: client-go's
+// watch-list waits out its back-off, up to a minute, without looking at the context.
+type endingClock struct {
+	clock.RealClock
+	ctx context.Context
+}
+
+// After sends the time once, after d or when the context ends.
+func (c endingClock) After(d time.Duration) <-chan time.Time {
+	ch := make(chan time.Time, 1)
+	fire := func() {
+		select {
+		case ch <- time.Now():
+		default:
+		}
+	}
+	forget := context.AfterFunc(c.ctx, fire)
+	time.AfterFunc(d, func() {
+		forget()
+		fire()
+	})
+	return ch
+}
+
+// hushed is where client-go's loop logs: everything at debug level, its errors too, since each
+// failure has a line of ours already.
+type hushed struct{ logr.LogSink }
+
+func hush(log *zap.Logger) logr.Logger {
+	return logr.New(hushed{zapr.NewLogger(log).GetSink()})
+}
+
+// Enabled is that of one level deeper.
+func (h hushed) Enabled(level int) bool { return h.LogSink.Enabled(level + 1) }
+
+// Info logs one level deeper.
+func (h hushed) Info(level int, msg string, keysAndValues ...any) {
+	h.LogSink.Info(level+1, msg, keysAndValues...)
+}
+
+// Error logs at debug level.
+func (h hushed) Error(err error, msg string, keysAndValues ...any) {
+	if h.Enabled(0) {
+		h.Info(0, msg, append(slices.Clip(keysAndValues), "err", err)...)
+	}
+}
+
+// WithValues stays hushed.
+func (h hushed) WithValues(keysAndValues ...any) logr.LogSink {
+	return hushed{h.LogSink.WithValues(keysAndValues...)}
+}
+
+// WithName stays hushed.
+func (h hushed) WithName(name string) logr.LogSink { return hushed{h.LogSink.WithName(name)} }

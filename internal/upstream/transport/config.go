@@ -1,4 +1,4 @@
-package upstream
+package transport
 
 import (
 	"errors"
@@ -6,32 +6,31 @@ import (
 	"io/fs"
 	"net/url"
 	"os"
+	"strings"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"spillway/internal/upstream/transport"
-
 	_ "k8s.io/client-go/plugin/pkg/client/auth" // whatever kubectl can log in with
 )
 
-// LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that this runs in. An error is one line that says
-// what to do.
-func LoadConfig(path string) (transport.Source, error) {
+// LoadConfig reads the kubeconfig at path; without a path, the service account of the pod that the
+// process runs in. An error is one line that says what to do.
+func LoadConfig(path string) (Source, error) {
 	if path == "" {
 		cfg, err := inCluster()
-		return transport.Source{Config: cfg}, err
+		return Source{Config: cfg}, err
 	}
 	raw, err := readKubeconfig(path)
 	if err != nil {
-		return transport.Source{}, err
+		return Source{}, err
 	}
 	// Tools turn a kubeconfig to other clusters while the proxy runs: the context of the start counts.
 	context := raw.CurrentContext
 	again := func() (*rest.Config, error) { return fromFile(path, context) }
 	cfg, err := again()
-	return transport.Source{Config: cfg, File: path, Again: again}, err
+	return Source{Config: cfg, File: path, Again: again}, err
 }
 
 func inCluster() (*rest.Config, error) {
@@ -40,9 +39,9 @@ func inCluster() (*rest.Config, error) {
 	case errors.Is(err, rest.ErrNotInCluster):
 		return nil, errors.New("no cluster to talk to: name a kubeconfig with --kubeconfig, or run in a pod")
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the pod has no service account token (%s): set automountServiceAccountToken: true", oneLine(err))
+		return nil, fmt.Errorf("the pod has no service account token (%s): set automountServiceAccountToken: true", OneLine(err))
 	case err != nil:
-		return nil, fmt.Errorf("the pod's service account: %s", oneLine(err))
+		return nil, fmt.Errorf("the pod's service account: %s", OneLine(err))
 	}
 	cfg.QPS = -1
 	return cfg, nil
@@ -60,7 +59,7 @@ func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 	}
 	raw, err := clientcmd.Load(text)
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s is malformed: %s", path, oneLine(err))
+		return nil, fmt.Errorf("kubeconfig %s is malformed: %s", path, OneLine(err))
 	}
 	if raw.CurrentContext == "" {
 		return nil, fmt.Errorf("kubeconfig %s has no current context: kubectl --kubeconfig %s config use-context NAME", path, path)
@@ -75,17 +74,18 @@ func fromFile(path, context string) (*rest.Config, error) {
 	cfg, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
 		&clientcmd.ConfigOverrides{CurrentContext: context}).ClientConfig()
 	if err != nil {
-		return nil, fmt.Errorf("kubeconfig %s, context %q: %s", path, context, oneLine(err))
+		return nil, fmt.Errorf("kubeconfig %s, context %q: %s", path, context, OneLine(err))
 	}
 	cfg.QPS = -1
 	return cfg, nil
 }
 
-// BaseURL is upstream's address: scheme, host and, if the apiserver is behind one, a path prefix without a trailing slash.
+// BaseURL is upstream's address: scheme, host and, if the apiserver is behind one, a path prefix
+// without a trailing slash.
 func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	u, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
-		return nil, fmt.Errorf("apiserver address %q: %s; correct the server in the kubeconfig", cfg.Host, oneLine(err))
+		return nil, fmt.Errorf("apiserver address %q: %s; correct the server in the kubeconfig", cfg.Host, OneLine(err))
 	}
 	for len(u.Path) > 0 && u.Path[len(u.Path)-1] == '/' {
 		u.Path = u.Path[:len(u.Path)-1]
@@ -93,3 +93,6 @@ func BaseURL(cfg *rest.Config) (*url.URL, error) {
 	u.RawPath, u.RawQuery, u.Fragment = "", "", ""
 	return u, nil
 }
+
+// OneLine is an error's text in one line.
+func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
