@@ -13,7 +13,7 @@ FUZZTIME ?= 20s
 
 ##@ Try it
 
-.PHONY: build demo image image-all reproducible sbom
+.PHONY: build demo image image-all release reproducible sbom
 
 # The same flags as in the Dockerfile: the same sources give the same program.
 build: ## Build the proxy: bin/spillway (BINARY=)
@@ -32,6 +32,9 @@ image: ## Build the container image (IMAGE=name:tag) with docker, podman or buil
 image-all: PLATFORMS ?= linux/amd64,linux/arm64
 image-all: ## Build it for PLATFORMS (linux/amd64,linux/arm64): bin/spillway.oci.tar
 	@IMAGE=$(IMAGE) VERSION=$(VERSION) ./hack/image.sh $(PLATFORMS)
+
+release: tools ## Make a release of VERSION in dist/: binaries, SBOMs, the image (IMAGE_TOOL=none: without), the chart, checksums
+	@IMAGE=$(IMAGE) VERSION=$(VERSION) ./hack/release.sh
 
 reproducible: ## Build the proxy twice in different folders, each time from nothing, and compare the digests
 	@VERSION=$(VERSION) ./hack/reproducible.sh
@@ -137,8 +140,8 @@ bin/tools/.installed: $(wildcard hack/tools/go.* hack/tools/*/go.*)
 	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd tool # it finds no targets, so needs no clouds' clients
 	@touch $@
 
-clean: ## Remove everything that was built here: bin/
-	rm -rf bin
+clean: ## Remove everything that was built here: bin/ and dist/
+	rm -rf bin dist
 
 help: ## Print this
 	@echo 'make demo    shows it, make test    tests it. In full:'
