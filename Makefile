@@ -52,7 +52,7 @@ test: tools controlplane ## Run the tests: the proxy's own, then those against a
 test-long: tools controlplane ## Run the suites whole of which `make test` leaves out what waits for long
 	@./hack/test.sh long
 
-lint: tools ## Check formatting, go vet, staticcheck, gosec, govulncheck and the modules' checksums
+lint: tools ## Check formatting, golangci-lint (.golangci.yml), govulncheck, the chart and the modules' checksums
 	@./hack/lint.sh
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
@@ -137,6 +137,7 @@ bin/tools/.installed: $(wildcard hack/tools/go.* hack/tools/*/go.*)
 	@mkdir -p bin/tools
 	cd hack/tools && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/helm && GOBIN=$(CURDIR)/bin/tools go install tool
+	cd hack/tools/golangci && GOBIN=$(CURDIR)/bin/tools go install tool
 	cd hack/tools/promtool && GOBIN=$(CURDIR)/bin/tools go install -tags remove_all_sd tool # it finds no targets, so needs no clouds' clients
 	@touch $@
 

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Checks the source of every module: formatting, go vet, staticcheck, and that the modules in use are those that were reviewed. The proxy's
-# own, which is what is shipped, also for habits that are dangerous (gosec) and for known vulnerabilities in what it calls (govulncheck);
-# and the chart.
+# Checks the source of every module: formatting, the linters of .golangci.yml, and that the modules in use are those that were reviewed. The
+# proxy's own, which is what is shipped, also for known vulnerabilities in what it calls (govulncheck); and the chart.
 # Says what it checks; anything found is printed and makes it fail.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -36,11 +35,8 @@ vulnerable() {
 
 check . formatted
 for module in $(modules); do
-	check "$module" go vet ./...
-	check "$module" "$PWD/bin/tools/staticcheck" ./...
+	check "$module" "$PWD/bin/tools/golangci-lint" run ./...
 done
-# What a finding is no danger for is said at its line: #nosec, the rule, and why.
-check . "$PWD/bin/tools/gosec" -quiet -exclude-dir=bench -exclude-dir=test -exclude-dir=hack ./...
 check . vulnerable
 check . "$PWD/bin/tools/helm" lint --quiet --strict charts/spillway
 for module in . test/controlplane/binaries; do # which lean on no folder of this repository: go mod verify cannot take those

@@ -45,8 +45,10 @@ type Limit struct {
 // NoLimit is for figures that only inform.
 var NoLimit = Limit{}
 
-// AtMost and AtLeast are limits.
-func AtMost(must, aim float64) Limit  { return Limit{Must: must, Aim: aim} }
+// AtMost is an upper limit.
+func AtMost(must, aim float64) Limit { return Limit{Must: must, Aim: aim} }
+
+// AtLeast is a lower limit.
 func AtLeast(must, aim float64) Limit { return Limit{Must: must, Aim: aim, AtLeast: true} }
 
 const (

@@ -48,8 +48,7 @@ func tcpTable() (procfs.NetTCP, error) {
 	if err != nil {
 		return nil, err
 	}
-	//lint:ignore SA1019 a file to read serves here as well as the netlink socket that is advised instead
-	return fs.NetTCP()
+	return fs.NetTCP() //nolint:staticcheck // a file serves here as well as the netlink socket that is advised
 }
 
 // portOf is the port in a URL.

@@ -32,8 +32,8 @@ type LocalDecider interface {
 	Access(review AccessReview) AccessDecide
 }
 
-// AccessReview and AccessDecide answer questions about permissions.
-type (
-	AccessReview = Review[Question, authorizationv1.SubjectAccessReviewStatus]
-	AccessDecide = Decide[Question, authorizationv1.SubjectAccessReviewStatus]
-)
+// AccessReview has upstream answer whether an identity may do something.
+type AccessReview = Review[Question, authorizationv1.SubjectAccessReviewStatus]
+
+// AccessDecide answers the same without upstream.
+type AccessDecide = Decide[Question, authorizationv1.SubjectAccessReviewStatus]

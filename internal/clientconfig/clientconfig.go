@@ -126,7 +126,7 @@ func (o Options) user() (*api.AuthInfo, string, error) {
 		return nil, "", fmt.Errorf("--kubeconfig=%s: %w", o.From, err)
 	}
 	if err := api.FlattenConfig(alone); err != nil {
-		return nil, "", fmt.Errorf("--kubeconfig=%s: of the user of its context %q, %s", o.From, wanted, err)
+		return nil, "", fmt.Errorf("--kubeconfig=%s: of the user of its context %q, %w", o.From, wanted, err)
 	}
 	return user, context.Namespace, nil
 }

@@ -69,7 +69,7 @@ func (v View) Resume(rv uint64, sel object.Selector, enc object.Encoding) (*Curs
 	return c, nil
 }
 
-// From, After and Resume are those of a View without an owner.
+// From is that of a View without an owner, as are After and Resume.
 func (h *Hub) From(position, rv uint64, sel object.Selector, enc object.Encoding) *Cursor {
 	return h.For("").From(position, rv, sel, enc)
 }

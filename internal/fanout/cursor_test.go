@@ -130,7 +130,7 @@ func TestCursorExpiresWhenHistoryIsVoid(t *testing.T) {
 }
 
 func asExpired(err error, target **cache.ExpiredError) bool {
-	e, ok := err.(*cache.ExpiredError)
+	e, ok := err.(*cache.ExpiredError) //nolint:errorlint // it comes unwrapped
 	*target = e
 	return ok
 }

@@ -164,7 +164,7 @@ func (h *history) read(r *rand.Rand, i int, follow bool) reading {
 		frames, err := c.Next()
 		out.got = append(out.got, frames...)
 		out.end, out.through, out.seam = c.position, c.through, c.seam
-		if _, out.expired = err.(*cache.ExpiredError); out.expired {
+		if _, out.expired = err.(*cache.ExpiredError); out.expired { //nolint:errorlint // it comes unwrapped
 			return out
 		}
 		if len(frames) == 0 && (finished && c.Lag() == 0 || r.IntN(40) == cut) {

@@ -255,10 +255,8 @@ func TestSameAnswers(t *testing.T) {
 			t.Parallel()
 			opts := options(handler)
 			opts.MaxHeader = http.DefaultMaxHeaderBytes
-			//lint:ignore SA1019 it is what is compared with
 			server := &http2.Server{}
 			want, got := asker(t, func(c net.Conn) {
-				//lint:ignore SA1019 see above
 				server.ServeConn(c, &http2.ServeConnOpts{Handler: handler, BaseConfig: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}})
 			}), asker(t, func(c net.Conn) { New(c, opts).Serve() })
 			for how, r := range requestsToCompare {

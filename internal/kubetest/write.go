@@ -232,7 +232,6 @@ func checkIdentity(t *table, o *Obj, rv string, uid types.UID) error {
 	group := t.kind.GVR.GroupResource()
 	if uid != "" && string(uid) != o.UID {
 		return apierrors.NewConflict(group, o.Name,
-			//lint:ignore ST1005 upstream's own words
 			fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, o.UID))
 	}
 	if rv != "" && rv != "0" && rv != formatRV(o.RV) {
