@@ -9,28 +9,29 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 // decodeList reads a list item by item, as it arrives.
-func decodeList(r *object.Resource, body io.Reader) (*metainternalversion.List, error) {
+func decodeList(r *object.Resource, in io.Reader) (*metainternalversion.List, error) {
 	list := &metainternalversion.List{}
-	if err := decodeMembers(r, newValues(body), list); err != nil {
+	if err := decodeMembers(r, wire.NewValues(in), list); err != nil {
 		return nil, fmt.Errorf("list of %s: %w", r, err)
 	}
 	return list, nil
 }
 
 // decodeMembers reads up to the closing brace: without it the list was cut off.
-func decodeMembers(r *object.Resource, v *values, list *metainternalversion.List) error {
-	if err := v.expect('{'); err != nil {
+func decodeMembers(r *object.Resource, v *wire.Values, list *metainternalversion.List) error {
+	if err := v.Expect('{'); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		more, err := v.more(first, '}')
+		more, err := v.More(first, '}')
 		if err != nil || !more {
 			return err
 		}
-		name, err := v.next()
+		name, err := v.Next()
 		if err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ func decodeMembers(r *object.Resource, v *values, list *metainternalversion.List
 		if err := json.Unmarshal(name, &key); err != nil {
 			return err
 		}
-		if err := v.expect(':'); err != nil {
+		if err := v.Expect(':'); err != nil {
 			return err
 		}
 		if err := decodeMember(r, v, list, key); err != nil {
@@ -47,18 +48,18 @@ func decodeMembers(r *object.Resource, v *values, list *metainternalversion.List
 	}
 }
 
-func decodeMember(r *object.Resource, v *values, list *metainternalversion.List, key string) error {
+func decodeMember(r *object.Resource, v *wire.Values, list *metainternalversion.List, key string) error {
 	if key == "items" {
 		return decodeItems(r, v, list)
 	}
-	value, err := v.next()
+	value, err := v.Next()
 	switch {
 	case err != nil:
 		return err
 	case key == "metadata":
 		return decodeListMeta(value, &list.ListMeta)
 	case !json.Valid(value):
-		return fmt.Errorf("%w in %q", errNoJSON, key)
+		return fmt.Errorf("%w in %q", wire.ErrNoJSON, key)
 	}
 	return nil
 }
@@ -71,25 +72,25 @@ func decodeListMeta(value []byte, into *metav1.ListMeta) error {
 	return err
 }
 
-func decodeItems(r *object.Resource, v *values, list *metainternalversion.List) error {
-	if c, err := v.peek(); err != nil {
+func decodeItems(r *object.Resource, v *wire.Values, list *metainternalversion.List) error {
+	if c, err := v.Peek(); err != nil {
 		return err
 	} else if c != '[' {
-		value, err := v.next()
-		if err == nil && !isNull(value) { // null is a list without items
+		value, err := v.Next()
+		if err == nil && string(value) != "null" { // null is a list without items
 			err = fmt.Errorf("items is %.40q", value)
 		}
 		return err
 	}
-	if err := v.expect('['); err != nil {
+	if err := v.Expect('['); err != nil {
 		return err
 	}
 	for first := true; ; first = false {
-		more, err := v.more(first, ']')
+		more, err := v.More(first, ']')
 		if err != nil || !more {
 			return err
 		}
-		raw, err := v.next()
+		raw, err := v.Next()
 		if err != nil {
 			return err
 		}

@@ -11,6 +11,8 @@ import (
 	"testing/iotest"
 
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"spillway/internal/upstream/wire"
 )
 
 // inPieces is a body that arrives n bytes at a time.
@@ -116,13 +118,13 @@ func FuzzDecodeList(f *testing.F) {
 
 // A value may be larger than what is read at a time.
 func TestDecodeLargeList(t *testing.T) {
-	pad := strings.Repeat("x", 3*readBuffer)
+	pad := strings.Repeat("x", 3*wire.Buffer)
 	body := `{"metadata":{"resourceVersion":"7"},"items":[`
 	for i := range 5 {
 		if i > 0 {
 			body += ","
 		}
-		body += fmt.Sprintf(`{"metadata":{"name":"n%d","namespace":"a","resourceVersion":"%d"},"data":{"pad":%q}}`, i, i+1, pad[:i*readBuffer/2])
+		body += fmt.Sprintf(`{"metadata":{"name":"n%d","namespace":"a","resourceVersion":"%d"},"data":{"pad":%q}}`, i, i+1, pad[:i*wire.Buffer/2])
 	}
 	body += "]}"
 	list, err := decodeList(configMaps, strings.NewReader(body))

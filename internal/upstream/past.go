@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/object"
 	"spillway/internal/upstream/transport"
+	"spillway/internal/upstream/wire"
 )
 
 // pastGrace is how much longer than its three seconds a watch of the past may last: upstream ends
@@ -37,7 +38,7 @@ type Telling struct {
 	link *transport.Link // nil once closed
 	stop context.CancelFunc
 	body interface{ Close() error } // nil before the watch
-	in   *lines
+	in   *wire.Lines
 }
 
 // Begin asks for the store's revision, as Prober.Begin does.
@@ -80,7 +81,7 @@ func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) e
 		t.hangUp()
 		return err
 	}
-	t.body, t.in = body, newLines(body)
+	t.body, t.in = body, wire.NewLines(body)
 	return nil
 }
 
@@ -98,7 +99,7 @@ func (p *Past) path(sel object.Selector) string {
 // io.EOF is the end of the watch, which says nothing; an error that upstream sent is an
 // *apierrors.StatusError.
 func (t *Telling) Next() (kind object.Type, o *object.Object, rv uint64, err error) {
-	line, err := t.in.next()
+	line, err := t.in.Next()
 	if err != nil {
 		return 0, nil, 0, err
 	}

@@ -18,6 +18,7 @@ import (
 
 	"spillway/internal/object"
 	"spillway/internal/upstream/transport"
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -170,14 +171,14 @@ func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err 
 		return progress, err
 	}
 	defer body.Close()
-	err = progress.read(newLines(body))
+	err = progress.read(wire.NewLines(body))
 	return progress, err
 }
 
 // read takes events until the first bookmark. An end is no error.
-func (p *Progress) read(in *lines) error {
+func (p *Progress) read(in *wire.Lines) error {
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if err == io.EOF {
 			return nil
 		}

@@ -1,10 +1,8 @@
 package upstream
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,6 +18,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/upstream/wire"
 )
 
 const (
@@ -70,7 +70,7 @@ func (c *Client) getWith(ctx context.Context, transport http.RoundTripper, r req
 	c.contact.note(resp, nil)
 	body := &answer{ReadCloser: resp.Body, cancel: cancel}
 	if resp.Header.Get("Content-Encoding") == "gzip" {
-		body.ReadCloser = newMembers(resp.Body)
+		body.ReadCloser = wire.NewMembers(resp.Body)
 	}
 	if err := check(resp, r, body); err != nil {
 		_ = body.Close()
@@ -158,56 +158,3 @@ func (c *Client) getJSON(ctx context.Context, r request, into any) error {
 	_, _ = io.Copy(io.Discard, body) // to its end, so that the connection is used again
 	return nil
 }
-
-// members reads a body of gzip members, each of which is a flush of the server (W-7).
-//
-// net/http would decompress too, but gzip.Reader looks for the header of the next member before it
-// hands out the end of this one. That would hold back an event until the next, unless the server
-// ends its members with an empty block, as kube-apiserver happens to do.
-type members struct {
-	body io.ReadCloser
-	in   *bufio.Reader
-	z    *gzip.Reader // nil before the first member
-	open bool         // a member is being read
-}
-
-func newMembers(body io.ReadCloser) *members {
-	return &members{body: body, in: bufio.NewReaderSize(body, readBuffer)}
-}
-
-// Read returns what there is of one member; the header of the next is waited for only when nothing
-// else is left to return.
-func (m *members) Read(p []byte) (int, error) {
-	for {
-		if !m.open {
-			if err := m.next(); err != nil {
-				return 0, err
-			}
-		}
-		n, err := m.z.Read(p)
-		if err == io.EOF {
-			m.open, err = false, nil
-		}
-		if n > 0 || err != nil || len(p) == 0 {
-			return n, err
-		}
-	}
-}
-
-// next waits for the header of a member; io.EOF if the body ended between two.
-func (m *members) next() (err error) {
-	if m.z == nil {
-		m.z, err = gzip.NewReader(m.in)
-	} else {
-		err = m.z.Reset(m.in)
-	}
-	if err != nil {
-		return err
-	}
-	m.z.Multistream(false)
-	m.open = true
-	return nil
-}
-
-// Close closes the body.
-func (m *members) Close() error { return m.body.Close() }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"spillway/internal/object"
+	"spillway/internal/upstream/wire"
 )
 
 var _ watch.Interface = (*stream)(nil)
@@ -137,10 +138,10 @@ type endError struct{ error }
 func (e *endError) Unwrap() error { return e.error }
 
 func (s *stream) read() error {
-	in := newLines(s.body)
+	in := wire.NewLines(s.body)
 	for {
-		line, err := in.next()
-		if errors.Is(err, errLineTooLong) {
+		line, err := in.Next()
+		if errors.Is(err, wire.ErrTooLong) {
 			return &endError{fmt.Errorf("%w: %w", ErrUncacheable, err)}
 		}
 		if err != nil {

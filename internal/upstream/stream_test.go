@@ -14,6 +14,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/upstream/wire"
 )
 
 func configMap(name string, rv int, data string) string {
@@ -44,7 +46,7 @@ func read(body io.Reader) []string {
 }
 
 func TestStream(t *testing.T) {
-	small, huge := configMap("a", 5, "x"), configMap("b", 6, strings.Repeat("y", 3*readBuffer))
+	small, huge := configMap("a", 5, "x"), configMap("b", 6, strings.Repeat("y", 3*wire.Buffer))
 	added := fmt.Sprintf("ADDED a/a 5 %d", len(small))
 	f := func(name, body string, want ...string) {
 		t.Helper()
@@ -138,7 +140,7 @@ func member(text string, flush bool) []byte {
 func TestGzipMembersAreNotDelayed(t *testing.T) {
 	for _, flush := range []bool{true, false} {
 		r, w := io.Pipe()
-		s := newStream(func() { _ = r.Close() }, NewReflector(nil, configMaps, newRecorder()), newMembers(r))
+		s := newStream(func() { _ = r.Close() }, NewReflector(nil, configMaps, newRecorder()), wire.NewMembers(r))
 		go s.run()
 		for i := 1; i <= 3; i++ {
 			if _, err := w.Write(member(frame("ADDED", configMap("a", i, strings.Repeat("z", i*50_000))), flush)); err != nil {
@@ -159,7 +161,7 @@ func TestGzipMembers(t *testing.T) {
 	two := append(member("one,", true), member("two", false)...)
 	f := func(name string, body []byte, want string, wantErr error) {
 		t.Helper()
-		got, err := io.ReadAll(newMembers(io.NopCloser(iotest.OneByteReader(bytes.NewReader(body)))))
+		got, err := io.ReadAll(wire.NewMembers(io.NopCloser(iotest.OneByteReader(bytes.NewReader(body)))))
 		if string(got) != want || !errors.Is(err, wantErr) {
 			t.Errorf("%s: %q, %v; want %q, %v", name, got, err, want, wantErr)
 		}

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+
+	"spillway/internal/upstream/wire"
 )
 
 // errNoEnd says that a watch-list ended before it was complete.
@@ -41,14 +43,14 @@ func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
 		return 0, nil, err
 	}
 	defer body.Close()
-	return readVersions(newLines(body))
+	return readVersions(wire.NewLines(body))
 }
 
 // readVersions reads initial events to their end.
-func readVersions(in *lines) (uint64, map[string]uint64, error) {
+func readVersions(in *wire.Lines) (uint64, map[string]uint64, error) {
 	versions := map[string]uint64{}
 	for {
-		line, err := in.next()
+		line, err := in.Next()
 		if err == io.EOF {
 			err = errNoEnd
 		}
