@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"net/http"
 	"time"
 
@@ -150,17 +149,11 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
 }
 
-// busySpread is over how many seconds those come back who are sent away, so that they are no herd again.
-const busySpread = 5
-
 // sendAway answers who could not be asked about because too many others are: passing them all through would be more for upstream than
 // the questions are (design D13).
 func (s *Server) sendAway(c call) {
-	writeTooManyRequests(c, comeBack())
+	writeTooManyRequests(c, retryAfter())
 }
-
-// comeBack is in how many seconds somebody is to come back who cannot be served now and whom many others are with: not the same for all.
-func comeBack() int { return 1 + rand.IntN(busySpread) } // #nosec G404 -- spreads times
 
 // pass passes a request through, if it is there what it is here.
 func (s *Server) pass(c call, v visitor, h heard) {

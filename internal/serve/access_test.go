@@ -698,7 +698,7 @@ func TestBusyReviews(t *testing.T) {
 	codes := map[int]int{}
 	for a := range answers {
 		codes[a.Status]++
-		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > busySpread || string(a.Body) != tooManyRequests) {
+		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > retrySpread || string(a.Body) != tooManyRequests) {
 			t.Errorf("Retry-After %d, %s", after, a.Body)
 		}
 	}

@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/cache"
 )
@@ -32,6 +35,14 @@ type tooLargeError struct{ asked, current uint64 }
 
 func (e *tooLargeError) Error() string {
 	return fmt.Sprintf("Too large resource version: %d, current: %d", e.asked, e.current)
+}
+
+// Status implements apierrors.APIStatus.
+func (e *tooLargeError) Status() metav1.Status {
+	return *newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+e.Error(), &metav1.StatusDetails{
+		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
+		RetryAfterSeconds: 1,
+	})
 }
 
 // errBehind says that upstream has a resourceVersion that has not arrived here, or may have it.

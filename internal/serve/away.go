@@ -17,7 +17,7 @@ func (s *Server) turnAway(c call, r Request) bool {
 	status := statusUnavailable("upstream apiserver is unavailable: " + failureKind(why))
 	query := r.query()
 	if t, ok := parseTarget(r.Path); ok && t.watches(query) {
-		status = statusNotReady(comeBack())
+		status = statusNotReady(retryAfter())
 	}
 	writeFailure(c, failureFormOf(r, query.Get("pretty")), status)
 	return true

@@ -105,7 +105,7 @@ func (s *Server) answer(c call, plan Plan, v visitor) bool {
 	}
 	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
-		writeFailure(c, plan.Failure, statusNotReady(comeBack()))
+		writeFailure(c, plan.Failure, statusNotReady(retryAfter()))
 		return true
 	}
 	switch {
@@ -175,9 +175,4 @@ func (s *Server) awaitReady(r *cache.Resource) bool {
 // within is a context for a short wait that also ends with the server.
 func (s *Server) within(d time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(s.base, d)
-}
-
-// writeBug is the answer to a request that ran into a bug of the proxy.
-func writeBug(w responder) {
-	writeStatus(w, newStatus(http.StatusInternalServerError, "InternalError", "this request ran into a bug of the proxy", nil))
 }

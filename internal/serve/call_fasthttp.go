@@ -39,7 +39,7 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 			p.guest.enter(p, busy)
 			if p.guest.unwelcome() {
 				c.hangUp()
-				writeTooManyRequests(c, comeBack())
+				writeTooManyRequests(c, retryAfter())
 				return
 			}
 		}

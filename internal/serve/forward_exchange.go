@@ -123,7 +123,7 @@ func (f *Forwarder) limited(w responder, x *exchange, flow fairness.Flow, d depa
 		w.hangUp() // nobody is there for what is answered now
 	}
 	f.metrics.answered(x.class, code)
-	f.opts.Limiter.writeLimited(w, failureForm{}, refusal)
+	writeLimited(w, failureForm{}, f.opts.Limiter.closed(), refusal.RetryAfter)
 	return false
 }
 

@@ -143,7 +143,7 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	c := http2Call{netResponder: netResponder{out, r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
 	if below != nil && below.guest.unwelcome() {
-		writeTooManyRequests(c, comeBack())
+		writeTooManyRequests(c, retryAfter())
 		below.guest.dismiss()
 		return
 	}

@@ -222,13 +222,3 @@ func (l *limit) admit(d departs, flow fairness.Flow, width int64) (fairness.Pass
 	}
 	return pass, refusal
 }
-
-// writeLimited answers who was not let in, in the words of upstream's flow control.
-func (l *Limiter) writeLimited(w responder, form failureForm, r *fairness.Refusal) {
-	if l.closed() {
-		w.hangUp()
-		writeFailure(w, form, statusShuttingDown())
-		return
-	}
-	writeTooManyRequests(w, int(r.RetryAfter/time.Second))
-}

@@ -43,13 +43,11 @@ func (b *limitedBody) Close() error {
 	return nil
 }
 
-// closeBody closes a body that is an io.Closer.
-func closeBody(body io.WriterTo) error {
-	if c, ok := body.(io.Closer); ok {
-		return c.Close()
-	}
-	return nil
-}
+// large tells the bodies that are not written at once.
+func large(size int64) bool { return size < 0 || size > 64<<10 }
+
+// pinnedBy is what a large body of so many bytes keeps alive.
+func pinnedBy(size int64) int64 { return max(size, leastWidth) }
 
 // stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
 func (s *stream) stateWidth() int64 {

@@ -43,7 +43,7 @@ func soon(retryAfter string) bool { return slices.Contains([]string{"1", "2"}, r
 // spread tells times that are not the same for all.
 func spread(retryAfter string) bool {
 	after, err := strconv.Atoi(retryAfter)
-	return err == nil && after >= 1 && after <= busySpread
+	return err == nil && after >= 1 && after <= retrySpread
 }
 
 // stranger is a flow that no request of a test has.

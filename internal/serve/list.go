@@ -24,7 +24,7 @@ func (s *Server) list(c call, p Plan, v visitor) bool {
 	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
 	case refusal != nil:
-		s.opts.Limiter.writeLimited(c, p.Failure, refusal)
+		writeLimited(c, p.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
 		return true
 	case err != nil:
 		s.withdraw(p, err)

@@ -22,12 +22,6 @@ type answerForm struct {
 	Failure failureForm
 }
 
-// failureForm is how a Status is written. The zero value is compact JSON.
-type failureForm struct {
-	format   object.Format
-	indented bool
-}
-
 // asked is what a request asks to be shown.
 type asked struct {
 	source     *Source

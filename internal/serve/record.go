@@ -67,6 +67,9 @@ func (r *record) of(v visitor, refused bool) {
 	}
 }
 
+// failed implements failureObserver.
+func (c recorded) failed(s *metav1.Status) { c.record.failed(s) }
+
 // failed says in what words the answer fails.
 func (r *record) failed(s *metav1.Status) {
 	if r == nil {

@@ -1,10 +1,14 @@
 package serve
 
 import (
+	"errors"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
+	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/codec"
@@ -31,11 +35,30 @@ type responder interface {
 	hangUp()
 }
 
-// large tells the bodies that are not written at once.
-func large(size int64) bool { return size < 0 || size > 64<<10 }
+// failureObserver is a responder that is told of the Status that it is about to send: it keeps a
+// record of the answer.
+type failureObserver interface{ failed(s *metav1.Status) }
 
-// pinnedBy is what a large body of so many bytes keeps alive.
-func pinnedBy(size int64) int64 { return max(size, leastWidth) }
+// observeFailure shows a Status to the responder that sends it, if it wants to see it.
+func observeFailure(w responder, s *metav1.Status) {
+	if o, ok := w.(failureObserver); ok {
+		o.failed(s)
+	}
+}
+
+// closeBody closes a body that is an io.Closer.
+func closeBody(body io.WriterTo) error {
+	if c, ok := body.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// failureForm is how a Status is written. The zero value is compact JSON.
+type failureForm struct {
+	format   object.Format
+	indented bool
+}
 
 // answerHeaders sets what every answer of this proxy begins with (W-3).
 func answerHeaders(w responder, contentType string) {
@@ -47,7 +70,7 @@ func answerHeaders(w responder, contentType string) {
 // writeStatus answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170). On HEAD
 // the headers stay and the body is dropped, as upstream does.
 func writeStatus(w responder, s *metav1.Status) {
-	recordOf(w).failed(s)
+	observeFailure(w, s)
 	answerHeaders(w, "application/json")
 	statusHeaders(s, w.header)
 	w.send(int(s.Code), statusBody(s))
@@ -55,7 +78,7 @@ func writeStatus(w responder, s *metav1.Status) {
 
 // writeFailure is writeStatus in the form that the client understands (W-10).
 func writeFailure(w responder, form failureForm, s *metav1.Status) {
-	recordOf(w).failed(s)
+	observeFailure(w, s)
 	body, err := codec.Status(form.format, s)
 	switch {
 	case err != nil: // of a struct of strings and numbers: it does not happen
@@ -83,4 +106,40 @@ func writeMalformed(w responder, why string) {
 	w.hangUp()
 	answerHeaders(w, "text/plain; charset=utf-8")
 	w.send(http.StatusBadRequest, []byte("400 Bad Request: "+why))
+}
+
+// writeBug is the answer to a request that ran into a bug of the proxy.
+func writeBug(w responder) {
+	writeStatus(w, newStatus(http.StatusInternalServerError, "InternalError", "this request ran into a bug of the proxy", nil))
+}
+
+// retrySpread is the number of seconds over which clients are spread that are to try again, so that
+// they do not return as one herd.
+const retrySpread = 5
+
+// retryAfter is the number of seconds after which a client is to try again whose request cannot be
+// served now, as many others cannot. It is not the same for all.
+func retryAfter() int { return 1 + rand.IntN(retrySpread) } // #nosec G404 -- spreads times
+
+// writeLimited answers a request that flow control refused: 429 in flow control's words, or, while
+// the proxy stops, 503 and the end of the connection.
+func writeLimited(w responder, form failureForm, stopping bool, after time.Duration) {
+	if stopping {
+		w.hangUp()
+		writeFailure(w, form, statusShuttingDown())
+		return
+	}
+	writeTooManyRequests(w, int(after/time.Second))
+}
+
+// statusOf is what upstream answers for an error of its own code: the Status that the error brings, or else a 500 that gives
+// no reason (W-27, W-170).
+func statusOf(err error) *metav1.Status {
+	var known apierrors.APIStatus
+	if !errors.As(err, &known) {
+		return newStatus(http.StatusInternalServerError, "", err.Error(), nil)
+	}
+	s := known.Status()
+	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &s
 }

@@ -130,7 +130,7 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
 	l := s.opts.Limiter
 	if l.closed() {
-		l.writeLimited(c, st.plan.Failure, r)
+		writeLimited(c, st.plan.Failure, true, r.RetryAfter)
 		return
 	}
 	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectors.limit.gate.Share(),

@@ -44,7 +44,7 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 		}
 	}
 	if refusal != nil {
-		s.opts.Limiter.writeLimited(c, st.plan.Failure, refusal)
+		writeLimited(c, st.plan.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
 		return false
 	}
 	let = true
