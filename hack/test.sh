@@ -54,7 +54,8 @@ else
 		.)
 			run . "${race[@]}" ./...
 			# What the detector makes otherwise: allocations, memory, and how upstream's connections are read.
-			run . -run 'Allocates|AreSmall|Brisk' ./internal/h2 ./internal/serve ./internal/upstream
+			run . -run 'Allocates|AreSmall' ./internal/h2 ./internal/serve
+			run . ./internal/rawio
 			;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within

@@ -22,12 +22,13 @@ const module = "spillway"
 var mayImport = map[string][]string{
 	"object":   {},
 	"ring":     {},
+	"rawio":    {},
 	"cache":    {"object", "ring"},
 	"codec":    {"object"},
 	"fanout":   {"cache", "codec", "object", "ring"},
 	"backfill": {"cache", "fanout", "object"},
 	"rotation": {},
-	"upstream": {"object", "rotation"},
+	"upstream": {"object", "rawio", "rotation"},
 	"auth":     {"fairness", "object", "rotation"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
 	"mirror":   {"backfill", "cache", "codec", "fanout", "health", "object", "serve", "status", "upstream"},
@@ -42,7 +43,7 @@ var mayImport = map[string][]string{
 	"h2":       {},
 	"audit":    {"auth"},
 	"tracing":  {"auth"},
-	"serve":    {"audit", "auth", "backfill", "fairness", "fanout", "cache", "codec", "h2", "object", "ring", "tracing"},
+	"serve":    {"audit", "auth", "backfill", "fairness", "fanout", "cache", "codec", "h2", "object", "rawio", "ring", "tracing"},
 	"status":   {},
 	"top":      {"status"},
 	"check":    {"status"},
@@ -192,8 +193,8 @@ func TestForbidden(t *testing.T) {
 	f("internal/object", "spillway/internal/ring", "imports no package of ours")
 	f("internal/object/scan", "spillway/internal/object", "")
 	f("internal/object/scan", "spillway/internal/cache", "imports no package of ours")
-	f("internal/upstream", "spillway/internal/cache", "may import object, rotation only")
-	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, backfill, fairness, fanout, cache, codec, h2, object, ring, tracing only")
+	f("internal/upstream", "spillway/internal/cache", "may import object, rawio, rotation only")
+	f("internal/serve", "spillway/internal/upstream", "may import audit, auth, backfill, fairness, fanout, cache, codec, h2, object, rawio, ring, tracing only")
 	f("internal/serve", "spillway/internal/serve/wire", "")
 	f("internal/serve", "spillway/cmd/proxy", "nothing below internal/ imports what is above it")
 	f("internal/newcomer", "spillway/internal/object", "not in the table")

@@ -98,6 +98,9 @@ func (w *watched) wake(room func()) {
 	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) // fails on a closed connection, as the next write does
 }
 
+// socket is what is watched.
+func (w *watched) socket() syscall.RawConn { return w.conn }
+
 // stop ends the watch.
 func (w *watched) stop() {
 	if w == nil {

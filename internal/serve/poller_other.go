@@ -4,6 +4,7 @@ package serve
 
 import (
 	"net"
+	"syscall"
 
 	"go.uber.org/zap"
 )
@@ -17,6 +18,10 @@ type watched struct{}
 func newPoller(*zap.Logger) *poller { return nil }
 
 func (*poller) watch(net.Conn, func()) *watched { return nil }
+
+func (*watched) socket() syscall.RawConn { return nil }
+
+func (*watched) wake(func()) {}
 
 func (*watched) stop() {}
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/rawio"
 	"spillway/internal/ring"
 )
 
@@ -51,7 +52,7 @@ const (
 )
 
 func newWriter(s *Server) *writer {
-	sender := newSender()
+	sender := rawio.NewSender()
 	return &writer{
 		server: s, stall: s.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
 		open: func(c *connSink) outlet { return openSocket(c, sender) },

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"time"
 	"weak"
+
+	"spillway/internal/rawio"
 )
 
 const (
@@ -64,7 +66,7 @@ func (d *dialer) DialContext(ctx context.Context, network, address string) (net.
 	if err != nil {
 		return nil, err
 	}
-	return &listened{Conn: newBrisk(conn), mutes: d.mutes, there: d.mutes.at(conn.RemoteAddr().String())}, nil
+	return &listened{Conn: rawio.NewConn(conn), mutes: d.mutes, there: d.mutes.at(conn.RemoteAddr().String())}, nil
 }
 
 // mutes are the addresses where connections were given up that waited for a word. What the mirrors

@@ -1,4 +1,4 @@
-package transport
+package rawio
 
 import (
 	"bytes"
@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// briskPair is a brisk connection and its other end.
-func briskPair(t *testing.T) (here *brisk, there *net.TCPConn) {
+// connPair is a Conn and its other end.
+func connPair(t *testing.T) (here *Conn, there *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,16 +30,16 @@ func briskPair(t *testing.T) (here *brisk, there *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Close(), other.Close() })
-	here, ok := newBrisk(c).(*brisk)
+	here, ok := NewConn(c).(*Conn)
 	if !ok {
-		t.Fatal("a TCP connection is not a brisk one")
+		t.Fatal("a TCP connection is not made a Conn")
 	}
 	return here, other.(*net.TCPConn)
 }
 
 // What is more than the socket has room for, or not there yet, is waited for, in both directions at once.
-func TestBriskCarriesAll(t *testing.T) {
-	here, there := briskPair(t)
+func TestConnCarriesAll(t *testing.T) {
+	here, there := connPair(t)
 	want := make([]byte, 16<<20)
 	_, _ = rand.Read(want)
 	var back bytes.Buffer
@@ -61,13 +61,13 @@ func TestBriskCarriesAll(t *testing.T) {
 	}
 	wg.Wait()
 	if !bytes.Equal(back.Bytes(), want) {
-		t.Errorf("%d bytes came back, want the %d that were sent", back.Len(), len(want))
+		t.Errorf("%d bytes returned, want the %d that were sent", back.Len(), len(want))
 	}
 }
 
 // Nothing to send or receive is done at once, as net does it.
-func TestBriskNothing(t *testing.T) {
-	here, there := briskPair(t)
+func TestConnNothingToCarry(t *testing.T) {
+	here, there := connPair(t)
 	if n, err := here.Read(nil); n != 0 || err != nil {
 		t.Errorf("read %d, %v", n, err)
 	}
@@ -80,8 +80,8 @@ func TestBriskNothing(t *testing.T) {
 	}
 }
 
-// Errors are net's own: who asks for their kind is told the same.
-func TestBriskErrors(t *testing.T) {
+// Errors are package net's own, whatever kind is looked for in them.
+func TestConnReportsErrorsAsNet(t *testing.T) {
 	full := make([]byte, 64<<20)
 	type conn = net.Conn
 	read := func(c conn) error {
@@ -117,28 +117,28 @@ func TestBriskErrors(t *testing.T) {
 		{"write after our end", func(here conn, _ *net.TCPConn) { _ = here.(interface{ CloseWrite() error }).CloseWrite() }, write, syscall.EPIPE, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			check := func(who string, here conn, there *net.TCPConn) {
+			check := func(name string, here conn, there *net.TCPConn) {
 				tc.prepare(here, there)
 				err := tc.do(here)
 				var op *net.OpError
 				if !errors.Is(err, tc.want) || !errors.As(err, &op) || op.Timeout() != tc.timeout {
-					t.Errorf("%s says %v", who, err)
+					t.Errorf("%s reports %v", name, err)
 				}
 			}
-			here, there := briskPair(t)
-			check("a brisk connection", here, there)
-			here, there = briskPair(t)
+			here, there := connPair(t)
+			check("a Conn", here, there)
+			here, there = connPair(t)
 			check("net", here.TCPConn, there)
 		})
 	}
 }
 
 // What is no TCP connection stays as it is.
-func TestBriskTCPAlone(t *testing.T) {
+func TestNewConnLeavesOtherConnections(t *testing.T) {
 	a, b := net.Pipe()
 	defer a.Close()
 	defer b.Close()
-	if newBrisk(a) != a {
+	if NewConn(a) != a {
 		t.Error("a pipe became something else")
 	}
 }

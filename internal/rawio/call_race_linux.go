@@ -1,6 +1,6 @@
 //go:build race
 
-package transport
+package rawio
 
 import "syscall"
 
