@@ -15,6 +15,6 @@
 // Why not package net: it announces every call. Why not io_uring: see docs/design/rejected.md.
 //
 // Where the kernel is not Linux, NewConn returns its argument, and a Sender sends nothing (Supported).
-// With the race detector, calls go through package syscall, which tells the detector what happened
+// With the race detector, a Conn calls package syscall, which tells the detector what happened
 // before what.
 package rawio

@@ -29,15 +29,11 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 			h.answering = nil // the goroutine's that has taken the connection over
 		}
 	}
-	p := pacer(c)
-	if p == nil {
-		return
-	}
 	switch state {
 	case fasthttp.StateActive:
-		p.guest.enter(p, arriving)
+		pacer(c).enter(arriving)
 	case fasthttp.StateIdle:
-		p.guest.enter(p, resting)
+		pacer(c).enter(resting)
 	}
 }
 

@@ -36,8 +36,8 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 		}
 		if p := pacer(ctx.Conn()); p != nil {
 			p.unpace()
-			p.guest.enter(p, busy)
-			if p.guest.unwelcome() {
+			p.enter(busy)
+			if p.overLimit() {
 				c.hangUp()
 				writeTooManyRequests(c, retryAfter())
 				return
@@ -177,7 +177,7 @@ func pipelined(taken net.Conn) bool {
 
 // runConn delivers a stream, maybe beyond its return.
 func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
-	buffersOfTLS.drop(out.conn)
+	dropTLSBuffers(out.conn)
 	out.watched = s.gone.watch(out.conn, func() { st.interrupt(EndDeparted) })
 	st.over = func(reason EndReason) {
 		out.watched.stop()

@@ -138,6 +138,19 @@ func (c *conn) unpace() {
 	}
 }
 
+// onLost has lost called if the connection is closed before takeOver.
+func (c *conn) onLost(lost func()) { c.lost.Store(&lost) }
+
+// takeOver reports that the connection has not been closed since onLost.
+func (c *conn) takeOver() bool { return c.lost.Swap(nil) != nil }
+
+// collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent again.
+// It is called by the goroutine that writes.
+func (c *conn) collect(b *[]byte) { c.gather = b }
+
+// prefetch reads what a write reads of the connection, so that it is in the cache.
+func (c *conn) prefetch() int { return c.most }
+
 // Close implements net.Conn, and tells whoever waits to take the connection over.
 func (c *conn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // connections are those of clients, on all listeners: how many there may be, of all clients and of one peer, and who has to make room for
@@ -33,7 +35,7 @@ type connections struct {
 	perPeer int // 0: no limit
 	least   time.Duration
 	over    <-chan struct{} // closed when nobody is to wait any more; nil: never
-	metrics *Metrics
+	metrics *connMetrics
 	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
 
 	mu struct {
@@ -86,7 +88,7 @@ type guest struct {
 	leave func()        // ends it politely; nil: it is closed
 }
 
-func newConnections(most, perPeer int, m *Metrics, over <-chan struct{}) *connections {
+func newConnections(most, perPeer int, m *connMetrics, over <-chan struct{}) *connections {
 	k := &connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)
 	k.mu.surplus = queue{link: 0}
@@ -220,6 +222,34 @@ const (
 	expelledSurplus  = "surplus"
 )
 
+// connMetrics count connections.
+type connMetrics struct {
+	expelled *prometheus.CounterVec
+	open     prometheus.Gauge
+}
+
+func newConnMetrics() *connMetrics {
+	m := &connMetrics{
+		expelled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_expelled_connections_total",
+			Help: "Client connections that were closed to make room for others, by what they were doing: " +
+				"arriving (no whole request yet), idle, or surplus (waiting for the answer that there is no room).",
+		}, []string{"phase"}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "spillway_client_connections", Help: "Connections that clients have.",
+		}),
+	}
+	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
+		m.expelled.WithLabelValues(phase)
+	}
+	return m
+}
+
+// collectors are what is to be registered.
+func (m *connMetrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.expelled, m.open}
+}
+
 // enterLocked puts a connection into a phase, at the end of those that are in it.
 func (k *connections) enterLocked(c *conn, p phase) {
 	c.guest.phase, c.guest.since = p, time.Since(k.began)
@@ -268,12 +298,13 @@ func (k *connections) forgetLocked(c *conn) {
 	}
 }
 
-// enter notes what a connection's client has done. Who came when there was no room, or has been told to go, stays that.
-func (g *guest) enter(c *conn, p phase) {
-	k := g.at
-	if k == nil {
+// enter notes what the connection's client has done. A connection for which there was no room, or that
+// has been ended, keeps its phase. The nil connection is counted nowhere.
+func (c *conn) enter(p phase) {
+	if c == nil || c.guest.at == nil {
 		return
 	}
+	k, g := c.guest.at, &c.guest
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if g.phase == surplus || g.phase == gone || g.phase == p {
@@ -283,31 +314,31 @@ func (g *guest) enter(c *conn, p phase) {
 	k.enterLocked(c, p)
 }
 
-// politely sets how a connection is told to go.
-func (g *guest) politely(leave func()) {
-	if k := g.at; k != nil {
+// onLeave sets how the client is sent away without a broken connection.
+func (c *conn) onLeave(leave func()) {
+	if k := c.guest.at; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		g.leave = leave
+		c.guest.leave = leave
 	}
 }
 
-// unwelcome reports that there was no room for a connection, which its client is to be told.
-func (g *guest) unwelcome() bool {
-	k := g.at
-	if k == nil {
+// overLimit reports that there was no room for the connection, which its client is to learn.
+func (c *conn) overLimit() bool {
+	if c == nil || c.guest.at == nil {
 		return false
 	}
+	k := c.guest.at
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return g.phase == surplus
+	return c.guest.phase == surplus
 }
 
-// dismiss tells a connection's client to go, where there is a polite way.
-func (g *guest) dismiss() {
-	if k := g.at; k != nil {
+// sendAway sends the client away, if there is a way that breaks no connection (onLeave).
+func (c *conn) sendAway() {
+	if k := c.guest.at; k != nil {
 		k.mu.Lock()
-		leave := g.leave
+		leave := c.guest.leave
 		k.mu.Unlock()
 		if leave != nil {
 			leave()

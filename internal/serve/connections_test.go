@@ -37,14 +37,14 @@ type hall struct {
 }
 
 func newHall(most, perPeer int) *hall {
-	return &hall{connections: newConnections(most, perPeer, NewMetrics(nil), nil)}
+	return &hall{connections: newConnections(most, perPeer, newConnMetrics(), nil)}
 }
 
 // enters is a new connection from a peer, in a phase.
 func (h *hall) enters(from string, p phase) *conn {
 	c := &conn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
-	c.guest.enter(c, p)
+	c.enter(p)
 	h.all = append(h.all, c)
 	return c
 }
@@ -91,8 +91,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 						t.Errorf("number %d is closed: %v, want %v", i, closed(one), want)
 					}
 				}
-				if last := h.all[len(h.all)-1]; last.guest.unwelcome() != c.surplus {
-					t.Errorf("the last one is unwelcome: %v, want %v", last.guest.unwelcome(), c.surplus)
+				if last := h.all[len(h.all)-1]; last.overLimit() != c.surplus {
+					t.Errorf("the last one is unwelcome: %v, want %v", last.overLimit(), c.surplus)
 				}
 			})
 		})
@@ -160,13 +160,13 @@ func connectionsCount(t *testing.T) {
 			_ = one.Close()
 		default:
 			one := h.all[random.IntN(n)]
-			one.guest.enter(one, []phase{arriving, resting, busy}[random.IntN(3)])
+			one.enter([]phase{arriving, resting, busy}[random.IntN(3)])
 		}
 		h.all = slices.DeleteFunc(h.all, closed)
 		peers := map[netip.Addr]int{}
 		open, surplus := 0, 0
 		for _, c := range h.all {
-			if c.guest.unwelcome() {
+			if c.overLimit() {
 				surplus++
 				continue
 			}

@@ -102,7 +102,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	st.plan.Encoding.Chunked = true
 	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, "audit", "")}
 	c.head = len(out.head)
-	buffersOfTLS.drop(accepted) // as runConn does
+	dropTLSBuffers(accepted) // as runConn does
 	out.watched = c.server.gone.watch(accepted, func() { st.interrupt(EndDeparted) })
 	st.out = out
 	ended.Add(1)

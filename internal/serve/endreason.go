@@ -66,6 +66,10 @@ func reasonOf(err error) EndReason {
 	switch {
 	case errors.As(err, &end):
 		return EndReason(end)
+	case errors.Is(err, errSlow):
+		return EndSlow
+	case errors.Is(err, errCrowded):
+		return EndCrowded
 	case errors.As(err, &expired):
 		return EndExpired
 	case errors.As(err, &large):

@@ -97,8 +97,8 @@ func (x *exchange) request(body []byte) *http.Request {
 // arrivingBody is ownedBody, while which the request is still on its way.
 func arrivingBody(ctx *fasthttp.RequestCtx, x *exchange) ([]byte, error) {
 	if p := pacer(x.conn); p != nil && x.in.length > 0 {
-		p.guest.enter(p, arriving)
-		defer p.guest.enter(p, busy)
+		p.enter(arriving)
+		defer p.enter(busy)
 	}
 	return ownedBody(ctx, x.in.length)
 }

@@ -34,9 +34,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		x.known = out.proven
 	}
 	if !x.class.short() {
-		stall := out.stall
-		out.patient()
-		x.hurry = func() { out.impatient(stall) }
+		x.hurry = out.patient()
 	}
 	if err := ownBody(out, r, x); err != nil {
 		writeStatus(w, statusBadRequest("the request body ended early"))
@@ -73,12 +71,12 @@ func ownBody(out *netWriter, r *http.Request, x *exchange) error {
 	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil
 	}
-	_ = out.control.SetReadDeadline(time.Now().Add(x.f.arrivals.owned)) // fails when the stream is gone, as the read will
+	_ = out.SetReadDeadline(time.Now().Add(x.f.arrivals.owned)) // fails when the stream is gone, as the read will
 	body := make([]byte, x.in.length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)
 	}
-	_ = out.control.SetReadDeadline(time.Time{})
+	_ = out.SetReadDeadline(time.Time{})
 	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Body, _ = r.GetBody()
 	return nil

@@ -65,14 +65,20 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		Quiet:      http2Quiet,
 		Pong:       http2Pong,
 		Idle:       idleTimeout,
-		Busy:       func(some bool) { below.busy(some) },
+		Busy: func(some bool) {
+			if some {
+				below.enter(busy)
+			} else {
+				below.enter(resting)
+			}
+		},
 	})
 	if !h.admit(conn) {
 		return nil // fasthttp closes it
 	}
 	defer h.left(conn)
 	if below != nil {
-		below.guest.politely(conn.GoAway)
+		below.onLeave(conn.GoAway)
 		_ = below.setPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
@@ -103,17 +109,6 @@ func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front,
 	})
 }
 
-// busy notes that a connection has streams, or none.
-func (c *conn) busy(some bool) {
-	switch {
-	case c == nil:
-	case some:
-		c.guest.enter(c, busy)
-	default:
-		c.guest.enter(c, resting)
-	}
-}
-
 func (h *http2Server) admit(c *h2.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -142,9 +137,9 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	out.parts = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
 	c := http2Call{netResponder: netResponder{out, r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
-	if below != nil && below.guest.unwelcome() {
+	if below.overLimit() {
 		writeTooManyRequests(c, retryAfter())
-		below.guest.dismiss()
+		below.sendAway()
 		return
 	}
 	h.server.handle(c, front)

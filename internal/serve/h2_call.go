@@ -33,7 +33,7 @@ func (c http2Call) recovered() {
 		c.out.cut()
 	default:
 		c.server.panicked(p)
-		if c.out.began {
+		if c.out.headWritten() {
 			c.out.cut()
 			return
 		}

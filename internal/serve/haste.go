@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"math"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,10 @@ type haste struct {
 	starting atomic.Int64 // states and large lists that are being sent
 
 	pins pins
+
+	// Static; 0: the constants of these names.
+	crowdedRate float64
+	crowdedFor  time.Duration
 }
 
 const (
@@ -28,9 +33,11 @@ const (
 	// theirs, once it was waited for crowdedFor.
 	crowdedRate = 64 << 10
 	crowdedFor  = 10 * time.Second
-	// parkedOutside is what the kernel is reckoned to hold for one that takes nothing: what it was offered last, which is at most a turn, on
-	// top of notSentLow.
-	parkedOutside = turnSize + notSentLow
+	// offerLimit is how many bytes of a watch a socket is offered at a time, at most.
+	offerLimit = 64 << 10
+	// parkedOutside is how many bytes the kernel is assumed to hold for a client that takes nothing: the
+	// last offer, on top of notSentLow.
+	parkedOutside = offerLimit + notSentLow
 	// looksAgain is how long a write waits at most before it looks whether it is still to be as patient.
 	looksAgain = time.Second
 )
@@ -57,7 +64,15 @@ func (h *haste) unpin(p *pin) {
 }
 
 // relieve ends the most expensive of the large answers whose clients are slow, since another waits for room.
-func (h *haste) relieve() { h.pins.condemn(crowdedRate, crowdedFor, EndCrowded, math.MaxInt) }
+func (h *haste) relieve() {
+	h.pins.condemn(cmp.Or(h.crowdedRate, crowdedRate), cmp.Or(h.crowdedFor, crowdedFor), errCrowded, math.MaxInt)
+}
+
+// endSlow ends the most expensive of the large answers whose clients are too slow while memory is short.
+func (h *haste) endSlow() { h.pins.condemn(hastyRate, hastyStall, errSlow, condemnPart) }
+
+// hasten makes the server impatient, or patient again, and reports whether that is a change.
+func (h *haste) hasten(on bool) (changed bool) { return h.hurried.Swap(on) != on }
 
 // park and unpark count slots whose sockets are full.
 func (h *haste) park()   { h.count(1, 0) }
@@ -77,29 +92,5 @@ func (h *haste) count(parked, starting int64) {
 // outside is about what the kernel holds for clients that have yet to take it.
 func (h *haste) outside() int64 { return (h.parked.Load() + h.starting.Load()) * parkedOutside }
 
-// Outside is about how many bytes the kernel holds for clients that do not take what was sent to them. It is reckoned, since what a kernel
-// tells of it is either that of a whole machine or takes a system call for each client.
-func (s *Server) Outside() int64 { return s.haste.outside() }
-
-// Hasten makes the server impatient, or patient again, with clients that do not take what they asked for.
-func (s *Server) Hasten(on bool) {
-	if s.haste.hurried.Swap(on) == on || !on {
-		return
-	}
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.mu.streams))
-	for st := range s.mu.streams {
-		streams = append(streams, st)
-	}
-	s.mu.Unlock()
-	for _, st := range streams { // a slot that is parked looks late otherwise
-		st.poke()
-	}
-}
-
-// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
-// is short of memory. It is called again and again while that lasts.
-func (s *Server) EndSlow() { s.haste.pins.condemn(hastyRate, hastyStall, EndSlow, condemnPart) }
-
-// Economize lets hardly any large answers be made at the same time, or as many as usual.
-func (s *Server) Economize(on bool) { s.opts.Limiter.economize(on) }
+// parkedSlots is how many slots wait for their clients.
+func (h *haste) parkedSlots() int64 { return h.parked.Load() }

@@ -81,9 +81,7 @@ func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
 
 // rejoin lets a connection serve its next request.
 func (s *Server) rejoin(c net.Conn, fast *fasthttp.Server) {
-	if p := pacer(c); p != nil {
-		p.guest.enter(p, resting)
-	}
+	pacer(c).enter(resting)
 	if err := fast.ServeConn(throughHead(c, nil, nil)); err != nil {
 		s.log.Debug("a connection's next request", zap.String("error", errorKind(err)))
 	}

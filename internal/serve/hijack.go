@@ -11,11 +11,11 @@ import (
 func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
 	below := pacer(ctx.Conn())
 	if below != nil {
-		below.lost.Store(&lost)
+		below.onLost(lost)
 	}
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(c net.Conn) {
-		if below != nil && below.lost.Swap(nil) == nil {
+		if below != nil && !below.takeOver() {
 			return
 		}
 		take(c)

@@ -87,6 +87,9 @@ func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow f
 	return made, nil, nil
 }
 
+// largeState is how many objects a list looks at that waits for a seat.
+const largeState = 500
+
 // compose makes a list but for its compression, on a seat if it is large. One without a body is for upstream to make.
 func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {

@@ -46,7 +46,7 @@ func (l *lookahead) read(slots []*slot) {
 // ahead reads what the port's own fields point to.
 func (p *port) ahead() (sum int) {
 	if p.below != nil {
-		sum += p.below.most
+		sum += p.below.prefetch()
 	}
 	if c, ok := p.secure.(*tls.Conn); ok {
 		sum += tlsPlaces.read(unsafe.Pointer(c)) // #nosec G103 -- reads what is there, to have it in the cache

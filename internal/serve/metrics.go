@@ -25,8 +25,7 @@ type Metrics struct {
 	unfilled    *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
-	expelled    *prometheus.CounterVec
-	open        prometheus.Gauge
+	conns       *connMetrics
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -86,16 +85,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
-	m.expelled = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_expelled_connections_total",
-		Help: "Client connections that were closed to make room for others, by what they were doing: arriving (no whole request yet), idle, or surplus (waiting for the answer that there is no room).",
-	}, []string{"phase"})
-	m.open = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "spillway_client_connections", Help: "Connections that clients have.",
-	})
-	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
-		m.expelled.WithLabelValues(phase)
-	}
+	m.conns = newConnMetrics()
 	m.lags = newLags()
 	durations := m.makeLists()
 	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -103,7 +93,8 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and ends after --stall-timeout.",
 	}, m.parked)
 	if r != nil {
-		r.MustRegister(durations, m.lags, m.waiting, m.expelled, m.open, m.requests, m.refused, m.streams, m.ends,
+		r.MustRegister(m.conns.collectors()...)
+		r.MustRegister(durations, m.lags, m.waiting, m.requests, m.refused, m.streams, m.ends,
 			m.cut, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale,
 			m.tooStale, m.backfilled, m.unfilled)
 	}
@@ -132,7 +123,7 @@ func (m *Metrics) parked() float64 {
 	if m.haste == nil {
 		return 0
 	}
-	return float64(m.haste.parked.Load())
+	return float64(m.haste.parkedSlots())
 }
 
 // introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that

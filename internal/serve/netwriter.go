@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"sync"
 	"time"
-
-	"spillway/internal/h2"
 )
 
 // netWriter is an answer of net/http whose client must keep up, as conn is for a whole connection. On HTTP/2 a client may take
@@ -66,7 +64,7 @@ func (n *netWriter) WriteHeader(code int) {
 
 // proven notes that the sender of the request is known.
 func (n *netWriter) proven() {
-	if response, ok := n.ResponseWriter.(*h2.Response); ok {
+	if response, ok := n.ResponseWriter.(interface{ Prove() }); ok {
 		response.Prove()
 	}
 }
@@ -131,11 +129,19 @@ func (n *netWriter) cause(err error) error {
 	return err
 }
 
-// impatient demands progress again, within a stall timeout.
-func (n *netWriter) impatient(stall time.Duration) { n.stall = stall }
+// patient ends all demands on the client: what passes through for long may pause as long as its own
+// rules allow. The result demands progress again.
+func (n *netWriter) patient() (impatient func()) {
+	stall := n.stall
+	n.stall = 0
+	return func() { n.stall = stall }
+}
 
-// patient ends all demands on the client: what passes through for long may pause as long as its own rules allow.
-func (n *netWriter) patient() { n.stall = 0 }
+// SetReadDeadline limits the time for the request's body.
+func (n *netWriter) SetReadDeadline(t time.Time) error { return n.control.SetReadDeadline(t) }
+
+// headWritten reports that the answer has begun.
+func (n *netWriter) headWritten() bool { return n.began }
 
 // pace demands progress from now on. An answer that keeps so many bytes of old state alive has a seat meanwhile.
 func (n *netWriter) pace(pinned int64) {
@@ -175,8 +181,7 @@ func (n *netWriter) haste() *haste {
 func (n *netWriter) evict() {
 	n.mu.Lock()
 	if n.pin != nil && n.haste().stall(n.stall) < n.stall {
-		slow := EndSlow
-		n.pin.condemned.CompareAndSwap(nil, &slow)
+		n.pin.condemned.CompareAndSwap(nil, &errSlow)
 	}
 	n.mu.Unlock()
 	n.reset(&n.stalled)

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -21,8 +22,14 @@ type pin struct {
 	spent   atomic.Int64
 	waiting atomic.Int64 // when the write began that waits now, in nanoseconds since pinEpoch; 0: none does
 
-	condemned atomic.Pointer[EndReason] // EndSlow or EndCrowded
+	condemned atomic.Pointer[error] // errSlow or errCrowded; nil: it is not
 }
+
+// errSlow and errCrowded are why a pin ends before its client has taken the answer.
+var (
+	errSlow    = errors.New("the client was too slow while memory was short")
+	errCrowded = errors.New("the client was too slow while others waited for room")
+)
 
 // pinEpoch is where times of pins are counted from.
 var pinEpoch = time.Now()
@@ -55,7 +62,7 @@ func (p *pin) slower(rate float64, least time.Duration) bool {
 func (p *pin) sentence() error {
 	if p != nil {
 		if why := p.condemned.Load(); why != nil {
-			return endError(*why)
+			return *why
 		}
 	}
 	return nil
@@ -87,7 +94,7 @@ func (s *pins) drop(p *pin) {
 const condemnPart = 16
 
 // condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at least.
-func (s *pins) condemn(rate float64, least time.Duration, why EndReason, part int) {
+func (s *pins) condemn(rate float64, least time.Duration, why error, part int) {
 	s.mu.Lock()
 	var slow []*pin
 	for p := range s.all {

@@ -56,9 +56,9 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 // sealed leaves the records of b in seal.
 func (p *port) sealed(b []byte) error {
 	*p.seal = (*p.seal)[:0]
-	p.below.gather = p.seal
+	p.below.collect(p.seal)
 	_, err := p.secure.Write(b)
-	p.below.gather = nil
+	p.below.collect(nil)
 	return err
 }
 

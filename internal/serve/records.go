@@ -24,6 +24,9 @@ var recordBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
+// recordsTo writes to a TLS connection, and sends its records several at a time on the connection below.
+func recordsTo(tls io.Writer, below *conn) io.Writer { return records{tls: tls, conn: below} }
+
 // Write implements io.Writer. When it returns, everything has been sent.
 func (r records) Write(b []byte) (int, error) {
 	buffer := recordBuffers.Get().(*[]byte)

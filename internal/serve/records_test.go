@@ -51,7 +51,7 @@ func TestRecords(t *testing.T) {
 				t.Fatal(err)
 			}
 			count.writes = 0
-			if n, err := (records{tls: server, conn: below}).Write(text); n != size || err != nil {
+			if n, err := recordsTo(server, below).Write(text); n != size || err != nil {
 				t.Fatalf("%d bytes of %d: %v", n, size, err)
 			}
 			if all := <-got; !bytes.Equal(all, text) {
@@ -60,7 +60,7 @@ func TestRecords(t *testing.T) {
 			if most := size/recordsSize + 1; count.writes > most {
 				t.Errorf("%d bytes took %d sends", size, count.writes)
 			}
-			if _, err := (records{tls: server, conn: below}).Write(text); !errors.Is(err, errStalled) {
+			if _, err := recordsTo(server, below).Write(text); !errors.Is(err, errStalled) {
 				t.Errorf("nobody reads %d bytes: %v", size, err)
 			}
 		})

@@ -77,7 +77,7 @@ func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 		return 0, err
 	}
 	if b.secure {
-		w = records{tls: w, conn: b.conn}
+		w = recordsTo(w, b.conn)
 	}
 	return b.body.WriteTo(w)
 }

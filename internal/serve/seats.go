@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +24,9 @@ type seats struct {
 // courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a piece every so often.
 const courtesy = 10 * time.Millisecond
 
-func newSeats() *seats {
-	n := runtime.GOMAXPROCS(0)
-	return &seats{processors: n, taken: make(chan struct{}, max(1, n-1))}
+// newSeats makes the seats of a process that has so many processors.
+func newSeats(processors int) *seats {
+	return &seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
 }
 
 // take waits for a seat, and tells how long it did.
@@ -111,6 +110,3 @@ func (l *seat) want(wanted bool) {
 	}
 	l.taken = wanted
 }
-
-// largeState is how many objects a list looks at that waits for a seat.
-const largeState = 500

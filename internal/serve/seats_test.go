@@ -31,14 +31,11 @@ func connected(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// oneSeat is for one processor.
-func oneSeat() *seats { return &seats{processors: 1, taken: make(chan struct{}, 1)} }
-
 // An answer whose client does not read has no seat; it goes on when it is read and has its seat, and gives it back.
 func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)
-	c := &conn{Conn: near, seat: seat{of: oneSeat()}}
+	c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
 	if err := c.setPace(time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -90,12 +87,15 @@ func TestSeatOfABrokenAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			near, far := connected(t)
 			tune(near)
-			c := &conn{Conn: near, seat: seat{of: oneSeat()}}
-			body := &pacedBody{body: endless{}, conn: c, stall: 200 * time.Millisecond}
+			c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
 			done := make(chan error, 1)
-			go func() {
-				_, err := body.WriteTo(c)
-				done <- err
+			go func() { // as the body of an answer is written
+				const stall = 200 * time.Millisecond
+				err := c.setPace(stall, 1)
+				if err == nil {
+					_, err = endless{}.WriteTo(c)
+				}
+				done <- errors.Join(err, c.setPace(stall, 0))
 			}()
 			if _, err := io.ReadFull(far, make([]byte, 1)); err != nil { // so it was taken
 				t.Fatal(err)
@@ -130,7 +130,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
-		c := &conn{Conn: near, seat: seat{of: oneSeat()}}
+		c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
 		if err := c.setPace(10*time.Second, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -164,23 +164,10 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	})
 }
 
-// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
-func TestSeatsOfInitialEvents(t *testing.T) {
-	bubbles(t, func(t *testing.T, d delivery) {
-		w := newWorld(t, d, "a/p 100 app=x")
-		for range 3 {
-			w.watch("/api/v1/pods?watch=1&resourceVersion=0").pause()
-		}
-		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 100")
-		w.set("a/p 101 app=x")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 101")
-	})
-}
-
 // Who has a seat lets writers go first where no processor would be left for them, but not for ever.
 func TestSeatsMakeWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		two := &seats{processors: 2, taken: make(chan struct{}, 1)}
+		two := newSeats(2)
 		took := func() time.Duration {
 			waited := two.take()
 			two.give()

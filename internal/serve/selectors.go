@@ -137,28 +137,6 @@ func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
 		int(r.RetryAfter/time.Second)))
 }
 
-// ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as usual again.
-func (s *Server) ShedSelectors(on bool) {
-	if s.opts.Limiter == nil {
-		return
-	}
-	s.opts.Limiter.selectors.limit.gate.Narrow(on)
-	if !on {
-		return
-	}
-	s.mu.Lock()
-	var heavy []*stream
-	for st := range s.mu.streams {
-		if !st.plan.Selector.Light() {
-			heavy = append(heavy, st)
-		}
-	}
-	s.mu.Unlock()
-	for _, st := range heavy {
-		st.interrupt(EndShed)
-	}
-}
-
 // ownerOf is the user that the hub counts a watch for.
 func ownerOf(flow fairness.Flow) fanout.Owner {
 	if flow.User != "" {

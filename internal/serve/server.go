@@ -122,7 +122,7 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(),
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(runtime.GOMAXPROCS(0)),
 		haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
@@ -132,7 +132,7 @@ func New(opts Options) *Server {
 		s.deliver = s.writers
 	}
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
-	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics, s.base.Done())
+	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
 	s.mu.streams, s.mu.sent = map[*stream]struct{}{}, map[string]int64{}
 	opts.Metrics.follow(s)

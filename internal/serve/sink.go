@@ -45,7 +45,7 @@ func (c *connSink) begin() error {
 
 func (c *connSink) Write(b []byte) (int, error) {
 	if below := pacer(c.conn); below != nil && below != c.conn && len(b) > recordSize {
-		return records{tls: c.conn, conn: below}.Write(b)
+		return recordsTo(c.conn, below).Write(b)
 	}
 	return c.conn.Write(b)
 }

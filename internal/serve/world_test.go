@@ -147,7 +147,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w := &world{t: t, oracle: newOracle(100)}
 	w.source = newSource(t, podResource, w.oracle, 100, pods...)
 	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(),
-		seats: oneSeat(), haste: &haste{}}
+		seats: newSeats(1), haste: &haste{}}
 	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
 	w.server.mu.streams = map[*stream]struct{}{}
 	w.server.deliver = d(w.server)

@@ -46,7 +46,7 @@ type writer struct {
 
 const (
 	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
-	turnSize = 64 << 10
+	turnSize = offerLimit
 	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to do.
 	turnsBetweenNews = 64
 )

@@ -1,0 +1,52 @@
+package serve
+
+// Outside is about how many bytes the kernel holds for clients that do not take what was sent to them.
+// It is an estimate, since what a kernel reports of it is either that of a whole machine or takes a
+// system call for each client.
+func (s *Server) Outside() int64 { return s.haste.outside() }
+
+// Hasten makes the server impatient, or patient again, with clients that do not take what they asked
+// for.
+func (s *Server) Hasten(on bool) {
+	if !s.haste.hasten(on) || !on {
+		return
+	}
+	for _, st := range s.open() { // a slot that is parked looks late otherwise
+		st.poke()
+	}
+}
+
+// EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
+// is short of memory. It is called again and again while that lasts.
+func (s *Server) EndSlow() { s.haste.endSlow() }
+
+// Economize lets hardly any large answers be made at the same time, or as many as usual.
+func (s *Server) Economize(on bool) { s.opts.Limiter.economize(on) }
+
+// ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as usual
+// again.
+func (s *Server) ShedSelectors(on bool) {
+	if s.opts.Limiter == nil {
+		return
+	}
+	s.opts.Limiter.selectors.limit.gate.Narrow(on)
+	if !on {
+		return
+	}
+	for _, st := range s.open() {
+		if !st.plan.Selector.Light() {
+			st.interrupt(EndShed)
+		}
+	}
+}
+
+// open are the streams that are open.
+func (s *Server) open() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	streams := make([]*stream, 0, len(s.mu.streams))
+	for st := range s.mu.streams {
+		streams = append(streams, st)
+	}
+	return streams
+}

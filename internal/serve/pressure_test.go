@@ -1,0 +1,235 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/kubetest"
+	"spillway/internal/object"
+)
+
+// A LIST that finds no room has one slow answer ended, and then has its turn.
+func TestSlowListMakesRoomForAnother(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			t.Parallel()
+			r := rigOf(t, full(40), rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour,
+				clients: Limits{ListBytes: 5 << 20}})
+			r.mirrored(configMaps)
+			const target = mapsPath + "?resourceVersion=0"
+			defer occupy(t, r.limiter.lists, 5<<19)() // the other half of the room
+			body := openList(t, r, http2, target)
+			defer body.Close()
+			r.server.haste.crowdedRate, r.server.haste.crowdedFor = math.MaxInt, time.Millisecond
+			eventually(t, "the list to be sent", func() bool { return r.server.Outside() > 0 })
+			time.Sleep(2 * looksAgain) // a write that waits counts its time when it looks again
+			refusals := make(chan int, 1)
+			go func() {
+				response, err := http.Get(r.url + target)
+				if err != nil {
+					refusals <- 0
+					return
+				}
+				_, _ = io.Copy(io.Discard, response.Body)
+				_ = response.Body.Close()
+				refusals <- response.StatusCode
+			}()
+			eventually(t, "a slow LIST to be cut", func() bool {
+				return r.metric("spillway_lists_cut_total", "reason=crowded") == 1
+			})
+			if n := r.logs.FilterMessage(cutWords[EndCrowded]).Len(); n != 1 {
+				t.Errorf("%d log lines", n)
+			}
+		})
+	}
+}
+
+// openList asks for a list and reads nothing of its body.
+func openList(t *testing.T, r *rig, http2 bool, target string) io.Closer {
+	t.Helper()
+	if http2 {
+		response, err := overHTTP2(t, 4096).Get(r.tlsURL + target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return response.Body
+	}
+	c, err := net.Dial("tcp", r.url[len("http://"):])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		t.Fatal(err)
+	}
+	fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target)
+	return c
+}
+
+// A LIST whose client takes nothing is logged and counted.
+func TestStalledListIsLoggedAndCounted(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			t.Parallel()
+			up := kubetest.New(kubetest.Options{})
+			for i := range 80 {
+				up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+			}
+			r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Second})
+			r.mirrored(configMaps)
+			body := openList(t, r, http2, mapsPath+"?resourceVersion=0")
+			defer body.Close()
+			eventually(t, "the LIST to be cut", func() bool {
+				return r.metric("spillway_lists_cut_total", "reason=stalled") == 1
+			})
+			logged := r.logs.FilterMessage(cutWords[EndStalled]).All()
+			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" || logged[0].ContextMap()["reason"] != "stalled" {
+				t.Errorf("logged %v", logged)
+			}
+		})
+	}
+}
+
+// A watch whose client takes nothing is counted as held outside, and ends when the server gets into haste; one that has everything goes on.
+func TestHasteOfWatches(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour})
+			r.up.Create(kubetest.ConfigMaps, "n", "a")
+			r.mirrored(configMaps)
+			const target = mapsPath + "?watch=1&resourceVersion=1"
+			idle := r.watch(target + "&labelSelector=none")
+			open := func() io.Closer {
+				if !http2 {
+					w := r.watch(target, kubetest.ReceiveBuffer(4096))
+					w.Stall()
+					return closer(w.Close)
+				}
+				response, err := overHTTP2(t, 4096).Get(r.tlsURL + target) // whose body nobody reads
+				if err != nil {
+					t.Fatal(err)
+				}
+				return response.Body
+			}
+			stalled := open()
+			defer stalled.Close()
+			for i := range 20 {
+				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+			}
+			r.mirrored(configMaps)
+			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == parkedOutside })
+			r.server.Hasten(true)
+			r.ended(configMaps, EndStalled, 1)
+			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
+			r.server.Hasten(false)
+			r.up.Create(kubetest.ConfigMaps, "n", "last", kubetest.WithLabel("none", ""))
+			expect(t, idle, "ADDED n/last 23")
+		})
+	}
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+// While little memory is left, one large answer waits for another although the limit has room for both; and then no more.
+func TestEconomy(t *testing.T) {
+	t.Parallel()
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 100 << 20}})
+	r.mirrored(configMaps)
+	r.server.Economize(true)
+	release := occupy(t, r.limiter.lists, 10<<20)
+	answered := make(chan int, 1)
+	go func() {
+		response, err := http.Get(r.url + mapsPath + "?resourceVersion=0")
+		if err != nil {
+			answered <- 0
+			return
+		}
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		answered <- response.StatusCode
+	}()
+	waiting(t, r.limiter.lists, 1)
+	r.server.Economize(false)
+	if code := <-answered; code != http.StatusOK {
+		t.Errorf("answered %d", code)
+	}
+	release()
+	r.server.Economize(true)
+	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK { // nobody else has one
+		t.Errorf("answered %d", list.Status)
+	}
+	r.limiter.returned(t)
+}
+
+// A small body is sent on while it comes where there is no room to own it; either way upstream gets all of it, and the room is given back.
+func TestBodiesWithoutRoom(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
+			limiter := NewLimiter(Limits{BodyBytes: 1000}, nil)
+			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				n, err := io.Copy(io.Discard, r.Body)
+				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.bodies.held.Load())
+			}), frontOptions{http2: http2, mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
+			for size, held := range map[int]int{0: 0, 1000: 1000, 1001: 0, 100_000: 0} {
+				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if want := fmt.Sprintf("%d bytes, <nil>, %d held", size, held); string(body) != want || err != nil {
+					t.Errorf("%q, %v, want %q", body, err, want)
+				}
+				fr.awaitIdle(t)
+				if n := limiter.bodies.held.Load(); n != 0 {
+					t.Errorf("after %d bytes: %d are held", size, n)
+				}
+			}
+		})
+	}
+}
+
+// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his feed lets go of him, since memory is short, the log
+// still has what comes next.
+func TestQuietStreamKeepsItsPlace(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=3600&fieldSelector=metadata.name%3Dz")
+		p.gets()
+		for i := range 20 {
+			time.Sleep(time.Minute)
+			w.set(fmt.Sprintf("a/x %d", 101+i))
+			synctest.Wait()
+			w.resource().Shorten(true)
+		}
+		if floor := w.resource().Log().Floor(); floor <= 100 {
+			t.Fatalf("history still reaches back to %d", floor)
+		}
+		w.source.Hub.Economize(true)
+		synctest.Wait()
+		w.set("a/z 200")
+		p.gets("ADDED a/z 200")
+	})
+}
+
+// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
+func TestSeatsOfInitialEvents(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/p 100 app=x")
+		for range 3 {
+			w.watch("/api/v1/pods?watch=1&resourceVersion=0").pause()
+		}
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 100")
+		w.set("a/p 101 app=x")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 101")
+	})
+}
