@@ -14,6 +14,9 @@ import (
 )
 
 const (
+	// proofWait bounds a wait for a proof. A request that arrives while an older proof is under way waits
+	// for the end of that, which proves nothing to it, and then for its own: three seconds each.
+	proofWait = 2 * arriveWait
 	// arriveWait bounds a wait for a resourceVersion, as upstream bounds its own, however short the watch is to be (W-65, W-106).
 	arriveWait = 3 * time.Second
 	// arriveAgain is how long after one proof the next is asked for: what is waited for may be anybody's write to anything.
@@ -89,16 +92,6 @@ func (s *Source) arriveInWatch(ctx context.Context, rv uint64) (state *cache.Sna
 		}
 	}
 	return state, err
-}
-
-// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
-func (s *Server) reach(source *Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
-	if !hurried {
-		return source.arrive(s.base, rv, verdictWait)
-	}
-	ctx, cancel := context.WithTimeout(s.base, arrivalWait)
-	defer cancel()
-	return source.Resource().StateThrough(ctx, rv)
 }
 
 // proveThrough asks for one proof after the other until one is of a state that is not older than rv; nil if ctx ends first.

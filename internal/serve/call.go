@@ -30,8 +30,9 @@ type call interface {
 	address() netip.Addr
 	// departs tells of the client's departure, for those that wait before they answer.
 	departs(gone func()) (stop func())
-	// watch serves a stream that was admitted to its end, or has it served.
-	watch(st *stream)
+	// watch serves a stream that was admitted to its end, or has it served. headers sets what the head
+	// of the answer says of the resource.
+	watch(st *stream, headers headers)
 	// forward passes the request through, and returns when the answer has begun or later. The
 	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
 	// answer.
@@ -78,18 +79,18 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 		s.sendAway(c)
 		return
 	}
-	var plan Plan
+	var p Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored
-		s.readers.read(request.RawQuery, func() { plan = s.planner.plan(candidate) })
+		s.readers.read(request.RawQuery, func() { p = s.planner.plan(candidate) })
 	}
 	switch {
-	case plan.Action != Upstream && s.answer(c, plan, v):
-	case plan.Doubtful && !s.doubts.Allow():
-		s.metrics.unproven.WithLabelValues(plan.Source.Resource().Info.String()).Inc()
+	case p.Action != Upstream && s.answer(c, p, v):
+	case p.Doubtful && !s.doubts.Allow():
+		s.metrics.unproven.WithLabelValues(p.Source.Resource().Info.String()).Inc()
 		s.sendAway(c)
-	case plan.mostRecent():
-		s.passRecent(c, request, plan, v)
-	case plan.List != nil:
+	case p.mostRecent():
+		s.passRecent(c, request, p, v)
+	case p.List != nil:
 		s.passList(c, v, heard{})
 	default:
 		s.pass(c, v, heard{})
@@ -97,55 +98,59 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, plan Plan, v visitor) bool {
-	s.metrics.introduce(plan.Source)
-	r := plan.Source.Resource()
-	if plan.mostRecent() && !r.Ready() {
+func (s *Server) answer(c call, p Plan, v visitor) bool {
+	s.metrics.introduce(p.Source)
+	r := p.Source.Resource()
+	if p.mostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
 	}
-	if plan.Get == nil && plan.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == plan.Source && !r.Retired() {
+	if p.Get == nil && p.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
-		writeFailure(c, plan.Failure, statusNotReady(retryAfter()))
+		writeFailure(c, p.Failure, statusNotReady(retryAfter()))
 		return true
 	}
 	switch {
 	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
 		return false
-	case plan.Action == Refuse:
-		s.refuse(c, plan, plan.Status)
+	case p.Action == Refuse:
+		s.refuse(c, answering{Plan: p}, p.Status)
 		return true
-	case !s.stale(&plan, v.flow):
+	}
+	stale, ok := s.stale(p, v.flow)
+	a := answering{p, stale}
+	switch {
+	case !ok:
 		return false
-	case plan.Get != nil:
-		return s.get(c, plan)
-	case plan.List != nil:
-		return s.list(c, plan, v)
-	case plan.Watch.Start == EventsFromNewest && !s.fromNewest(plan):
+	case p.Get != nil:
+		return s.get(c, a)
+	case p.List != nil:
+		return s.list(c, a, v)
+	case p.Watch.Start == EventsFromNewest && !s.fromNewest(p):
 		return false
 	}
-	st := s.newStream(plan, v.grant)
+	st := s.newStream(p, v.grant)
 	st.client, st.owner = v.client(), ownerOf(v.flow)
 	if s.letIn(c, st, v.flow) && s.reachBack(c, st) {
 		if !s.admit(st) {
-			writeFailure(c, plan.Failure, statusShuttingDown())
+			writeFailure(c, p.Failure, statusShuttingDown())
 			return true
 		}
 		defer s.dismiss(st) // if it runs into a bug before somebody takes it
-		c.watch(st)
+		c.watch(st, a.headers)
 	}
 	return true
 }
 
 // fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
 // answer is an event that it must see. It reports false if upstream does not say.
-func (s *Server) fromNewest(plan Plan) bool {
+func (s *Server) fromNewest(p Plan) bool {
 	ctx, cancel := s.within(arriveWait)
 	defer cancel()
-	rv, err := plan.Source.Fresh.Newest(ctx)
+	rv, err := p.Source.Fresh.Newest(ctx)
 	if err != nil {
 		return false
 	}
-	plan.Watch.RV, plan.Watch.Start = rv, EventsFrom
+	p.Watch.RV, p.Watch.Start = rv, EventsFrom
 	return true
 }
 

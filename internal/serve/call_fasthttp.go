@@ -143,11 +143,11 @@ func (c fastCall) guarded() PlainRequest {
 }
 
 // watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) watch(st *stream) {
+func (c fastCall) watch(st *stream, headers headers) {
 	s := c.server
 	st.plan.Encoding.Chunked = true
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, st.record.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
+	out.head = watchHead(st, headers, st.record.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
 	st.taken = true
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)

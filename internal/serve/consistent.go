@@ -8,9 +8,6 @@ import (
 )
 
 const (
-	// proofWait bounds a wait for a proof. Whoever comes while a proof is under way that began too early to tell him
-	// anything waits for its end, and then for that of his own: three seconds each.
-	proofWait = 2 * arriveWait
 	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it has: on a busy
 	// resource the proof is there by then, and nothing has to be held back (design D7).
 	proofHead = 100 * time.Millisecond

@@ -100,7 +100,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	planner := Planner{Catalog: fixed{podResource.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	st := c.server.newStream(planner.Plan(Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true}), nil)
 	st.plan.Encoding.Chunked = true
-	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, "audit", "")}
+	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, noHeaders, "audit", "")}
 	c.head = len(out.head)
 	dropTLSBuffers(accepted) // as runConn does
 	out.watched = c.server.gone.watch(accepted, func() { st.interrupt(EndDeparted) })

@@ -14,10 +14,10 @@ const gzipThreshold = 128 << 10
 const maxText = 8 << 20
 
 // textual reports that the answer is for people to read.
-func (f answerForm) textual() bool { return f.Format == object.YAML || f.Pretty }
+func textual(f answerForm) bool { return f.Format == object.YAML || f.Pretty }
 
-// readable makes such an answer of a JSON document.
-func (f answerForm) readable(document []byte) ([]byte, error) {
+// textOf makes such an answer of a JSON document.
+func textOf(f answerForm, document []byte) ([]byte, error) {
 	if f.Format == object.YAML {
 		return codec.YAML(document)
 	}
@@ -25,17 +25,17 @@ func (f answerForm) readable(document []byte) ([]byte, error) {
 }
 
 // begin counts an answer from memory, and sets what the source has to say on it.
-func (s *Server) begin(w responder, p Plan, verb string) {
-	s.metrics.answered(p, verb)
+func (s *Server) begin(w responder, p answering, verb string) {
+	s.metrics.answered(p.Plan, verb)
 	p.headers(w.header)
 }
 
 // compresses reports whether a document of size bytes is to be compressed.
-func (f answerForm) compresses(size int) bool { return f.Gzip && size > gzipThreshold }
+func compresses(f answerForm, size int) bool { return f.Gzip && size > gzipThreshold }
 
 // writeDocument answers with a document.
 func writeDocument(w responder, p Plan, document []byte) {
-	compressed := p.compresses(len(document))
+	compressed := compresses(p.answerForm, len(document))
 	if compressed {
 		document = codec.AppendMember(nil, document)
 	}

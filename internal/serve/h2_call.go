@@ -101,7 +101,7 @@ func (c http2Call) guarded() PlainRequest {
 }
 
 // watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
-func (c http2Call) watch(st *stream) {
+func (c http2Call) watch(st *stream, headers headers) {
 	s := c.server
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
@@ -111,7 +111,8 @@ func (c http2Call) watch(st *stream) {
 		}
 		st.interrupt(EndDeparted)
 	})
-	out := &netSink{netWriter: c.out, head: func() { watchHeaders(st, st.record.auditID(c.requested(auditID)), c.header) }, address: c.r.RemoteAddr}
+	head := func() { watchHeaders(st, headers, st.record.auditID(c.requested(auditID)), c.header) }
+	out := &netSink{netWriter: c.out, head: head, address: c.r.RemoteAddr}
 	st.over = func(reason EndReason) {
 		stop()
 		out.over(reason.clean())

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"strconv"
@@ -16,10 +17,11 @@ import (
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
-func (s *Server) list(c call, p Plan, v visitor) bool {
+func (s *Server) list(c call, a answering, v visitor) bool {
+	p := a.Plan
 	snapshot, err := s.snapshot(p)
 	if err != nil {
-		return p.Action != FromCacheProven && s.refused(c, p, err)
+		return p.Action != FromCacheProven && s.refused(c, a, err)
 	}
 	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
@@ -36,7 +38,7 @@ func (s *Server) list(c call, p Plan, v visitor) bool {
 		r.keep(jsonOf(p, snapshot))
 	}
 	s.listed(v, listedMemory)
-	s.begin(c, p, "list")
+	s.begin(c, a, "list")
 	documentHeaders(c, p, made.compressed)
 	body := &notedBody{WriterTo: made.limited(s.haste), server: s, resource: p.Source.Resource().Info.String(),
 		client: c.address().String()}
@@ -101,9 +103,9 @@ func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	switch {
 	case err != nil:
 		return composed{}, err
-	case p.textual():
+	case textual(p.answerForm):
 		return composeText(p, list)
-	case p.compresses(list.Size()):
+	case compresses(p.answerForm, list.Size()):
 		return composed{body: list, list: list}, nil
 	}
 	return composed{body: list}, nil
@@ -132,11 +134,11 @@ func composeText(p Plan, list *codec.List) (composed, error) {
 	if list.Size() > maxText {
 		return composed{}, nil
 	}
-	text, err := list.Text(p.readable)
+	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.answerForm, document) })
 	if err != nil {
 		return composed{}, err
 	}
-	compressed := p.compresses(len(text))
+	compressed := compresses(p.answerForm, len(text))
 	if compressed {
 		text = codec.AppendMember(nil, text)
 	}
@@ -156,14 +158,15 @@ func (t plainText) WriteTo(w io.Writer) (int64, error) {
 }
 
 // get answers a GET of one object. It reports false if upstream must answer.
-func (s *Server) get(w responder, p Plan) bool {
+func (s *Server) get(w responder, a answering) bool {
+	p := a.Plan
 	state, err := s.reach(p.Source, p.Get.RV, p.Get.Hurried)
 	if err != nil {
-		return s.refused(w, p, err)
+		return s.refused(w, a, err)
 	}
 	o, ok := state.Get(p.Get.Key)
 	if !ok {
-		return s.refused(w, p, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
+		return s.refused(w, a, apierrors.NewNotFound(p.Source.Resource().Info.GVR.GroupResource(), p.Get.Name))
 	}
 	document, err := codec.Append(make([]byte, 0, o.Size()+1), p.Encoding, o, o.RV)
 	if err == nil && p.Pretty {
@@ -179,7 +182,7 @@ func (s *Server) get(w responder, p Plan) bool {
 	if r := recordOf(w); r.whole() {
 		r.keep(jsonOfObject(p, o))
 	}
-	s.begin(w, p, "get")
+	s.begin(w, a, "get")
 	writeDocument(w, p, document)
 	return true
 }
@@ -195,6 +198,16 @@ func (s *Server) snapshot(p Plan) (*cache.Snapshot, error) {
 		return state, err
 	}
 	return p.Source.Resource().At(l.RV)
+}
+
+// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
+func (s *Server) reach(source *Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
+	if !hurried {
+		return source.arrive(s.base, rv, verdictWait)
+	}
+	ctx, cancel := context.WithTimeout(s.base, arrivalWait)
+	defer cancel()
+	return source.Resource().StateThrough(ctx, rv)
 }
 
 // collect collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the last one,

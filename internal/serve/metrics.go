@@ -129,7 +129,7 @@ func (m *Metrics) parked() float64 {
 // introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that
 // appears with its first count no rate and no increase can be told, and no alert.
 func (m *Metrics) introduce(s *Source) {
-	if s.introduced.Load() || s.introduced.Swap(true) {
+	if !s.firstUse() {
 		return
 	}
 	resource := s.Resource().Info.String()

@@ -5,7 +5,9 @@ import (
 	"net/url"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
 )
@@ -36,7 +38,6 @@ type Plan struct {
 	Get   *GetPlan
 	List  *ListPlan
 	Watch *WatchPlan
-	stale staleness // known when it is carried out
 }
 
 // GetPlan is a GET of one object: from any state at or above RV (W-95).
@@ -179,4 +180,54 @@ func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
 		return p.planWatch(s, c)
 	}
 	return planList(s, c, hurried)
+}
+
+// mostRecent reports that the plan is for a LIST that must not be older than the request.
+func (p Plan) mostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
+
+// showsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
+// and what is proven current do not.
+func (p Plan) showsState() bool {
+	switch {
+	case p.Get != nil:
+		return true
+	case p.List != nil:
+		return p.Action == FromCache && !p.List.Exact
+	case p.Watch != nil:
+		return p.Watch.Start == StateAny || p.Watch.Start == StateAtLeast
+	}
+	return false
+}
+
+// refuse plans the refusal of a request in upstream's words.
+func refuse(s *Source, err error) Plan {
+	return Plan{Action: Refuse, Source: s, Status: statusOf(err)}
+}
+
+// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-4).
+func refuseEarly(s *Source, err error) Plan {
+	p := refuse(s, err)
+	p.Early = true
+	return p
+}
+
+// planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else (W-34).
+func planGet(s *Source, t target, query url.Values, hurried bool) Plan {
+	if queryBool(query, "export") {
+		return refuse(s, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported"))
+	}
+	rv, err := parseRV(query.Get("resourceVersion"))
+	if err != nil {
+		return refuse(s, err)
+	}
+	return Plan{Action: FromCache, Source: s, Get: &GetPlan{Key: t.key(), Name: t.name, RV: rv, Hurried: hurried}}
+}
+
+// planHead refuses a HEAD of a built-in resource, which has none, as upstream's router does. Custom resources have it, and there
+// it passes through, as every other method does (W-23, W-173).
+func planHead(s *Source) Plan {
+	if !s.Resource().Info.Builtin {
+		return Plan{}
+	}
+	return refuseEarly(s, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))
 }

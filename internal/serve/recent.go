@@ -17,12 +17,9 @@ const (
 	recentLate   = "late"     // passed through after a proof had been waited for in vain
 )
 
-// mostRecent reports that the plan is for a LIST that must not be older than the request.
-func (p Plan) mostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
-
 // recent is a state for a LIST that must not be older than the request, or an error if upstream answers sooner.
 func (s *Server) recent(p Plan) (*cache.Snapshot, error) {
-	state, err := p.Source.Fresh.ProveSoon(s.base, p.size())
+	state, err := p.Source.Fresh.ProveSoon(s.base, listSize(p))
 	answer := recentProven
 	switch {
 	case errors.Is(err, cache.ErrNotWorth):
@@ -40,7 +37,7 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 // passRecent passes a LIST of the most recent state through, together with others that are the same. How long upstream takes for
 // it tells what a proof is worth.
 func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
-	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, p.size()
+	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
 	alone := func(head func()) {
 		s.passList(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
 	}
@@ -57,8 +54,8 @@ func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 // sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof is worth any wait.
 const sizedMost = 2000
 
-// size is about how many objects the LIST has now. Counting takes no longer than it tells something.
-func (p Plan) size() int {
+// listSize is about how many objects the LIST has now. Counting takes no longer than it tells something.
+func listSize(p Plan) int {
 	state := p.Source.Resource().Snapshot()
 	if state == nil {
 		return 0

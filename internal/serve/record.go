@@ -219,14 +219,14 @@ func (c recorded) begin() {
 	}
 }
 
-func (c recorded) watch(st *stream) {
+func (c recorded) watch(st *stream, headers headers) {
 	if !c.record.starts() {
 		c.record.server.dismiss(st)
 		c.record.passOn()
 		return
 	}
 	st.record = c.record.ended()
-	c.call.watch(st)
+	c.call.watch(st, headers)
 }
 
 // ended is what a watch keeps of its record: how it is called, and what is to be put on record at its end.

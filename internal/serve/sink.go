@@ -81,10 +81,10 @@ func (c *connSink) port(w *writer) (port, bool) {
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
 
 // watchHead is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what becomes of the connection.
-func watchHead(st *stream, audit, strict string) []byte {
+func watchHead(st *stream, headers headers, audit, strict string) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)
-	watchHeaders(st, audit, func(key, value string) {
+	watchHeaders(st, headers, audit, func(key, value string) {
 		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
 	})
 	if strict != "" {
@@ -95,12 +95,15 @@ func watchHead(st *stream, audit, strict string) []byte {
 	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
 }
 
+// headers sets headers of an answer.
+type headers func(set func(key, value string))
+
 // watchHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).
-func watchHeaders(st *stream, audit string, set func(key, value string)) {
+func watchHeaders(st *stream, headers headers, audit string, set func(key, value string)) {
 	set(auditID, audit)
 	set("Cache-Control", "no-cache, private")
 	set("Content-Type", st.plan.Encoding.StreamMediaType())
-	st.plan.headers(set)
+	headers(set)
 	if st.plan.Encoding.Gzip {
 		set("Content-Encoding", "gzip")
 		set("Vary", "Accept-Encoding")

@@ -41,11 +41,14 @@ type Source struct {
 	// always is.
 	Age func() (age time.Duration, away bool)
 
-	introduced atomic.Bool // its counters are there
+	used atomic.Bool // by a request
 }
 
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
+
+// firstUse reports true once.
+func (s *Source) firstUse() bool { return !s.used.Load() && !s.used.Swap(true) }
 
 // compresses reports whether a watch-list is gzipped for clients that accept that.
 func (s *Source) compresses() bool { return s.CompressesWatchLists == nil || s.CompressesWatchLists() }

@@ -31,8 +31,14 @@ type staleness struct {
 	warn bool
 }
 
+// answering is a plan that is carried out: it is known what the answer says of the age of its state.
+type answering struct {
+	Plan
+	stale staleness
+}
+
 // headers sets Age, and Warning from what the source has to say of the resource and from this.
-func (p Plan) headers(set func(key, value string)) {
+func (p answering) headers(set func(key, value string)) {
 	var warnings []string
 	if text := p.Source.warning(); text != "" {
 		warnings = append(warnings, text)
@@ -51,37 +57,22 @@ func (p Plan) headers(set func(key, value string)) {
 	}
 }
 
-// showsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
-// and what is proven current do not.
-func (p Plan) showsState() bool {
-	switch {
-	case p.Get != nil:
-		return true
-	case p.List != nil:
-		return p.Action == FromCache && !p.List.Exact
-	case p.Watch != nil:
-		return p.Watch.Start == StateAny || p.Watch.Start == StateAtLeast
-	}
-	return false
-}
-
 // stale finds out how old the state behind a plan is. It reports false if it is too old to be shown: upstream, or the failure to reach it,
 // answers then.
-func (s *Server) stale(p *Plan, flow fairness.Flow) bool {
+func (s *Server) stale(p Plan, flow fairness.Flow) (staleness, bool) {
 	if p.Source.Age == nil || !p.showsState() {
-		return true
+		return staleness{}, true
 	}
 	age, away := p.Source.Age()
 	if age <= 0 {
-		return true
+		return staleness{}, true
 	}
 	if age > s.opts.MaxStaleness {
 		s.metrics.tooStale.WithLabelValues(p.Source.Resource().Info.String()).Inc()
-		return false
+		return staleness{}, false
 	}
 	s.metrics.stale.WithLabelValues(p.Source.Resource().Info.String()).Inc()
-	p.stale = staleness{age, away, s.warned.due(flow, time.Now())}
-	return true
+	return staleness{age, away, s.warned.due(flow, time.Now())}, true
 }
 
 // lastWarnings remembers who was warned lately.

@@ -22,6 +22,10 @@ type target struct {
 	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
 }
 
+// pathPartsLimit is more than the segments of any path that names something: the client chooses how many
+// there are.
+const pathPartsLimit = 16
+
 // parseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end ignored, then split, so that an
 // escaped slash makes two segments (W-20, W-21). Subresources, and whatever is not plainly a collection or an object, are
 // somebody else's business: upstream words the answer.
@@ -30,7 +34,7 @@ func parseTarget(raw string) (target, bool) {
 	if err != nil || !strings.HasPrefix(raw, "/") {
 		return target{}, false
 	}
-	t, parts := target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", mostParts)[1:]
+	t, parts := target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", pathPartsLimit)[1:]
 	switch {
 	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
 		t.gvr.Version, parts = parts[1], parts[2:]

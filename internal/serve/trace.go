@@ -174,12 +174,12 @@ func (c traced) stream(code int, body io.WriterTo, size int64) {
 	noted{c.call, c.trace}.stream(code, body, size)
 }
 
-func (c traced) watch(st *stream) {
+func (c traced) watch(st *stream, headers headers) {
 	if st.record != nil {
 		c.trace.auditID = st.record.id
 	}
 	c.trace.answered(http.StatusOK, -1)
-	c.call.watch(st)
+	c.call.watch(st, headers)
 }
 
 func (c traced) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {

@@ -238,6 +238,9 @@ func (w *world) plan(query string) Plan {
 	return plan
 }
 
+// noHeaders has nothing to say of a resource.
+func noHeaders(func(key, value string)) {}
+
 // watchAs is watch, of a stream that is prepared.
 func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	w.t.Helper()
@@ -245,7 +248,7 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	st := w.server.newStream(w.plan(query), nil)
 	st.plan.Encoding.Chunked = true
 	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}, haste: w.server.haste},
-		stall: worldStall, head: watchHead(st, "audit", "")}
+		stall: worldStall, head: watchHead(st, noHeaders, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
 		st.end.give(reason)
