@@ -3,9 +3,12 @@ package serve
 import (
 	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/auth"
 	"spillway/internal/h2"
@@ -172,4 +175,38 @@ func (h *http2Server) close() {
 	}
 	h.mu.Unlock()
 	h.active.Wait()
+}
+
+// What a connection of HTTP/2 may hold of its own; see h2.Bounds.
+const (
+	http2Head     = 32 << 10
+	http2Unproven = 32 << 10
+	http2Proven   = 256 << 10
+	http2Handlers = 4
+)
+
+// bounds are what a connection of HTTP/2 may hold.
+func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
+	pool := h.server.opts.Limiter.largeHeads()
+	return &h2.Bounds{
+		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
+		Arrival: h.server.arrivals.head, Large: headArrival,
+		Reserve:     func(n int64) bool { return pool.take(peer, n) },
+		Release:     func(n int64) { pool.give(peer, n) },
+		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
+		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
+			defer out.close()
+			out.parts = func(int) bool { return front.anonymous(r) }
+			writeStatus(netResponder{out, r.Header}, statusHeadTooLarge())
+		}),
+	}
+}
+
+// statusHeadTooLarge is the answer to a large head for which there is no room.
+func statusHeadTooLarge() *metav1.Status {
+	return newStatus(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
+		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
+			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
+			"shorter fields, or a shorter selector", nil)
 }

@@ -23,6 +23,13 @@ type largeServer struct {
 	small  *fasthttp.Server
 }
 
+const (
+	// ordinaryHead is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
+	ordinaryHead = 16 << 10
+	// headArrival is how long a head may take to arrive once it is large: until then others cannot have what it holds.
+	headArrival = 10 * time.Second
+)
+
 // errHeadTooLarge says that a head is larger than any may be, and errNoHeadRoom that there is no room for it.
 var (
 	errHeadTooLarge = errors.New("the head is larger than 1 MiB")
@@ -31,7 +38,7 @@ var (
 
 // serve serves the request whose beginning heard is.
 func (l largeServer) serve(c net.Conn, heard []byte) {
-	head := &largeHead{pool: l.server.opts.Limiter.largeHeads(), peer: addressOf(c.RemoteAddr())}
+	head := newLargeHead(l.server.opts.Limiter.largeHeads(), addressOf(c.RemoteAddr()))
 	defer head.handled()
 	all, end, err := readLargeHead(c, heard, head)
 	switch {

@@ -5,35 +5,18 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"spillway/internal/h2"
 )
 
-// What the heads of requests may hold. An ordinary head is its connection's own. A large one holds bytes of a pool that
-// all connections of all listeners share, from when it becomes large until nothing needs it any more: Limits.HeadBytes.
+// What large heads of requests hold: bytes of a pool that all connections of all listeners share, from
+// when a head becomes large until nothing needs it any more (Limits.HeadBytes).
 const (
 	// largestHead is the largest head that kube-apiserver takes: net/http's limit, and the buffer that it reads with.
 	largestHead = http.DefaultMaxHeaderBytes + 4096
-	// ordinaryHead is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
-	ordinaryHead = 16 << 10
 	// headCopies is how many times a head over HTTP/1.1 is held, about, while it is handled: as it came, in fasthttp's
 	// buffer, as fasthttp's fields and raw head, as net/http's header, and as what goes upstream.
 	headCopies = 6
-	// headArrival is how long a head may take to arrive once it is large: until then others cannot have what it holds.
-	headArrival = 10 * time.Second
 	// leastHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
 	leastHeadShare = headCopies * largestHead
-)
-
-// What a connection of HTTP/2 may hold of its own; see h2.Bounds.
-const (
-	http2Head     = 32 << 10
-	http2Unproven = 32 << 10
-	http2Proven   = 256 << 10
-	http2Handlers = 4
 )
 
 // headPool is the bytes that large heads hold together.
@@ -107,6 +90,11 @@ type largeHead struct {
 	shared bool // an exchange holds it, too
 }
 
+// newLargeHead makes a head of a peer's that holds nothing yet.
+func newLargeHead(pool *headPool, peer netip.Addr) *largeHead {
+	return &largeHead{pool: pool, peer: peer}
+}
+
 // grow has the head hold n bytes in all, or reports that there is no room.
 func (l *largeHead) grow(n int64) bool {
 	l.mu.Lock()
@@ -148,31 +136,5 @@ func (l *largeHead) over() {
 		l.shared = false
 		l.pool.give(l.peer, l.bytes)
 		l.bytes = 0
-	}
-}
-
-// statusHeadTooLarge is the answer to a large head for which there is no room.
-func statusHeadTooLarge() *metav1.Status {
-	return newStatus(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
-		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
-			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
-			"shorter fields, or a shorter selector", nil)
-}
-
-// bounds are what a connection of HTTP/2 may hold.
-func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
-	pool := h.server.opts.Limiter.largeHeads()
-	return &h2.Bounds{
-		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
-		Arrival: h.server.arrivals.head, Large: headArrival,
-		Reserve:     func(n int64) bool { return pool.take(peer, n) },
-		Release:     func(n int64) { pool.give(peer, n) },
-		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
-		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
-			defer out.close()
-			out.parts = func(int) bool { return front.anonymous(r) }
-			writeStatus(netResponder{out, r.Header}, statusHeadTooLarge())
-		}),
 	}
 }

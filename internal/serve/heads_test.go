@@ -94,9 +94,9 @@ func cookieOf(n int) string {
 // eventuallyFree waits until no large head holds anything.
 func (m *mouth) eventuallyFree(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); m.limiter.heads.holds() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.largeHeads().holds() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still held", m.limiter.heads.holds())
+			t.Fatalf("%d bytes are still held", m.limiter.largeHeads().holds())
 		}
 	}
 }
@@ -183,9 +183,9 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.heads.holds() < (i+1)*headCopies*256<<10; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); m.limiter.largeHeads().holds() < (i+1)*headCopies*256<<10; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d bytes are held after %d heads", m.limiter.heads.holds(), i+1)
+				t.Fatalf("%d bytes are held after %d heads", m.limiter.largeHeads().holds(), i+1)
 			}
 		}
 	}
@@ -217,9 +217,9 @@ func TestLargeHeadsOfWhatLasts(t *testing.T) {
 		done <- answersOf(t, m.plain, strings.Replace(cookieOf(200_000), "/x", "/api/v1/pods?watch=1", 1))
 	}()
 	const held, kept = headCopies * 256 << 10, 2 * 256 << 10
-	for end := time.Now().Add(patience); m.limiter.heads.holds() != kept; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.largeHeads().holds() != kept; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held, of %d", m.limiter.heads.holds(), held)
+			t.Fatalf("%d bytes are held, of %d", m.limiter.largeHeads().holds(), held)
 		}
 	}
 	close(gate)

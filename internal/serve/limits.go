@@ -31,6 +31,8 @@ type Limits struct {
 	// PassThroughQPS is how many requests of one user pass through per second, after a burst.
 	PassThroughQPS   float64
 	PassThroughBurst int
+	// NoQueues refuses at once what finds no room, instead of after a wait.
+	NoQueues bool
 }
 
 const (
@@ -68,13 +70,17 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes),
 		rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
+	waiting, waitingPerUser := waitingMost, waitingEach
+	if l.NoQueues {
+		waiting, waitingPerUser = 0, 0
+	}
 	limiter.lasting = m.limit(limitWatches, limiter,
 		fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
-		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waitingMost, WaitingEach: waitingEach, Wait: listWait,
+		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waiting, WaitingEach: waitingPerUser, Wait: listWait,
 	})
 	limiter.passing = m.limit(limitPassThrough, limiter, fairness.Options{
-		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waitingMost, WaitingEach: waitingEach, Wait: passThroughWait,
+		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waiting, WaitingEach: waitingPerUser, Wait: passThroughWait,
 	})
 	limiter.selectors = newSelections(m.limit(limitSelectors, limiter, fairness.Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
@@ -85,6 +91,19 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 		m.register(r)
 	}
 	return limiter
+}
+
+// gate is the gate of one of the limits, by its name.
+func (l *Limiter) gate(name string) *fairness.Gate {
+	switch name {
+	case limitWatches:
+		return l.lasting.gate
+	case limitListBytes:
+		return l.lists.gate
+	case limitPassThrough:
+		return l.passing.gate
+	}
+	return l.selectors.limit.gate
 }
 
 // close lets nobody wait any more.
@@ -166,6 +185,9 @@ func (l *Limiter) disown(size int64) {
 		l.bodies.held.Add(-size)
 	}
 }
+
+// bodyBytes is what is reserved for bodies, in bytes.
+func (l *Limiter) bodyBytes() int64 { return l.bodies.held.Load() }
 
 // largeHeads are what large heads hold; nil: they are not bounded.
 func (l *Limiter) largeHeads() *headPool {

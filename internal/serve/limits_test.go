@@ -24,17 +24,10 @@ import (
 	"spillway/internal/object"
 )
 
-// impatient is a Limiter at whose gates nobody waits.
+// impatient is a Limiter at whose gates nothing waits.
 func impatient(l Limits) *Limiter {
-	limiter := NewLimiter(l, nil)
-	limiter.hurry(l)
-	return limiter
-}
-
-// hurry lets nobody wait.
-func (l *Limiter) hurry(limits Limits) {
-	l.passing.gate = fairness.NewGate(fairness.Options{Limit: int64(limits.PassThrough), Share: int64(limits.PassThroughPerUser)})
-	l.lists.gate = fairness.NewGate(fairness.Options{Limit: limits.ListBytes})
+	l.NoQueues = true
+	return NewLimiter(l, nil)
 }
 
 // soon reports that a Retry-After is one of those that the first who are refused are told.
@@ -49,29 +42,43 @@ func spread(retryAfter string) bool {
 // stranger is a flow that no request of a test has.
 var stranger = fairness.UserFlow("stranger")
 
-// occupy takes all that is left of a limit until what it returns is called.
-func occupy(t *testing.T, l *limit, width int64) (release func()) {
+// occupy takes as much of a limit as one flow may have, until what it returns is called.
+func occupy(t *testing.T, l *Limiter, limit string, width int64) (release func()) {
 	t.Helper()
-	pass, ok := l.gate.Try(stranger, width)
+	pass, ok := l.gate(limit).Try(stranger, width)
 	if !ok {
 		t.Fatal("there is no room")
 	}
 	return pass.Release
 }
 
-// waiting waits until so many wait for a limit.
-func waiting(t *testing.T, l *limit, want int) {
+// occupyAll takes all of a limit, half of which is all that one flow may have.
+func occupyAll(t *testing.T, l *Limiter, limit string, width int64) (release func()) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.gate.Load().Waiting == want })
+	one := occupy(t, l, limit, width)
+	two, ok := l.gate(limit).Try(fairness.UserFlow("another stranger"), width)
+	if !ok {
+		t.Fatal("there is no room for another flow")
+	}
+	return func() {
+		one()
+		two.Release()
+	}
 }
 
-// returned waits until nothing is held of any limit, and nobody waits.
-func (l *Limiter) returned(t *testing.T) {
+// waiting waits until so many wait for a limit.
+func waiting(t *testing.T, l *Limiter, limit string, want int) {
 	t.Helper()
-	for name, one := range map[string]*limit{limitWatches: l.lasting, limitListBytes: l.lists,
-		limitPassThrough: l.passing, limitSelectors: l.selectors.limit} {
-		load := one.gate.Load()
-		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = one.gate.Load() {
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.gate(limit).Load().Waiting == want })
+}
+
+// returned waits until nothing is held of any limit, and nothing waits.
+func returned(t *testing.T, l *Limiter) {
+	t.Helper()
+	for _, name := range []string{limitWatches, limitListBytes, limitPassThrough, limitSelectors} {
+		gate := l.gate(name)
+		load := gate.Load()
+		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = gate.Load() {
 			if time.Now().After(until) {
 				t.Fatalf("%s: %+v is left", name, load)
 			}
@@ -165,9 +172,9 @@ func testLimitWatches(t *testing.T, http2 bool) {
 	}
 	first.Close()
 	second.Close()
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	r.watch(mapsPath + "?watch=1&resourceVersion=1").Close()
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // A user who has all the watches that one user may have takes none from others, whether his come from memory or pass through.
@@ -232,9 +239,9 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 2 << 20}})
 	r.mirrored(configMaps)
-	release := occupy(t, r.limiter.lists, 1<<20) // a share is half
+	release := occupy(t, r.limiter, limitListBytes, 1<<20) // a share is half
 	second := func() func() {
-		pass, ok := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+		pass, ok := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
 		if !ok {
 			t.Fatal("there is no room")
 		}
@@ -261,14 +268,14 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 			}
 		})
 	}
-	waiting(t, r.limiter.lists, len(largeTargets))
+	waiting(t, r.limiter, limitListBytes, len(largeTargets))
 	if n := r.metric("spillway_flowcontrol_current_inqueue_requests", "limit=list_bytes"); n != float64(len(largeTargets)) {
 		t.Errorf("%v are said to wait", n)
 	}
 	release()
 	second()
 	all.Wait()
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // Who comes when there is no place to wait is refused in flow control's words.
@@ -278,7 +285,7 @@ func testLimitListBytesRefused(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20}, impatient: true})
 	r.mirrored(configMaps)
-	release := occupy(t, r.limiter.lists, 1<<20)
+	release := occupyAll(t, r.limiter, limitListBytes, 1<<20)
 	client, url := oneConnection(t, r, http2)
 	for _, target := range largeTargets {
 		response, body := get(t, client, "GET", url+target)
@@ -290,7 +297,7 @@ func testLimitListBytesRefused(t *testing.T, http2 bool) {
 			t.Errorf("%s, on the same connection: %d", target, response.StatusCode)
 		}
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // A watch holds bytes for its initial events, and none afterwards.
@@ -308,7 +315,7 @@ func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
 		t.Errorf("%v watches", n)
 	}
 	_ = answer.Close()
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // Who leaves while he waits is out of the line at once.
@@ -318,13 +325,13 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
-	defer occupy(t, r.limiter.passing, 1)()
-	defer occupy(t, r.limiter.lists, 1<<20)() // half of it is all that one user has
-	other, _ := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+	defer occupy(t, r.limiter, limitPassThrough, 1)()
+	defer occupy(t, r.limiter, limitListBytes, 1<<20)() // half of it is all that one user has
+	other, _ := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
 	defer other.Release()
-	for target, l := range map[string]*limit{
-		mapsPath + "?resourceVersion=0": r.limiter.lists, mapsPath + "?watch=1&resourceVersion=0": r.limiter.lists,
-		"/api/v1/pods": r.limiter.passing, "/api/v1/pods?watch=1": r.limiter.passing,
+	for target, limit := range map[string]string{
+		mapsPath + "?resourceVersion=0": limitListBytes, mapsPath + "?watch=1&resourceVersion=0": limitListBytes,
+		"/api/v1/pods": limitPassThrough, "/api/v1/pods?watch=1": limitPassThrough,
 	} {
 		ctx, cancel := context.WithCancel(deadline(t))
 		client, url := oneConnection(t, r, http2)
@@ -340,12 +347,12 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 			}
 			done <- err
 		}()
-		waiting(t, l, 1)
+		waiting(t, r.limiter, limit, 1)
 		cancel()
 		if err := await(t, done, "the client"); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %v", target, err)
 		}
-		waiting(t, l, 0)
+		waiting(t, r.limiter, limit, 0)
 	}
 	eventually(t, "4 departures to be counted", func() bool { // after the line is left
 		return r.metric("spillway_flowcontrol_rejected_requests_total", "reason=cancelled") == 4
@@ -357,9 +364,9 @@ func TestLimitClose(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
-	defer occupy(t, r.limiter.passing, 1)()
-	defer occupy(t, r.limiter.lists, 1<<19)()
-	other, _ := r.limiter.lists.gate.Try(fairness.UserFlow("another"), 1<<20)
+	defer occupy(t, r.limiter, limitPassThrough, 1)()
+	defer occupy(t, r.limiter, limitListBytes, 1<<19)()
+	other, _ := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
 	defer other.Release()
 	var all sync.WaitGroup
 	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0", "/api/v1/pods"} {
@@ -371,8 +378,8 @@ func TestLimitClose(t *testing.T) {
 			}
 		})
 	}
-	waiting(t, r.limiter.lists, 2)
-	waiting(t, r.limiter.passing, 1)
+	waiting(t, r.limiter, limitListBytes, 2)
+	waiting(t, r.limiter, limitPassThrough, 1)
 	r.close()
 	all.Wait()
 }
@@ -403,17 +410,17 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 			}
 		})
 	}
-	passing := fr.forwarder.opts.Limiter.passing
+	limiter := fr.forwarder.opts.Limiter
 	for range elephants + 2 {
 		ask("127.0.0.1", "/elephant")
 	}
-	waiting(t, passing, elephants)
+	waiting(t, limiter, limitPassThrough, elephants)
 	for range 2 {
 		await(t, arrived, "an elephant")
 	}
 	for mouse := range 3 {
 		ask(fmt.Sprint("127.0.0.", 2+mouse), fmt.Sprint("/mouse", mouse))
-		waiting(t, passing, elephants+mouse+1)
+		waiting(t, limiter, limitPassThrough, elephants+mouse+1)
 	}
 	var let []string
 	for range 4 {
@@ -427,7 +434,7 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	fr.forwarder.opts.Limiter.returned(t)
+	returned(t, fr.forwarder.opts.Limiter)
 }
 
 // A watch that passes through has a seat until its answer begins, an upgrade and a log have none, and each counts among what lasts.
@@ -453,17 +460,17 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.passing.gate.Load().Held, limiter.lasting.gate.Load().Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.gate(limitPassThrough).Load().Held, limiter.gate(limitWatches).Load().Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
-			eventually(t, "seats of a watch", func() bool { return limiter.passing.gate.Load().Held == c.during })
-			if lasting := limiter.lasting.gate.Load().Held; lasting != 1 {
+			eventually(t, "seats of a watch", func() bool { return limiter.gate(limitPassThrough).Load().Held == c.during })
+			if lasting := limiter.gate(limitWatches).Load().Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
 			goOn <- struct{}{}
 			await(t, done, "the end")
-			limiter.returned(t)
+			returned(t, limiter)
 		}
 	})
 }
@@ -499,9 +506,9 @@ func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
 func testLimitProbes(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{clients: Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1, PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
-	defer occupy(t, r.limiter.lasting, 1)()
-	defer occupy(t, r.limiter.lists, 1<<20)()
-	defer occupy(t, r.limiter.passing, 1)()
+	defer occupy(t, r.limiter, limitWatches, 1)()
+	defer occupyAll(t, r.limiter, limitListBytes, 1<<20)()
+	defer occupy(t, r.limiter, limitPassThrough, 1)()
 	client, url := oneConnection(t, r, http2)
 	for range 3 {
 		for _, path := range []string{"/livez", "/readyz", "/healthz?verbose"} {
@@ -521,16 +528,15 @@ func testLimitProbes(t *testing.T, http2 bool) {
 // An informer that meets a limit comes back by itself and gets its state.
 func TestLimitInformer(t *testing.T) {
 	t.Parallel()
-	for name, occupied := range map[string]func(*Limiter) *limit{
-		"watches": func(l *Limiter) *limit { return l.lasting },
-		"bytes":   func(l *Limiter) *limit { return l.lists },
+	for name, occupied := range map[string]func(*testing.T, *Limiter) (release func()){
+		"watches": func(t *testing.T, l *Limiter) func() { return occupy(t, l, limitWatches, 1) },
+		"bytes":   func(t *testing.T, l *Limiter) func() { return occupyAll(t, l, limitListBytes, 1<<20) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
 			r.mirrored(configMaps)
-			l := occupied(r.limiter)
-			release := occupy(t, l, 1<<20)
+			release := occupied(t, r.limiter)
 			in := r.informer("application/json")
 			eventually(t, "a refusal", func() bool { return r.metric("spillway_flowcontrol_rejected_requests_total") > 0 })
 			release()
@@ -589,7 +595,7 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 			}
 		}
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	// Clients that leave, at once and later, and those that do not read.
 	for _, secure := range []bool{false, true} {
 		for _, target := range []string{list, state, watch, "/api/v1/pods?watch=1", mapsPath} {
@@ -605,13 +611,13 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 			fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target)
 		}
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	for _, target := range []string{state, watch, "/api/v1/pods?watch=1"} { // HTTP/2 streams that are cancelled
 		client := overHTTP2(t, 64<<10)
 		w := r.watch2(client, target)
 		w.Close()
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	// Bugs.
 	deliverer.broken.Store(true)
 	for _, url := range []string{r.url, r.tlsURL} {
@@ -620,7 +626,7 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 		_, _ = w.Wait(deadline(t))
 	}
 	deliverer.broken.Store(false)
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	// The proxy's own end: drained and refused while it does, then stopped at once.
 	open := []*kubetest.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
 	ctx, cancel := context.WithCancel(deadline(t))
@@ -634,7 +640,7 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	stopping, cancelStopping := context.WithCancel(context.Background())
 	cancelStopping()
 	_ = r.server.Close(stopping) // an error only says that something had to be ended
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // lostConn is a connection that cannot be handed over: it fails when its deadlines are lifted for that.
@@ -673,7 +679,7 @@ func TestLimitsOfALostHijack(t *testing.T) {
 		}
 		_ = c.Close()
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 	r.ended(configMaps, EndAborted, 1)
 	r.close()
 	if err := await(t, served, "the end of Serve"); err != nil {

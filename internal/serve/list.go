@@ -129,6 +129,26 @@ func (m *composed) limited(h *haste) io.WriterTo {
 	return &limitedBody{WriterTo: m.body, pass: m.pass, haste: h}
 }
 
+// limitedBody is the body of an answer that has a pass until it is closed.
+type limitedBody struct {
+	io.WriterTo
+	pass  fairness.Pass
+	haste *haste
+}
+
+// WriteTo implements io.WriterTo.
+func (b *limitedBody) WriteTo(w io.Writer) (int64, error) {
+	b.haste.start()
+	defer b.haste.started()
+	return b.WriterTo.WriteTo(w)
+}
+
+// Close implements io.Closer.
+func (b *limitedBody) Close() error {
+	b.pass.Release()
+	return nil
+}
+
 // composeText makes a list for people.
 func composeText(p Plan, list *codec.List) (composed, error) {
 	if list.Size() > maxText {

@@ -29,7 +29,7 @@ func (s *Server) ShedSelectors(on bool) {
 	if s.opts.Limiter == nil {
 		return
 	}
-	s.opts.Limiter.selectors.limit.gate.Narrow(on)
+	s.opts.Limiter.narrowSelectors(on)
 	if !on {
 		return
 	}

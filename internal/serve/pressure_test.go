@@ -24,7 +24,7 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 				clients: Limits{ListBytes: 5 << 20}})
 			r.mirrored(configMaps)
 			const target = mapsPath + "?resourceVersion=0"
-			defer occupy(t, r.limiter.lists, 5<<19)() // the other half of the room
+			defer occupy(t, r.limiter, limitListBytes, 5<<19)() // the other half of the room
 			body := openList(t, r, http2, target)
 			defer body.Close()
 			r.server.haste.crowdedRate, r.server.haste.crowdedFor = math.MaxInt, time.Millisecond
@@ -145,7 +145,7 @@ func TestEconomy(t *testing.T) {
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
 	r.server.Economize(true)
-	release := occupy(t, r.limiter.lists, 10<<20)
+	release := occupy(t, r.limiter, limitListBytes, 10<<20)
 	answered := make(chan int, 1)
 	go func() {
 		response, err := http.Get(r.url + mapsPath + "?resourceVersion=0")
@@ -157,7 +157,7 @@ func TestEconomy(t *testing.T) {
 		_ = response.Body.Close()
 		answered <- response.StatusCode
 	}()
-	waiting(t, r.limiter.lists, 1)
+	waiting(t, r.limiter, limitListBytes, 1)
 	r.server.Economize(false)
 	if code := <-answered; code != http.StatusOK {
 		t.Errorf("answered %d", code)
@@ -167,7 +167,7 @@ func TestEconomy(t *testing.T) {
 	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK { // nobody else has one
 		t.Errorf("answered %d", list.Status)
 	}
-	r.limiter.returned(t)
+	returned(t, r.limiter)
 }
 
 // A small body is sent on while it comes where there is no room to own it; either way upstream gets all of it, and the room is given back.
@@ -177,7 +177,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 			limiter := NewLimiter(Limits{BodyBytes: 1000}, nil)
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
-				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.bodies.held.Load())
+				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.bodyBytes())
 			}), frontOptions{http2: http2, mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
 			for size, held := range map[int]int{0: 0, 1000: 1000, 1001: 0, 100_000: 0} {
 				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
@@ -190,7 +190,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 					t.Errorf("%q, %v, want %q", body, err, want)
 				}
 				fr.awaitIdle(t)
-				if n := limiter.bodies.held.Load(); n != 0 {
+				if n := limiter.bodyBytes(); n != 0 {
 					t.Errorf("after %d bytes: %d are held", size, n)
 				}
 			}

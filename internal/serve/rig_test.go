@@ -180,10 +180,8 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 			o.mutate(r.access)
 		}
 	}
+	o.clients.NoQueues = o.impatient
 	r.limiter = NewLimiter(o.clients, r.registry)
-	if o.impatient {
-		r.limiter.hurry(o.clients)
-	}
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,

@@ -1,16 +1,9 @@
 package serve
 
 import (
-	"fmt"
-	"net/http"
-	"runtime"
 	"sync"
-	"time"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/fairness"
-	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
 
@@ -34,7 +27,7 @@ type selections struct {
 // claimKey is what makes selectors one claim: they have one feed.
 type claimKey struct {
 	flow     fairness.Flow
-	source   *Source
+	source   any // of the resource, by identity
 	selector string
 	encoding object.Encoding
 }
@@ -47,8 +40,8 @@ type claim struct {
 	watches  int
 }
 
-// claimed is a watch's part in a claim. The zero claimed is none.
-type claimed struct{ claim *claim } // guarded by selections.mu
+// claimed is a watch's part in a claim. The zero claimed is none. Guarded by selections.mu.
+type claimed struct{ claim *claim }
 
 // freeWeight is up to which weight a selector is not counted: it takes no more memory than the watch itself, which is.
 const freeWeight = 16
@@ -60,49 +53,58 @@ func newSelections(l *limit) *selections {
 	return s
 }
 
-// choose counts the selector of a stream of the flow's, and has the stream use the one that equal ones use.
-func (l *Limiter) choose(flow fairness.Flow, st *stream) *fairness.Refusal {
-	if l == nil || st.plan.Selector.Weight() <= freeWeight {
-		return nil
+// choose counts the selector of a watch of the flow's. The watch is to use the selector that it returns,
+// which is the one that equal ones use. source is of the resource.
+func (l *Limiter) choose(part *claimed, flow fairness.Flow, source any, sel object.Selector, e object.Encoding) (
+	object.Selector, *fairness.Refusal,
+) {
+	if l == nil || sel.Weight() <= freeWeight {
+		return sel, nil
 	}
-	s, sel := l.selectors, st.plan.Selector
-	key := claimKey{flow: flow, source: st.plan.Source, selector: sel.Key(), encoding: st.plan.Encoding}
+	s := l.selectors
+	key := claimKey{flow: flow, source: source, selector: sel.Key(), encoding: e}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.mu.claims[key]
 	if c == nil {
 		pass, refusal := s.limit.admit(nil, flow, int64(sel.Weight()))
 		if refusal != nil {
-			return refusal
+			return sel, refusal
 		}
 		c = &claim{key: key, selector: sel, pass: pass}
 		s.mu.claims[key] = c
 		s.countLocked(sel, 1)
 	}
 	c.watches++
-	st.selected.claim, st.plan.Selector = c, c.selector
-	return nil
+	part.claim = c
+	return c.selector, nil
 }
 
-// unchoose gives a stream's part back. Idempotent.
-func (l *Limiter) unchoose(st *stream) {
+// unchoose gives a watch's part back. Idempotent.
+func (l *Limiter) unchoose(part *claimed) {
 	if l == nil {
 		return
 	}
 	s := l.selectors
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c := st.selected.claim
+	c := part.claim
 	if c == nil {
 		return
 	}
-	st.selected.claim = nil
+	part.claim = nil
 	if c.watches--; c.watches == 0 {
 		delete(s.mu.claims, c.key)
 		s.countLocked(c.selector, -1)
 		c.pass.Release()
 	}
 }
+
+// selectorShare is the weight that the selectors of one user may have.
+func (l *Limiter) selectorShare() int64 { return l.selectors.limit.gate.Share() }
+
+// narrowSelectors lets hardly any heavy selectors begin, or as many as usual again.
+func (l *Limiter) narrowSelectors(on bool) { l.selectors.limit.gate.Narrow(on) }
 
 func (s *selections) countLocked(sel object.Selector, sign int) {
 	s.mu.bytes += int64(sign * sel.Size())
@@ -116,49 +118,4 @@ func (s *selections) load() (bytes int64, heavy int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mu.bytes, s.mu.heavy
-}
-
-// statusSelectors is the answer to a watch whose selector would make its user's too many.
-func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.Status {
-	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which counts %d: "+
-		"select less in each, let watches share a selector, or have --max-selector-terms-per-user raised", most, sel.Weight())
-	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
-		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds
-}
-
-// refuseSelector answers a watch whose selector is too much.
-func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
-	l := s.opts.Limiter
-	if l.closed() {
-		writeLimited(c, st.plan.Failure, true, r.RetryAfter)
-		return
-	}
-	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectors.limit.gate.Share(),
-		int(r.RetryAfter/time.Second)))
-}
-
-// ownerOf is the user that the hub counts a watch for.
-func ownerOf(flow fairness.Flow) fanout.Owner {
-	if flow.User != "" {
-		return fanout.Owner("user " + flow.User)
-	}
-	return fanout.Owner("address " + flow.Addr.String())
-}
-
-// readers bound how many long queries are read at the same time: a selector of a megabyte keeps a
-// processor busy for a tenth of a second, and is read before it is known whether it is too much.
-type readers chan struct{}
-
-// longQuery is how many bytes of query are long.
-const longQuery = 16 << 10
-
-func newReaders() readers { return make(readers, max(1, runtime.GOMAXPROCS(0)/2)) }
-
-// read calls f, in its turn if the query is long.
-func (r readers) read(query string, f func()) {
-	if len(query) > longQuery {
-		r <- struct{}{}
-		defer func() { <-r }()
-	}
-	f()
 }

@@ -93,7 +93,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		for _, w := range open {
 			w.Close()
 		}
-		r.limiter.returned(t)
+		returned(t, r.limiter)
 		if n := r.metric("spillway_selector_bytes"); n != 0 {
 			t.Errorf("%v bytes are left", n)
 		}

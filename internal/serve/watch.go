@@ -1,11 +1,17 @@
 package serve
 
 import (
+	"fmt"
+	"net/http"
 	"time"
 
 	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/cache"
 	"spillway/internal/fairness"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
 )
 
 // longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
@@ -35,7 +41,7 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 	}()
 	var refusal *fairness.Refusal
 	if st.lasting, refusal = s.opts.Limiter.last(flow); refusal == nil {
-		if costly := s.opts.Limiter.choose(flow, st); costly != nil {
+		if costly := st.choose(flow); costly != nil {
 			s.refuseSelector(c, st, costly)
 			return false
 		}
@@ -51,6 +57,12 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 	return true
 }
 
+// choose counts the stream's selector.
+func (st *stream) choose(flow fairness.Flow) (refusal *fairness.Refusal) {
+	st.plan.Selector, refusal = st.server.opts.Limiter.choose(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
+	return refusal
+}
+
 // letGo gives back what a stream holds that serves nobody, or nobody any more.
 func (st *stream) letGo(reason EndReason) {
 	st.conclude(reason)
@@ -58,7 +70,7 @@ func (st *stream) letGo(reason EndReason) {
 		st.past.Close()
 	}
 	st.starting.Release()
-	st.server.opts.Limiter.unchoose(st)
+	st.server.opts.Limiter.unchoose(&st.selected)
 	st.lasting.Release()
 }
 
@@ -157,4 +169,83 @@ func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 		return
 	}
 	log.Debug("watch ended", fields...)
+}
+
+// stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
+func (s *stream) stateWidth() int64 {
+	switch s.plan.Watch.Start {
+	case StateAny, StateAtLeast, StateConsistent:
+	default:
+		return 0
+	}
+	size := sizeOf(s.plan.Source.Resource().Snapshot(), s.plan.Selector)
+	if !large(size) {
+		return 0
+	}
+	return widthOf(size, s.plan.Encoding.Gzip)
+}
+
+// measuredMost is how many objects are asked about to tell how large a part of a state is selected.
+const measuredMost = 5000
+
+// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects would have to be asked about.
+func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
+	switch {
+	case state == nil:
+		return 0
+	case !large(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
+		return state.Bytes
+	}
+	scope := sel // where they are looked up
+	everywhere := sel.Namespace == "" && sel.Name == "" && !state.Finds(sel)
+	if !state.Finds(sel) {
+		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
+	}
+	var asked, selected, total int64
+	n := 0
+	state.Scan(scope, "", func(o *object.Object) bool {
+		size := int64(o.Size())
+		total += size
+		if n++; n <= measuredMost {
+			asked += size
+			if sel.Matches(o) {
+				selected += size
+			}
+		}
+		return n <= measuredMost || !everywhere
+	})
+	switch {
+	case n <= measuredMost:
+		return selected
+	case everywhere:
+		total = state.Bytes
+	}
+	return int64(float64(selected) * float64(total) / float64(asked))
+}
+
+// statusSelectors is the answer to a watch whose selector would make its user's too many.
+func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.Status {
+	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which counts %d: "+
+		"select less in each, let watches share a selector, or have --max-selector-terms-per-user raised", most, sel.Weight())
+	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
+		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds
+}
+
+// refuseSelector answers a watch whose selector is too much.
+func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
+	l := s.opts.Limiter
+	if l.closed() {
+		writeLimited(c, st.plan.Failure, true, r.RetryAfter)
+		return
+	}
+	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectorShare(),
+		int(r.RetryAfter/time.Second)))
+}
+
+// ownerOf is the user that the hub counts a watch for.
+func ownerOf(flow fairness.Flow) fanout.Owner {
+	if flow.User != "" {
+		return fanout.Owner("user " + flow.User)
+	}
+	return fanout.Owner("address " + flow.Addr.String())
 }
