@@ -54,6 +54,23 @@ type grant struct {
 	decision auth.Decision
 }
 
+// permit is what a watch goes on by; nil: it rests on the listener.
+func (g *grant) permit() func(auth.Stream) *auth.Permit {
+	if g == nil {
+		return nil
+	}
+	return func(st auth.Stream) *auth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
+}
+
+// client is the sender of a request, for operators. Its name is empty if it was not asked for.
+func (v *visitor) client() client {
+	user := ""
+	if v.grant != nil {
+		user = v.grant.result.Identity.Name()
+	}
+	return newClient(user, v.agent)
+}
+
 // visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked only where the answer may come from
 // memory; it answers everything else itself. Errors let nobody in: whoever is not known, or not known to be allowed, passes through, and
 // upstream has the last word. A status is the answer to who is known and not allowed (W-174).

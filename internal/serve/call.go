@@ -128,14 +128,13 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 	case p.Watch.Start == EventsFromNewest && !s.fromNewest(p):
 		return false
 	}
-	st := s.newStream(p, v.grant)
-	st.client, st.owner = v.client(), ownerOf(v.flow)
-	if s.letIn(c, st, v.flow) && s.reachBack(c, st) {
-		if !s.admit(st) {
+	st := s.watches.newStream(p, streamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
+	if s.watches.letIn(c, st, v.flow) && s.watches.reachBack(c, st) {
+		if !s.watches.admit(st) {
 			writeFailure(c, p.Failure, statusShuttingDown())
 			return true
 		}
-		defer s.dismiss(st) // if it runs into a bug before somebody takes it
+		defer s.watches.dismiss(st) // if it runs into a bug before somebody takes it
 		c.watch(st, a.headers)
 	}
 	return true

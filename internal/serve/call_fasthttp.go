@@ -145,22 +145,22 @@ func (c fastCall) guarded() PlainRequest {
 // watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
 func (c fastCall) watch(st *stream, headers headers) {
 	s := c.server
-	st.plan.Encoding.Chunked = true
+	st.setChunked()
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, headers, st.record.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
-	st.taken = true
+	out.head = watchHead(st, headers, st.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
+	st.take()
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
 		out.conn = belowHead(conn)
-		s.attach(st, out)
+		s.watches.attach(st, out)
 		go s.runConn(st, out, c.fast)
 	}, func() {
 		out.conn = c.ctx.Conn()
-		s.attach(st, out)
-		s.ended(st, EndAborted)
+		s.watches.attach(st, out)
+		s.watches.ended(st, EndAborted)
 	})
 }
 
@@ -179,16 +179,15 @@ func pipelined(taken net.Conn) bool {
 func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
 	dropTLSBuffers(out.conn)
 	out.watched = s.gone.watch(out.conn, func() { st.interrupt(EndDeparted) })
-	st.over = func(reason EndReason) {
+	s.watches.delivered(st, func(reason EndReason) {
 		out.watched.stop()
-		draining := s.ended(st, reason)
+		draining := s.watches.ended(st, reason)
 		if !reason.clean() {
 			reset(out.conn)
 			return
 		}
 		go s.next(out, fast, draining)
-	}
-	s.delivered(st)
+	})
 }
 
 // next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.

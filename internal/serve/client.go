@@ -8,13 +8,9 @@ type client struct{ user, agent unique.Handle[string] }
 // agentMost is how much is kept of what a client says that it is: a head may hold a megabyte.
 const agentMost = 256
 
-// client is who the visitor is. His name is empty if nobody asked for it.
-func (v *visitor) client() client {
-	user := ""
-	if v.grant != nil {
-		user = v.grant.result.Identity.Name()
-	}
-	return client{user: unique.Make(user), agent: unique.Make(v.agent[:min(len(v.agent), agentMost)])}
+// newClient is a client by the name of its user, "" if that was not asked for, and by what it says that it is.
+func newClient(user, agent string) client {
+	return client{user: unique.Make(user), agent: unique.Make(agent[:min(len(agent), agentMost)])}
 }
 
 // name and userAgent are "" of a client that was never said to be anybody.

@@ -90,6 +90,11 @@ type pace struct {
 	pin   *pin // the old state that is kept alive for the client; nil: none is
 }
 
+// newConn makes a paced connection of c. seats and h may be nil.
+func newConn(c net.Conn, s *seats, h *haste) *conn {
+	return &conn{Conn: c, seat: seat{of: s}, haste: h}
+}
+
 // NetConn is the connection below, for those who need its socket.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 

@@ -156,7 +156,7 @@ func TestHeldBetween(t *testing.T) {
 func whileProving(t *testing.T, f func(w *world, p *peer, proofs chan<- proof)) {
 	synctest.Test(t, func(t *testing.T) {
 		proofs := make(chan proof, 1)
-		w := newWorld(t, func(*Server) deliverer { return proving{proofs: proofs} }, "a/x 5")
+		w := newWorld(t, func(*manager) deliverer { return proving{proofs: proofs} }, "a/x 5")
 		f(w, w.watch(watchList), proofs)
 	})
 }
@@ -247,7 +247,7 @@ func TestOverBeforeProven(t *testing.T) {
 func TestWaitingIsNotStalling(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.server.opts.StallTimeout = time.Second
+		w.manager.opts.StallTimeout = time.Second
 		w.oracle.set(110, nil)
 		w.oracle.hold()
 		marked, unmarked := w.watch(watchList), w.watch(unmarkedNow)

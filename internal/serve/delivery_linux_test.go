@@ -25,7 +25,9 @@ import (
 // audience are many clients of one feed, on real sockets, that do nothing but take what comes.
 type audience struct {
 	tb      testing.TB
-	server  *Server
+	manager *manager
+	poller  *poller
+	stop    context.CancelCauseFunc
 	source  *Source
 	config  *tls.Config // nil: plain
 	streams []*stream
@@ -42,7 +44,7 @@ type audience struct {
 }
 
 // newAudience starts n clients whose events have about size bytes.
-func newAudience(tb testing.TB, n, size int, secure bool, d func(*Server) deliverer) *audience {
+func newAudience(tb testing.TB, n, size int, secure bool, d func(*manager) deliverer) *audience {
 	const version = 1_000_000 // so that all have as many digits
 	c := &audience{
 		tb: tb, source: newSource(tb, podResource, newOracle(version), version, "a/x 1000000"), version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
@@ -52,9 +54,13 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Server) delive
 		tb.Fatal(err)
 	}
 	c.frame = len(frame)
-	c.server = &Server{opts: Options{StallTimeout: time.Minute}, metrics: NewMetrics(nil), log: zap.NewNop(), gone: newPoller(zap.NewNop())}
-	c.server.base, c.server.stop = context.WithCancelCause(context.Background())
-	c.server.deliver = d(c.server)
+	base, stop := context.WithCancelCause(context.Background())
+	c.poller, c.stop = newPoller(zap.NewNop()), stop
+	c.manager = newManager(watchOptions{
+		Base: base, StallTimeout: time.Minute, Metrics: newStreamMetrics(), Log: zap.NewNop(),
+		Panicked: func(any) {},
+	})
+	c.manager.deliver = d(c.manager)
 	if secure {
 		c.config = (&front{}).useTLS(false)
 		c.config.DynamicRecordSizingDisabled, c.config.SessionTicketsDisabled, c.config.MinVersion = true, true, tls.VersionTLS13
@@ -74,9 +80,9 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Server) delive
 	}
 	go c.take()
 	tb.Cleanup(func() {
-		c.server.stop(endError(EndAborted))
+		c.stop(EndAborted.cause())
 		ended.Wait()
-		c.server.gone.close()
+		c.poller.close()
 		_ = unix.Close(c.epoll)
 		<-c.done
 	})
@@ -98,12 +104,14 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 		accepted = c.handshake(accepted, client)
 	}
 	planner := Planner{Catalog: fixed{podResource.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
-	st := c.server.newStream(planner.Plan(Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true}), nil)
-	st.plan.Encoding.Chunked = true
+	st := c.manager.newStream(planner.Plan(Request{
+		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
+	}), streamOptions{})
+	st.setChunked()
 	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, noHeaders, "audit", "")}
 	c.head = len(out.head)
 	dropTLSBuffers(accepted) // as runConn does
-	out.watched = c.server.gone.watch(accepted, func() { st.interrupt(EndDeparted) })
+	out.watched = c.poller.watch(accepted, func() { st.interrupt(EndDeparted) })
 	st.out = out
 	ended.Add(1)
 	st.over = func(EndReason) {
@@ -115,7 +123,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 		ended.Done()
 	}
 	c.streams = append(c.streams, st)
-	go c.server.delivered(st)
+	go c.manager.delivered(st, st.over)
 	c.drained(client)
 }
 
@@ -221,12 +229,9 @@ func (c *audience) ready() int64 {
 // round is how many bytes k events are, sent to all clients at once.
 func (c *audience) round(k int) int64 { return int64(len(c.streams) * (k*c.frame + c.sealed)) }
 
-func byWriters(s *Server) deliverer {
-	d := newWriters(s)
-	return d
-}
+func byWriters(m *manager) deliverer { return newWriters(m) }
 
-func byGoroutines(*Server) deliverer { return goroutines{} }
+func byGoroutines(*manager) deliverer { return goroutines{} }
 
 // An event costs no allocation per client, however it is sent. The runtime and what earlier tests have left behind allocate, too, at times:
 // what a delivery does is in every try.
@@ -321,7 +326,7 @@ func BenchmarkDelivery(b *testing.B) {
 		for _, k := range []int{1, 16} {
 			for _, by := range []struct {
 				name string
-				d    func(*Server) deliverer
+				d    func(*manager) deliverer
 			}{{"bare", nil}, {"writers", byWriters}, {"goroutines", byGoroutines}} {
 				if by.d == nil && secure {
 					continue
@@ -332,11 +337,11 @@ func BenchmarkDelivery(b *testing.B) {
 	}
 }
 
-func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Server) deliverer) {
+func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*manager) deliverer) {
 	const clients = 1000
 	bare := d == nil
 	if bare {
-		d = func(*Server) deliverer { return idle{} }
+		d = func(*manager) deliverer { return idle{} }
 	}
 	c := newAudience(b, clients, 2000, secure, d)
 	frame := make([]byte, k*c.frame)
@@ -345,7 +350,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Server) deliver
 	}
 	var fds []int
 	for _, st := range c.streams {
-		_ = st.out.(*connSink).watched.conn.Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+		_ = st.out.(*connSink).watched.socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 	}
 	began := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - c.spent.Load()
 	rounds := 0
@@ -369,7 +374,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Server) deliver
 func BenchmarkWatches(b *testing.B) {
 	for _, by := range []struct {
 		name string
-		d    func(*Server) deliverer
+		d    func(*manager) deliverer
 	}{{"writers", byWriters}, {"goroutines", byGoroutines}} {
 		b.Run(by.name, func(b *testing.B) {
 			const clients = 1000
@@ -377,7 +382,7 @@ func BenchmarkWatches(b *testing.B) {
 			c.ready()
 			c.write(1)
 			for b.Loop() {
-				if known, err := c.server.figures(b.Context(), c.streams); err != nil || len(known) != clients {
+				if known, err := c.manager.figures(b.Context(), c.streams); err != nil || len(known) != clients {
 					b.Fatal(err)
 				}
 			}

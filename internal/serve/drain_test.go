@@ -77,16 +77,15 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 	t.Helper()
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.server.http2 = &http2Server{}
 		var all []*peer
 		for range n {
 			p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", func(st *stream) {
-				w.server.mu.streams[st] = struct{}{}
-				w.server.active.Add(1)
+				w.manager.mu.streams[st] = struct{}{}
+				w.manager.active.Add(1)
 				over := st.over
 				st.over = func(reason EndReason) {
 					over(reason)
-					w.server.active.Done()
+					w.manager.active.Done()
 				}
 			})
 			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
@@ -105,7 +104,8 @@ func TestDrainOutOfTime(t *testing.T) {
 	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		w.server.Drain(ctx, time.Hour)
+		w.manager.refuseNew()
+		w.manager.drain(ctx, time.Hour)
 		for _, p := range all {
 			select {
 			case got := <-p.reason:
@@ -129,7 +129,8 @@ func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		began := time.Now()
-		w.server.Drain(ctx, time.Hour)
+		w.manager.refuseNew()
+		w.manager.drain(ctx, time.Hour)
 		if took := time.Since(began); took != farewell {
 			t.Errorf("Drain took %s", took)
 		}
@@ -142,7 +143,8 @@ func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
 	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
 		const period = time.Hour
 		began := time.Now()
-		w.server.Drain(t.Context(), period)
+		w.manager.refuseNew()
+		w.manager.drain(t.Context(), period)
 		if took, last := time.Since(began), period*9/10/2; took != last {
 			t.Errorf("Drain took %s, the last was told after %s", took, last)
 		}
@@ -157,7 +159,8 @@ func TestDrainReturnsWhenAllHaveLeft(t *testing.T) {
 		for _, p := range all { // either of them has been told by then
 			time.AfterFunc(time.Minute, p.close) // it is noticed with the next bookmark at the latest
 		}
-		w.server.Drain(t.Context(), period)
+		w.manager.refuseNew()
+		w.manager.drain(t.Context(), period)
 		if took := time.Since(began); took >= turn {
 			t.Errorf("Drain took %s, the last left after a minute", took)
 		}

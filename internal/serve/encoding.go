@@ -2,8 +2,6 @@ package serve
 
 import (
 	"go.uber.org/zap"
-
-	"spillway/internal/object"
 )
 
 // withdraw notes that an answer could not be made in the plan's encoding: from now on upstream makes it. Nothing was left out:
@@ -15,13 +13,4 @@ func (s *Server) withdraw(p Plan, cause error) {
 		s.log.Warn("cannot encode what upstream sends; such requests pass through from now on",
 			zap.String("resource", resource), zap.String("encoding", encoding), zap.Error(cause))
 	}
-}
-
-// encodingName is an encoding as a metric label.
-func encodingName(e object.Encoding) string {
-	name := [...]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}[e.Format]
-	if e.View != object.Whole {
-		name += "-metadata"
-	}
-	return name
 }

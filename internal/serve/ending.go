@@ -48,7 +48,7 @@ func (s *stream) context() context.Context {
 	if w := s.end.waits.Load(); w != nil {
 		return w.ctx
 	}
-	return s.server.base
+	return s.manager.base
 }
 
 // untilDeadline is the context of a wait that is over at the stream's deadline, too.
@@ -61,8 +61,8 @@ func (s *stream) ending() EndReason {
 	if reason := s.end.reason.Load(); reason != nil {
 		return *reason
 	}
-	if s.server.base.Err() != nil {
-		return endCause(s.server.base)
+	if s.manager.base.Err() != nil {
+		return endCause(s.manager.base)
 	}
 	return ""
 }
@@ -75,8 +75,8 @@ func (s *stream) interrupt(reason EndReason) {
 
 // conclude settles why the stream ends, unless that is settled: who leaves because the server was told to stop has not left by himself.
 func (s *stream) conclude(reason EndReason) {
-	if s.server.base.Err() != nil {
-		reason = endCause(s.server.base)
+	if s.manager.base.Err() != nil {
+		reason = endCause(s.manager.base)
 	}
 	s.end.give(reason)
 }
@@ -92,5 +92,8 @@ func endCause(ctx context.Context) EndReason {
 
 // endError carries a reason as the cause of a context's end.
 type endError EndReason
+
+// cause is what a context ends with that ends streams for this reason.
+func (r EndReason) cause() error { return endError(r) }
 
 func (e endError) Error() string { return string(e) }

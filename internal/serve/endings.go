@@ -52,9 +52,9 @@ func (e *endings) note(st *stream, reason EndReason) {
 	})
 }
 
-// Ended is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
-func (s *Server) Ended() (map[EndReason]uint64, []Eviction) {
-	s.endings.mu.Lock()
-	defer s.endings.mu.Unlock()
-	return maps.Clone(s.endings.counts), slices.Clone(s.endings.evicted)
+// endCounts is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
+func (m *manager) endCounts() (map[EndReason]uint64, []Eviction) {
+	m.endings.mu.Lock()
+	defer m.endings.mu.Unlock()
+	return maps.Clone(m.endings.counts), slices.Clone(m.endings.evicted)
 }

@@ -6,6 +6,7 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
+	"spillway/internal/fanout"
 )
 
 // flowOf is whom the limits count a request for: its user, if he is known or was found out lately, since nobody is asked for this; else its
@@ -32,4 +33,12 @@ func addressOf(a net.Addr) netip.Addr {
 		return tcp.AddrPort().Addr()
 	}
 	return netip.Addr{}
+}
+
+// ownerOf is the user that the hub counts a watch for.
+func ownerOf(flow fairness.Flow) fanout.Owner {
+	if flow.User != "" {
+		return fanout.Owner("user " + flow.User)
+	}
+	return fanout.Owner("address " + flow.Addr.String())
 }

@@ -214,7 +214,7 @@ func TestHeldInASeam(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, deliveries["goroutines"])
-				st := w.server.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), nil)
+				st := w.manager.newStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), streamOptions{})
 				var err error
 				if st.cursor, err = w.source.Hub.Resume(100, st.plan.Selector, st.plan.Encoding); err != nil {
 					t.Fatal(err)

@@ -6,11 +6,9 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
 
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
-	"spillway/internal/h2"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
@@ -111,82 +109,13 @@ func (c http2Call) watch(st *stream, headers headers) {
 		}
 		st.interrupt(EndDeparted)
 	})
-	head := func() { watchHeaders(st, headers, st.record.auditID(c.requested(auditID)), c.header) }
+	head := func() { watchHeaders(st, headers, st.auditID(c.requested(auditID)), c.header) }
 	out := &netSink{netWriter: c.out, head: head, address: c.r.RemoteAddr}
-	st.over = func(reason EndReason) {
+	s.watches.attach(st, out)
+	st.take()
+	s.watches.delivered(st, func(reason EndReason) {
 		stop()
 		out.over(reason.clean())
-		s.ended(st, reason)
-	}
-	s.attach(st, out)
-	st.taken = true
-	s.delivered(st)
+		s.watches.ended(st, reason)
+	})
 }
-
-// netSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer has taken it over.
-type netSink struct {
-	*netWriter
-	head    func() // sets the headers of the answer
-	address string
-	kept    atomic.Pointer[h2.Stream] // the writer's
-}
-
-func (n *netSink) begin() error {
-	n.head()
-	n.head = nil
-	n.WriteHeader(http.StatusOK)
-	return n.FlushError()
-}
-
-// Write sends a run of frames at once.
-func (n *netSink) Write(b []byte) (int, error) {
-	if len(b) == 0 {
-		return 0, nil
-	}
-	written, err := n.netWriter.Write(b)
-	if err != nil {
-		return written, err
-	}
-	return written, n.FlushError()
-}
-
-func (n *netSink) client() string { return n.address }
-
-func (n *netSink) port(*writer) (port, bool) {
-	response, ok := n.ResponseWriter.(*h2.Response)
-	if !ok {
-		return port{}, false
-	}
-	kept, err := response.Keep()
-	if err != nil {
-		return port{}, false
-	}
-	n.kept.Store(kept)
-	return port{out: keptStream{kept}}, true
-}
-
-// cut implements sink.
-func (n *netSink) cut() {
-	if kept := n.kept.Load(); kept != nil {
-		kept.Reset()
-		return
-	}
-	n.netWriter.cut()
-}
-
-// over ends what is kept, and cuts what has no end.
-func (n *netSink) over(clean bool) {
-	switch kept := n.kept.Load(); {
-	case !clean:
-		n.cut()
-	case kept != nil:
-		kept.End()
-	}
-}
-
-// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the client's windows allow.
-type keptStream struct{ *h2.Stream }
-
-func (k keptStream) offer(b []byte) (int, error) { return k.Offer(b) }
-
-func (k keptStream) park(room func()) { k.Park(room) }

@@ -53,18 +53,18 @@ func (l *lags) Collect(out chan<- prometheus.Metric) {
 }
 
 // lags is how far watches are behind; nothing if those who deliver them do not say in time.
-func (s *Server) lags() map[lagGroup]lag {
-	s.counts.Lock()
-	defer s.counts.Unlock()
-	ctx, cancel := context.WithTimeout(s.base, lagWait)
+func (m *manager) lags() map[lagGroup]lag {
+	m.counts.Lock()
+	defer m.counts.Unlock()
+	ctx, cancel := context.WithTimeout(m.base, lagWait)
 	defer cancel()
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.mu.streams))
-	for st := range s.mu.streams {
+	m.mu.Lock()
+	streams := make([]*stream, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
 		streams = append(streams, st)
 	}
-	s.mu.Unlock()
-	known, err := s.figures(ctx, streams)
+	m.mu.Unlock()
+	known, err := m.figures(ctx, streams)
 	if err != nil {
 		return nil
 	}

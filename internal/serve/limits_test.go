@@ -545,19 +545,6 @@ func TestLimitInformer(t *testing.T) {
 	}
 }
 
-// fragile is a deliverer that has a bug while it is broken.
-type fragile struct {
-	deliverer
-	broken atomic.Bool
-}
-
-func (f *fragile) deliver(s *stream) {
-	if f.broken.Load() {
-		panic("boom")
-	}
-	f.deliverer.deliver(s)
-}
-
 // Whatever becomes of a request, it gives back what it held.
 func TestLimitsAreGivenBack(t *testing.T) { eachWay(t, testLimitsAreGivenBack) }
 
@@ -567,8 +554,12 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps},
 		clients: Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
 	})
-	deliverer := &fragile{deliverer: r.server.deliver}
-	r.server.deliver = deliverer
+	var broken atomic.Bool
+	r.server.watches.beforeDeliveries(func() {
+		if broken.Load() {
+			panic("boom")
+		}
+	})
 	r.mirrored(configMaps)
 	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+"?watch=1&resourceVersion=1"
 	zipped := http.Header{"Accept-Encoding": {"gzip"}}
@@ -619,13 +610,13 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	}
 	returned(t, r.limiter)
 	// Bugs.
-	deliverer.broken.Store(true)
+	broken.Store(true)
 	for _, url := range []string{r.url, r.tlsURL} {
 		w := kubetest.Watch(deadline(t), url, state)
 		t.Cleanup(w.Close)
 		_, _ = w.Wait(deadline(t))
 	}
-	deliverer.broken.Store(false)
+	broken.Store(false)
 	returned(t, r.limiter)
 	// The proxy's own end: drained and refused while it does, then stopped at once.
 	open := []*kubetest.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}

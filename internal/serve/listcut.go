@@ -28,19 +28,3 @@ func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 
 // Close implements io.Closer.
 func (b *notedBody) Close() error { return closeBody(b.WriterTo) }
-
-// cutWords are what is logged of an answer that was cut since its client did not take it, by the reason.
-var cutWords = map[EndReason]string{
-	EndSlow:    "ended an answer whose client was too slow while memory was short",
-	EndCrowded: "ended an answer whose client was too slow while others waited for room",
-	EndStalled: "evicted a client that stopped reading",
-}
-
-// logCut logs that an answer was cut since its client did not take it. It reports false for any other reason.
-func logCut(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
-	words, cut := cutWords[reason]
-	if cut {
-		log.Warn(words, append(fields, zap.String("reason", string(reason)))...)
-	}
-	return cut
-}

@@ -6,14 +6,8 @@ import "github.com/prometheus/client_golang/prometheus"
 type Metrics struct {
 	requests    *prometheus.CounterVec
 	refused     *prometheus.CounterVec
-	streams     *prometheus.GaugeVec
-	ends        *prometheus.CounterVec
 	cut         *prometheus.CounterVec
-	sent        *sentBytes
-	lags        *lags
-	waiting     prometheus.GaugeFunc
 	lists       map[string]prometheus.Observer // by who answered
-	haste       *haste                         // of the server; nil: there is none
 	recent      *prometheus.CounterVec
 	shared      *prometheus.CounterVec
 	notReady    *prometheus.CounterVec
@@ -21,11 +15,10 @@ type Metrics struct {
 	stale       *prometheus.CounterVec
 	tooStale    *prometheus.CounterVec
 	unencodable *prometheus.CounterVec
-	backfilled  *prometheus.CounterVec
-	unfilled    *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
 	conns       *connMetrics
+	watches     *streamMetrics
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -37,17 +30,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_refused_requests_total", Help: "Requests that were refused here in upstream's words, by the code of the answer.",
 		}, []string{"resource", "code"}),
-		streams: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "spillway_watch_streams", Help: "Watches that are being served from memory, by their encoding.",
-		}, []string{"resource", "encoding"}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_watch_ends_total", Help: "Watches that ended, by the one reason why.",
-		}, []string{"resource", "reason"}),
 		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_lists_cut_total",
 			Help: "LISTs from memory that were cut since their client did not take them: nothing for --stall-timeout (stalled), or too little while memory was short (slow) or others waited for room (crowded).",
 		}, []string{"resource", "reason"}),
-		sent: newSentBytes(),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream at once, or upstream after a wait in vain (late).",
 		}, []string{"resource", "answer"}),
@@ -74,29 +60,16 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
 		}),
 	}
-	m.backfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_backfill_streams_total",
-		Help: "Watches that got events from before the history in memory by a watch upstream, and went on from there.",
-	}, []string{"resource"})
-	m.unfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "spillway_backfill_refusals_total",
-		Help: "Watches that resumed from before the history in memory and failed: upstream does not have it either (expired), too many others were being served (busy), or their client did not keep up (behind).",
-	}, []string{"resource", "reason"})
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
-	m.conns = newConnMetrics()
-	m.lags = newLags()
+	m.conns, m.watches = newConnMetrics(), newStreamMetrics()
 	durations := m.makeLists()
-	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "spillway_watch_streams_waiting",
-		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and ends after --stall-timeout.",
-	}, m.parked)
 	if r != nil {
 		r.MustRegister(m.conns.collectors()...)
-		r.MustRegister(durations, m.lags, m.waiting, m.requests, m.refused, m.streams, m.ends,
-			m.cut, m.sent, m.recent, m.shared, m.notReady, m.unproven, m.unencodable, m.panics, m.http2, m.stale,
-			m.tooStale, m.backfilled, m.unfilled)
+		r.MustRegister(m.watches.collectors()...)
+		r.MustRegister(durations, m.requests, m.refused, m.cut, m.recent, m.shared, m.notReady, m.unproven, m.unencodable,
+			m.panics, m.http2, m.stale, m.tooStale)
 	}
 	return m
 }
@@ -115,17 +88,6 @@ func (m *Metrics) makeLists() prometheus.Collector {
 	return durations
 }
 
-// follow shows what a server does at the moment of a scrape. Called once, before there is one.
-func (m *Metrics) follow(s *Server) { m.sent.sums, m.lags.groups, m.haste = s.sent, s.lags, s.haste }
-
-// parked is how many watches wait for their clients.
-func (m *Metrics) parked() float64 {
-	if m.haste == nil {
-		return 0
-	}
-	return float64(m.haste.parkedSlots())
-}
-
 // introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that
 // appears with its first count no rate and no increase can be told, and no alert.
 func (m *Metrics) introduce(s *Source) {
@@ -133,20 +95,15 @@ func (m *Metrics) introduce(s *Source) {
 		return
 	}
 	resource := s.Resource().Info.String()
-	for _, c := range []*prometheus.CounterVec{m.shared, m.notReady, m.unproven, m.stale, m.tooStale, m.backfilled} {
+	for _, c := range []*prometheus.CounterVec{m.shared, m.notReady, m.unproven, m.stale, m.tooStale} {
 		c.WithLabelValues(resource)
 	}
-	for _, reason := range EndReasons {
-		m.ends.WithLabelValues(resource, string(reason))
-	}
+	m.watches.introduce(resource)
 	for reason := range cutWords {
 		m.cut.WithLabelValues(resource, string(reason))
 	}
 	for _, answer := range []string{recentProven, recentPassed, recentLate} {
 		m.recent.WithLabelValues(resource, answer)
-	}
-	for _, reason := range unfilledReasons {
-		m.unfilled.WithLabelValues(resource, string(reason))
 	}
 }
 

@@ -239,3 +239,12 @@ func wantsPretty(pretty string, userAgent string) bool {
 	}
 	return false
 }
+
+// encodingName is an encoding as a metric label.
+func encodingName(e object.Encoding) string {
+	name := [...]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}[e.Format]
+	if e.View != object.Whole {
+		name += "-metadata"
+	}
+	return name
+}

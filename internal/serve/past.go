@@ -21,12 +21,12 @@ const (
 
 // reachBack sees to it that a watch which resumes from before the log begins can be told what happened until there (design D6), or answers
 // it. That must be decided before the head: only a 429 has client-go come back without a new list.
-func (s *Server) reachBack(c call, st *stream) bool {
+func (m *manager) reachBack(c request, st *stream) bool {
 	past, w := st.plan.Source.Past, st.plan.Watch
 	if past == nil || w.Start != EventsFrom || w.Timeout <= 0 {
 		return true
 	}
-	ctx, cancel := s.within(pastWait)
+	ctx, cancel := context.WithTimeout(m.base, pastWait)
 	defer cancel()
 	defer c.departs(cancel)()
 	var err error
@@ -35,7 +35,7 @@ func (s *Server) reachBack(c call, st *stream) bool {
 	}
 	st.letGo(EndAborted)
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
-		s.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
 	}
 	writeFailure(c, st.plan.Failure, statusPastBusy())
 	return false
@@ -64,9 +64,9 @@ func (s *stream) resume() (EndReason, error) {
 	defer past.Close()
 	err := s.backfill(past)
 	if err == nil {
-		s.server.metrics.backfilled.WithLabelValues(s.resource()).Inc()
+		s.manager.metrics.backfilled.WithLabelValues(s.resource()).Inc()
 	} else if reason := unfilledFor(err); reason != "" {
-		s.server.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
+		s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
 	}
 	return "", err
 }

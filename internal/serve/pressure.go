@@ -11,9 +11,7 @@ func (s *Server) Hasten(on bool) {
 	if !s.haste.hasten(on) || !on {
 		return
 	}
-	for _, st := range s.open() { // a slot that is parked looks late otherwise
-		st.poke()
-	}
+	s.watches.lookAgain()
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
@@ -30,23 +28,7 @@ func (s *Server) ShedSelectors(on bool) {
 		return
 	}
 	s.opts.Limiter.narrowSelectors(on)
-	if !on {
-		return
+	if on {
+		s.watches.shed()
 	}
-	for _, st := range s.open() {
-		if !st.plan.Selector.Light() {
-			st.interrupt(EndShed)
-		}
-	}
-}
-
-// open are the streams that are open.
-func (s *Server) open() []*stream {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	streams := make([]*stream, 0, len(s.mu.streams))
-	for st := range s.mu.streams {
-		streams = append(streams, st)
-	}
-	return streams
 }

@@ -221,37 +221,16 @@ func (c recorded) begin() {
 
 func (c recorded) watch(st *stream, headers headers) {
 	if !c.record.starts() {
-		c.record.server.dismiss(st)
+		c.record.server.watches.dismiss(st)
 		c.record.passOn()
 		return
 	}
-	st.record = c.record.ended()
+	st.keepRecord(c.record.ended())
 	c.call.watch(st, headers)
 }
 
-// ended is what a watch keeps of its record: how it is called, and what is to be put on record at its end.
-func (r *record) ended() *watchRecord { return &watchRecord{id: r.id, entry: r.entry} }
-
-// watchRecord is the record of a watch that is under way. The nil pointer is that of a watch of which none is kept.
-type watchRecord struct {
-	id    string
-	entry *audit.Entry
-}
-
-// auditID is the id that the head of a watch has.
-func (w *watchRecord) auditID(requested string) string {
-	if w == nil {
-		return answerAuditID(requested)
-	}
-	return w.id
-}
-
-// over puts on record that the watch has ended.
-func (w *watchRecord) over() {
-	if w != nil {
-		w.entry.Ended()
-	}
-}
+// ended is what a watch keeps of its record.
+func (r *record) ended() *watchRecord { return &watchRecord{id: r.id, ended: r.entry.Ended} }
 
 // jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or cannot be made.
 func jsonOf(p Plan, snapshot *cache.Snapshot) []byte {

@@ -59,6 +59,9 @@ func (t *seats) give() {
 	}
 }
 
+// inUse is how many seats are taken.
+func (t *seats) inUse() int { return len(t.taken) }
+
 // crowded reports that writers and large answers leave no processor.
 func (t *seats) crowded() bool {
 	n := int(t.delivering.Load())

@@ -29,17 +29,17 @@ func (b *sentBytes) Collect(out chan<- prometheus.Metric) {
 
 // sent is what watches have been sent, by resource. It never gets less: what a stream has sent is read after it was found open, and is
 // all in the sum of the others once it is not.
-func (s *Server) sent() map[string]int64 {
-	s.mu.Lock()
-	sums := make(map[string]int64, len(s.mu.sent))
-	for resource, sum := range s.mu.sent {
+func (m *manager) sent() map[string]int64 {
+	m.mu.Lock()
+	sums := make(map[string]int64, len(m.mu.sent))
+	for resource, sum := range m.mu.sent {
 		sums[resource] = sum
 	}
-	open := make([]*stream, 0, len(s.mu.streams))
-	for st := range s.mu.streams {
+	open := make([]*stream, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
 		open = append(open, st)
 	}
-	s.mu.Unlock()
+	m.mu.Unlock()
 	of := map[*Source]int64{}
 	for _, st := range open {
 		of[st.plan.Source] += st.bytes.Load()

@@ -89,11 +89,10 @@ type Server struct {
 	// Static after construction.
 	opts      Options
 	planner   Planner
-	deliver   deliverer
 	metrics   *Metrics
 	log       *zap.Logger
 	gone      *poller
-	writers   *writers // nil: none
+	watches   *manager
 	coalescer *coalescer
 	warned    lastWarnings
 	seats     *seats
@@ -108,34 +107,25 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		draining  bool
 		fronts    []*fasthttp.Server
 		listeners []net.Listener
-		streams   map[*stream]struct{}
-		sent      map[string]int64 // bytes by resource, on streams that have ended
-		admitted  uint64           // streams, ever
 	}
-	active  sync.WaitGroup // one per stream
-	endings endings
-	counts  sync.Mutex // held while streams are counted: one count at a time
 }
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, deliver: goroutines{}, seats: newSeats(runtime.GOMAXPROCS(0)),
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: newSeats(runtime.GOMAXPROCS(0)),
 		haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = newPoller(opts.Log)
-	if !opts.Goroutines && s.gone != nil {
-		s.writers = newWriters(s)
-		s.deliver = s.writers
-	}
+	s.watches = newManager(watchOptions{
+		Base: s.base, StallTimeout: opts.StallTimeout, Writers: !opts.Goroutines && s.gone != nil, Limiter: opts.Limiter,
+		Seats: s.seats, Haste: s.haste, Panicked: s.panicked, Withdraw: s.withdraw, Metrics: opts.Metrics.watches, Log: opts.Log,
+	})
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
-	s.mu.streams, s.mu.sent = map[*stream]struct{}{}, map[string]int64{}
-	opts.Metrics.follow(s)
 	opts.Limiter.relief(s.haste.relieve)
 	return s
 }
@@ -228,6 +218,12 @@ func (s *Server) fasthttpOf(head int) *fasthttp.Server {
 	}
 }
 
+// Watches reports all watches, in the order in which they began.
+func (s *Server) Watches(ctx context.Context) ([]Watch, error) { return s.watches.watches(ctx) }
+
+// Ended is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
+func (s *Server) Ended() (map[EndReason]uint64, []Eviction) { return s.watches.endCounts() }
+
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
 	s.log.Error("BUG: a request panicked; please report this", panicField(p), zap.ByteString("stack", debug.Stack()))
@@ -244,9 +240,9 @@ func panicField(p any) zap.Field {
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop(endError(EndAborted))
+	s.stop(EndAborted.cause())
+	s.watches.refuseNew()
 	s.mu.Lock()
-	s.mu.draining = true
 	fronts, listeners := s.mu.fronts, s.mu.listeners
 	s.mu.Unlock()
 	for _, ln := range listeners {
@@ -254,17 +250,14 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.opts.Limiter.close()
 	s.http2.leave()
-	s.closeStreams()
+	s.watches.closeStreams()
 	var errs []error
 	for _, front := range fronts {
 		if err := front.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
 			errs = append(errs, err)
 		}
 	}
-	s.active.Wait()
-	if s.writers != nil {
-		s.writers.wait()
-	}
+	s.watches.wait()
 	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()

@@ -355,15 +355,10 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 	expect(t, w, "ADDED n/a 2")
 }
 
-// brokenDeliverer is a deliverer with a bug.
-type brokenDeliverer struct{}
-
-func (brokenDeliverer) deliver(*stream) { panic("boom") }
-
 // A panic costs one request, or one stream, and is counted.
 func TestPanics(t *testing.T) {
 	r := newRig(t, rigOptions{})
-	r.server.deliver = brokenDeliverer{}
+	r.server.watches.beforeDeliveries(func() { panic("boom") })
 	w := kubetest.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
 	t.Cleanup(w.Close)
 	over(t, w, kubetest.Unreachable)

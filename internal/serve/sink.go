@@ -2,9 +2,8 @@ package serve
 
 import (
 	"net"
+	"net/http"
 	"time"
-
-	"github.com/valyala/fasthttp"
 )
 
 // sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
@@ -23,6 +22,8 @@ type sink interface {
 	port(w *writer) (port, bool)
 	// client is the client's address, for the log.
 	client() string
+	// protocol is the client's, for operators.
+	protocol() string
 }
 
 // connSink is an HTTP/1.1 connection that a stream has to itself.
@@ -78,6 +79,8 @@ func (c *connSink) port(w *writer) (port, bool) {
 	return p, true
 }
 
+func (c *connSink) protocol() string { return "HTTP/1.1" }
+
 func (c *connSink) client() string { return c.conn.RemoteAddr().String() }
 
 // watchHead is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what becomes of the connection.
@@ -91,7 +94,7 @@ func watchHead(st *stream, headers headers, audit, strict string) []byte {
 		head = append(append(append(head, strictTransportSecurity+": "...), strict...), "\r\n"...)
 	}
 	head = append(head, "Date: "...)
-	head = fasthttp.AppendHTTPDate(head, time.Now())
+	head = time.Now().UTC().AppendFormat(head, http.TimeFormat)
 	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
 }
 

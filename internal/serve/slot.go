@@ -90,13 +90,13 @@ func (s *slot) send() (gone bool, err error) {
 
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	at, stall := now(), s.writer.server.haste.stall(s.writer.stall)
+	at, stall := now(), s.writer.manager.haste.stall(s.writer.stall)
 	if moved || !s.parked {
 		s.progress = at
 	}
 	if !s.parked {
 		s.parked = true
-		s.writer.server.haste.park()
+		s.writer.manager.haste.park()
 	}
 	s.port.out.park(s.poke)
 	if stall <= 0 {
@@ -114,6 +114,6 @@ func (s *slot) park(moved bool) error {
 func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
-		s.writer.server.haste.unpark()
+		s.writer.manager.haste.unpark()
 	}
 }

@@ -24,10 +24,10 @@ import (
 // nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
 type stream struct {
 	// Static after construction.
-	server   *Server
-	out      sink // set under Server.mu, once, before it is delivered
+	manager  *manager
+	out      sink // set under manager.mu, once, before it is delivered
 	plan     Plan
-	grant    *grant // nil: its listener's clients may have everything
+	admit    func(auth.Stream) *auth.Permit // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason) // called once, by whoever delivers it, when it has ended
 	owner    fanout.Owner    // that the hub counts it for
@@ -109,8 +109,8 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
-	s.server.haste.start()
-	defer s.server.haste.started()
+	s.manager.haste.start()
+	defer s.manager.haste.started()
 	pinned := max(snapshot.Bytes, 1)
 	s.out.pace(pinned)
 	defer s.out.pace(0)
@@ -311,7 +311,7 @@ func (s *stream) last(reason EndReason, cause error) ([]byte, EndReason) {
 		reason = s.failed(cause)
 	}
 	if reason == EndUnencodable {
-		s.server.withdraw(s.plan, cause)
+		s.manager.opts.Withdraw(s.plan, cause)
 	}
 	if !reason.clean() {
 		return nil, reason
@@ -348,3 +348,42 @@ func (s *stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 	}
 	return nil
 }
+
+// watchRecord is what is put on record of a watch: how its request is called, and what is called when it
+// has ended. The nil pointer is that of a watch of which no record is kept.
+type watchRecord struct {
+	id    string
+	ended func()
+}
+
+// over puts on record that the watch has ended.
+func (r *watchRecord) over() {
+	if r != nil {
+		r.ended()
+	}
+}
+
+// keepRecord has a record kept of the stream. It is called before the stream is delivered.
+func (s *stream) keepRecord(r *watchRecord) { s.record = r }
+
+// auditID is the id that the head of the answer has (W-3). requested is the client's.
+func (s *stream) auditID(requested string) string {
+	if s.record == nil {
+		return answerAuditID(requested)
+	}
+	return s.record.id
+}
+
+// recordID is the id of the record, "" if none is kept.
+func (s *stream) recordID() string {
+	if s.record == nil {
+		return ""
+	}
+	return s.record.id
+}
+
+// setChunked has events framed as chunks of HTTP/1.1. It is called before the stream is delivered.
+func (s *stream) setChunked() { s.plan.Encoding.Chunked = true }
+
+// take says that the caller counts the stream out (manager.ended); until then dismiss does.
+func (s *stream) take() { s.taken = true }

@@ -152,7 +152,7 @@ func TestTooLarge(t *testing.T) {
 
 // A client may ask for as long a watch as its number holds.
 func TestWatchOfCenturies(t *testing.T) {
-	st := (&Server{base: t.Context()}).newStream(Plan{Watch: &WatchPlan{Timeout: math.MaxInt64}}, nil)
+	st := (&manager{base: t.Context()}).newStream(Plan{Watch: &WatchPlan{Timeout: math.MaxInt64}}, streamOptions{})
 	defer st.end.rest()
 	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour || st.deadline.after(time.Hour) < st.deadline {
 		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
@@ -380,7 +380,7 @@ func TestSlowClients(t *testing.T) {
 			t.Fatalf("a client that takes 4 KiB/s was ended while memory sufficed: %s", got)
 		default:
 		}
-		w.server.EndSlow()
+		w.manager.haste.endSlow()
 		time.Sleep(looksAgain)
 		synctest.Wait()
 		select {
@@ -427,7 +427,7 @@ func TestDepartedAndAborted(t *testing.T) {
 			t.Errorf("ended: %s", got)
 		}
 		other.gets("ADDED a/x 101")
-		w.server.stop(endError(EndAborted))
+		w.stop(EndAborted.cause())
 		other.ends(EndAborted)
 	})
 }

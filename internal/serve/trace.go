@@ -175,8 +175,8 @@ func (c traced) stream(code int, body io.WriterTo, size int64) {
 }
 
 func (c traced) watch(st *stream, headers headers) {
-	if st.record != nil {
-		c.trace.auditID = st.record.id
+	if id := st.recordID(); id != "" {
+		c.trace.auditID = id
 	}
 	c.trace.answered(http.StatusOK, -1)
 	c.call.watch(st, headers)

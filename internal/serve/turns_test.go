@@ -83,7 +83,7 @@ func TestOwnersLeave(t *testing.T) {
 
 // An event that thousands of one owner's watches see reaches another owner's watch with one of the first turns.
 func TestEventAmongManyWatchesOfAnotherOwner(t *testing.T) {
-	w := newWriter(&Server{})
+	w := newWriter(&manager{})
 	woken := &group{writer: w} // all wait for the same event
 	var one *slot
 	for i := range 4000 {

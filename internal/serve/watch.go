@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/fairness"
 	"spillway/internal/fanout"
@@ -17,22 +18,39 @@ import (
 // longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
 const longestWatch = 100 * 365 * 24 * time.Hour
 
+// streamOptions are what a stream is made of besides its plan.
+type streamOptions struct {
+	// Owner is the user that the hub counts the stream for.
+	Owner  fanout.Owner
+	Client client
+	// Admit registers the stream with what reauthorises it; nil: nothing does.
+	Admit func(auth.Stream) *auth.Permit
+}
+
+// request is what begins a watch: where it is answered if it cannot begin, and how its client departs.
+type request interface {
+	responder
+	departs(gone func()) (stop func())
+}
+
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
-func (s *Server) newStream(p Plan, g *grant) *stream {
+func (m *manager) newStream(p Plan, o streamOptions) *stream {
 	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
 	st := &stream{
-		server:   s,
+		manager:  m,
 		plan:     p,
-		grant:    g,
+		admit:    o.Admit,
+		owner:    o.Owner,
+		client:   o.Client,
 		deadline: now().after(p.Watch.Timeout),
 	}
-	st.end.wait(s.base)
+	st.end.wait(m.base)
 	st.told.Store(&notice{})
 	return st
 }
 
 // letIn lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give back what it holds.
-func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
+func (m *manager) letIn(c request, st *stream, flow fairness.Flow) bool {
 	let := false
 	defer func() {
 		if !let {
@@ -40,17 +58,17 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 		}
 	}()
 	var refusal *fairness.Refusal
-	if st.lasting, refusal = s.opts.Limiter.last(flow); refusal == nil {
+	if st.lasting, refusal = m.opts.Limiter.last(flow); refusal == nil {
 		if costly := st.choose(flow); costly != nil {
-			s.refuseSelector(c, st, costly)
+			m.refuseSelector(c, st, costly)
 			return false
 		}
 		if width := st.stateWidth(); width > 0 {
-			st.starting, refusal = s.opts.Limiter.list(c.departs, flow, width)
+			st.starting, refusal = m.opts.Limiter.list(c.departs, flow, width)
 		}
 	}
 	if refusal != nil {
-		writeLimited(c, st.plan.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
+		writeLimited(c, st.plan.Failure, m.opts.Limiter.closed(), refusal.RetryAfter)
 		return false
 	}
 	let = true
@@ -59,7 +77,7 @@ func (s *Server) letIn(c call, st *stream, flow fairness.Flow) bool {
 
 // choose counts the stream's selector.
 func (st *stream) choose(flow fairness.Flow) (refusal *fairness.Refusal) {
-	st.plan.Selector, refusal = st.server.opts.Limiter.choose(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
+	st.plan.Selector, refusal = st.manager.opts.Limiter.choose(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
 	return refusal
 }
 
@@ -70,53 +88,57 @@ func (st *stream) letGo(reason EndReason) {
 		st.past.Close()
 	}
 	st.starting.Release()
-	st.server.opts.Limiter.unchoose(&st.selected)
+	st.manager.opts.Limiter.unchoose(&st.selected)
 	st.lasting.Release()
 }
 
 // admit counts a stream in, unless the server is going away: then the stream is let go of.
-func (s *Server) admit(st *stream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.mu.draining {
+func (m *manager) admit(st *stream) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.draining {
 		st.letGo(EndDrain)
 		return false
 	}
-	s.mu.admitted++
-	st.id = s.mu.admitted
-	s.mu.streams[st] = struct{}{}
-	s.active.Add(1)
-	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Inc()
+	m.mu.admitted++
+	st.id = m.mu.admitted
+	m.mu.streams[st] = struct{}{}
+	m.active.Add(1)
+	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Inc()
 	return true
 }
 
 // attach gives an admitted stream its sink.
-func (s *Server) attach(st *stream, out sink) {
-	s.mu.Lock()
+func (m *manager) attach(st *stream, out sink) {
+	m.mu.Lock()
 	st.out = out
-	s.mu.Unlock()
-	if s.base.Err() != nil { // closed before it could know of this sink
+	m.mu.Unlock()
+	if m.base.Err() != nil { // closed before it could know of this sink
 		out.cut()
 	}
 }
 
-// delivered delivers a stream. A panic ends that stream alone.
-func (s *Server) delivered(st *stream) {
+// delivered delivers a stream, and calls over once when it has ended. A panic ends that stream alone.
+func (m *manager) delivered(st *stream, over func(EndReason)) {
+	st.over = over
 	defer func() {
 		if p := recover(); p != nil {
-			s.panicked(p)
+			m.opts.Panicked(p)
 			st.over(EndAborted)
 		}
 	}()
-	if g := st.grant; g != nil {
-		st.permit = g.by.Admit(g.result, g.what, g.decision, st)
-		st.grant = nil
+	if admit := st.admit; admit != nil {
+		st.permit = admit(st)
+		st.admit = nil
 	}
-	s.deliver.deliver(st)
+	if m.onDeliver != nil {
+		m.onDeliver()
+	}
+	m.deliver.deliver(st)
 }
 
 // ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
-func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
+func (m *manager) ended(st *stream, reason EndReason) (draining bool) {
 	st.letGo(reason)
 	st.gate.close()
 	if st.permit != nil {
@@ -125,33 +147,33 @@ func (s *Server) ended(st *stream, reason EndReason) (draining bool) {
 	if st.cursor != nil {
 		st.cursor.Close()
 	}
-	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
-	s.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
-	st.logEnd(s.log, reason)
-	s.endings.note(st, reason)
+	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
+	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
+	st.logEnd(m.log, reason)
+	m.endings.note(st, reason)
 	st.record.over()
-	return s.leave(st)
+	return m.leave(st)
 }
 
 // dismiss counts out a stream that was admitted and is not served after all: that nobody has taken.
-func (s *Server) dismiss(st *stream) {
+func (m *manager) dismiss(st *stream) {
 	if st.taken {
 		return
 	}
 	st.taken = true
 	st.letGo(EndAborted)
-	s.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
-	s.leave(st)
+	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
+	m.leave(st)
 }
 
 // leave reports whether the server is going away.
-func (s *Server) leave(st *stream) (draining bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.mu.sent[st.resource()] += st.bytes.Load()
-	delete(s.mu.streams, st)
-	s.active.Done()
-	return s.mu.draining
+func (m *manager) leave(st *stream) (draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.sent[st.resource()] += st.bytes.Load()
+	delete(m.mu.streams, st)
+	m.active.Done()
+	return m.mu.draining
 }
 
 // logEnd says how a stream ended: loudly only if somebody may want to know who could not keep up.
@@ -232,20 +254,12 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 }
 
 // refuseSelector answers a watch whose selector is too much.
-func (s *Server) refuseSelector(c call, st *stream, r *fairness.Refusal) {
-	l := s.opts.Limiter
+func (m *manager) refuseSelector(c request, st *stream, r *fairness.Refusal) {
+	l := m.opts.Limiter
 	if l.closed() {
 		writeLimited(c, st.plan.Failure, true, r.RetryAfter)
 		return
 	}
 	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectorShare(),
 		int(r.RetryAfter/time.Second)))
-}
-
-// ownerOf is the user that the hub counts a watch for.
-func ownerOf(flow fairness.Flow) fanout.Owner {
-	if flow.User != "" {
-		return fanout.Owner("user " + flow.User)
-	}
-	return fanout.Owner("address " + flow.Addr.String())
 }

@@ -3,12 +3,10 @@ package serve
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
 
-	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
 
@@ -47,28 +45,18 @@ const (
 	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
 )
 
-// figures are what only whoever delivers a stream knows.
-type figures struct {
-	over     bool // there is nothing to know any more
-	live     bool // it is past its initial events
-	bytes    int64
-	standing fanout.Standing
-	unsent   int
-	waited   time.Time // for the client to take something, since then; zero: it is not
-}
-
-// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so that it costs deliveries nothing while nobody wants to know.
-func (s *Server) Watches(ctx context.Context) ([]Watch, error) {
-	s.counts.Lock()
-	defer s.counts.Unlock()
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.mu.streams))
-	outs := make([]sink, 0, len(s.mu.streams))
-	for st := range s.mu.streams {
+// watches tells of all watches, in the order in which they came. It asks whoever delivers them, so that it costs deliveries nothing while nobody wants to know.
+func (m *manager) watches(ctx context.Context) ([]Watch, error) {
+	m.counts.Lock()
+	defer m.counts.Unlock()
+	m.mu.Lock()
+	streams := make([]*stream, 0, len(m.mu.streams))
+	outs := make([]sink, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
 		streams, outs = append(streams, st), append(outs, st.out)
 	}
-	s.mu.Unlock()
-	known, err := s.figures(ctx, streams)
+	m.mu.Unlock()
+	known, err := m.figures(ctx, streams)
 	if err != nil {
 		return nil, err
 	}
@@ -83,49 +71,12 @@ func (s *Server) Watches(ctx context.Context) ([]Watch, error) {
 	return watches, nil
 }
 
-// errClosing says that nobody is left to ask.
-var errClosing = errors.New("the proxy is stopping")
-
-// figures are those of streams, in their order.
-func (s *Server) figures(ctx context.Context, streams []*stream) ([]figures, error) {
-	known := make([]figures, len(streams))
-	questions := map[*writer]*count{}
-	for i, st := range streams {
-		if slot := st.slot.Load(); slot != nil {
-			q := questions[slot.writer]
-			if q == nil {
-				q = &count{done: make(chan struct{})}
-				questions[slot.writer] = q
-			}
-			q.slots, q.into = append(q.slots, slot), append(q.into, &known[i])
-		} else if told := st.told.Load(); told != nil {
-			known[i] = told.now()
-		}
-	}
-	for w, q := range questions {
-		w.ask(q)
-	}
-	for _, q := range questions {
-		select {
-		case <-q.done:
-		case <-ctx.Done():
-			return nil, ctx.Err() // what was asked may be answered yet, and nobody looks
-		case <-s.base.Done():
-			return nil, errClosing
-		}
-	}
-	return known, nil
-}
-
 // watch is what is known of a stream by its figures.
 func (s *stream) watch(out sink, f figures, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
-		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: "HTTP/1.1", Began: s.began(), Deadline: s.deadline.time(),
+		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(), Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
-	}
-	if _, ok := out.(*netSink); ok {
-		w.Protocol = "HTTP/2"
 	}
 	if !f.waited.IsZero() {
 		w.Blocked = now.Sub(f.waited)

@@ -9,19 +9,17 @@ import (
 	"testing/synctest"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"spillway/internal/auth"
 	"spillway/internal/object"
 )
 
 // admitted has a world's stream counted, as a request's is.
-func (w *world) admitted(who visitor) func(*stream) {
+func (w *world) admitted(who client) func(*stream) {
 	return func(st *stream) {
-		st.client = who.client()
-		if !w.server.admit(st) {
+		st.client = who
+		if !w.manager.admit(st) {
 			w.t.Fatal("not admitted")
 		}
 	}
@@ -31,7 +29,7 @@ func (w *world) admitted(who visitor) func(*stream) {
 func (w *world) known() map[string]Watch {
 	w.t.Helper()
 	synctest.Wait()
-	all, err := w.server.Watches(w.t.Context())
+	all, err := w.manager.watches(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -45,20 +43,15 @@ func (w *world) known() map[string]Watch {
 	return by
 }
 
-// somebody is a visitor whom upstream knows by a name.
-func somebody(name, agent string) visitor {
-	return visitor{grant: &grant{result: auth.Result{Identity: auth.NewIdentity(authenticationv1.UserInfo{Username: name})}}, agent: agent}
-}
-
 // What operators are told of each watch is so, whoever delivers it.
 func TestWatches(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
-		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1", w.admitted(somebody("swift", "kubectl/v1")))
+		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1", w.admitted(newClient("swift", "kubectl/v1")))
 		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
-			w.admitted(somebody("picky", strings.Repeat("ü", 1000))))
-		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(visitor{}))
+			w.admitted(newClient("picky", strings.Repeat("ü", 1000))))
+		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(client{}))
 		swift.gets("ADDED a/x 5", "BOOKMARK 100 end")
 		picky.gets()
 		slow.gets()
@@ -97,7 +90,7 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow: has been waited for for %s: %+v", waits, one)
 		}
 		want := map[lagGroup]lag{{"pods", "all"}: {2, 7 * time.Second}, {"pods", "name"}: {1, 0}}
-		if got := w.server.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lags(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
 		ids := []uint64{known["swift"].ID, known["picky"].ID, known[""].ID}
@@ -115,7 +108,7 @@ func TestWatches(t *testing.T) {
 			t.Errorf("slow has caught up: %+v", one)
 		}
 		want[lagGroup{"pods", "all"}] = lag{2, 3 * time.Second}
-		if got := w.server.lags(); !maps.Equal(got, want) {
+		if got := w.manager.lags(); !maps.Equal(got, want) {
 			t.Errorf("lags %v, want %v", got, want)
 		}
 		if one := known["swift"]; one.Phase != Held || one.Lag != 1 || one.Behind != 3*time.Second {
@@ -143,7 +136,7 @@ func TestWatchesThatStart(t *testing.T) {
 		w := newWorld(t, d, "a/x 5")
 		w.oracle.hold()
 		w.oracle.set(200, nil)
-		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", w.admitted(somebody("new", "")))
+		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", w.admitted(newClient("new", "")))
 		time.Sleep(200 * time.Millisecond)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)
@@ -160,7 +153,7 @@ func TestWatchesOfMany(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
 		const many = 3*countSize + 1
 		for i := range many {
-			w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(somebody(fmt.Sprint("user-", i), "")))
+			w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(newClient(fmt.Sprint("user-", i), "")))
 		}
 		w.set("a/x 101")
 		known := w.known()
@@ -179,11 +172,11 @@ func TestWatchesOfMany(t *testing.T) {
 func TestWatchesOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
-		p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(somebody("last", "")))
+		p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(newClient("last", "")))
 		p.gets()
-		w.server.stop(endError(EndAborted))
+		w.stop(EndAborted.cause())
 		synctest.Wait()
-		if all, err := w.server.Watches(t.Context()); err == nil && len(all) > 0 {
+		if all, err := w.manager.watches(t.Context()); err == nil && len(all) > 0 {
 			t.Errorf("%+v", all)
 		}
 	})

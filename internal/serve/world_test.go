@@ -106,31 +106,32 @@ func (o *oracle) Close() {}
 // world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is for bubbles, in which time
 // passes only when everybody waits.
 type world struct {
-	t      *testing.T
-	server *Server
-	source *Source
-	oracle *oracle
+	t       *testing.T
+	manager *manager
+	stop    context.CancelCauseFunc
+	source  *Source
+	oracle  *oracle
 }
 
 const worldStall = 30 * time.Second
 
 // deliveries are the deliverers. All are held to the same tests.
-var deliveries = map[string]func(*Server) deliverer{
-	"goroutines": func(*Server) deliverer { return goroutines{} },
-	"writers": func(s *Server) deliverer {
+var deliveries = map[string]func(*manager) deliverer{
+	"goroutines": func(*manager) deliverer { return goroutines{} },
+	"writers": func(m *manager) deliverer {
 		d := &writers{}
 		for range 2 {
-			w := newWriter(s)
-			w.open = func(c *connSink) outlet { return pacer(c.conn).Conn.(*narrow) }
+			w := newWriter(m)
+			w.open = func(c *connSink) outlet { return pacer(c.conn).NetConn().(*narrow) }
 			d.shards = append(d.shards, w)
 		}
-		d.start(s)
+		d.start(m)
 		return d
 	},
 }
 
 // delivery is one of deliveries.
-type delivery func(*Server) deliverer
+type delivery func(*manager) deliverer
 
 // bubbles runs f in a bubble for each deliverer.
 func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
@@ -146,11 +147,15 @@ func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
 func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w := &world{t: t, oracle: newOracle(100)}
 	w.source = newSource(t, podResource, w.oracle, 100, pods...)
-	w.server = &Server{opts: Options{StallTimeout: worldStall}, metrics: NewMetrics(nil), log: zap.NewNop(),
-		seats: newSeats(1), haste: &haste{}}
-	w.server.base, w.server.stop = context.WithCancelCause(context.Background())
-	w.server.mu.streams = map[*stream]struct{}{}
-	w.server.deliver = d(w.server)
+	base, stop := context.WithCancelCause(context.Background())
+	w.stop = stop
+	w.manager = newManager(watchOptions{
+		Base: base, StallTimeout: worldStall, Seats: newSeats(1), Haste: &haste{},
+		Panicked: func(any) {},
+		Withdraw: func(p Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
+		Metrics:  newStreamMetrics(), Log: zap.NewNop(),
+	})
+	w.manager.deliver = d(w.manager)
 	ctx, cancel := context.WithCancel(context.Background())
 	hub := make(chan struct{})
 	go func() {
@@ -158,8 +163,8 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 		_ = w.source.Hub.Run(ctx)
 	}()
 	t.Cleanup(func() {
-		w.server.stop(endError(EndAborted))
-		if d, ok := w.server.deliver.(*writers); ok {
+		w.stop(EndAborted.cause())
+		if d, ok := w.manager.deliver.(*writers); ok {
 			d.wait()
 		}
 		w.unseated()
@@ -174,7 +179,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 func (w *world) unseated() {
 	w.t.Helper()
 	synctest.Wait()
-	if n := len(w.server.seats.taken); n != 0 {
+	if n := w.manager.seats.inUse(); n != 0 {
 		w.t.Errorf("%d seats are taken", n)
 	}
 }
@@ -245,9 +250,9 @@ func noHeaders(func(key, value string)) {}
 func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	w.t.Helper()
 	near, far := narrowPipe()
-	st := w.server.newStream(w.plan(query), nil)
-	st.plan.Encoding.Chunked = true
-	st.out = &connSink{conn: &conn{Conn: near, seat: seat{of: w.server.seats}, haste: w.server.haste},
+	st := w.manager.newStream(w.plan(query), streamOptions{})
+	st.setChunked()
+	st.out = &connSink{conn: newConn(near, w.manager.seats, w.manager.haste),
 		stall: worldStall, head: watchHead(st, noHeaders, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {
@@ -257,7 +262,7 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 		p.reason <- reason
 	}
 	prepare(st)
-	go w.server.delivered(st)
+	go w.manager.delivered(st, st.over)
 	go p.read()
 	w.t.Cleanup(func() { p.close() })
 	return p

@@ -17,10 +17,10 @@ import (
 // in that order. What piles up while a slot waits for its turn is one send. An idle slot costs nothing, not even a look.
 type writer struct {
 	// Static after construction.
-	server *Server
-	stall  time.Duration
-	bell   chan struct{} // rings when there is news
-	open   func(*connSink) outlet
+	manager *manager
+	stall   time.Duration
+	bell    chan struct{} // rings when there is news
+	open    func(*connSink) outlet
 
 	// The writer's goroutine's.
 	groups     map[*ring.Signal]*group
@@ -51,10 +51,10 @@ const (
 	turnsBetweenNews = 64
 )
 
-func newWriter(s *Server) *writer {
+func newWriter(m *manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
-		server: s, stall: s.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
+		manager: m, stall: m.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
 		open: func(c *connSink) outlet { return openSocket(c, sender) },
 	}
 }
@@ -133,7 +133,7 @@ func (w *writer) run(ctx context.Context) {
 func (w *writer) busy(something bool) {
 	if w.delivering != something {
 		w.delivering = something
-		w.server.seats.deliver(something)
+		w.manager.seats.deliver(something)
 	}
 }
 
@@ -207,7 +207,7 @@ func (w *writer) turns() bool {
 func (w *writer) turn(s *slot) {
 	defer func() {
 		if p := recover(); p != nil {
-			w.server.panicked(p)
+			w.manager.opts.Panicked(p)
 			w.end(s, EndAborted)
 		}
 	}()

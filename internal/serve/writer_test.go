@@ -21,14 +21,14 @@ func (broken) park(func()) {}
 // A panic in a turn ends the stream whose turn it was; the writer's others go on.
 func TestPanicInATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, func(s *Server) deliverer {
+		w := newWorld(t, func(s *manager) deliverer {
 			d := &writers{}
 			w, n := newWriter(s), 0
 			w.open = func(c *connSink) outlet {
 				if n++; n == 1 {
 					return broken{}
 				}
-				return pacer(c.conn).Conn.(*narrow)
+				return pacer(c.conn).NetConn().(*narrow)
 			}
 			d.shards = append(d.shards, w)
 			d.start(s)
@@ -79,7 +79,7 @@ func TestStopAmongAdoptions(t *testing.T) {
 		slow := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1")
 		adopted := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
 		synctest.Wait()
-		w.server.stop(endError(EndAborted))
+		w.stop(EndAborted.cause())
 		adopted.ends(EndAborted)
 		slow.ends(EndAborted)
 		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")

@@ -1,0 +1,78 @@
+package serve
+
+import (
+	"net/http"
+	"sync/atomic"
+
+	"spillway/internal/h2"
+)
+
+// netSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer has taken it over.
+type netSink struct {
+	*netWriter
+	head    func() // sets the headers of the answer
+	address string
+	kept    atomic.Pointer[h2.Stream] // the writer's
+}
+
+func (n *netSink) begin() error {
+	n.head()
+	n.head = nil
+	n.WriteHeader(http.StatusOK)
+	return n.FlushError()
+}
+
+// Write sends a run of frames at once.
+func (n *netSink) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	written, err := n.netWriter.Write(b)
+	if err != nil {
+		return written, err
+	}
+	return written, n.FlushError()
+}
+
+func (n *netSink) protocol() string { return "HTTP/2" }
+
+func (n *netSink) client() string { return n.address }
+
+func (n *netSink) port(*writer) (port, bool) {
+	response, ok := n.ResponseWriter.(*h2.Response)
+	if !ok {
+		return port{}, false
+	}
+	kept, err := response.Keep()
+	if err != nil {
+		return port{}, false
+	}
+	n.kept.Store(kept)
+	return port{out: keptStream{kept}}, true
+}
+
+// cut implements sink.
+func (n *netSink) cut() {
+	if kept := n.kept.Load(); kept != nil {
+		kept.Reset()
+		return
+	}
+	n.netWriter.cut()
+}
+
+// over ends what is kept, and cuts what has no end.
+func (n *netSink) over(clean bool) {
+	switch kept := n.kept.Load(); {
+	case !clean:
+		n.cut()
+	case kept != nil:
+		kept.End()
+	}
+}
+
+// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the client's windows allow.
+type keptStream struct{ *h2.Stream }
+
+func (k keptStream) offer(b []byte) (int, error) { return k.Offer(b) }
+
+func (k keptStream) park(room func()) { k.Park(room) }
