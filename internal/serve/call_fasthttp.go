@@ -76,7 +76,7 @@ func (c fastCall) departs(gone func()) (stop func()) {
 }
 
 func (c fastCall) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.Forward(c.ctx, bearer{c.front.Identity, as, flow}, h)
+	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
 }
 
 // request copies what a plan needs.

@@ -248,6 +248,9 @@ func sharable(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError
 }
 
+// shareObserver is a responder that is shown a shared answer before it is written.
+type shareObserver interface{ shares(a sharedAnswer) }
+
 // write answers one of those who share the answer.
 func (a *sharedAnswer) write(w responder) {
 	for name := range a.header {
@@ -258,8 +261,9 @@ func (a *sharedAnswer) write(w responder) {
 		}
 	}
 	w.header(auditID, answerAuditID(w.requested(auditID)))
-	recordOf(w).keepShared(a)
-	traceOf(w).shared()
+	if o, ok := w.(shareObserver); ok {
+		o.shares(*a)
+	}
 	w.stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
 }
 

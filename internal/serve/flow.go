@@ -1,9 +1,6 @@
 package serve
 
 import (
-	"net"
-	"net/netip"
-
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
 	"spillway/internal/fanout"
@@ -26,14 +23,6 @@ func flowOf(c call, v visitor, front Front) fairness.Flow {
 }
 
 func isAuthorization(key string) bool { return key == "Authorization" }
-
-// addressOf is the IP address of a connection's other end; none for a unix socket.
-func addressOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr()
-	}
-	return netip.Addr{}
-}
 
 // ownerOf is the user that the hub counts a watch for.
 func ownerOf(flow fairness.Flow) fanout.Owner {

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
 
@@ -91,34 +90,6 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	f.mu.exchanges = make(map[*exchange]struct{})
 	f.replays = newReplayer(f)
 	return f
-}
-
-// Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream, as b says.
-// It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
-// no longer the server's). h is told of the answer.
-func (f *Forwarder) Forward(ctx *fasthttp.RequestCtx, b bearer, h heard) {
-	f.starts.Do(f.start)
-	w := h.trace.noting(fastResponder{ctx: ctx, stall: f.opts.StallTimeout})
-	in, err := readInbound(ctx)
-	if err != nil {
-		writeMalformed(w, err.Error())
-		return
-	}
-	conn := ctx.Conn()
-	x := f.begin(w, in, b, reach{
-		sever:   func() { _ = conn.Close() },
-		departs: func(gone func()) (stop func()) { return f.gone.watch(conn, gone).stop },
-	})
-	if x == nil {
-		return
-	}
-	x.conn = conn
-	x.hear(h)
-	if in.direct(x.class) {
-		f.direct(ctx, x)
-		return
-	}
-	f.replays.take(ctx, x)
 }
 
 func (f *Forwarder) start() {

@@ -182,14 +182,41 @@ type heard struct {
 	head func()
 	// took is told once how long upstream took for a whole short answer, if one came.
 	took func(time.Duration)
-	// trace is of the request; nil: it is not traced.
-	trace *trace
+	// trace follows the answer; nil: it is not traced.
+	trace answerTrace
+}
+
+// answerTrace is the trace of a request that passes through.
+type answerTrace interface {
+	// noting is w, whose answer ends the trace.
+	noting(w responder) responder
+	// propagate puts the trace into the headers that upstream gets.
+	propagate(header http.Header)
+	// answeredUpstream ends the trace by the code of upstream's answer.
+	answeredUpstream(code int)
+}
+
+// noting is w, whose answer ends the trace, if there is one.
+func (h heard) noting(w responder) responder {
+	if h.trace == nil {
+		return w
+	}
+	return h.trace.noting(w)
+}
+
+// answeredUpstream ends the trace, if there is one.
+func (h heard) answeredUpstream(code int) {
+	if h.trace != nil {
+		h.trace.answeredUpstream(code)
+	}
 }
 
 // hear has h told of the answer, and upstream what trace it belongs to.
 func (x *exchange) hear(h heard) {
 	x.heard = h
-	h.trace.propagate(x.header)
+	if h.trace != nil {
+		h.trace.propagate(x.header)
+	}
 }
 
 // answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A cookie that a front
@@ -229,7 +256,7 @@ func (x *exchange) end() {
 		if x.code == 0 {
 			x.code = codeClientGone
 		}
-		x.heard.trace.answeredUpstream(x.code)
+		x.heard.answeredUpstream(x.code)
 		f := x.f
 		f.metrics.inFlight.WithLabelValues(x.class.String()).Dec()
 		f.metrics.answered(x.class, x.code)

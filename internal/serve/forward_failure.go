@@ -4,11 +4,14 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"syscall"
 
+	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -63,4 +66,13 @@ func failureKind(err error) string {
 func timedOut(err error) bool {
 	var t interface{ Timeout() bool }
 	return errors.As(err, &t) && t.Timeout()
+}
+
+// panicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
+// their type. The stack tells the rest.
+func panicField(p any) zap.Field {
+	if e, ok := p.(runtime.Error); ok {
+		return zap.String("panic", e.Error())
+	}
+	return zap.String("panic", fmt.Sprintf("%T", p))
 }

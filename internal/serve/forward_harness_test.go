@@ -67,7 +67,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(ctx, bearer{listener: o.identity, as: o.as,
+		fr.forwarder.Forward(fastRequest{ctx}, bearer{listener: o.identity, as: o.as,
 			flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {

@@ -207,3 +207,18 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 		}
 	}
 }
+
+// bearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first Authorization, by the
+// scheme in any case, up to the next blank; or a WebSocket's subprotocol.
+func bearsToken(h http.Header) bool {
+	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
+	if len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != "" {
+		return true
+	}
+	for _, p := range h["Sec-Websocket-Protocol"] {
+		if strings.Contains(p, webSocketBearer) {
+			return true
+		}
+	}
+	return false
+}

@@ -17,7 +17,7 @@ import (
 // handler, which must return after this does: when the whole answer is sent.
 func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h heard) {
 	f.starts.Do(f.start)
-	w := h.trace.noting(netResponder{out, r.Header})
+	w := h.noting(netResponder{out, r.Header})
 	in, err := readInboundHTTP2(r)
 	if err != nil {
 		writeStatus(w, statusBadRequest(err.Error()))

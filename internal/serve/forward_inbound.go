@@ -1,21 +1,13 @@
 package serve
 
 import (
-	"bufio"
-	"bytes"
-	"errors"
-	"io"
-	"net"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"strings"
-
-	"github.com/valyala/fasthttp"
 )
 
-// inbound is one client request as it came, copied out of fasthttp's buffers. Headers are read from the raw head with
-// the parser that upstream itself uses, not from fasthttp's view, which drops and merges some.
+// inbound is one client request as it came, copied out of its server's buffers. Headers are read from the raw head with
+// the parser that upstream itself uses, not from the server's view, which drops and merges some.
 type inbound struct {
 	method, target, proto string
 	header                http.Header
@@ -25,56 +17,6 @@ type inbound struct {
 	path                  apiPath
 	query                 string
 	passed                bool // the body is sent on while it comes, though it is small: there is no room to own it
-}
-
-// readInbound copies the request. It fails for what net/http would refuse to parse and for framing that two parsers
-// may read differently; nothing of such a connection may be trusted, so it must be closed.
-func readInbound(ctx *fasthttp.RequestCtx) (*inbound, error) {
-	h := &ctx.Request.Header
-	in := &inbound{method: string(h.Method()), target: string(h.RequestURI()), proto: string(h.Protocol())}
-	if in.proto != "HTTP/1.1" && in.proto != "HTTP/1.0" {
-		return nil, errors.New("unsupported protocol version")
-	}
-	if !strings.HasPrefix(in.target, "/") || in.method == http.MethodConnect {
-		return nil, errors.New("the request target must be a path")
-	}
-	raw := h.RawHeaders()
-	header, err := textproto.NewReader(bufio.NewReaderSize(bytes.NewReader(raw), len(raw)+1)).ReadMIMEHeader()
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, errors.New("malformed header")
-	}
-	in.header = http.Header(header)
-	if in.length, err = bodyLength(in.header, h.ContentLength()); err != nil {
-		return nil, err
-	}
-	if addr, ok := ctx.RemoteAddr().(*net.TCPAddr); ok {
-		in.peer = addr.IP.String()
-	}
-	in.upgrade = upgradeProtocol(in.header)
-	path, query, _ := strings.Cut(in.target, "?")
-	in.path, in.query = parseAPIPath(path), query
-	return in, nil
-}
-
-// bodyLength is the length of the body in bytes, -1 for chunked. parsed is fasthttp's result, which has already refused
-// duplicate, signed and unknown framing; it lets both framings at once pass, and spaces inside header names.
-func bodyLength(h http.Header, parsed int) (int64, error) {
-	for key := range h {
-		if strings.Contains(key, " ") {
-			return 0, errors.New("invalid header name")
-		}
-	}
-	_, sized := h["Content-Length"]
-	_, coded := h["Transfer-Encoding"]
-	switch {
-	case sized && coded:
-		return 0, errors.New("both Content-Length and Transfer-Encoding")
-	case coded && parsed != -1:
-		return 0, errors.New("unsupported transfer encoding")
-	case parsed == -2:
-		return 0, nil
-	}
-	return int64(parsed), nil
 }
 
 // class is what a request costs us and upstream; the label of metrics.

@@ -107,12 +107,3 @@ func connectRequest(r PlainRequest) (string, bool) {
 	}
 	return "", false
 }
-
-// clip bounds what a message repeats of a request.
-func clip(s string) string {
-	const most = 128
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
-}

@@ -50,7 +50,7 @@ func (c http2Call) address() netip.Addr {
 func (c http2Call) departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
 
 func (c http2Call) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{c.front.Identity, as, flow}, h)
+	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.

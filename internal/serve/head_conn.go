@@ -154,6 +154,14 @@ func (c *headConn) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// CloseWrite ends the direction to the client, if the connection can do that.
+func (c *headConn) CloseWrite() error {
+	if w, ok := c.Conn.(interface{ CloseWrite() error }); ok && !c.detached {
+		return w.CloseWrite()
+	}
+	return c.Close()
+}
+
 // Close implements net.Conn.
 func (c *headConn) Close() error {
 	if c.detached {

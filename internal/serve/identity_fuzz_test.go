@@ -35,7 +35,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 		if err := ctx.Request.Header.Read(bufio.NewReaderSize(strings.NewReader(raw), 16<<10)); err != nil {
 			return
 		}
-		in, err := readInbound(ctx)
+		in, err := readInbound(fastRequest{ctx}.head())
 		c := fastCall{fastResponder: fastResponder{ctx: ctx}}
 		if err != nil {
 			if c.request().Plain && len(c.headers(ownIdentity)) > 0 {

@@ -260,11 +260,16 @@ func jsonOfObject(p Plan, o *object.Object) []byte {
 	return document
 }
 
-// keepShared is keep for an answer of upstream's that several share.
-func (r *record) keepShared(a *sharedAnswer) {
-	if r == nil {
-		return
+// shares implements shareObserver.
+func (c recorded) shares(a sharedAnswer) {
+	c.record.keepShared(a)
+	if o, ok := c.call.(shareObserver); ok {
+		o.shares(a)
 	}
+}
+
+// keepShared is keep for an answer of upstream's that several share.
+func (r *record) keepShared(a sharedAnswer) {
 	readable := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && a.header.Get("Content-Encoding") == ""
 	if status := (metav1.Status{}); readable && a.code >= http.StatusBadRequest && json.Unmarshal(a.body, &status) == nil && status.Kind == "Status" {
 		r.failed(&status)

@@ -4,27 +4,22 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
 	"strconv"
 	"sync"
 
-	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
 
-// prefetchMax is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
-const prefetchMax = 8 << 10
-
-// replayer serves what needs net/http's proxy: it takes a connection from fasthttp and lets a net/http server find one
+// replayer serves what needs net/http's proxy: it takes a connection from its server and lets a net/http server find one
 // request on it.
 //
 // The head that is replayed tells net/http only where the body ends and whether another protocol is asked for. What goes
 // upstream was decided before, by the code that decides it for direct requests; so no second reading of the client's
 // bytes can come to another result. Invariant: exactly one request per replayed connection, since the next one would
-// pass by the handler of the fasthttp server, with its checks.
+// pass by the handler of that server, with its checks.
 type replayer struct {
 	f       *Forwarder
 	handler http.Handler // answers a request whose context has an exchange with upstream's answer
@@ -66,29 +61,28 @@ func (r *replayer) start() {
 	}()
 }
 
-// take hijacks the connection of ctx and passes it on, with the head and what fasthttp has read of the body in front.
-func (r *replayer) take(ctx *fasthttp.RequestCtx, x *exchange) {
+// take hijacks the connection of a request and passes it on, with the head and what the server has read of the body in front.
+func (r *replayer) take(from serverRequest, x *exchange) {
 	head := replayHead(x.in)
 	if x.in.length > 0 {
-		read, err := prefetched(ctx, x.in.length)
+		read, err := from.bodyStart(x.in.length)
 		if err != nil {
-			ctx.SetConnectionClose()
-			writeStatus(fastResponder{ctx: ctx}, statusBadRequest("the request body ended early"))
+			w := from.answerWithin(0)
+			w.hangUp()
+			writeStatus(w, statusBadRequest("the request body ended early"))
 			x.end()
 			return
 		}
 		head = append(head, read...)
 	}
-	if h := headConnOf(ctx.Conn()); h != nil {
-		x.large = h.large.share()
-	}
+	x.large = from.shareHead()
 	x.hurry = func() {
 		if p := pacer(x.conn); p != nil {
 			_ = p.setPace(x.f.opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 		}
 	}
 	x.waiting.Store(true)
-	hijack(ctx, func(c net.Conn) {
+	from.hijack(func(c net.Conn) {
 		if !x.waiting.CompareAndSwap(true, false) {
 			_ = c.Close() // aborted meanwhile
 			return
@@ -119,20 +113,6 @@ func replayHead(in *inbound) []byte {
 		head = fmt.Appendf(head, "Connection: Upgrade\r\nUpgrade: %s\r\n", in.upgrade)
 	}
 	return append(head, "\r\n"...)
-}
-
-// prefetched returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
-// every byte of a chunked body, comes from the hijacked connection.
-func prefetched(ctx *fasthttp.RequestCtx, length int64) ([]byte, error) {
-	stream := ctx.RequestBodyStream()
-	if stream == nil {
-		return ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
-	}
-	read := make([]byte, min(length, prefetchMax))
-	if _, err := io.ReadFull(stream, read); err != nil {
-		return nil, fmt.Errorf("reading the start of a request body: %w", err)
-	}
-	return read, nil
 }
 
 // Accept implements net.Listener.

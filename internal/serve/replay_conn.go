@@ -30,7 +30,6 @@ func (c *replayConn) CloseWrite() error {
 	if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 		conn = h.UnsafeConn()
 	}
-	conn = belowHead(conn)
 	if w, ok := conn.(interface{ CloseWrite() error }); ok {
 		return w.CloseWrite()
 	}

@@ -124,7 +124,7 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := x.transport.RoundTrip(req)
 	x.begun()
 	if err == nil {
-		x.heard.trace.answeredUpstream(resp.StatusCode)
+		x.heard.answeredUpstream(resp.StatusCode)
 	}
 	if err == nil && x.heard.took != nil {
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
@@ -188,3 +188,14 @@ func (pooledBuffers) Get() []byte { return copyBuffers.Get().(*[32 << 10]byte)[:
 
 // Put implements httputil.BufferPool.
 func (pooledBuffers) Put(b []byte) { copyBuffers.Put((*[32 << 10]byte)(b)) }
+
+// vouches reports that an answer of upstream's shows that it knows the bearer of the request's
+// token: it refuses a bad one with 401 before it looks at anything else. What something in between
+// may have answered shows nothing.
+func vouches(status int) bool {
+	switch status {
+	case http.StatusForbidden, http.StatusNotFound, http.StatusConflict, http.StatusGone, http.StatusUnprocessableEntity:
+		return true
+	}
+	return status >= http.StatusOK && status < http.StatusMultipleChoices
+}

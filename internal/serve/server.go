@@ -170,18 +170,6 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	return nil
 }
 
-// arrivals are how long a client may take for what it sends, in all and however it is cut into pieces.
-type arrivals struct {
-	head  time.Duration // a TLS handshake, and then a request's head
-	owned time.Duration // a body that is small enough to be read before it is sent on
-	// passed is for a larger body of a request that has one answer. What lasts (exec, a proxied upload) may take as long as it likes.
-	passed time.Duration
-}
-
-// usualArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s for a request; what passes through has a little
-// more, so that upstream says in its own words that this took too long.
-var usualArrivals = arrivals{head: 32 * time.Second, owned: time.Minute, passed: 75 * time.Second}
-
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
 
@@ -227,15 +215,6 @@ func (s *Server) Ended() (map[EndReason]uint64, []Eviction) { return s.watches.e
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
 	s.log.Error("BUG: a request panicked; please report this", panicField(p), zap.ByteString("stack", debug.Stack()))
-}
-
-// panicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
-// their type. The stack tells the rest.
-func panicField(p any) zap.Field {
-	if e, ok := p.(runtime.Error); ok {
-		return zap.String("panic", e.Error())
-	}
-	return zap.String("panic", fmt.Sprintf("%T", p))
 }
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.

@@ -90,3 +90,12 @@ func answerAuditID(requested string) string {
 	}
 	return uuid.NewString()
 }
+
+// clip bounds what a message repeats of a request.
+func clip(s string) string {
+	const most = 128
+	if len(s) <= most {
+		return s
+	}
+	return s[:most] + "…"
+}

@@ -47,17 +47,6 @@ func (s *Server) tracing() *trace {
 	return &trace{tracer: s.opts.Tracer, came: time.Now()}
 }
 
-// traceOf is the trace of the request that w answers; nil: it is not traced.
-func traceOf(w responder) *trace {
-	switch c := w.(type) {
-	case traced:
-		return c.trace
-	case recorded:
-		return traceOf(c.call)
-	}
-	return nil
-}
-
 // of says whom the request is from, as far as that is known. From here on the span has an id.
 func (t *trace) of(c call, who *auth.Identity) {
 	if t == nil || t.begun {
@@ -92,19 +81,11 @@ func (t *trace) id() string {
 	return t.span.TraceID()
 }
 
-// shared says that the answer is one of upstream's that several get.
-func (t *trace) shared() {
-	if t != nil {
-		t.source = tracedShared
-	}
-}
+// shares implements shareObserver: the answer is one of upstream's that several get.
+func (c traced) shares(sharedAnswer) { c.trace.source = tracedShared }
 
 // propagate tells upstream in the headers of a request which span it belongs to; who is not sampled has said himself what he wants.
-func (t *trace) propagate(header http.Header) {
-	if t != nil {
-		t.span.Propagate(header)
-	}
-}
+func (t *trace) propagate(header http.Header) { t.span.Propagate(header) }
 
 // answered ends the span of what is answered here.
 func (t *trace) answered(code int, bytes int64) {
@@ -121,9 +102,7 @@ func (t *trace) answered(code int, bytes int64) {
 
 // answeredUpstream ends the span of what upstream answers.
 func (t *trace) answeredUpstream(code int) {
-	if t != nil {
-		t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
-	}
+	t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
 }
 
 // over ends the span of a request that nobody has answered: it ran into a bug, which whoever called us will answer.
@@ -134,12 +113,7 @@ func (t *trace) over() {
 }
 
 // noting is w, whose answer ends the span.
-func (t *trace) noting(w responder) responder {
-	if t == nil {
-		return w
-	}
-	return noted{w, t}
-}
+func (t *trace) noting(w responder) responder { return noted{w, t} }
 
 // noted is a responder whose answer ends a span.
 type noted struct {

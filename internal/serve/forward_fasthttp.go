@@ -1,0 +1,113 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// fastRequest is a request that fasthttp read and that passes through.
+type fastRequest struct{ ctx *fasthttp.RequestCtx }
+
+func (r fastRequest) answerWithin(stall time.Duration) responder {
+	return fastResponder{ctx: r.ctx, stall: stall}
+}
+
+func (r fastRequest) head() rawHead {
+	h := &r.ctx.Request.Header
+	return rawHead{
+		method: string(h.Method()), target: string(h.RequestURI()), proto: string(h.Protocol()), raw: h.RawHeaders(),
+		length: h.ContentLength(), remote: r.ctx.RemoteAddr(),
+	}
+}
+
+func (r fastRequest) conn() net.Conn { return r.ctx.Conn() }
+
+func (r fastRequest) body(length int64) ([]byte, error) {
+	if length == 0 {
+		return nil, nil
+	}
+	stream := r.ctx.RequestBodyStream()
+	if stream == nil {
+		return bytes.Clone(r.ctx.Request.Body()), nil
+	}
+	body := make([]byte, length)
+	if _, err := io.ReadFull(stream, body); err != nil {
+		return nil, fmt.Errorf("reading %d bytes of request body: %w", length, err)
+	}
+	return body, nil
+}
+
+// prefetchMax is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
+const prefetchMax = 8 << 10
+
+// bodyStart returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
+// every byte of a chunked body, comes from the hijacked connection.
+func (r fastRequest) bodyStart(length int64) ([]byte, error) {
+	stream := r.ctx.RequestBodyStream()
+	if stream == nil {
+		return r.ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
+	}
+	read := make([]byte, min(length, prefetchMax))
+	if _, err := io.ReadFull(stream, read); err != nil {
+		return nil, fmt.Errorf("reading the start of a request body: %w", err)
+	}
+	return read, nil
+}
+
+// relay copies status and headers; Date is fasthttp's own.
+func (r fastRequest) relay(resp *http.Response) {
+	r.ctx.Response.SetStatusCode(resp.StatusCode)
+	h := &r.ctx.Response.Header
+	for key, values := range resp.Header {
+		for _, v := range values {
+			h.Add(key, v)
+		}
+	}
+	if r.ctx.IsHead() {
+		r.ctx.Response.SkipBody = true
+	}
+}
+
+func (r fastRequest) relayBody(body relayedBody, size int64, stall time.Duration) {
+	// fasthttp clears after the answer only a deadline that it knows of; the body then moves it along.
+	_ = r.ctx.SetWriteDeadline(time.Now().Add(stall))
+	r.ctx.Response.ImmediateHeaderFlush = size < 0 // the first byte of the body may be long in coming
+	r.ctx.Response.SetBodyStream(writtenBody{body}, int(size))
+}
+
+// writtenBody tells fasthttp to use WriteTo, whose pieces are eight times as large as its own.
+type writtenBody struct{ relayedBody }
+
+// SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
+func (writtenBody) SupportsBodyWriteTo() bool { return true }
+
+func (r fastRequest) hijack(take func(net.Conn), lost func()) { hijack(r.ctx, take, lost) }
+
+func (r fastRequest) shareHead() *largeHead {
+	if h := headConnOf(r.ctx.Conn()); h != nil {
+		return h.large.share()
+	}
+	return nil
+}
+
+// hijack takes the connection of ctx away from fasthttp, which answers nothing then. Exactly one of the functions is called: take, by a
+// goroutine of its own, or lost, if the connection is closed before; fasthttp says nothing of that.
+func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
+	below := pacer(ctx.Conn())
+	if below != nil {
+		below.onLost(lost)
+	}
+	ctx.HijackSetNoResponse(true)
+	ctx.Hijack(func(c net.Conn) {
+		if below != nil && !below.takeOver() {
+			return
+		}
+		take(c)
+	})
+}
