@@ -15,8 +15,8 @@ import (
 // What becomes of an HTTP/1.1 connection before and between its requests, where fasthttp has it.
 
 // headArrived gives a body its own time.
-func (s *Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
-	return fasthttp.RequestConfig{ReadTimeout: s.arrivals.owned}
+func (s *http1Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+	return fasthttp.RequestConfig{ReadTimeout: s.opts.Arrivals.owned}
 }
 
 // connState follows a connection from one request to the next.
@@ -38,16 +38,16 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 }
 
 // misread ends a connection on which no request could be read, with the answer that net/http, and so upstream, has for that. Who took
-// too long, or left, gets none. A head that is too large for the buffer is read elsewhere, where l says so.
-func (s *Server) misread(ctx *fasthttp.RequestCtx, err error, l largeServer) {
+// too long, or left, gets none. A head that is too large for the buffer is read elsewhere if the buffer is an ordinary one.
+func (s *http1Server) misread(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
 	var broken net.Error
 	switch {
 	case errors.As(err, &tooLarge):
-		if h := headConnOf(c); h != nil && l.server != nil && h.whole() != nil {
+		if h := headConnOf(c); h != nil && ordinary && h.whole() != nil {
 			h.detach()
-			l.serve(h.Conn, h.whole())
+			s.serveLarge(h.Conn, h.whole())
 			return
 		}
 		lastWords(c, "431 Request Header Fields Too Large")

@@ -60,7 +60,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 		Limiter: NewLimiter(Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
-	handler := server.fastHandler(&fasthttp.Server{}, Front{AnswerAll: true})
+	handler := server.http1(Front{AnswerAll: true}).handler()
 	out := bufio.NewWriter(io.Discard)
 	return func() int {
 		var ctx fasthttp.RequestCtx

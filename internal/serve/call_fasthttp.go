@@ -20,15 +20,13 @@ import (
 // fastCall is an HTTP/1.1 request.
 type fastCall struct {
 	fastResponder
-	server *Server
-	fast   *fasthttp.Server
-	front  Front
+	server *http1Server
 }
 
-// fastHandler answers the requests of a listener that fasthttp reads.
-func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.RequestHandler {
+// handler answers requests that fasthttp has read.
+func (s *http1Server) handler() fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s, fast: fast, front: front}
+		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s}
 		defer c.strict()
 		defer c.recovered()
 		if h := headConnOf(ctx.Conn()); h != nil {
@@ -47,7 +45,7 @@ func (s *Server) fastHandler(fast *fasthttp.Server, front Front) fasthttp.Reques
 			writeMalformed(c, "malformed Host header")
 			return
 		}
-		s.handle(c, front)
+		s.opts.Handle(c)
 	}
 }
 
@@ -61,7 +59,7 @@ func (c fastCall) strict() {
 // recovered turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
 func (c fastCall) recovered() {
 	if p := recover(); p != nil {
-		c.server.panicked(p)
+		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
 		writeBug(c)
 	}
@@ -72,11 +70,11 @@ func (c fastCall) proven() {} // its connection has one head at a time
 func (c fastCall) address() netip.Addr { return addressOf(c.ctx.RemoteAddr()) }
 
 func (c fastCall) departs(gone func()) (stop func()) {
-	return c.server.gone.watch(c.ctx.Conn(), gone).stop
+	return c.server.opts.Poller.watch(c.ctx.Conn(), gone).stop
 }
 
 func (c fastCall) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
+	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, bearer{listener: c.server.opts.Identity, as: as, flow: flow}, h)
 }
 
 // request copies what a plan needs.
@@ -134,7 +132,7 @@ func (c fastCall) guarded() PlainRequest {
 		Method:  string(h.Method()),
 		Target:  string(h.RequestURI()),
 		Upgrade: len(h.Peek("Upgrade")) > 0,
-		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+		AsSelf:  c.server.opts.Identity == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
 	}
 	for _, o := range h.PeekAll("Origin") {
 		r.Origins = append(r.Origins, string(o))
@@ -155,12 +153,12 @@ func (c fastCall) watch(st *stream, headers headers) {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
 		out.conn = belowHead(conn)
-		s.watches.attach(st, out)
-		go s.runConn(st, out, c.fast)
+		s.opts.Watches.attach(st, out)
+		go s.runConn(st, out)
 	}, func() {
 		out.conn = c.ctx.Conn()
-		s.watches.attach(st, out)
-		s.watches.ended(st, EndAborted)
+		s.opts.Watches.attach(st, out)
+		s.opts.Watches.ended(st, EndAborted)
 	})
 }
 
@@ -176,25 +174,25 @@ func pipelined(taken net.Conn) bool {
 }
 
 // runConn delivers a stream, maybe beyond its return.
-func (s *Server) runConn(st *stream, out *connSink, fast *fasthttp.Server) {
+func (s *http1Server) runConn(st *stream, out *connSink) {
 	dropTLSBuffers(out.conn)
-	out.watched = s.gone.watch(out.conn, func() { st.interrupt(EndDeparted) })
-	s.watches.delivered(st, func(reason EndReason) {
+	out.watched = s.opts.Poller.watch(out.conn, func() { st.interrupt(EndDeparted) })
+	s.opts.Watches.delivered(st, func(reason EndReason) {
 		out.watched.stop()
-		draining := s.watches.ended(st, reason)
+		draining := s.opts.Watches.ended(st, reason)
 		if !reason.clean() {
 			reset(out.conn)
 			return
 		}
-		go s.next(out, fast, draining)
+		go s.next(out, draining)
 	})
 }
 
 // next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.
-func (s *Server) next(out *connSink, fast *fasthttp.Server, draining bool) {
+func (s *http1Server) next(out *connSink, draining bool) {
 	if out.closing || draining {
 		_ = out.conn.Close() // there is nobody left to tell
 		return
 	}
-	s.rejoin(out.conn, fast)
+	s.rejoin(out.conn)
 }

@@ -96,6 +96,17 @@ func newConnections(most, perPeer int, m *connMetrics, over <-chan struct{}) *co
 	return k
 }
 
+// admitAtOnce gives no connection a moment to arrive before another may take its place. It is called
+// before the first.
+func (k *connections) admitAtOnce() { k.least = 0 }
+
+// active is how many connections are answered or watched.
+func (k *connections) active() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.mu.all.open - k.mu.all.waiting[arriving].length - k.mu.all.waiting[resting].length
+}
+
 func newTally(link int) tally {
 	return tally{waiting: [2]queue{arriving: {link: link}, resting: {link: link}}}
 }

@@ -38,6 +38,8 @@ type ForwarderOptions struct {
 	Limiter *Limiter
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
+	// Arrivals are how long a client may take for what it sends; the zero value: usualArrivals.
+	Arrivals arrivals
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics
 	Log     *zap.Logger
@@ -56,15 +58,14 @@ type ForwarderOptions struct {
 // All ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
 // ended exactly once, whoever ends it: the answer, the client, or Close.
 type Forwarder struct {
-	opts     ForwarderOptions
-	arrivals arrivals
-	metrics  *ForwardMetrics
-	log      *zap.Logger
-	base     context.Context // parent of every exchange
-	cancel   context.CancelFunc
-	starts   sync.Once
-	gone     *poller
-	replays  *replayer
+	opts    ForwarderOptions
+	metrics *ForwardMetrics
+	log     *zap.Logger
+	base    context.Context // parent of every exchange
+	cancel  context.CancelFunc
+	starts  sync.Once
+	gone    *poller
+	replays *replayer
 
 	mu struct {
 		sync.Mutex
@@ -76,7 +77,7 @@ type Forwarder struct {
 
 // NewForwarder returns a Forwarder that starts its two goroutines with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{opts: opts, arrivals: usualArrivals, metrics: opts.Metrics, log: opts.Log}
+	f := &Forwarder{opts: opts, metrics: opts.Metrics, log: opts.Log}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
 	}
@@ -85,6 +86,9 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	}
 	if f.opts.StallTimeout <= 0 {
 		f.opts.StallTimeout = defaultStallTimeout
+	}
+	if f.opts.Arrivals == (arrivals{}) {
+		f.opts.Arrivals = usualArrivals
 	}
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
@@ -123,6 +127,13 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	f.replays.close()
 	f.gone.close()
 	return err
+}
+
+// inFlight is how many requests pass through at the moment.
+func (f *Forwarder) inFlight() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.mu.exchanges)
 }
 
 // abort ends every exchange at once.

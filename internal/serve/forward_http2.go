@@ -17,7 +17,7 @@ import (
 // handler, which must return after this does: when the whole answer is sent.
 func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h heard) {
 	f.starts.Do(f.start)
-	w := h.noting(netResponder{out, r.Header})
+	w := h.noting(netResponder{out: out, asked: r.Header})
 	in, err := readInboundHTTP2(r)
 	if err != nil {
 		writeStatus(w, statusBadRequest(err.Error()))
@@ -71,7 +71,7 @@ func ownBody(out *netWriter, r *http.Request, x *exchange) error {
 	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil
 	}
-	_ = out.SetReadDeadline(time.Now().Add(x.f.arrivals.owned)) // fails when the stream is gone, as the read will
+	_ = out.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.owned)) // fails when the stream is gone, as the read will
 	body := make([]byte, x.in.length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)

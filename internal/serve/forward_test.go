@@ -231,9 +231,7 @@ func TestForwardLimits(t *testing.T) {
 func (f *front) awaitIdle(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		f.forwarder.mu.Lock()
-		n := len(f.forwarder.mu.exchanges)
-		f.forwarder.mu.Unlock()
+		n := f.forwarder.inFlight()
 		if n == 0 {
 			return
 		}

@@ -92,7 +92,7 @@ func TestPlainGuard(t *testing.T) {
 func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		c := fastCall{fastResponder: fastResponder{ctx: ctx}, front: Front{Identity: IdentitySelf}}
+		c := fastCall{fastResponder: fastResponder{ctx: ctx}, server: &http1Server{opts: http1Options{Identity: IdentitySelf}}}
 		if guard.Admit(c, c.guarded()) {
 			ctx.SetStatusCode(http.StatusNoContent)
 		}

@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"spillway/internal/auth"
 	"spillway/internal/h2"
 )
@@ -138,7 +136,7 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	defer out.close()
 	anonymous := front.anonymous(r)
 	out.parts = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
-	c := http2Call{netResponder: netResponder{out, r.Header}, server: h.server, r: r, front: front}
+	c := http2Call{netResponder: netResponder{out: out, asked: r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
 	if below.overLimit() {
 		writeTooManyRequests(c, retryAfter())
@@ -198,15 +196,7 @@ func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
 			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
 			defer out.close()
 			out.parts = func(int) bool { return front.anonymous(r) }
-			writeStatus(netResponder{out, r.Header}, statusHeadTooLarge())
+			writeStatus(netResponder{out: out, asked: r.Header}, statusHeadTooLarge())
 		}),
 	}
-}
-
-// statusHeadTooLarge is the answer to a large head for which there is no room.
-func statusHeadTooLarge() *metav1.Status {
-	return newStatus(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
-		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
-			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
-			"shorter fields, or a shorter selector", nil)
 }

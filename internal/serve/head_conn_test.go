@@ -16,7 +16,7 @@ import (
 func TestLongHeadsAreNotKept(t *testing.T) {
 	t.Parallel()
 	kept := make(chan int, 1)
-	server := (&Server{}).fasthttpOf(ordinaryHead)
+	server := (&http1Server{}).fasthttp(ordinaryHead)
 	var last *fasthttp.RequestCtx
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
 		if last != nil {

@@ -10,19 +10,6 @@ import (
 	"go.uber.org/zap"
 )
 
-// largeServer serves the one request of an HTTP/1.1 connection whose head does not fit into
-// fasthttp's buffer: it reads the head to its end and serves the connection by a fasthttp.Server of
-// its own, whose buffer is as large as that head. After the answer the connection returns to the
-// server that it came from, and buffers and server are garbage.
-//
-// So all connections have small buffers, and a large head is parsed, checked and answered by the
-// code that does it for all.
-type largeServer struct {
-	server *Server
-	front  Front
-	small  *fasthttp.Server
-}
-
 const (
 	// ordinaryHead is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
 	ordinaryHead = 16 << 10
@@ -36,9 +23,15 @@ var (
 	errNoHeadRoom   = errors.New("there is no room for a large head")
 )
 
-// serve serves the request whose beginning heard is.
-func (l largeServer) serve(c net.Conn, heard []byte) {
-	head := newLargeHead(l.server.opts.Limiter.largeHeads(), addressOf(c.RemoteAddr()))
+// serveLarge serves the one request of an HTTP/1.1 connection whose head does not fit into fasthttp's
+// buffer. heard is its beginning. The head is read to its end, and the connection is served by a
+// fasthttp.Server of its own, whose buffer is as large as that head. After the answer the connection
+// returns to the ordinary server, and buffers and server are garbage.
+//
+// So all connections have small buffers, and a large head is parsed, checked and answered by the
+// code that does it for all.
+func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
+	head := newLargeHead(s.opts.Heads, addressOf(c.RemoteAddr()))
 	defer head.handled()
 	all, end, err := readLargeHead(c, heard, head)
 	switch {
@@ -51,20 +44,20 @@ func (l largeServer) serve(c net.Conn, heard []byte) {
 		_ = c.Close()
 		return
 	}
-	fast := l.server.fasthttpOf(end)
-	handler := l.server.fastHandler(l.small, l.front)
+	fast := s.fasthttp(end)
+	handler := s.handler()
 	fast.Handler = func(ctx *fasthttp.RequestCtx) {
 		handler(ctx)
-		l.giveBack(ctx)
+		s.giveBack(ctx)
 	}
 	if err := fast.ServeConn(throughHead(c, all, head)); err != nil {
-		l.server.log.Debug("a request with a large head", zap.String("error", errorKind(err)))
+		s.opts.Log.Debug("a request with a large head", zap.String("error", errorKind(err)))
 	}
 }
 
 // giveBack has the connection return to its server after the answer, unless it was taken over or has to be
 // closed: where a body was sent, one cannot be certain that all of it is read.
-func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
+func (s *http1Server) giveBack(ctx *fasthttp.RequestCtx) {
 	switch {
 	case ctx.Hijacked():
 		return
@@ -82,15 +75,15 @@ func (l largeServer) giveBack(ctx *fasthttp.RequestCtx) {
 			c = h.UnsafeConn()
 		}
 		c = belowHead(c)
-		go l.server.rejoin(c, l.small)
+		go s.rejoin(c)
 	})
 }
 
 // rejoin lets a connection serve its next request.
-func (s *Server) rejoin(c net.Conn, fast *fasthttp.Server) {
+func (s *http1Server) rejoin(c net.Conn) {
 	pacer(c).enter(resting)
-	if err := fast.ServeConn(throughHead(c, nil, nil)); err != nil {
-		s.log.Debug("a connection's next request", zap.String("error", errorKind(err)))
+	if err := s.fast.ServeConn(throughHead(c, nil, nil)); err != nil {
+		s.opts.Log.Debug("a connection's next request", zap.String("error", errorKind(err)))
 	}
 }
 

@@ -159,5 +159,5 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	}
 	out := newNetWriter(w, nil, 0)
 	defer out.close()
-	writeStatus(netResponder{out, x.in.header}, s)
+	writeStatus(netResponder{out: out, asked: x.in.header}, s)
 }

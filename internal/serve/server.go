@@ -10,7 +10,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -20,9 +19,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
-	"golang.org/x/net/http2"
 	"golang.org/x/time/rate"
 
 	"spillway/internal/audit"
@@ -107,7 +104,7 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		fronts    []*fasthttp.Server
+		fronts    []*http1Server
 		listeners []net.Listener
 	}
 }
@@ -145,7 +142,7 @@ func randomWatchTimeout() time.Duration {
 
 // Serve answers requests on ln until Close, which closes ln, and returns then.
 func (s *Server) Serve(ln net.Listener, front Front) error {
-	server := s.fasthttp(front)
+	server := s.http1(front)
 	s.mu.Lock()
 	closed := s.base.Err() != nil
 	if !closed {
@@ -164,47 +161,24 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}
-	if err := server.Serve(headListener{paced}); err != nil {
+	if err := server.serve(paced); err != nil {
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	}
 	return nil
 }
 
+// http1 serves HTTP/1.1, and accepts HTTP/2, for a listener.
+func (s *Server) http1(front Front) *http1Server {
+	return newHTTP1Server(http1Options{
+		Handle:   func(c fastCall) { s.handle(c, front) },
+		HTTP2:    func(c net.Conn) error { return s.http2.serve(c, front) },
+		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone, Heads: s.opts.Limiter.largeHeads(),
+		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
+	})
+}
+
 // idleTimeout is how long a connection without requests is kept.
 const idleTimeout = 3 * time.Minute
-
-// fasthttp reads the connections of a listener.
-func (s *Server) fasthttp(front Front) *fasthttp.Server {
-	server := s.fasthttpOf(ordinaryHead)
-	server.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, largeServer{s, front, server}) }
-	server.Handler = s.fastHandler(server, front)
-	server.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return s.http2.serve(belowHead(c), front) })
-	return server
-}
-
-// fasthttpOf is a server without a handler that takes heads of so many bytes.
-func (s *Server) fasthttpOf(head int) *fasthttp.Server {
-	return &fasthttp.Server{
-		KeepHijackedConns:            true,
-		StreamRequestBody:            true,
-		DisablePreParseMultipartForm: true,
-		ReduceMemoryUsage:            true,
-		ReadBufferSize:               head,
-		NoDefaultServerHeader:        true,
-		NoDefaultContentType:         true,
-		CloseOnShutdown:              true,
-		ReadTimeout:                  s.arrivals.head,
-		HeaderReceived:               s.headArrived,
-		SecureErrorLogMessage:        true, // else what could not be read is told with its bytes, credentials and all
-		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, largeServer{}) },
-		ConnState:                    connState,
-		IdleTimeout:                  idleTimeout,
-		TCPKeepalive:                 true,
-		TCPKeepalivePeriod:           15 * time.Second,
-		Concurrency:                  1 << 20,
-		Logger:                       serverLog{s.log},
-	}
-}
 
 // Watches reports all watches, in the order in which they began.
 func (s *Server) Watches(ctx context.Context) ([]Watch, error) { return s.watches.watches(ctx) }
@@ -232,9 +206,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.watches.closeStreams()
 	var errs []error
 	for _, front := range fronts {
-		if err := front.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, front.shutdown(ctx))
 	}
 	s.watches.wait()
 	s.coalescer.wait()
@@ -242,33 +214,4 @@ func (s *Server) Close(ctx context.Context) error {
 	s.http2.close()
 	s.gone.close()
 	return errors.Join(errs...)
-}
-
-// serverLog takes fasthttp's log lines, which are about single connections. Its errors quote what could not be read, which may be a
-// credential (also with SecureErrorLogMessage), so of them only those of the network are logged, and of others the type.
-type serverLog struct{ log *zap.Logger }
-
-// Printf implements fasthttp.Logger.
-func (l serverLog) Printf(format string, args ...any) {
-	for i, arg := range args {
-		if err, ok := arg.(error); ok {
-			args[i] = errorKind(err)
-		}
-	}
-	l.log.Debug(fmt.Sprintf(format, args...), zap.String("component", "fasthttp"))
-}
-
-// errorKind is what may be told of an error that holds bytes of a request.
-func errorKind(err error) string {
-	var network *net.OpError
-	var tooLarge *fasthttp.ErrSmallBuffer
-	switch {
-	case errors.As(err, &network):
-		return network.Error()
-	case errors.As(err, &tooLarge):
-		return "the head is too large"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "the request ends early"
-	}
-	return fmt.Sprintf("malformed (%T)", err)
 }

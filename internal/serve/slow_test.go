@@ -38,10 +38,10 @@ func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Metrics: NewForwardMetrics(nil)})
-	forwarder.arrivals = allowed
+	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed, Metrics: NewForwardMetrics(nil)})
 	g.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
-	g.server.arrivals, g.server.conns.least = allowed, 0
+	g.server.arrivals = allowed
+	g.server.conns.admitAtOnce()
 	secured := &front{}
 	served := make(chan error, 2)
 	for address, config := range map[*string]*tls.Config{&g.plain: nil, &g.tls: secured.useTLS(true)} {
@@ -359,10 +359,7 @@ func TestLimitOfConnections(t *testing.T) {
 
 // busy is how many are neither arriving nor resting.
 func (g *turnstile) busy() int {
-	k := g.server.conns
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.mu.all.open - k.mu.all.waiting[arriving].length - k.mu.all.waiting[resting].length
+	return g.server.conns.active()
 }
 
 // expectStatus asks for something on a connection and leaves it open.

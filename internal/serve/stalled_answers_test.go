@@ -21,7 +21,7 @@ func (r *rig) openConnections() int32 {
 	defer r.server.mu.Unlock()
 	var n int32
 	for _, f := range r.server.mu.fronts {
-		n += f.GetOpenConnectionsCount()
+		n += f.openConnections()
 	}
 	return n
 }

@@ -99,3 +99,11 @@ func clip(s string) string {
 	}
 	return s[:most] + "…"
 }
+
+// statusHeadTooLarge is the answer to a large head for which there is no room.
+func statusHeadTooLarge() *metav1.Status {
+	return newStatus(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
+		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
+			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
+			"shorter fields, or a shorter selector", nil)
+}

@@ -20,7 +20,7 @@ func TestStatusBodies(t *testing.T) {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		writeStatus(netResponder{newNetWriter(rec, nil, 0), http.Header{}}, s)
+		writeStatus(netResponder{out: newNetWriter(rec, nil, 0), asked: http.Header{}}, s)
 		var ctx fasthttp.RequestCtx
 		writeStatus(fastResponder{ctx: &ctx}, s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {

@@ -1,0 +1,119 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"github.com/valyala/fasthttp"
+	"go.uber.org/zap"
+	"golang.org/x/net/http2"
+)
+
+// http1Options configure an http1Server.
+type http1Options struct {
+	// Handle answers a request.
+	Handle func(c fastCall)
+	// HTTP2 serves a connection on which the client chose HTTP/2, until its end.
+	HTTP2 func(c net.Conn) error
+
+	Forwarder *Forwarder
+	// Identity is as whom requests that pass through reach upstream.
+	Identity Identity
+	Watches  *manager
+	Poller   *poller   // nil: clients that leave are not noticed
+	Heads    *headPool // of large heads; nil: they are not bounded
+
+	Arrivals     arrivals
+	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes
+	IdleTimeout  time.Duration // how long a connection without requests is kept
+	// Panicked reports what a panic of a handler was about.
+	Panicked func(p any)
+	Log      *zap.Logger
+}
+
+// http1Server serves the HTTP/1.1 connections of one listener.
+type http1Server struct {
+	opts http1Options
+	fast *fasthttp.Server
+}
+
+// newHTTP1Server makes a server without a listener.
+func newHTTP1Server(o http1Options) *http1Server {
+	s := &http1Server{opts: o}
+	s.fast = s.fasthttp(ordinaryHead)
+	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, true) }
+	s.fast.Handler = s.handler()
+	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return o.HTTP2(belowHead(c)) })
+	return s
+}
+
+// serve answers requests on ln until shutdown or an error of ln.
+func (s *http1Server) serve(ln net.Listener) error { return s.fast.Serve(headListener{ln}) }
+
+// shutdown waits for requests under way. The listener is closed already.
+func (s *http1Server) shutdown(ctx context.Context) error {
+	if err := s.fast.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// openConnections is how many connections are served.
+func (s *http1Server) openConnections() int32 { return s.fast.GetOpenConnectionsCount() }
+
+// fasthttp is a fasthttp.Server without a handler that takes heads of so many bytes.
+func (s *http1Server) fasthttp(head int) *fasthttp.Server {
+	return &fasthttp.Server{
+		KeepHijackedConns:            true,
+		StreamRequestBody:            true,
+		DisablePreParseMultipartForm: true,
+		ReduceMemoryUsage:            true,
+		ReadBufferSize:               head,
+		NoDefaultServerHeader:        true,
+		NoDefaultContentType:         true,
+		CloseOnShutdown:              true,
+		ReadTimeout:                  s.opts.Arrivals.head,
+		HeaderReceived:               s.headArrived,
+		SecureErrorLogMessage:        true, // else what could not be read is logged with its bytes, credentials and all
+		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, false) },
+		ConnState:                    connState,
+		IdleTimeout:                  s.opts.IdleTimeout,
+		TCPKeepalive:                 true,
+		TCPKeepalivePeriod:           15 * time.Second,
+		Concurrency:                  1 << 20,
+		Logger:                       serverLog{s.opts.Log},
+	}
+}
+
+// serverLog takes fasthttp's log lines, which are about single connections. Its errors quote what could not be read, which may be a
+// credential (also with SecureErrorLogMessage), so of them only those of the network are logged, and of others the type.
+type serverLog struct{ log *zap.Logger }
+
+// Printf implements fasthttp.Logger.
+func (l serverLog) Printf(format string, args ...any) {
+	for i, arg := range args {
+		if err, ok := arg.(error); ok {
+			args[i] = errorKind(err)
+		}
+	}
+	l.log.Debug(fmt.Sprintf(format, args...), zap.String("component", "fasthttp"))
+}
+
+// errorKind is what may be told of an error that holds bytes of a request.
+func errorKind(err error) string {
+	var network *net.OpError
+	var tooLarge *fasthttp.ErrSmallBuffer
+	switch {
+	case errors.As(err, &network):
+		return network.Error()
+	case errors.As(err, &tooLarge):
+		return "the head is too large"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "the request ends early"
+	}
+	return fmt.Sprintf("malformed (%T)", err)
+}
