@@ -499,12 +499,10 @@ func TestImpersonatedCertificates(t *testing.T) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		seen <- asserted(r.Header)
 	}))
-	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file()})
-	r.people()
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
-	r.server.opts.Forwarder.opts.As = all(withToken{plain})
-	r.server.opts.Forwarder.opts.NeverAs = []string{"system:masters"}
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), as: all(withToken{plain}), neverAs: []string{"system:masters"}})
+	r.people()
 	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour), "system:masters")
 	none := &x509.Certificate{
 		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "lonely"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -560,11 +558,10 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	ca := newAuthority(t)
 	up := kubetest.New(kubetest.Options{})
 	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("upstream got %q", asserted(r.Header)) }))
-	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file()})
-	r.people()
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
-	r.server.opts.Forwarder.opts.As = all(withToken{plain})
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), as: all(withToken{plain})})
+	r.people()
 	until := time.Now().Add(time.Hour)
 	for part, cert := range map[string]tls.Certificate{
 		`the user "admin " begins or ends with a blank`:                     ca.user("admin ", until),

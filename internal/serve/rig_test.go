@@ -64,6 +64,9 @@ type rigOptions struct {
 	// clients are the limits of what clients may ask for; impatient: nobody waits.
 	clients   Limits
 	impatient bool
+	// as and neverAs are the Forwarder's.
+	as      Transports
+	neverAs []string
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
 	// identity is the listeners'; who has none of his own is answered as the proxy if it is IdentitySelf.
@@ -186,7 +189,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
 		Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), Limiter: r.limiter,
+		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), As: o.as, NeverAs: o.neverAs, Limiter: r.limiter,
 			StallTimeout: o.stall}),
 	})
 	secured := &front{}
