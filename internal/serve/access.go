@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/fairness"
@@ -141,11 +142,11 @@ func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (
 	case errors.Is(result.Err, auth.ErrBusy):
 		return visitor{busy: true}, nil
 	case result.Outcome == auth.Unknown:
-		return visitor{}, statusUnavailable("upstream could not be asked whose token this is")
+		return visitor{}, apistatus.Unavailable("upstream could not be asked whose token this is")
 	case result.Outcome != auth.Authenticated:
-		return visitor{}, statusUnauthorized()
+		return visitor{}, apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
-		return visitor{who: result.Identity}, statusForbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
+		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
 	}
 	c.proven()
 	if !candidate || len(headers) > 1 {
@@ -161,7 +162,7 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 		return visitor{}, nil
 	}
 	if result.Outcome == auth.Refused && len(r.Header["Authorization"]) == 0 {
-		return visitor{}, statusUnauthorized()
+		return visitor{}, apistatus.Unauthorized()
 	}
 	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
 }
@@ -169,7 +170,7 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 // sendAway answers who could not be asked about because too many others are: passing them all through would be more for upstream than
 // the questions are (design D13).
 func (s *Server) sendAway(c call) {
-	writeTooManyRequests(c, retryAfter())
+	apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 }
 
 // pass passes a request through, if it is there what it is here.
@@ -181,7 +182,7 @@ func (s *Server) pass(c call, v visitor, h heard) {
 			if h.head != nil {
 				h.head()
 			}
-			writeStatus(c, v.notPassed(err))
+			apistatus.Write(c, v.notPassed(err))
 			return
 		}
 	}
@@ -194,12 +195,12 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 	var uncarriable *auth.UncarriableError
 	switch {
 	case v.unasked:
-		return statusUnavailable("upstream could not be asked whether this is allowed")
+		return apistatus.Unavailable("upstream could not be asked whether this is allowed")
 	case errors.As(err, &uncarriable):
-		return statusForbidden("this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
+		return apistatus.Forbidden("this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
 			uncarriable.Error() + ": use a bearer token, the apiserver itself, or another name")
 	}
-	return statusForbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown " +
+	return apistatus.Forbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown " +
 		"to the apiserver: use a bearer token for it, or the apiserver itself")
 }
 
@@ -209,10 +210,10 @@ func (s *Server) refuseVisitor(c call, r Request, v visitor, status *metav1.Stat
 	form, ok := negotiateFailure(r.Accept, wantsPretty(r.query().Get("pretty"), r.UserAgent))
 	switch {
 	case ok:
-		writeFailure(c, form, status)
+		apistatus.WriteAs(c, form, status)
 	case v.denied:
 		s.pass(c, v, heard{})
 	default:
-		writeFailure(c, failureForm{indented: true}, status) // as upstream does for want of a form
+		apistatus.WriteAs(c, apistatus.Form{Indented: true}, status) // as upstream does for want of a form
 	}
 }

@@ -32,6 +32,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/kubetest"
@@ -695,7 +696,7 @@ func TestBusyReviews(t *testing.T) {
 	codes := map[int]int{}
 	for a := range answers {
 		codes[a.Status]++
-		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > retrySpread || string(a.Body) != tooManyRequests) {
+		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > apistatus.RetrySpread || string(a.Body) != apistatus.TooManyRequestsText) {
 			t.Errorf("Retry-After %d, %s", after, a.Body)
 		}
 	}

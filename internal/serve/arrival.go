@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/cache"
 )
 
@@ -42,7 +43,7 @@ func (e *tooLargeError) Error() string {
 
 // Status implements apierrors.APIStatus.
 func (e *tooLargeError) Status() metav1.Status {
-	return *newStatus(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+e.Error(), &metav1.StatusDetails{
+	return *apistatus.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+e.Error(), &metav1.StatusDetails{
 		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
 		RetryAfterSeconds: 1,
 	})

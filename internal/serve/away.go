@@ -1,5 +1,7 @@
 package serve
 
+import "spillway/internal/apistatus"
+
 // turnAway answers while upstream has been away since the start, so that nothing is known of what it has; it reports false once it has been
 // there.
 //
@@ -14,19 +16,19 @@ func (s *Server) turnAway(c call, r Request) bool {
 	if why == nil {
 		return false
 	}
-	status := statusUnavailable("upstream apiserver is unavailable: " + failureKind(why))
+	status := apistatus.Unavailable("upstream apiserver is unavailable: " + failureKind(why))
 	query := r.query()
 	if t, ok := parseTarget(r.Path); ok && t.watches(query) {
-		status = statusNotReady(retryAfter())
+		status = apistatus.NotReady(apistatus.RetryAfter())
 	}
-	writeFailure(c, failureFormOf(r, query.Get("pretty")), status)
+	apistatus.WriteAs(c, failureFormOf(r, query.Get("pretty")), status)
 	return true
 }
 
 // failureFormOf is the form of a refusal that only we can word.
-func failureFormOf(r Request, pretty string) failureForm {
+func failureFormOf(r Request, pretty string) apistatus.Form {
 	if form, ok := negotiateFailure(r.Accept, wantsPretty(pretty, r.UserAgent)); ok {
 		return form
 	}
-	return failureForm{indented: true} // as upstream does for want of a form
+	return apistatus.Form{Indented: true} // as upstream does for want of a form
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/fairness"
@@ -15,7 +16,7 @@ import (
 // call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
 // all protocols; a call knows how to read it and how to carry that out.
 type call interface {
-	responder
+	apistatus.Responder
 	// request is what a plan looks at.
 	request() Request
 	// guarded is what a guard looks at.
@@ -106,7 +107,7 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 	}
 	if p.Get == nil && p.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
-		writeFailure(c, p.Failure, statusNotReady(retryAfter()))
+		apistatus.WriteAs(c, p.Failure, apistatus.NotReady(apistatus.RetryAfter()))
 		return true
 	}
 	switch {
@@ -131,7 +132,7 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 	st := s.watches.newStream(p, streamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
 	if s.watches.letIn(c, st, v.flow) && s.watches.reachBack(c, st) {
 		if !s.watches.admit(st) {
-			writeFailure(c, p.Failure, statusShuttingDown())
+			apistatus.WriteAs(c, p.Failure, apistatus.ShuttingDown())
 			return true
 		}
 		defer s.watches.dismiss(st) // if it runs into a bug before somebody takes it

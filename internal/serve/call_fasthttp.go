@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fasthttp"
 	"golang.org/x/net/http/httpguts"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
 )
@@ -36,13 +37,13 @@ func (s *http1Server) handler() fasthttp.RequestHandler {
 			p.unpace()
 			p.enter(busy)
 			if p.overLimit() {
-				c.hangUp()
-				writeTooManyRequests(c, retryAfter())
+				c.HangUp()
+				apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 				return
 			}
 		}
 		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") { // fasthttp lets it pass, upstream does not
-			writeMalformed(c, "malformed Host header")
+			apistatus.WriteMalformed(c, "malformed Host header")
 			return
 		}
 		s.opts.Handle(c)
@@ -61,7 +62,7 @@ func (c fastCall) recovered() {
 	if p := recover(); p != nil {
 		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
-		writeBug(c)
+		apistatus.WriteInternalError(c)
 	}
 }
 
@@ -145,7 +146,7 @@ func (c fastCall) watch(st *stream, headers headers) {
 	s := c.server
 	st.setChunked()
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, headers, st.auditID(c.requested(auditID)), strictness(c.ctx.Conn()))
+	out.head = watchHead(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), strictness(c.ctx.Conn()))
 	st.take()
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"sync"
 	"time"
+
+	"spillway/internal/apistatus"
 )
 
 const (
@@ -103,7 +105,7 @@ func (k laneKey) size() int {
 
 // pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
 // head of its answer is there. It reports whether it was shared.
-func (c *coalescer) pass(w responder, key laneKey, agent string, alone func(head func())) bool {
+func (c *coalescer) pass(w apistatus.Responder, key laneKey, agent string, alone func(head func())) bool {
 	g, first := c.join(key, agent)
 	if g != nil {
 		<-g.done
@@ -252,19 +254,19 @@ func sharable(resp *http.Response) bool {
 type shareObserver interface{ shares(a sharedAnswer) }
 
 // write answers one of those who share the answer.
-func (a *sharedAnswer) write(w responder) {
+func (a *sharedAnswer) write(w apistatus.Responder) {
 	for name := range a.header {
 		switch name {
-		case auditID, "Date", "Content-Length", "Set-Cookie": // a cookie would be the proxy's own
+		case apistatus.AuditIDHeader, "Date", "Content-Length", "Set-Cookie": // a cookie would be the proxy's own
 		default:
-			w.header(name, a.header.Get(name))
+			w.SetHeader(name, a.header.Get(name))
 		}
 	}
-	w.header(auditID, answerAuditID(w.requested(auditID)))
+	w.SetHeader(apistatus.AuditIDHeader, apistatus.AuditIDFor(w.RequestHeader(apistatus.AuditIDHeader)))
 	if o, ok := w.(shareObserver); ok {
 		o.shares(*a)
 	}
-	w.stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
+	w.Stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
 }
 
 // wait returns when no request is shared any more. Cancel the coalescer's context before.

@@ -57,11 +57,11 @@ type written struct {
 	body bytes.Buffer
 }
 
-func (w *written) requested(string) string    { return "" }
-func (w *written) header(key, value string)   { w.set.Set(key, value) }
-func (w *written) send(code int, body []byte) { w.code = code; w.body.Write(body) }
-func (w *written) hangUp()                    {}
-func (w *written) stream(code int, b io.WriterTo, _ int64) {
+func (w *written) RequestHeader(string) string { return "" }
+func (w *written) SetHeader(key, value string) { w.set.Set(key, value) }
+func (w *written) Send(code int, body []byte)  { w.code = code; w.body.Write(body) }
+func (w *written) HangUp()                     {}
+func (w *written) Stream(code int, b io.WriterTo, _ int64) {
 	w.code = code
 	_, _ = b.WriteTo(&w.body)
 }

@@ -3,6 +3,7 @@ package serve
 import (
 	"net/http"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/codec"
 	"spillway/internal/object"
 )
@@ -25,29 +26,29 @@ func textOf(f answerForm, document []byte) ([]byte, error) {
 }
 
 // begin counts an answer from memory, and sets what the source has to say on it.
-func (s *Server) begin(w responder, p answering, verb string) {
+func (s *Server) begin(w apistatus.Responder, p answering, verb string) {
 	s.metrics.answered(p.Plan, verb)
-	p.headers(w.header)
+	p.headers(w.SetHeader)
 }
 
 // compresses reports whether a document of size bytes is to be compressed.
 func compresses(f answerForm, size int) bool { return f.Gzip && size > gzipThreshold }
 
 // writeDocument answers with a document.
-func writeDocument(w responder, p Plan, document []byte) {
+func writeDocument(w apistatus.Responder, p Plan, document []byte) {
 	compressed := compresses(p.answerForm, len(document))
 	if compressed {
 		document = codec.AppendMember(nil, document)
 	}
 	documentHeaders(w, p, compressed)
-	w.send(http.StatusOK, document)
+	w.Send(http.StatusOK, document)
 }
 
 // documentHeaders begins the answer with a document.
-func documentHeaders(w responder, p Plan, compressed bool) {
-	answerHeaders(w, p.MediaType())
+func documentHeaders(w apistatus.Responder, p Plan, compressed bool) {
+	apistatus.SetCommonHeaders(w, p.MediaType())
 	if compressed {
-		w.header("Content-Encoding", "gzip")
-		w.header("Vary", "Accept-Encoding")
+		w.SetHeader("Content-Encoding", "gzip")
+		w.SetHeader("Vary", "Accept-Encoding")
 	}
 }

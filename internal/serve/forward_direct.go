@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/apistatus"
+
 	"go.uber.org/zap"
 )
 
@@ -23,8 +25,8 @@ func (f *Forwarder) direct(r serverRequest, x *exchange) {
 			f.log.Error("BUG: panic while passing a request through", panicField(p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
 			w := r.answerWithin(0)
-			w.hangUp()
-			writeStatus(w, statusBadGateway("the proxy failed; the request may have been carried out"))
+			w.HangUp()
+			apistatus.Write(w, apistatus.BadGateway("the proxy failed; the request may have been carried out"))
 		}
 		if !streams {
 			stop()
@@ -34,8 +36,8 @@ func (f *Forwarder) direct(r serverRequest, x *exchange) {
 	body, err := arrivingBody(r, x)
 	if err != nil {
 		w := r.answerWithin(0)
-		w.hangUp()
-		writeStatus(w, statusBadRequest("the request body ended early"))
+		w.HangUp()
+		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 		return
 	}
 	stop = f.gone.watch(x.conn, x.cancel).stop
@@ -64,12 +66,12 @@ func (f *Forwarder) failed(r serverRequest, x *exchange, err error) {
 	s := failureStatus(x.class, err)
 	w := r.answerWithin(0)
 	if x.ctx.Err() != nil {
-		w.hangUp()
+		w.HangUp()
 	} else {
 		x.code = int(s.Code)
 		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
 	}
-	writeStatus(w, s)
+	apistatus.Write(w, s)
 }
 
 // request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the pooled one turns

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/fairness"
 )
 
@@ -53,23 +54,23 @@ type reach struct {
 
 // begin decides what goes upstream of a request, in one place for all ways there, waits for its turn, and counts it in. It returns nil
 // after it has answered a request that does not go.
-func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchange {
+func (f *Forwarder) begin(w apistatus.Responder, in *inbound, b bearer, to reach) *exchange {
 	target, err := targetURL(f.opts.Base, in.target)
 	if err != nil {
-		writeMalformed(w, "malformed request target")
+		apistatus.WriteMalformed(w, "malformed request target")
 		return nil
 	}
 	if why := unsendable(in); why != "" {
 		f.metrics.answered(in.class(), http.StatusBadRequest)
-		writeMalformed(w, why)
+		apistatus.WriteMalformed(w, why)
 		return nil
 	}
 	if s := f.refusal(in, b); s != nil {
 		f.metrics.answered(in.class(), int(s.Code))
 		if !in.class().short() {
-			w.hangUp() // as the answer would have (D-11)
+			w.HangUp() // as the answer would have (D-11)
 		}
-		writeStatus(w, s)
+		apistatus.Write(w, s)
 		return nil
 	}
 	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.header), sever: to.sever}
@@ -89,9 +90,9 @@ func (f *Forwarder) begin(w responder, in *inbound, b bearer, to reach) *exchang
 	if x.transport == nil {
 		x.code = http.StatusForbidden
 		if !x.class.short() {
-			w.hangUp()
+			w.HangUp()
 		}
-		writeStatus(w, statusForbidden("this proxy has no identity of its own to act with: send your own Authorization"))
+		apistatus.Write(w, apistatus.Forbidden("this proxy has no identity of its own to act with: send your own Authorization"))
 		x.end()
 		return nil
 	}
@@ -109,7 +110,7 @@ func (x *exchange) own() {
 }
 
 // limited waits until x may go within the limits, or answers that it may not.
-func (f *Forwarder) limited(w responder, x *exchange, flow fairness.Flow, d departs) bool {
+func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow fairness.Flow, d departs) bool {
 	refusal := f.letIn(x, flow, d)
 	if refusal == nil {
 		return true
@@ -120,10 +121,10 @@ func (f *Forwarder) limited(w responder, x *exchange, flow fairness.Flow, d depa
 		code = http.StatusServiceUnavailable
 	case refusal.Reason == fairness.ReasonCancelled:
 		code = codeClientGone
-		w.hangUp() // nobody is there for what is answered now
+		w.HangUp() // nobody is there for what is answered now
 	}
 	f.metrics.answered(x.class, code)
-	writeLimited(w, failureForm{}, f.opts.Limiter.closed(), refusal.RetryAfter)
+	apistatus.WriteLimited(w, apistatus.Form{}, f.opts.Limiter.closed(), refusal.RetryAfter)
 	return false
 }
 
@@ -144,11 +145,11 @@ func (f *Forwarder) letIn(x *exchange, flow fairness.Flow, d departs) *fairness.
 }
 
 // enter counts x in, unless the forwarder is closing, which it answers.
-func (f *Forwarder) enter(w responder, x *exchange) bool {
+func (f *Forwarder) enter(w apistatus.Responder, x *exchange) bool {
 	if !f.admit(x) {
 		f.metrics.answered(x.class, http.StatusServiceUnavailable)
-		w.hangUp()
-		writeStatus(w, statusShuttingDown())
+		w.HangUp()
+		apistatus.Write(w, apistatus.ShuttingDown())
 		return false
 	}
 	f.metrics.inFlight.WithLabelValues(x.class.String()).Inc()
@@ -189,7 +190,7 @@ type heard struct {
 // answerTrace is the trace of a request that passes through.
 type answerTrace interface {
 	// noting is w, whose answer ends the trace.
-	noting(w responder) responder
+	noting(w apistatus.Responder) apistatus.Responder
 	// propagate puts the trace into the headers that upstream gets.
 	propagate(header http.Header)
 	// answeredUpstream ends the trace by the code of upstream's answer.
@@ -197,7 +198,7 @@ type answerTrace interface {
 }
 
 // noting is w, whose answer ends the trace, if there is one.
-func (h heard) noting(w responder) responder {
+func (h heard) noting(w apistatus.Responder) apistatus.Responder {
 	if h.trace == nil {
 		return w
 	}

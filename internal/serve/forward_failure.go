@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"syscall"
 
+	"spillway/internal/apistatus"
+
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -20,9 +22,9 @@ import (
 func failureStatus(c class, err error) *metav1.Status {
 	message := "upstream apiserver is unavailable: " + failureKind(err)
 	if c == classRead || c == classStream || neverSent(err) {
-		return statusUnavailable(message)
+		return apistatus.Unavailable(message)
 	}
-	return statusBadGateway(message + "; the request may have been carried out")
+	return apistatus.BadGateway(message + "; the request may have been carried out")
 }
 
 // neverSent reports whether err means that no byte of the request can have reached upstream.

@@ -8,13 +8,15 @@ import (
 	"net/http"
 	"time"
 
+	"spillway/internal/apistatus"
+
 	"github.com/valyala/fasthttp"
 )
 
 // fastRequest is a request that fasthttp read and that passes through.
 type fastRequest struct{ ctx *fasthttp.RequestCtx }
 
-func (r fastRequest) answerWithin(stall time.Duration) responder {
+func (r fastRequest) answerWithin(stall time.Duration) apistatus.Responder {
 	return fastResponder{ctx: r.ctx, stall: stall}
 }
 

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 )
 
@@ -64,11 +65,11 @@ func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
 	path, query, _ := strings.Cut(in.target, "?")
 	switch {
 	case base.Path != "" && base.Path != "/" && strays(path):
-		return statusBadRequest(fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
+		return apistatus.BadRequest(fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
 			"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver is below a path of its "+
-			"host; send your own Authorization", clip(path)))
+			"host; send your own Authorization", apistatus.Clip(path)))
 	case overfull(query):
-		return statusBadRequest(fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
+		return apistatus.BadRequest(fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
 			"can be forwarded: send fewer, or your own Authorization", queryParametersLimit))
 	}
 	return nil
@@ -116,7 +117,7 @@ func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.S
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if ownIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && ownCredentials(nil, in[key]) {
-			return statusBadRequest("the Connection header must not name " + clip(name) + ": a proxy would drop it and change who is asking")
+			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
 	if !b.lends(in) {
@@ -124,7 +125,7 @@ func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.S
 	}
 	for key := range in {
 		if strings.HasPrefix(key, "Impersonate-") {
-			return statusForbidden(clip(key) + " is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
+			return apistatus.Forbidden(apistatus.Clip(key) + " is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
 		}
 	}
 	return nil
@@ -140,7 +141,7 @@ func impersonationLoss(in http.Header) *metav1.Status {
 		}
 		for _, value := range values {
 			if why := auth.HeaderLoss(value); why != "" {
-				return statusForbidden(fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself", clip(value), clip(key), why))
+				return apistatus.Forbidden(fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself", apistatus.Clip(value), apistatus.Clip(key), why))
 			}
 		}
 	}

@@ -10,13 +10,15 @@ import (
 	"net/textproto"
 	"strings"
 	"time"
+
+	"spillway/internal/apistatus"
 )
 
 // serverRequest is an HTTP/1.1 request as the server has it that read it. One goroutine uses it.
 type serverRequest interface {
 	// answerWithin is where the request is answered. The client must take the answer at no less than a
 	// pace; 0: at any pace.
-	answerWithin(stall time.Duration) responder
+	answerWithin(stall time.Duration) apistatus.Responder
 	// head is the head of the request. Its raw headers are the server's, and valid until the request ends.
 	head() rawHead
 	// conn is the client's connection. It is the server's until the request is hijacked.
@@ -59,7 +61,7 @@ func (f *Forwarder) Forward(r serverRequest, b bearer, h heard) {
 	w := h.noting(r.answerWithin(f.opts.StallTimeout))
 	in, err := readInbound(r.head())
 	if err != nil {
-		writeMalformed(w, err.Error())
+		apistatus.WriteMalformed(w, err.Error())
 		return
 	}
 	conn := r.conn()

@@ -10,6 +10,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"spillway/internal/apistatus"
 )
 
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
@@ -20,7 +22,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 	w := h.noting(netResponder{out: out, asked: r.Header})
 	in, err := readInboundHTTP2(r)
 	if err != nil {
-		writeStatus(w, statusBadRequest(err.Error()))
+		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
 	x := f.begin(w, in, b, reach{sever: out.cut, departs: departsWith(r.Context())})
@@ -37,7 +39,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 		x.hurry = out.patient()
 	}
 	if err := ownBody(out, r, x); err != nil {
-		writeStatus(w, statusBadRequest("the request body ended early"))
+		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 		return
 	}
 	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))

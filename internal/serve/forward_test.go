@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/kubetest"
 )
 
@@ -206,7 +207,7 @@ func TestForwardLimits(t *testing.T) {
 		await(t, started, "the request upstream")
 
 		resp, body := get(t, fr.client(t), "GET", fr.url()+target)
-		if resp.StatusCode != 429 || !soon(resp.Header.Get("Retry-After")) || body != tooManyRequests {
+		if resp.StatusCode != 429 || !soon(resp.Header.Get("Retry-After")) || body != apistatus.TooManyRequestsText {
 			t.Errorf("%s: %d %v %q", target, resp.StatusCode, resp.Header, body)
 		}
 		release <- struct{}{}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"spillway/internal/apistatus"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -46,31 +48,31 @@ type PlainRequest struct {
 
 // Admit reports whether the request may go on, and answers it with 403 if not. The connection ends
 // with that: what a client that did not wait has sent behind an upgrade is no request (D-11).
-func (g *PlainGuard) Admit(w responder, r PlainRequest) bool {
+func (g *PlainGuard) Admit(w apistatus.Responder, r PlainRequest) bool {
 	s := g.Refusal(r)
 	if s == nil {
 		return true
 	}
-	w.hangUp()
-	writeStatus(w, s)
+	w.HangUp()
+	apistatus.Write(w, s)
 	return false
 }
 
 // Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
 func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if !g.hostAccepted(r.Host) {
-		return statusForbidden(fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to --accept-hosts", clip(r.Host)))
+		return apistatus.Forbidden(fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to --accept-hosts", apistatus.Clip(r.Host)))
 	}
 	for _, origin := range r.Origins {
 		if !slices.Contains(g.origins, strings.ToLower(origin)) {
-			return statusForbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins", clip(origin)))
+			return apistatus.Forbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins", apistatus.Clip(origin)))
 		}
 	}
 	if !r.AsSelf || g.selfConnect {
 		return nil
 	}
 	if what, connect := connectRequest(r); connect {
-		return statusForbidden(fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or start the proxy with --plain-self-connect", what))
+		return apistatus.Forbidden(fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or start the proxy with --plain-self-connect", what))
 	}
 	return nil
 }
@@ -101,9 +103,9 @@ func connectRequest(r PlainRequest) (string, bool) {
 	path := parseAPIPath(raw)
 	switch {
 	case path.connect():
-		return fmt.Sprintf("path %q", clip(raw)), true
+		return fmt.Sprintf("path %q", apistatus.Clip(raw)), true
 	case r.Upgrade && !upgradesWatch(r.Method, path, query):
-		return fmt.Sprintf("an upgrade on path %q", clip(raw)), true
+		return fmt.Sprintf("an upgrade on path %q", apistatus.Clip(raw)), true
 	}
 	return "", false
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/h2"
 )
@@ -139,7 +140,7 @@ func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front
 	c := http2Call{netResponder: netResponder{out: out, asked: r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
 	if below.overLimit() {
-		writeTooManyRequests(c, retryAfter())
+		apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 		below.sendAway()
 		return
 	}
@@ -196,7 +197,7 @@ func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
 			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
 			defer out.close()
 			out.parts = func(int) bool { return front.anonymous(r) }
-			writeStatus(netResponder{out: out, asked: r.Header}, statusHeadTooLarge())
+			apistatus.Write(netResponder{out: out, asked: r.Header}, apistatus.HeadTooLarge())
 		}),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
 )
@@ -19,8 +20,8 @@ type http2Call struct {
 	front  Front
 }
 
-// hangUp leaves the connection alone: where one request of it ends is never in doubt, and the others have no part in this one.
-func (c http2Call) hangUp() {}
+// HangUp leaves the connection alone: where one request of it ends is never in doubt, and the others have no part in this one.
+func (c http2Call) HangUp() {}
 
 // recovered turns a panic into a 500, or a reset if the answer has begun, and a log line.
 func (c http2Call) recovered() {
@@ -36,7 +37,7 @@ func (c http2Call) recovered() {
 			return
 		}
 		clear(c.out.Header())
-		writeBug(c)
+		apistatus.WriteInternalError(c)
 	}
 }
 
@@ -109,7 +110,7 @@ func (c http2Call) watch(st *stream, headers headers) {
 		}
 		st.interrupt(EndDeparted)
 	})
-	head := func() { watchHeaders(st, headers, st.auditID(c.requested(auditID)), c.header) }
+	head := func() { watchHeaders(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader) }
 	out := &netSink{netWriter: c.out, head: head, address: c.r.RemoteAddr}
 	s.watches.attach(st, out)
 	st.take()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -388,7 +389,7 @@ func TestHTTP2PassThrough(t *testing.T) {
 				t.Fatalf("%q came back as %q, %v", word, got, err)
 			}
 		}
-		if resp, body := get(t, client, "GET", fr.url()+"/x?watch=1"); resp.StatusCode != 429 || body != tooManyRequests || !soon(resp.Header.Get("Retry-After")) {
+		if resp, body := get(t, client, "GET", fr.url()+"/x?watch=1"); resp.StatusCode != 429 || body != apistatus.TooManyRequestsText || !soon(resp.Header.Get("Retry-After")) {
 			t.Errorf("beyond the limit: %d %s", resp.StatusCode, body)
 		}
 		if leaves {

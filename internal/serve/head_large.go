@@ -6,6 +6,8 @@ import (
 	"net"
 	"time"
 
+	"spillway/internal/apistatus"
+
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
@@ -38,7 +40,7 @@ func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
 	case errors.Is(err, errHeadTooLarge):
 		lastWords(c, "431 Request Header Fields Too Large")
 	case errors.Is(err, errNoHeadRoom):
-		lastStatus(c, statusHeadTooLarge())
+		lastStatus(c, apistatus.HeadTooLarge())
 	}
 	if err != nil {
 		_ = c.Close()

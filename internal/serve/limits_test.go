@@ -19,6 +19,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/fairness"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
@@ -36,7 +37,7 @@ func soon(retryAfter string) bool { return slices.Contains([]string{"1", "2"}, r
 // spread tells times that are not the same for all.
 func spread(retryAfter string) bool {
 	after, err := strconv.Atoi(retryAfter)
-	return err == nil && after >= 1 && after <= retrySpread
+	return err == nil && after >= 1 && after <= apistatus.RetrySpread
 }
 
 // stranger is a flow that no request of a test has.
@@ -104,7 +105,7 @@ func refusal(t *testing.T, what string, got *http.Response, gotBody string) {
 	want := flowControlled(t)
 	wantBody, _ := io.ReadAll(want.Body)
 	if got.StatusCode != want.StatusCode || gotBody != string(wantBody) {
-		t.Errorf("%s: %d %q, want %d %q", what, got.StatusCode, clip(gotBody), want.StatusCode, wantBody)
+		t.Errorf("%s: %d %q, want %d %q", what, got.StatusCode, apistatus.Clip(gotBody), want.StatusCode, wantBody)
 	}
 	if after := got.Header.Get("Retry-After"); !soon(after) {
 		t.Errorf("%s: Retry-After %q", what, after)
@@ -519,7 +520,7 @@ func testLimitProbes(t *testing.T, http2 bool) {
 	}
 	for range 2 {
 		response, body := get(t, client, "GET", url+"/version")
-		if response.StatusCode != 429 || body != tooManyRequests {
+		if response.StatusCode != 429 || body != apistatus.TooManyRequestsText {
 			t.Errorf("/version: %d %s", response.StatusCode, body)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
 	"spillway/internal/fairness"
@@ -26,7 +27,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
 	case refusal != nil:
-		writeLimited(c, p.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
+		apistatus.WriteLimited(c, p.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
 		return true
 	case err != nil:
 		s.withdraw(p, err)
@@ -42,7 +43,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	documentHeaders(c, p, made.compressed)
 	body := &notedBody{WriterTo: made.limited(s.haste), server: s, resource: p.Source.Resource().Info.String(),
 		client: c.address().String()}
-	c.stream(http.StatusOK, body, int64(made.body.Size()))
+	c.Stream(http.StatusOK, body, int64(made.body.Size()))
 	return true
 }
 
@@ -178,7 +179,7 @@ func (t plainText) WriteTo(w io.Writer) (int64, error) {
 }
 
 // get answers a GET of one object. It reports false if upstream must answer.
-func (s *Server) get(w responder, a answering) bool {
+func (s *Server) get(w apistatus.Responder, a answering) bool {
 	p := a.Plan
 	state, err := s.reach(p.Source, p.Get.RV, p.Get.Hurried)
 	if err != nil {

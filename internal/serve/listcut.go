@@ -3,6 +3,8 @@ package serve
 import (
 	"io"
 
+	"spillway/internal/apistatus"
+
 	"go.uber.org/zap"
 )
 
@@ -27,4 +29,4 @@ func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 }
 
 // Close implements io.Closer.
-func (b *notedBody) Close() error { return closeBody(b.WriterTo) }
+func (b *notedBody) Close() error { return apistatus.CloseBody(b.WriterTo) }

@@ -10,6 +10,7 @@ import (
 	metav1beta1 "k8s.io/apimachinery/pkg/apis/meta/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/object"
 )
 
@@ -19,7 +20,7 @@ type answerForm struct {
 	// Pretty asks for JSON that is indented (W-9).
 	Pretty bool
 	// Failure is the form of a Status, for which upstream knows no transforms (W-10).
-	Failure failureForm
+	Failure apistatus.Form
 }
 
 // asked is what a request asks to be shown.
@@ -73,16 +74,16 @@ const acceptLimit = 1000
 
 // negotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
 // indented JSON (W-10). It is false if that element asks for what is not made here.
-func negotiateFailure(accept string, pretty bool) (failureForm, bool) {
+func negotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
 	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
-		return failureForm{indented: true}, false
+		return apistatus.Form{Indented: true}, false
 	}
 	for _, c := range mediaChoices(accept) {
 		if c.transform == nil && c.serverVersion == "" {
-			return failureForm{format: c.format, indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
+			return apistatus.Form{Format: c.format, Indented: c.format == object.JSON && (c.pretty || pretty)}, !c.unmade
 		}
 	}
-	return failureForm{indented: true}, true
+	return apistatus.Form{Indented: true}, true
 }
 
 // routable is the router's stage: some element, cut at its parameters, is literally a type that is served (W-42). CBOR, which

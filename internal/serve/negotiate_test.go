@@ -20,8 +20,8 @@ func (f answerForm) inWords() string {
 	if f.Pretty {
 		words += " pretty"
 	}
-	failure := formats[f.Failure.format]
-	if f.Failure.indented {
+	failure := formats[f.Failure.Format]
+	if f.Failure.Indented {
 		failure += " pretty"
 	}
 	if failure != words {

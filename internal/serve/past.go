@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
 )
@@ -37,13 +38,13 @@ func (m *manager) reachBack(c request, st *stream) bool {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
 		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
 	}
-	writeFailure(c, st.plan.Failure, statusPastBusy())
+	apistatus.WriteAs(c, st.plan.Failure, statusPastBusy())
 	return false
 }
 
 // statusPastBusy is the answer to a resume that cannot be served now, but soon.
 func statusPastBusy() *metav1.Status {
-	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"too many watches resume from before this proxy's history begins", &metav1.StatusDetails{RetryAfterSeconds: pastRetry})
 }
 

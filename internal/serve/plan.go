@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/object"
 )
 
@@ -201,7 +202,7 @@ func (p Plan) showsState() bool {
 
 // refuse plans the refusal of a request in upstream's words.
 func refuse(s *Source, err error) Plan {
-	return Plan{Action: Refuse, Source: s, Status: statusOf(err)}
+	return Plan{Action: Refuse, Source: s, Status: apistatus.Of(err)}
 }
 
 // refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-4).

@@ -1,6 +1,10 @@
 package serve
 
-import "net/http"
+import (
+	"net/http"
+
+	"spillway/internal/apistatus"
+)
 
 // ReadinessPath is where the main listeners say whether this proxy is ready, without a question to
 // the apiserver. /readyz there is the apiserver's own and passes through. No path of a
@@ -13,12 +17,12 @@ func (s *Server) ready(c call, r Request) bool {
 	if s.opts.Ready == nil || r.Path != ReadinessPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}
-	answerHeaders(c, "text/plain; charset=utf-8")
-	c.header("X-Content-Type-Options", "nosniff")
+	apistatus.SetCommonHeaders(c, "text/plain; charset=utf-8")
+	c.SetHeader("X-Content-Type-Options", "nosniff")
 	if s.opts.Ready() != nil {
-		c.send(http.StatusInternalServerError, []byte("not ready\n"))
+		c.Send(http.StatusInternalServerError, []byte("not ready\n"))
 		return true
 	}
-	c.send(http.StatusOK, []byte("ok"))
+	c.Send(http.StatusOK, []byte("ok"))
 	return true
 }

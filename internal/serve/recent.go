@@ -45,7 +45,7 @@ func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 		alone(nil)
 		return
 	}
-	if s.coalescer.pass(c, laneOf(r, c.requested("Accept-Encoding")), r.UserAgent, alone) {
+	if s.coalescer.pass(c, laneOf(r, c.RequestHeader("Accept-Encoding")), r.UserAgent, alone) {
 		s.metrics.shared.WithLabelValues(info.String()).Inc()
 		s.listed(v, listedShared)
 	}

@@ -11,6 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
@@ -49,11 +50,11 @@ type record struct {
 
 // recording begins the record of a request.
 func (s *Server) recording(c call) *record {
-	return &record{server: s, call: c, received: time.Now(), id: answerAuditID(c.requested(auditID))}
+	return &record{server: s, call: c, received: time.Now(), id: apistatus.AuditIDFor(c.RequestHeader(apistatus.AuditIDHeader))}
 }
 
 // recordOf is the record of the request that w answers; nil: none is kept.
-func recordOf(w responder) *record {
+func recordOf(w apistatus.Responder) *record {
 	if c, ok := w.(recorded); ok {
 		return c.record
 	}
@@ -67,16 +68,16 @@ func (r *record) of(v visitor, refused bool) {
 	}
 }
 
-// failed implements failureObserver.
-func (c recorded) failed(s *metav1.Status) { c.record.failed(s) }
+// ObserveFailure implements failureObserver.
+func (c recorded) ObserveFailure(s *metav1.Status) { c.record.ObserveFailure(s) }
 
-// failed says in what words the answer fails.
-func (r *record) failed(s *metav1.Status) {
+// ObserveFailure says in what words the answer fails.
+func (r *record) ObserveFailure(s *metav1.Status) {
 	if r == nil {
 		return
 	}
 	if r.status = s; r.whole() {
-		r.object = statusBody(s)
+		r.object = apistatus.Body(s)
 	}
 }
 
@@ -176,35 +177,35 @@ func (r *record) over() {
 	}
 }
 
-// requested implements responder: the answer and its record have one id.
-func (c recorded) requested(key string) string {
-	if key == auditID {
+// RequestHeader implements responder: the answer and its record have one id.
+func (c recorded) RequestHeader(key string) string {
+	if key == apistatus.AuditIDHeader {
 		return c.record.id
 	}
-	return c.call.requested(key)
+	return c.call.RequestHeader(key)
 }
 
-func (c recorded) header(key, value string) {
+func (c recorded) SetHeader(key, value string) {
 	c.record.headers = append(c.record.headers, [2]string{key, value})
 }
 
-func (c recorded) send(code int, body []byte) {
+func (c recorded) Send(code int, body []byte) {
 	if !c.record.answers(code) {
 		c.record.passOn()
 		return
 	}
 	c.begin()
-	c.call.send(code, body)
+	c.call.Send(code, body)
 }
 
-func (c recorded) stream(code int, body io.WriterTo, size int64) {
+func (c recorded) Stream(code int, body io.WriterTo, size int64) {
 	if !c.record.answers(code) {
-		_ = closeBody(body) // it gives back what it holds
+		_ = apistatus.CloseBody(body) // it gives back what it holds
 		c.record.passOn()
 		return
 	}
 	c.begin()
-	c.call.stream(code, body, size)
+	c.call.Stream(code, body, size)
 }
 
 func (c recorded) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
@@ -215,7 +216,7 @@ func (c recorded) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
 // begin sets the headers that were kept.
 func (c recorded) begin() {
 	for _, h := range c.record.headers {
-		c.call.header(h[0], h[1])
+		c.call.SetHeader(h[0], h[1])
 	}
 }
 
@@ -272,7 +273,7 @@ func (c recorded) shares(a sharedAnswer) {
 func (r *record) keepShared(a sharedAnswer) {
 	readable := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && a.header.Get("Content-Encoding") == ""
 	if status := (metav1.Status{}); readable && a.code >= http.StatusBadRequest && json.Unmarshal(a.body, &status) == nil && status.Kind == "Status" {
-		r.failed(&status)
+		r.ObserveFailure(&status)
 		return
 	}
 	if !r.whole() {

@@ -17,6 +17,7 @@ import (
 	internal "k8s.io/apiserver/pkg/apis/audit"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/kubetest"
 )
@@ -120,10 +121,10 @@ func TestRecord(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if got.Status != c.code || id != "" && got.Header.Get(auditID) != id {
+				if got.Status != c.code || id != "" && got.Header.Get(apistatus.AuditIDHeader) != id {
 					t.Fatalf("%s: %d %v", c.name, got.Status, got.Header)
 				}
-				events := j.of(t, got.Header.Get(auditID))
+				events := j.of(t, got.Header.Get(apistatus.AuditIDHeader))
 				if !c.recorded {
 					if len(events) > 0 || !upstreams(got.Header) {
 						t.Errorf("%s: %v", c.name, events)
@@ -154,7 +155,7 @@ func TestRecordOfWatches(t *testing.T) {
 			if code != http.StatusOK || err != nil {
 				t.Fatalf("%d, %v", code, err)
 			}
-			id := head.Get(auditID)
+			id := head.Get(apistatus.AuditIDHeader)
 			if got := stagesOf(j.of(t, id)); !slices.Equal(got, []string{"RequestReceived", "ResponseStarted"}) {
 				t.Errorf("at its beginning: %q", got)
 			}
@@ -176,7 +177,7 @@ func TestRecordOfAnswers(t *testing.T) {
 	} {
 		for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf", "application/yaml"} {
 			got := r.list(target, bearing("alice"), kubetest.Header("Accept", accept))
-			events := j.of(t, got.Header.Get(auditID))
+			events := j.of(t, got.Header.Get(apistatus.AuditIDHeader))
 			if len(events) != 2 {
 				t.Fatalf("%s, %s: %d, %v", target, accept, got.Status, events)
 			}
@@ -194,7 +195,7 @@ func TestRecordOfAnswers(t *testing.T) {
 	}
 	r.mirrored(configMaps)
 	got := r.list(inN+"?resourceVersion=0", bearing("alice"))
-	last := j.of(t, got.Header.Get(auditID))[1]
+	last := j.of(t, got.Header.Get(apistatus.AuditIDHeader))[1]
 	if len(got.Body) < audit.MaxObject || last.ResponseObject != nil || last.Annotations["audit.k8s.io/truncated"] != "true" {
 		t.Errorf("%d bytes; %v", len(got.Body), last.Annotations)
 	}
@@ -212,7 +213,7 @@ func TestRecordRequired(t *testing.T) {
 				t.Helper()
 				for _, target := range targets {
 					got, err := kubetest.List(deadline(t), base, target, opts...)
-					if err != nil || upstreams(got.Header) != upstream || len(got.Header[auditID]) != 1 || len(got.Header["Content-Type"]) != 1 {
+					if err != nil || upstreams(got.Header) != upstream || len(got.Header[apistatus.AuditIDHeader]) != 1 || len(got.Header["Content-Type"]) != 1 {
 						t.Fatalf("required: %v, %s: %v, %+v", required, target, err, got)
 					}
 				}
@@ -267,12 +268,12 @@ func TestRecordOfSelf(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelMetadata, false, rigOptions{identity: IdentitySelf})
 	got := r.list(inN + "?resourceVersion=0")
-	if e := j.of(t, got.Header.Get(auditID))[1]; e.User.Username != "the proxy" || e.Annotations != nil {
+	if e := j.of(t, got.Header.Get(apistatus.AuditIDHeader))[1]; e.User.Username != "the proxy" || e.Annotations != nil {
 		t.Errorf("%+v", e)
 	}
 	r, j = audited(t, internal.LevelMetadata, false, rigOptions{})
 	got = r.list(inN + "?resourceVersion=0")
-	if e := j.of(t, got.Header.Get(auditID))[1]; e.User.Username != "" || e.Annotations != nil {
+	if e := j.of(t, got.Header.Get(apistatus.AuditIDHeader))[1]; e.User.Username != "" || e.Annotations != nil {
 		t.Errorf("%+v", e)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/apistatus"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -55,8 +57,8 @@ func TestPlanHead(t *testing.T) {
 		if got := plan.text(); got != "405 the server does not allow this method on the requested resource" {
 			t.Errorf("%s: got %q", target, got)
 		}
-		if n := len(statusBody(plan.Status)); n != 197 {
-			t.Errorf("%s: a body of %d bytes: %s", target, n, statusBody(plan.Status))
+		if n := len(apistatus.Body(plan.Status)); n != 197 {
+			t.Errorf("%s: a body of %d bytes: %s", target, n, apistatus.Body(plan.Status))
 		}
 	}
 }
@@ -90,7 +92,7 @@ func TestRefusalBodies(t *testing.T) {
 		{"W-96 custom", apierrors.NewNotFound(schema.GroupResource{Group: "wire.example", Resource: "widgets"}, "nope"),
 			`"widgets.wire.example \"nope\" not found","reason":"NotFound","details":{"name":"nope","group":"wire.example","kind":"widgets"},"code":404}`},
 	} {
-		if got := string(statusBody(statusOf(c.err))); got != head+c.want+"\n" {
+		if got := string(apistatus.Body(apistatus.Of(c.err))); got != head+c.want+"\n" {
 			t.Errorf("%s:\ngot  %swant %s", c.rule, got, head+c.want)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 
+	"spillway/internal/apistatus"
+
 	"go.uber.org/zap"
 )
 
@@ -68,8 +70,8 @@ func (r *replayer) take(from serverRequest, x *exchange) {
 		read, err := from.bodyStart(x.in.length)
 		if err != nil {
 			w := from.answerWithin(0)
-			w.hangUp()
-			writeStatus(w, statusBadRequest("the request body ended early"))
+			w.HangUp()
+			apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 			x.end()
 			return
 		}
@@ -149,15 +151,15 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	s := failureStatus(x.class, err)
 	switch live := req.Context().Err() == nil; {
 	case live && x.broken.Load():
-		s = statusBadRequest("the body of the request ends before it is complete, or its chunks are malformed")
+		s = apistatus.BadRequest("the body of the request ends before it is complete, or its chunks are malformed")
 		x.code = int(s.Code)
 	case live:
 		x.code = int(s.Code)
 		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
 	case errors.Is(err, context.Canceled):
-		s = statusUnavailable("the request was cancelled")
+		s = apistatus.Unavailable("the request was cancelled")
 	}
 	out := newNetWriter(w, nil, 0)
 	defer out.close()
-	writeStatus(netResponder{out: out, asked: x.in.header}, s)
+	apistatus.Write(netResponder{out: out, asked: x.in.header}, s)
 }

@@ -5,6 +5,8 @@ import (
 	"io"
 	"time"
 
+	"spillway/internal/apistatus"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -14,17 +16,19 @@ type fastResponder struct {
 	stall time.Duration // how long the client may take nothing; 0: as long as it likes
 }
 
-func (r fastResponder) requested(key string) string { return string(r.ctx.Request.Header.Peek(key)) }
+func (r fastResponder) RequestHeader(key string) string {
+	return string(r.ctx.Request.Header.Peek(key))
+}
 
-func (r fastResponder) header(key, value string) { r.ctx.Response.Header.Set(key, value) }
+func (r fastResponder) SetHeader(key, value string) { r.ctx.Response.Header.Set(key, value) }
 
-func (r fastResponder) send(code int, body []byte) {
+func (r fastResponder) Send(code int, body []byte) {
 	r.pace()
 	r.ctx.Response.SetStatusCode(code)
 	r.ctx.Response.SetBody(body)
 }
 
-func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
+func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
 	r.pace()
 	r.ctx.Response.SetStatusCode(code)
 	paced := &pacedBody{body: body, stall: r.stall, pinned: pinnedBy(size)}
@@ -35,7 +39,7 @@ func (r fastResponder) stream(code int, body io.WriterTo, size int64) {
 	r.ctx.Response.SetBodyStream(paced, int(size))
 }
 
-func (r fastResponder) hangUp() { r.ctx.SetConnectionClose() }
+func (r fastResponder) HangUp() { r.ctx.SetConnectionClose() }
 
 // pace lets the client take the answer at no less than a pace, until its next request.
 func (r fastResponder) pace() {
@@ -63,7 +67,7 @@ func (b *pacedBody) Read([]byte) (int, error) { return 0, errWrittenOnly }
 func (b *pacedBody) SupportsBodyWriteTo() bool { return true }
 
 // Close closes the body if it can be. fasthttp calls it once the answer is written, or cannot be.
-func (b *pacedBody) Close() error { return closeBody(b.body) }
+func (b *pacedBody) Close() error { return apistatus.CloseBody(b.body) }
 
 // WriteTo writes the body under a pace.
 func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+
+	"spillway/internal/apistatus"
 )
 
 // netResponder answers through net/http.
@@ -12,22 +14,22 @@ type netResponder struct {
 	asked http.Header // of the request
 }
 
-func (r netResponder) requested(key string) string { return r.asked.Get(key) }
+func (r netResponder) RequestHeader(key string) string { return r.asked.Get(key) }
 
-func (r netResponder) header(key, value string) { r.out.Header().Set(key, value) }
+func (r netResponder) SetHeader(key, value string) { r.out.Header().Set(key, value) }
 
-func (r netResponder) send(code int, body []byte) {
-	r.header("Content-Length", strconv.Itoa(len(body)))
+func (r netResponder) Send(code int, body []byte) {
+	r.SetHeader("Content-Length", strconv.Itoa(len(body)))
 	r.out.WriteHeader(code)
 	if _, err := r.out.Write(body); err == nil {
 		_ = r.out.FlushError() // a client that left fails it; there is nobody to tell
 	}
 }
 
-func (r netResponder) stream(code int, body io.WriterTo, size int64) {
-	defer func() { _ = closeBody(body) }()
+func (r netResponder) Stream(code int, body io.WriterTo, size int64) {
+	defer func() { _ = apistatus.CloseBody(body) }()
 	if size >= 0 {
-		r.header("Content-Length", strconv.FormatInt(size, 10))
+		r.SetHeader("Content-Length", strconv.FormatInt(size, 10))
 	}
 	r.out.WriteHeader(code)
 	if large(size) {
@@ -43,4 +45,4 @@ func (r netResponder) stream(code int, body io.WriterTo, size int64) {
 	}
 }
 
-func (r netResponder) hangUp() { r.header("Connection", "close") }
+func (r netResponder) HangUp() { r.SetHeader("Connection", "close") }

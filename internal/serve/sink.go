@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"time"
+
+	"spillway/internal/apistatus"
 )
 
 // sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
@@ -103,7 +105,7 @@ type headers func(set func(key, value string))
 
 // watchHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).
 func watchHeaders(st *stream, headers headers, audit string, set func(key, value string)) {
-	set(auditID, audit)
+	set(apistatus.AuditIDHeader, audit)
 	set("Cache-Control", "no-cache, private")
 	set("Content-Type", st.plan.Encoding.StreamMediaType())
 	headers(set)

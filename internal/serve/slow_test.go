@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/apistatus"
+
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -378,7 +380,7 @@ func expectStatus(t *testing.T, c net.Conn, want int) {
 	if err != nil || response.StatusCode != want {
 		t.Fatalf("%s %q, %v; want %d", response.Status, body, err, want)
 	}
-	if tooMany := want == http.StatusTooManyRequests; tooMany && (string(body) != tooManyRequests || !spread(response.Header.Get("Retry-After")) || !response.Close) {
+	if tooMany := want == http.StatusTooManyRequests; tooMany && (string(body) != apistatus.TooManyRequestsText || !spread(response.Header.Get("Retry-After")) || !response.Close) {
 		t.Errorf("%v %q", response.Header, body)
 	}
 }

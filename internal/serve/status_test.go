@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"spillway/internal/apistatus"
+
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,13 +18,13 @@ const failure = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Fail
 func TestStatusBodies(t *testing.T) {
 	f := func(s *metav1.Status, body string, headers map[string]string) {
 		t.Helper()
-		if got := string(statusBody(s)); got != failure+body+"\n" {
+		if got := string(apistatus.Body(s)); got != failure+body+"\n" {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		writeStatus(netResponder{out: newNetWriter(rec, nil, 0), asked: http.Header{}}, s)
+		apistatus.Write(netResponder{out: newNetWriter(rec, nil, 0), asked: http.Header{}}, s)
 		var ctx fasthttp.RequestCtx
-		writeStatus(fastResponder{ctx: &ctx}, s)
+		apistatus.Write(fastResponder{ctx: &ctx}, s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
 		}
@@ -33,19 +35,19 @@ func TestStatusBodies(t *testing.T) {
 		}
 	}
 	nosniff := map[string]string{"X-Content-Type-Options": "nosniff"}
-	f(statusBadRequest(`strconv.ParseInt: parsing "abc": invalid syntax`),
+	f(apistatus.BadRequest(`strconv.ParseInt: parsing "abc": invalid syntax`),
 		`"strconv.ParseInt: parsing \"abc\": invalid syntax","reason":"BadRequest","code":400}`, nil)
-	f(statusUnauthorized(), `"Unauthorized","reason":"Unauthorized","code":401}`, nil)
-	f(statusForbidden(`forbidden: User "alice" cannot get path "/foo"`),
+	f(apistatus.Unauthorized(), `"Unauthorized","reason":"Unauthorized","code":401}`, nil)
+	f(apistatus.Forbidden(`forbidden: User "alice" cannot get path "/foo"`),
 		`"forbidden: User \"alice\" cannot get path \"/foo\"","reason":"Forbidden","details":{},"code":403}`, nosniff)
-	f(statusNotReady(2), `"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":2},"code":429}`,
+	f(apistatus.NotReady(2), `"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":2},"code":429}`,
 		map[string]string{"Retry-After": "2"})
-	f(statusBadGateway("x"), `"x","reason":"InternalError","code":502}`, nil)
-	f(statusShuttingDown(), `"apiserver is shutting down","reason":"ServiceUnavailable","details":{"retryAfterSeconds":1},"code":503}`,
+	f(apistatus.BadGateway("x"), `"x","reason":"InternalError","code":502}`, nil)
+	f(apistatus.ShuttingDown(), `"apiserver is shutting down","reason":"ServiceUnavailable","details":{"retryAfterSeconds":1},"code":503}`,
 		map[string]string{"Retry-After": "1", "X-Content-Type-Options": "nosniff"})
 
-	method := newStatus(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource", &metav1.StatusDetails{})
-	if n := len(statusBody(method)); n != 197 {
+	method := apistatus.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource", &metav1.StatusDetails{})
+	if n := len(apistatus.Body(method)); n != 197 {
 		t.Errorf("the 405 of W-173 has %d bytes, want 197", n)
 	}
 }
@@ -54,9 +56,9 @@ func TestStatusHeaders(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/status":
-			writeStatus(fastResponder{ctx: ctx}, statusUnauthorized())
+			apistatus.Write(fastResponder{ctx: ctx}, apistatus.Unauthorized())
 		case "/many":
-			writeTooManyRequests(fastResponder{ctx: ctx}, 3)
+			apistatus.WriteTooManyRequests(fastResponder{ctx: ctx}, 3)
 		}
 	})
 	fr := serveFront(t, server)
@@ -77,8 +79,8 @@ func TestStatusHeaders(t *testing.T) {
 			if resp.StatusCode != code || resp.ContentLength != int64(len(length)) || (method == "HEAD") != (len(b) == 0) {
 				t.Errorf("%s %s: %d, length %d, body %q", method, path, resp.StatusCode, resp.ContentLength, b)
 			}
-			if id, err := uuid.Parse(resp.Header.Get(auditID)); err != nil || id.Version() != 4 {
-				t.Errorf("Audit-Id %q, %v; want a UUIDv4", resp.Header.Get(auditID), err)
+			if id, err := uuid.Parse(resp.Header.Get(apistatus.AuditIDHeader)); err != nil || id.Version() != 4 {
+				t.Errorf("Audit-Id %q, %v; want a UUIDv4", resp.Header.Get(apistatus.AuditIDHeader), err)
 			}
 			if resp.Header.Get("Cache-Control") != "no-cache, private" || resp.Header.Get("Server") != "" || resp.Header.Get("Date") == "" {
 				t.Errorf("headers %v", resp.Header)
@@ -88,7 +90,7 @@ func TestStatusHeaders(t *testing.T) {
 	if got, _ := fr.send(t, "GET /status HTTP/1.1\r\nHost: a\r\naudit-id: mine\r\nConnection: close\r\n\r\n"); got != 401 {
 		t.Errorf("got %d", got)
 	}
-	if got := answerAuditID("mine"); got != "mine" {
+	if got := apistatus.AuditIDFor("mine"); got != "mine" {
 		t.Errorf("the client's own id became %q", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
+	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
@@ -342,9 +344,9 @@ func (s *stream) errorStatus(reason EndReason, cause error) *metav1.Status {
 		if errors.As(cause, &e) {
 			message = e.Error()
 		}
-		return newStatus(http.StatusGone, metav1.StatusReasonExpired, message, nil)
+		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
 	case EndTooLarge:
-		return statusOf(cause)
+		return apistatus.Of(cause)
 	}
 	return nil
 }
@@ -369,7 +371,7 @@ func (s *stream) keepRecord(r *watchRecord) { s.record = r }
 // auditID is the id that the head of the answer has (W-3). requested is the client's.
 func (s *stream) auditID(requested string) string {
 	if s.record == nil {
-		return answerAuditID(requested)
+		return apistatus.AuditIDFor(requested)
 	}
 	return s.record.id
 }

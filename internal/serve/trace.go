@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/fairness"
 	"spillway/internal/tracing"
@@ -54,7 +55,7 @@ func (t *trace) of(c call, who *auth.Identity) {
 	}
 	t.begun = true
 	var parent http.Header
-	if c.requested("Traceparent") != "" {
+	if c.RequestHeader("Traceparent") != "" {
 		parent = c.headers(tracing.ReadsHeader)
 	}
 	if t.span = t.tracer.Start(t.came, parent, trustedParent(who)); t.span == nil {
@@ -113,39 +114,39 @@ func (t *trace) over() {
 }
 
 // noting is w, whose answer ends the span.
-func (t *trace) noting(w responder) responder { return noted{w, t} }
+func (t *trace) noting(w apistatus.Responder) apistatus.Responder { return noted{w, t} }
 
 // noted is a responder whose answer ends a span.
 type noted struct {
-	responder
+	apistatus.Responder
 	trace *trace
 }
 
-func (n noted) send(code int, body []byte) {
+func (n noted) Send(code int, body []byte) {
 	n.trace.answered(code, int64(len(body)))
-	n.responder.send(code, body)
+	n.Responder.Send(code, body)
 }
 
-func (n noted) stream(code int, body io.WriterTo, size int64) {
+func (n noted) Stream(code int, body io.WriterTo, size int64) {
 	n.trace.answered(code, size)
-	n.responder.stream(code, body, size)
+	n.Responder.Stream(code, body, size)
 }
 
-func (c traced) header(key, value string) {
-	if key == auditID {
+func (c traced) SetHeader(key, value string) {
+	if key == apistatus.AuditIDHeader {
 		c.trace.auditID = value
 	}
-	c.call.header(key, value)
+	c.call.SetHeader(key, value)
 }
 
-func (c traced) send(code int, body []byte) {
+func (c traced) Send(code int, body []byte) {
 	c.trace.of(c, nil)
-	noted{c.call, c.trace}.send(code, body)
+	noted{c.call, c.trace}.Send(code, body)
 }
 
-func (c traced) stream(code int, body io.WriterTo, size int64) {
+func (c traced) Stream(code int, body io.WriterTo, size int64) {
 	c.trace.of(c, nil)
-	noted{c.call, c.trace}.stream(code, body, size)
+	noted{c.call, c.trace}.Stream(code, body, size)
 }
 
 func (c traced) watch(st *stream, headers headers) {

@@ -14,6 +14,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/kubetest"
 	"spillway/internal/tracing"
 	"spillway/internal/tracing/collector"
@@ -68,7 +69,7 @@ func TestTraces(t *testing.T) {
 			if err != nil || int64(got.Status) != w.code {
 				t.Fatalf("%s: %+v, %v", target, got, err)
 			}
-			if w.id = got.Header.Get(auditID); w.source != tracedUpstream {
+			if w.id = got.Header.Get(apistatus.AuditIDHeader); w.source != tracedUpstream {
 				w.body = len(got.Body)
 			}
 			wanted[fmt.Sprintf("%032x", n)] = w
@@ -116,7 +117,7 @@ func openWatch(t *testing.T, base, target string, opts ...kubetest.ClientOption)
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("watch %s: %d %v", target, code, err)
 	}
-	return header.Get(auditID)
+	return header.Get(apistatus.AuditIDHeader)
 }
 
 // sent reports that upstream was told of a span.

@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/fairness"
@@ -29,7 +30,7 @@ type streamOptions struct {
 
 // request is what begins a watch: where it is answered if it cannot begin, and how its client departs.
 type request interface {
-	responder
+	apistatus.Responder
 	departs(gone func()) (stop func())
 }
 
@@ -68,7 +69,7 @@ func (m *manager) letIn(c request, st *stream, flow fairness.Flow) bool {
 		}
 	}
 	if refusal != nil {
-		writeLimited(c, st.plan.Failure, m.opts.Limiter.closed(), refusal.RetryAfter)
+		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.closed(), refusal.RetryAfter)
 		return false
 	}
 	let = true
@@ -249,7 +250,7 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.Status {
 	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which counts %d: "+
 		"select less in each, let watches share a selector, or have --max-selector-terms-per-user raised", most, sel.Weight())
-	return newStatus(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
+	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
 		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds
 }
 
@@ -257,9 +258,9 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 func (m *manager) refuseSelector(c request, st *stream, r *fairness.Refusal) {
 	l := m.opts.Limiter
 	if l.closed() {
-		writeLimited(c, st.plan.Failure, true, r.RetryAfter)
+		apistatus.WriteLimited(c, st.plan.Failure, true, r.RetryAfter)
 		return
 	}
-	writeFailure(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectorShare(),
+	apistatus.WriteAs(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectorShare(),
 		int(r.RetryAfter/time.Second)))
 }
