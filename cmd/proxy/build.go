@@ -12,6 +12,7 @@ import (
 
 	"spillway/internal/admin"
 	"spillway/internal/config"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/health"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
@@ -41,8 +42,8 @@ type process struct {
 	mirrors    *mirror.Set
 
 	// of clients
-	limits    serve.Limits
-	limiter   *serve.Limiter
+	limits    flowcontrol.Limits
+	limiter   *flowcontrol.Limiter
 	forwarder *serve.Forwarder
 	access    *access
 	pod       *podFiles   // nil: it is no sidecar
@@ -144,7 +145,7 @@ func (p *process) buildMirrors(context.Context) error {
 // buildForwarder makes what passes requests through, and the limits of clients.
 func (p *process) buildForwarder(context.Context) (err error) {
 	p.limits = serverLimits(p.o.Limits)
-	p.limiter = serve.NewLimiter(p.limits, p.registry)
+	p.limiter = flowcontrol.NewLimiter(p.limits, p.registry)
 	p.forwarder, err = newForwarder(
 		p.transports, p.client.Base(), p.own, p.bare, p.limiter, p.o, p.registry, p.log)
 	return err

@@ -8,13 +8,14 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/serve"
 	"spillway/internal/upstream/transport"
 )
 
 // newForwarder makes what passes requests through. The transports are never mixed (design D12):
 // each is made of the credentials that it may have.
-func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *serve.Limiter,
+func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *flowcontrol.Limiter,
 	o *config.Settings, registry prometheus.Registerer,
 	log *zap.Logger) (*serve.Forwarder, error) {
 	opts := serve.ForwarderOptions{

@@ -4,12 +4,12 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/config"
-	"spillway/internal/serve"
+	"spillway/internal/flowcontrol"
 )
 
 // serverLimits are the limits as the server wants them.
-func serverLimits(l config.LimitOptions) serve.Limits {
-	return serve.Limits{
+func serverLimits(l config.LimitOptions) flowcontrol.Limits {
+	return flowcontrol.Limits{
 		Watches: l.Watches, WatchesPerUser: l.WatchesPerUser, WatchesReserve: l.WatchesReserve,
 		ListBytes: int64(l.ListBytes), BodyBytes: l.BodyBytes,
 		SelectorTerms: l.AllSelectorTerms(), SelectorTermsPerUser: l.SelectorTermsPerUser,
@@ -20,7 +20,7 @@ func serverLimits(l config.LimitOptions) serve.Limits {
 }
 
 // announceLimits logs the limits: those that were set, and those that follow from the budget.
-func announceLimits(s serve.Limits, connections int, log *zap.Logger) {
+func announceLimits(s flowcontrol.Limits, connections int, log *zap.Logger) {
 	log.Info("limits; 0 is none",
 		zap.Int("max-watches", s.Watches), zap.Int("max-watches-per-user", s.WatchesPerUser),
 		zap.Int("watchesFreeForOthers", s.WatchesReserve),

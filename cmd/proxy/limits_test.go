@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"spillway/internal/config"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
-	"spillway/internal/serve"
 )
 
 // While everything is at its limit, health and metrics are told, and tell of it; and what has room
@@ -52,7 +52,7 @@ func TestRunAtItsLimits(t *testing.T) {
 
 // What flags and files say is what the server is told.
 func TestLimitSettings(t *testing.T) {
-	f := func(want serve.Limits, args ...string) {
+	f := func(want flowcontrol.Limits, args ...string) {
 		t.Helper()
 		got := start(nil, args...)
 		if got.options == nil {
@@ -63,15 +63,15 @@ func TestLimitSettings(t *testing.T) {
 			t.Errorf("%v:\ngot  %+v\nwant %+v", args, l, want)
 		}
 	}
-	f(serve.Limits{Watches: 100_000, WatchesPerUser: 50_000, WatchesReserve: 12_500, ListBytes: 1 << 30,
+	f(flowcontrol.Limits{Watches: 100_000, WatchesPerUser: 50_000, WatchesReserve: 12_500, ListBytes: 1 << 30,
 		HeadBytes: 64 << 20, SelectorTerms: 8 * 131072, SelectorTermsPerUser: 131072, PassThrough: 600,
 		PassThroughPerUser: 300, PassThroughBurst: 1})
 	file := writeFile(t, "limits.yaml", "max-passthrough-qps-per-user: 2.5\nmax-list-bytes-in-flight: 64Mi\n")
-	f(serve.Limits{WatchesPerUser: 7, ListBytes: 64 << 20, HeadBytes: 64 << 20, SelectorTerms: 72,
+	f(flowcontrol.Limits{WatchesPerUser: 7, ListBytes: 64 << 20, HeadBytes: 64 << 20, SelectorTerms: 72,
 		SelectorTermsPerUser: 9, PassThroughQPS: 2.5, PassThroughBurst: 5},
 		"--config="+file, "--max-selector-terms-per-user=9", "--max-watches=0", "--max-watches-per-user=7",
 		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0")
-	f(serve.Limits{PassThroughQPS: 10, PassThroughBurst: 3}, "--max-watches=0", "--max-watches-per-user=0",
+	f(flowcontrol.Limits{PassThroughQPS: 10, PassThroughBurst: 3}, "--max-watches=0", "--max-watches-per-user=0",
 		"--max-selector-terms-per-user=0", "--max-list-bytes-in-flight=0", "--max-large-head-bytes=0",
 		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0", "--max-passthrough-qps-per-user=10", "--max-passthrough-burst-per-user=3")
 }

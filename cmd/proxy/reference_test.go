@@ -15,6 +15,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/config"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
 	"spillway/internal/rotation"
@@ -109,7 +110,7 @@ func metricGroups() []metricGroup {
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
 	serve.NewForwardMetrics(&groups[2])
-	serve.NewLimiter(serverLimits(config.New().Limits), &groups[3])
+	flowcontrol.NewLimiter(serverLimits(config.New().Limits), &groups[3])
 	newAccessMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])
 	groups[6].collectors = []prometheus.Collector{rotation.NewCollector(nil)}

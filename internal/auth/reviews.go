@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 const (
@@ -39,10 +39,10 @@ type reviews[Q, A any] struct {
 	good  func(A) bool
 	until func(Answer[A]) time.Time // how long an answer counts
 	clock clock.PassiveClock
-	turns *fairness.Gate // of reviews under way
-	user  func(Q) string // shares the turns; "" if the user is what the question is about
-	count func(source)   // of answers, for metrics
-	local Decide[Q, A]   // nil: upstream answers everything
+	turns *flowcontrol.Gate // of reviews under way
+	user  func(Q) string    // shares the turns; "" if the user is what is asked for
+	count func(source)      // of answers, for metrics
+	local Decide[Q, A]      // nil: upstream answers everything
 
 	mu struct {
 		sync.Mutex
@@ -79,7 +79,7 @@ type bounds struct {
 const maxWaitingReviews = 1 << 16
 
 func newReviews[Q, A any](b bounds, clock clock.PassiveClock) *reviews[Q, A] {
-	turns := fairness.NewGate(fairness.Options{
+	turns := flowcontrol.NewGate(flowcontrol.Options{
 		Limit: int64(b.underWay), Share: int64(b.each), Waiting: maxWaitingReviews, WaitingEach: maxWaitingReviews,
 		Wait: turnTimeout,
 	})
@@ -132,7 +132,7 @@ func (r *reviews[Q, A]) fly(ctx context.Context, key Digest, q Q, f *flight[A]) 
 		close(f.done)
 	}()
 	ctx = context.WithoutCancel(ctx)
-	turn, refusal := r.turns.Admit(ctx, fairness.UserFlow(r.user(q)), 1)
+	turn, refusal := r.turns.Admit(ctx, flowcontrol.UserFlow(r.user(q)), 1)
 	if refusal != nil {
 		f.answer.Err = ErrBusy
 		return

@@ -6,7 +6,7 @@ package config
 const (
 	encodedPart = 8
 	historyPart = 8 // of each resource
-	listPart    = 2 // of which a list that is being sent takes a small part itself; see serve.Limits.ListBytes
+	listPart    = 2 // of which a list that is being sent takes a small part itself; see flowcontrol.Limits.ListBytes
 	bodyPart    = 16
 	headPart    = 16
 	feedPart    = 8

@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/memory"
 	"spillway/internal/serve"
@@ -19,7 +20,7 @@ func TestShortOfMemory(t *testing.T) {
 	m := mirroring(t, up, nil, "*", "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	server := serve.New(serve.Options{
-		Catalog: m, Forwarder: serve.NewForwarder(serve.ForwarderOptions{}), Limiter: serve.NewLimiter(serve.Limits{ListBytes: 1 << 20}, nil),
+		Catalog: m, Forwarder: serve.NewForwarder(serve.ForwarderOptions{}), Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
 		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 	})
 	defer server.Close(t.Context())

@@ -12,6 +12,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
@@ -26,10 +27,10 @@ type Access struct {
 
 // visitor is who sends a request, as far as that is known and matters for its answer.
 type visitor struct {
-	came  time.Time     // when the request did
-	flow  fairness.Flow // whom the limits count the request for
-	agent string        // what the client says that it is
-	trace *trace        // of the request
+	came  time.Time        // when the request did
+	flow  flowcontrol.Flow // whom the limits count the request for
+	agent string           // what the client says that it is
+	trace *trace           // of the request
 	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
 	// have everything that is mirrored.
 	admitted bool

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // Identity is as whom a plain listener's requests reach upstream.
@@ -28,7 +28,7 @@ const (
 type bearer struct {
 	listener Identity
 	as       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
-	flow     fairness.Flow       // that the limits count the request for
+	flow     flowcontrol.Flow    // that the limits count the request for
 }
 
 // self reports that a request with these headers is lent the proxy's own credentials.

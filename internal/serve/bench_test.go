@@ -14,6 +14,7 @@ import (
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/audit"
+	"spillway/internal/flowcontrol"
 )
 
 // BenchmarkList is what a LIST from memory costs but for its socket: of a few objects, and of so many that its answer is a large one.
@@ -57,7 +58,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 	forwarder := NewForwarder(ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
 	server := New(Options{
 		Catalog: fixed{podResource.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
-		Limiter: NewLimiter(Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
+		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
 	handler := server.http1(Front{AnswerAll: true}).handler()

@@ -10,7 +10,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
@@ -37,7 +37,7 @@ type call interface {
 	// forward passes the request through, and returns when the answer has begun or later. The
 	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
 	// answer.
-	forward(flow fairness.Flow, as *auth.Impersonation, h heard)
+	forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard)
 }
 
 // handle answers one request, and sees to it that it is on record and traced if that is wanted.

@@ -15,7 +15,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -74,7 +74,7 @@ func (c fastCall) departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.watch(c.ctx.Conn(), gone).stop
 }
 
-func (c fastCall) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
+func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
 	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, bearer{listener: c.server.opts.Identity, as: as, flow: flow}, h)
 }
 

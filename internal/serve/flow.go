@@ -2,13 +2,13 @@ package serve
 
 import (
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
 	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
 )
 
 // flowOf is whom the limits count a request for: its user, if he is known or was found out lately, since nobody is asked for this; else its
 // address (design D13). What a request only claims to be counts for nothing, or every made-up token would be a user with a share.
-func flowOf(c call, v visitor, front Front) fairness.Flow {
+func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
 	who := v.who
 	switch {
 	case v.grant != nil:
@@ -17,15 +17,15 @@ func flowOf(c call, v visitor, front Front) fairness.Flow {
 		who = front.Access.Authenticator.Recall(auth.Request{Header: c.headers(isAuthorization)})
 	}
 	if who != nil {
-		return fairness.UserFlow(who.Name())
+		return flowcontrol.UserFlow(who.Name())
 	}
-	return fairness.AddrFlow(c.address())
+	return flowcontrol.AddrFlow(c.address())
 }
 
 func isAuthorization(key string) bool { return key == "Authorization" }
 
 // ownerOf is the user that the hub counts a watch for.
-func ownerOf(flow fairness.Flow) fanout.Owner {
+func ownerOf(flow flowcontrol.Flow) fanout.Owner {
 	if flow.User != "" {
 		return fanout.Owner("user " + flow.User)
 	}

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/flowcontrol"
+
 	"go.uber.org/zap"
 )
 
@@ -35,7 +37,7 @@ type ForwarderOptions struct {
 	// upstream never gets them from here. nil: there are none.
 	Claims func(key string) bool
 	// Limiter bounds what is in flight; nil: nothing is.
-	Limiter *Limiter
+	Limiter *flowcontrol.Limiter
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Arrivals are how long a client may take for what it sends; the zero value: usualArrivals.
@@ -104,7 +106,7 @@ func (f *Forwarder) start() {
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns
 // ctx's error if some had to be ended, and is idempotent.
 func (f *Forwarder) Close(ctx context.Context) error {
-	f.opts.Limiter.close()
+	f.opts.Limiter.Close()
 	f.mu.Lock()
 	f.mu.closing = true
 	f.mu.Unlock()

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // exchange is one request on its way through and its answer. It is counted and can be aborted from begin to end.
@@ -29,16 +29,16 @@ type exchange struct {
 	ctx       context.Context
 	cancel    context.CancelFunc
 
-	seat    fairness.Pass // of the requests under way; a watch has it until its answer begins
-	lasting fairness.Pass // of what lasts
+	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
+	lasting flowcontrol.Pass // of what lasts
 	heard   heard
 	code    int                      // of the answer; 0: none yet. Owned by whoever answers
 	waiting atomic.Bool              // replayed, but not yet with the net/http server: nobody but abort would end it
 	broken  atomic.Bool              // replayed, and its body could not be read to its end
 	late    *http.ResponseController // of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
 	ends    sync.Once
-	owned   int64      // what is reserved for the body, in bytes
-	large   *largeHead // the request's head; nil: it is not large
+	owned   int64                  // what is reserved for the body, in bytes
+	large   *flowcontrol.LargeHead // the request's head; nil: it is not large
 
 	measures bool // a refusal is read as a whole, if it is short
 
@@ -49,7 +49,7 @@ type exchange struct {
 // reach is how the client of an exchange is reached, whatever the way of its answer.
 type reach struct {
 	sever   func() // breaks its answer off
-	departs departs
+	departs flowcontrol.Departs
 }
 
 // begin decides what goes upstream of a request, in one place for all ways there, waits for its turn, and counts it in. It returns nil
@@ -104,42 +104,42 @@ func (x *exchange) own() {
 	if x.in.length <= 0 || !x.in.repeatable(x.class) {
 		return
 	}
-	if x.in.passed = !x.f.opts.Limiter.own(x.in.length); !x.in.passed {
+	if x.in.passed = !x.f.opts.Limiter.ReserveBody(x.in.length); !x.in.passed {
 		x.owned = x.in.length
 	}
 }
 
 // limited waits until x may go within the limits, or answers that it may not.
-func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow fairness.Flow, d departs) bool {
+func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) bool {
 	refusal := f.letIn(x, flow, d)
 	if refusal == nil {
 		return true
 	}
 	code := http.StatusTooManyRequests
 	switch {
-	case f.opts.Limiter.closed():
+	case f.opts.Limiter.Closed():
 		code = http.StatusServiceUnavailable
-	case refusal.Reason == fairness.ReasonCancelled:
+	case refusal.Reason == flowcontrol.ReasonCancelled:
 		code = codeClientGone
 		w.HangUp() // nobody is there for what is answered now
 	}
 	f.metrics.answered(x.class, code)
-	apistatus.WriteLimited(w, apistatus.Form{}, f.opts.Limiter.closed(), refusal.RetryAfter)
+	apistatus.WriteLimited(w, apistatus.Form{}, f.opts.Limiter.Closed(), refusal.RetryAfter)
 	return false
 }
 
 // letIn lets x in as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a seat until its answer begins, and what
 // lasts otherwise has none. What lasts is counted as such. Probes are exempt.
-func (f *Forwarder) letIn(x *exchange, flow fairness.Flow, d departs) *fairness.Refusal {
+func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
 	if x.in.probes() {
 		return nil
 	}
-	refusal := f.opts.Limiter.rate(flow)
+	refusal := f.opts.Limiter.AllowRate(flow)
 	if refusal == nil && !x.class.short() {
-		x.lasting, refusal = f.opts.Limiter.last(flow)
+		x.lasting, refusal = f.opts.Limiter.AdmitLasting(flow)
 	}
 	if refusal == nil && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
-		x.seat, refusal = f.opts.Limiter.pass(d, flow)
+		x.seat, refusal = f.opts.Limiter.AdmitPassThrough(d, flow)
 	}
 	return refusal
 }
@@ -172,7 +172,7 @@ func (x *exchange) letGo() {
 	x.cancel()
 	x.seat.Release()
 	x.lasting.Release()
-	x.f.opts.Limiter.disown(x.owned)
+	x.f.opts.Limiter.ReleaseBody(x.owned)
 	x.owned = 0
 }
 
@@ -253,7 +253,7 @@ func (x *exchange) complete(spent time.Duration) {
 func (x *exchange) end() {
 	x.ends.Do(func() {
 		x.letGo()
-		x.large.over()
+		x.large.Close()
 		if x.code == 0 {
 			x.code = codeClientGone
 		}

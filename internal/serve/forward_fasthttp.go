@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
 )
@@ -91,9 +92,9 @@ func (writtenBody) SupportsBodyWriteTo() bool { return true }
 
 func (r fastRequest) hijack(take func(net.Conn), lost func()) { hijack(r.ctx, take, lost) }
 
-func (r fastRequest) shareHead() *largeHead {
+func (r fastRequest) shareHead() *flowcontrol.LargeHead {
 	if h := headConnOf(r.ctx.Conn()); h != nil {
-		return h.large.share()
+		return h.large.Share()
 	}
 	return nil
 }

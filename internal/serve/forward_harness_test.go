@@ -17,7 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // patience bounds waits that a working program ends at once; only a failing test gets near it.
@@ -68,7 +68,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		fr.forwarder.Forward(fastRequest{ctx}, bearer{listener: o.identity, as: o.as,
-			flow: fairness.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
+			flow: flowcontrol.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})

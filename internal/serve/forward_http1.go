@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 )
 
 // serverRequest is an HTTP/1.1 request as the server has it that read it. One goroutine uses it.
@@ -36,7 +37,7 @@ type serverRequest interface {
 	// goroutine of its own, or lost, if the connection is closed before.
 	hijack(take func(net.Conn), lost func())
 	// shareHead holds the bytes of a large head beyond the answer; nil: the head is not large.
-	shareHead() *largeHead
+	shareHead() *flowcontrol.LargeHead
 }
 
 // relayedBody is the body of an answer on its way through.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 )
 
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
@@ -46,7 +47,7 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 }
 
 // departsWith is the departure of a client whose request's context ends with it.
-func departsWith(ctx context.Context) departs {
+func departsWith(ctx context.Context) flowcontrol.Departs {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
 		return func() { end() }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 )
 
@@ -199,7 +200,7 @@ func TestForwardLimits(t *testing.T) {
 		started <- struct{}{}
 		<-release
 	}), frontOptions{mutate: func(o *ForwarderOptions) {
-		o.Limiter = impatient(Limits{Watches: 1, PassThrough: 2, PassThroughPerUser: 1})
+		o.Limiter = impatient(flowcontrol.Limits{Watches: 1, PassThrough: 2, PassThroughPerUser: 1})
 	}})
 	for _, target := range []string{"/x", "/x?watch=1"} {
 		conn, first := fr.dial(t)

@@ -186,12 +186,12 @@ const (
 
 // bounds are what a connection of HTTP/2 may hold.
 func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
-	pool := h.server.opts.Limiter.largeHeads()
+	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
 		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
 		Arrival: h.server.arrivals.head, Large: headArrival,
-		Reserve:     func(n int64) bool { return pool.take(peer, n) },
-		Release:     func(n int64) { pool.give(peer, n) },
+		Reserve:     func(n int64) bool { return pool.Take(peer, n) },
+		Release:     func(n int64) { pool.Give(peer, n) },
 		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			out := newNetWriter(w, nil, h.server.opts.StallTimeout)

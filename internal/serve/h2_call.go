@@ -9,7 +9,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
@@ -50,7 +50,7 @@ func (c http2Call) address() netip.Addr {
 
 func (c http2Call) departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
 
-func (c http2Call) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
+func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
 }
 

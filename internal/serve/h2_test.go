@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -369,7 +370,7 @@ func TestHTTP2PassThrough(t *testing.T) {
 				return
 			}
 		}
-	}), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Limiter = impatient(Limits{Watches: 1}) }})
+	}), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Limiter = impatient(flowcontrol.Limits{Watches: 1}) }})
 	client := fr.client(t)
 	for _, leaves := range []bool{false, true} {
 		body, feed := io.Pipe()

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/flowcontrol"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -19,11 +21,11 @@ import (
 // that buffer when that is full, so that whole tells the one from the other.
 type headConn struct {
 	net.Conn
-	prefix   []byte     // read before, to be read first
-	large    *largeHead // nil: the head is an ordinary one
-	heard    *[]byte    // of the head; nil: nothing yet, or nothing is remembered
-	hearing  bool       // a head is on its way
-	detached bool       // the connection has another owner
+	prefix   []byte                 // read before, to be read first
+	large    *flowcontrol.LargeHead // nil: the head is an ordinary one
+	heard    *[]byte                // of the head; nil: nothing yet, or nothing is remembered
+	hearing  bool                   // a head is on its way
+	detached bool                   // the connection has another owner
 
 	answering *fasthttp.RequestCtx // nil: none is
 }
@@ -41,7 +43,7 @@ func (c tlsHeadConn) ConnectionState() tls.ConnectionState { return c.secure.Con
 var heardHeads = sync.Pool{New: func() any { b := make([]byte, 0, 2048); return &b }}
 
 // throughHead wraps a connection. prefix is what was read of it before.
-func throughHead(c net.Conn, prefix []byte, large *largeHead) net.Conn {
+func throughHead(c net.Conn, prefix []byte, large *flowcontrol.LargeHead) net.Conn {
 	h := &headConn{Conn: c, prefix: prefix, large: large, hearing: large == nil}
 	if secure, ok := c.(*tls.Conn); ok {
 		return tlsHeadConn{h, secure}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -33,8 +34,8 @@ var (
 // So all connections have small buffers, and a large head is parsed, checked and answered by the
 // code that does it for all.
 func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
-	head := newLargeHead(s.opts.Heads, addressOf(c.RemoteAddr()))
-	defer head.handled()
+	head := flowcontrol.NewLargeHead(s.opts.Heads, addressOf(c.RemoteAddr()))
+	defer head.Handled()
 	all, end, err := readLargeHead(c, heard, head)
 	switch {
 	case errors.Is(err, errHeadTooLarge):
@@ -90,12 +91,12 @@ func (s *http1Server) rejoin(c net.Conn) {
 }
 
 // readLargeHead reads on until the head's end, and returns all that was read and where the head ends in it.
-func readLargeHead(c net.Conn, heard []byte, head *largeHead) ([]byte, int, error) {
+func readLargeHead(c net.Conn, heard []byte, head *flowcontrol.LargeHead) ([]byte, int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(headArrival)); err != nil {
 		return nil, 0, err
 	}
 	size := 2 * ordinaryHead
-	if !head.grow(headCopies * int64(size)) {
+	if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
 		return nil, 0, errNoHeadRoom
 	}
 	all := append(make([]byte, 0, size), heard...)
@@ -105,10 +106,10 @@ func readLargeHead(c net.Conn, heard []byte, head *largeHead) ([]byte, int, erro
 		}
 		looked = len(all)
 		if len(all) == cap(all) {
-			if size = min(2*size, largestHead); size == cap(all) {
+			if size = min(2*size, flowcontrol.LargestHeadBytes); size == cap(all) {
 				return nil, 0, errHeadTooLarge
 			}
-			if !head.grow(headCopies * int64(size)) {
+			if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
 				return nil, 0, errNoHeadRoom
 			}
 			all = append(make([]byte, 0, size), all...)

@@ -15,18 +15,20 @@ import (
 	"testing/iotest"
 	"time"
 
+	"spillway/internal/flowcontrol"
+
 	"go.uber.org/zap"
 )
 
 // mouth is a server before an upstream that says how large what it got is.
 type mouth struct {
 	*turnstile
-	limiter *Limiter
+	limiter *flowcontrol.Limiter
 }
 
 func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 	t.Helper()
-	m := &mouth{turnstile: &turnstile{}, limiter: NewLimiter(Limits{HeadBytes: bytes}, nil)}
+	m := &mouth{turnstile: &turnstile{}, limiter: flowcontrol.NewLimiter(flowcontrol.Limits{HeadBytes: bytes}, nil)}
 	up := httptest.NewServer(upstream)
 	base, err := url.Parse(up.URL)
 	if err != nil {
@@ -94,9 +96,9 @@ func cookieOf(n int) string {
 // eventuallyFree waits until no large head holds anything.
 func (m *mouth) eventuallyFree(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(patience); m.limiter.largeHeads().holds() != 0; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are still held", m.limiter.largeHeads().holds())
+			t.Fatalf("%d bytes are still held", m.limiter.LargeHeads().Held())
 		}
 	}
 }
@@ -105,7 +107,7 @@ func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 	m := newMouth(t, 64<<20, measuring)
 	const overhead = len("GET /x HTTP/1.1\r\nHost: localhost\r\nCookie: \r\n\r\n")
 	for _, n := range []int{10, ordinaryHead - overhead, ordinaryHead - overhead + 1, 16384, 100_000,
-		largestHead - overhead} {
+		flowcontrol.LargestHeadBytes - overhead} {
 		// The connection goes on with heads of any size.
 		got := answersOf(t, m.plain, cookieOf(n), cookieOf(1), cookieOf(n), cookieOf(n))
 		want := fmt.Sprintf("200 cookie %d query 0 body 0", n)
@@ -113,7 +115,7 @@ func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 			t.Errorf("%d: %.200q", n, got)
 		}
 	}
-	if got := answersOf(t, m.plain, cookieOf(largestHead-overhead+1)); got[0] != "431 431 Request Header Fields Too Large" {
+	if got := answersOf(t, m.plain, cookieOf(flowcontrol.LargestHeadBytes-overhead+1)); got[0] != "431 431 Request Header Fields Too Large" {
 		t.Errorf("above it: %.200q", got)
 	}
 	query := strings.Repeat("k", 60_000)
@@ -179,13 +181,13 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 		}
 		measuring(w, r)
 	})
-	const most = (6 << 20) / (headCopies * 256 << 10) // heads of 200 kB hold 256 KiB six times
+	const most = (6 << 20) / (flowcontrol.HeadCopies * 256 << 10) // heads of 200 kB hold 256 KiB six times
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.largeHeads().holds() < (i+1)*headCopies*256<<10; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d bytes are held after %d heads", m.limiter.largeHeads().holds(), i+1)
+				t.Fatalf("%d bytes are held after %d heads", m.limiter.LargeHeads().Held(), i+1)
 			}
 		}
 	}
@@ -216,10 +218,10 @@ func TestLargeHeadsOfWhatLasts(t *testing.T) {
 	go func() {
 		done <- answersOf(t, m.plain, strings.Replace(cookieOf(200_000), "/x", "/api/v1/pods?watch=1", 1))
 	}()
-	const held, kept = headCopies * 256 << 10, 2 * 256 << 10
-	for end := time.Now().Add(patience); m.limiter.largeHeads().holds() != kept; time.Sleep(time.Millisecond) {
+	const held, kept = flowcontrol.HeadCopies * 256 << 10, 2 * 256 << 10
+	for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() != kept; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%d bytes are held, of %d", m.limiter.largeHeads().holds(), held)
+			t.Fatalf("%d bytes are held, of %d", m.limiter.LargeHeads().Held(), held)
 		}
 	}
 	close(gate)
@@ -228,15 +230,15 @@ func TestLargeHeadsOfWhatLasts(t *testing.T) {
 }
 
 func TestOnePeerHasHalfOfThePool(t *testing.T) {
-	p := newHeadPool(100 << 20)
+	p := flowcontrol.NewLargeHeads(100 << 20)
 	one, other := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-	if !p.take(one, 50<<20) || p.take(one, 1) || !p.take(other, 50<<20) || p.take(other, 1) {
+	if !p.Take(one, 50<<20) || p.Take(one, 1) || !p.Take(other, 50<<20) || p.Take(other, 1) {
 		t.Error("the shares are not halves")
 	}
-	p.give(one, 50<<20)
-	p.give(other, 50<<20)
-	if p.holds() != 0 || len(p.mu.peers) != 0 {
-		t.Errorf("%d bytes are held, by %d peers", p.holds(), len(p.mu.peers))
+	p.Give(one, 50<<20)
+	p.Give(other, 50<<20)
+	if p.Held() != 0 || len(p.Mu.Peers) != 0 {
+		t.Errorf("%d bytes are held, by %d peers", p.Held(), len(p.Mu.Peers))
 	}
 }
 
@@ -263,7 +265,7 @@ func FuzzHeadEnd(f *testing.F) {
 
 func TestHeadsInSmallPieces(t *testing.T) {
 	text := cookieOf(40_000) + "the rest"
-	all, end, err := readLargeHead(pieces{iotest.OneByteReader(strings.NewReader(text))}, nil, &largeHead{})
+	all, end, err := readLargeHead(pieces{iotest.OneByteReader(strings.NewReader(text))}, nil, &flowcontrol.LargeHead{})
 	if err != nil || end != len(text)-len("the rest") || string(all[:end]) != text[:end] {
 		t.Errorf("%d of %d bytes, %v", end, len(text), err)
 	}

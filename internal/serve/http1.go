@@ -8,6 +8,8 @@ import (
 	"net"
 	"time"
 
+	"spillway/internal/flowcontrol"
+
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
@@ -24,8 +26,8 @@ type http1Options struct {
 	// Identity is as whom requests that pass through reach upstream.
 	Identity Identity
 	Watches  *manager
-	Poller   *poller   // nil: clients that leave are not noticed
-	Heads    *headPool // of large heads; nil: they are not bounded
+	Poller   *poller                 // nil: clients that leave are not noticed
+	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
 
 	Arrivals     arrivals
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes

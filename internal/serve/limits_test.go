@@ -20,15 +20,15 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
 
 // impatient is a Limiter at whose gates nothing waits.
-func impatient(l Limits) *Limiter {
+func impatient(l flowcontrol.Limits) *flowcontrol.Limiter {
 	l.NoQueues = true
-	return NewLimiter(l, nil)
+	return flowcontrol.NewLimiter(l, nil)
 }
 
 // soon reports that a Retry-After is one of those that the first who are refused are told.
@@ -41,12 +41,12 @@ func spread(retryAfter string) bool {
 }
 
 // stranger is a flow that no request of a test has.
-var stranger = fairness.UserFlow("stranger")
+var stranger = flowcontrol.UserFlow("stranger")
 
 // occupy takes as much of a limit as one flow may have, until what it returns is called.
-func occupy(t *testing.T, l *Limiter, limit string, width int64) (release func()) {
+func occupy(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (release func()) {
 	t.Helper()
-	pass, ok := l.gate(limit).Try(stranger, width)
+	pass, ok := l.Gate(limit).Try(stranger, width)
 	if !ok {
 		t.Fatal("there is no room")
 	}
@@ -54,10 +54,10 @@ func occupy(t *testing.T, l *Limiter, limit string, width int64) (release func()
 }
 
 // occupyAll takes all of a limit, half of which is all that one flow may have.
-func occupyAll(t *testing.T, l *Limiter, limit string, width int64) (release func()) {
+func occupyAll(t *testing.T, l *flowcontrol.Limiter, limit string, width int64) (release func()) {
 	t.Helper()
 	one := occupy(t, l, limit, width)
-	two, ok := l.gate(limit).Try(fairness.UserFlow("another stranger"), width)
+	two, ok := l.Gate(limit).Try(flowcontrol.UserFlow("another stranger"), width)
 	if !ok {
 		t.Fatal("there is no room for another flow")
 	}
@@ -68,16 +68,16 @@ func occupyAll(t *testing.T, l *Limiter, limit string, width int64) (release fun
 }
 
 // waiting waits until so many wait for a limit.
-func waiting(t *testing.T, l *Limiter, limit string, want int) {
+func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 	t.Helper()
-	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.gate(limit).Load().Waiting == want })
+	eventually(t, fmt.Sprintf("%d to wait", want), func() bool { return l.Gate(limit).Load().Waiting == want })
 }
 
 // returned waits until nothing is held of any limit, and nothing waits.
-func returned(t *testing.T, l *Limiter) {
+func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
-	for _, name := range []string{limitWatches, limitListBytes, limitPassThrough, limitSelectors} {
-		gate := l.gate(name)
+	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough, flowcontrol.LimitSelectors} {
+		gate := l.Gate(name)
 		load := gate.Load()
 		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = gate.Load() {
 			if time.Now().After(until) {
@@ -155,7 +155,7 @@ func TestLimitWatches(t *testing.T) { eachProtocol(t, testLimitWatches) }
 
 func testLimitWatches(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 2}})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 2}})
 	first, second := r.watch(mapsPath+"?watch=1&resourceVersion=1"), r.watch("/api/v1/pods?watch=1")
 	client, url := oneConnection(t, r, http2)
 	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", mapsPath + "?watch=1", "/api/v1/pods?watch=1", "/api/v1/namespaces/n/pods/p/log?follow=1"} {
@@ -181,7 +181,7 @@ func testLimitWatches(t *testing.T, http2 bool) {
 // A user who has all the watches that one user may have takes none from others, whether his come from memory or pass through.
 func TestLimitWatchesPerUser(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{access: true, clients: Limits{WatchesPerUser: 2}})
+	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
 	r.people()
 	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
 	open := func(token, target string) int {
@@ -238,11 +238,11 @@ func TestLimitListBytes(t *testing.T) { eachProtocol(t, testLimitListBytes) }
 
 func testLimitListBytes(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 2 << 20}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 2 << 20}})
 	r.mirrored(configMaps)
-	release := occupy(t, r.limiter, limitListBytes, 1<<20) // a share is half
+	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20) // a share is half
 	second := func() func() {
-		pass, ok := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
+		pass, ok := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
 		if !ok {
 			t.Fatal("there is no room")
 		}
@@ -269,7 +269,7 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 			}
 		})
 	}
-	waiting(t, r.limiter, limitListBytes, len(largeTargets))
+	waiting(t, r.limiter, flowcontrol.LimitListBytes, len(largeTargets))
 	if n := r.metric("spillway_flowcontrol_current_inqueue_requests", "limit=list_bytes"); n != float64(len(largeTargets)) {
 		t.Errorf("%v are said to wait", n)
 	}
@@ -284,9 +284,9 @@ func TestLimitListBytesRefused(t *testing.T) { eachProtocol(t, testLimitListByte
 
 func testLimitListBytesRefused(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20}, impatient: true})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20}, impatient: true})
 	r.mirrored(configMaps)
-	release := occupyAll(t, r.limiter, limitListBytes, 1<<20)
+	release := occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)
 	client, url := oneConnection(t, r, http2)
 	for _, target := range largeTargets {
 		response, body := get(t, client, "GET", url+target)
@@ -306,7 +306,7 @@ func TestLimitListBytesOfAWatch(t *testing.T) { eachWay(t, testLimitListBytesOfA
 
 func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := rigOf(t, full(40), rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 5, ListBytes: 100 << 20}})
+	r := rigOf(t, full(40), rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 5, ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
 	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=0", 256<<10)
 	eventually(t, "the bytes of a stalled client", func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") > 3_900_000 })
@@ -324,15 +324,15 @@ func TestLimitDeparture(t *testing.T) { eachProtocol(t, testLimitDeparture) }
 
 func testLimitDeparture(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
-	defer occupy(t, r.limiter, limitPassThrough, 1)()
-	defer occupy(t, r.limiter, limitListBytes, 1<<20)() // half of it is all that one user has
-	other, _ := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
+	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
+	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)() // half of it is all that one user has
+	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
 	defer other.Release()
 	for target, limit := range map[string]string{
-		mapsPath + "?resourceVersion=0": limitListBytes, mapsPath + "?watch=1&resourceVersion=0": limitListBytes,
-		"/api/v1/pods": limitPassThrough, "/api/v1/pods?watch=1": limitPassThrough,
+		mapsPath + "?resourceVersion=0": flowcontrol.LimitListBytes, mapsPath + "?watch=1&resourceVersion=0": flowcontrol.LimitListBytes,
+		"/api/v1/pods": flowcontrol.LimitPassThrough, "/api/v1/pods?watch=1": flowcontrol.LimitPassThrough,
 	} {
 		ctx, cancel := context.WithCancel(deadline(t))
 		client, url := oneConnection(t, r, http2)
@@ -363,11 +363,11 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 // Who waits when the proxy goes away is told so, and holds nothing up.
 func TestLimitClose(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
-	defer occupy(t, r.limiter, limitPassThrough, 1)()
-	defer occupy(t, r.limiter, limitListBytes, 1<<19)()
-	other, _ := r.limiter.gate(limitListBytes).Try(fairness.UserFlow("another"), 1<<20)
+	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
+	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<19)()
+	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
 	defer other.Release()
 	var all sync.WaitGroup
 	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0", "/api/v1/pods"} {
@@ -379,8 +379,8 @@ func TestLimitClose(t *testing.T) {
 			}
 		})
 	}
-	waiting(t, r.limiter, limitListBytes, 2)
-	waiting(t, r.limiter, limitPassThrough, 1)
+	waiting(t, r.limiter, flowcontrol.LimitListBytes, 2)
+	waiting(t, r.limiter, flowcontrol.LimitPassThrough, 1)
 	r.close()
 	all.Wait()
 }
@@ -401,7 +401,7 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
 		<-release
-	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = NewLimiter(Limits{PassThrough: 2}, nil) }})
+	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, nil) }})
 	var all sync.WaitGroup
 	ask := func(from, path string) {
 		client := dialFrom(t, from)
@@ -415,13 +415,13 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	for range elephants + 2 {
 		ask("127.0.0.1", "/elephant")
 	}
-	waiting(t, limiter, limitPassThrough, elephants)
+	waiting(t, limiter, flowcontrol.LimitPassThrough, elephants)
 	for range 2 {
 		await(t, arrived, "an elephant")
 	}
 	for mouse := range 3 {
 		ask(fmt.Sprint("127.0.0.", 2+mouse), fmt.Sprint("/mouse", mouse))
-		waiting(t, limiter, limitPassThrough, elephants+mouse+1)
+		waiting(t, limiter, flowcontrol.LimitPassThrough, elephants+mouse+1)
 	}
 	var let []string
 	for range 4 {
@@ -442,7 +442,9 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
-		o.mutate = func(o *ForwarderOptions) { o.Limiter = NewLimiter(Limits{Watches: 10, PassThrough: 10}, nil) }
+		o.mutate = func(o *ForwarderOptions) {
+			o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, nil)
+		}
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			headed <- struct{}{}
 			<-goOn
@@ -461,12 +463,12 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.gate(limitPassThrough).Load().Held, limiter.gate(limitWatches).Load().Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.Gate(flowcontrol.LimitPassThrough).Load().Held, limiter.Gate(flowcontrol.LimitWatches).Load().Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
-			eventually(t, "seats of a watch", func() bool { return limiter.gate(limitPassThrough).Load().Held == c.during })
-			if lasting := limiter.gate(limitWatches).Load().Held; lasting != 1 {
+			eventually(t, "seats of a watch", func() bool { return limiter.Gate(flowcontrol.LimitPassThrough).Load().Held == c.during })
+			if lasting := limiter.Gate(flowcontrol.LimitWatches).Load().Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
 			goOn <- struct{}{}
@@ -480,7 +482,7 @@ func TestLimitPassThroughLasting(t *testing.T) {
 func TestLimitPassThroughRate(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		o.mutate = func(o *ForwarderOptions) {
-			o.Limiter = NewLimiter(Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}, nil)
+			o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}, nil)
 		}
 		fr := newFront(t, answers(), o)
 		client := fr.client(t)
@@ -506,10 +508,10 @@ func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
 
 func testLimitProbes(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{clients: Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1, PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
-	defer occupy(t, r.limiter, limitWatches, 1)()
-	defer occupyAll(t, r.limiter, limitListBytes, 1<<20)()
-	defer occupy(t, r.limiter, limitPassThrough, 1)()
+	r := newRig(t, rigOptions{clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1, PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
+	defer occupy(t, r.limiter, flowcontrol.LimitWatches, 1)()
+	defer occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)()
+	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
 	client, url := oneConnection(t, r, http2)
 	for range 3 {
 		for _, path := range []string{"/livez", "/readyz", "/healthz?verbose"} {
@@ -529,13 +531,15 @@ func testLimitProbes(t *testing.T, http2 bool) {
 // An informer that meets a limit comes back by itself and gets its state.
 func TestLimitInformer(t *testing.T) {
 	t.Parallel()
-	for name, occupied := range map[string]func(*testing.T, *Limiter) (release func()){
-		"watches": func(t *testing.T, l *Limiter) func() { return occupy(t, l, limitWatches, 1) },
-		"bytes":   func(t *testing.T, l *Limiter) func() { return occupyAll(t, l, limitListBytes, 1<<20) },
+	for name, occupied := range map[string]func(*testing.T, *flowcontrol.Limiter) (release func()){
+		"watches": func(t *testing.T, l *flowcontrol.Limiter) func() { return occupy(t, l, flowcontrol.LimitWatches, 1) },
+		"bytes": func(t *testing.T, l *flowcontrol.Limiter) func() {
+			return occupyAll(t, l, flowcontrol.LimitListBytes, 1<<20)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
+			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
 			r.mirrored(configMaps)
 			release := occupied(t, r.limiter)
 			in := r.informer("application/json")
@@ -553,7 +557,7 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := rigOf(t, full(40), rigOptions{
 		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps},
-		clients: Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
+		clients: flowcontrol.Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
 	})
 	var broken atomic.Bool
 	r.server.watches.beforeDeliveries(func() {
@@ -653,7 +657,7 @@ func (l lostListener) Accept() (net.Conn, error) {
 // A connection that breaks when it is to be handed over leaves no watch behind, and nothing that passes through.
 func TestLimitsOfALostHijack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{Watches: 10, PassThrough: 10}})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 10, PassThrough: 10}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

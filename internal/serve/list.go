@@ -13,7 +13,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 )
 
@@ -27,7 +27,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
 	case refusal != nil:
-		apistatus.WriteLimited(c, p.Failure, s.opts.Limiter.closed(), refusal.RetryAfter)
+		apistatus.WriteLimited(c, p.Failure, s.opts.Limiter.Closed(), refusal.RetryAfter)
 		return true
 	case err != nil:
 		s.withdraw(p, err)
@@ -54,23 +54,23 @@ type composed struct {
 		Size() int
 	}
 	compressed bool
-	list       *codec.List   // yet to be compressed; nil: nothing is
-	pass       fairness.Pass // of the bytes of large answers
+	list       *codec.List      // yet to be compressed; nil: nothing is
+	pass       flowcontrol.Pass // of the bytes of large answers
 }
 
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but for its state, and then made again.
-func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow fairness.Flow) (composed, *fairness.Refusal, error) {
+func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (composed, *flowcontrol.Refusal, error) {
 	made, err := s.compose(p, snapshot)
-	if err != nil || made.body == nil || !large(int64(made.body.Size())) {
+	if err != nil || made.body == nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
 		s.compress(&made)
 		return made, nil, err
 	}
-	width := widthOf(int64(made.body.Size()), made.list != nil)
-	pass, ok := s.opts.Limiter.tryList(flow, width)
+	width := flowcontrol.Width(int64(made.body.Size()), made.list != nil)
+	pass, ok := s.opts.Limiter.TryList(flow, width)
 	if !ok {
-		var refusal *fairness.Refusal
+		var refusal *flowcontrol.Refusal
 		made = composed{}
-		if pass, refusal = s.opts.Limiter.list(c.departs, flow, width); refusal != nil {
+		if pass, refusal = s.opts.Limiter.AdmitList(c.departs, flow, width); refusal != nil {
 			return composed{}, refusal, nil
 		}
 	}
@@ -124,7 +124,7 @@ func (s *Server) compress(made *composed) {
 
 // limited is the body, which gives back the pass when it is closed.
 func (m *composed) limited(h *haste) io.WriterTo {
-	if m.pass == (fairness.Pass{}) {
+	if m.pass == (flowcontrol.Pass{}) {
 		return m.body
 	}
 	return &limitedBody{WriterTo: m.body, pass: m.pass, haste: h}
@@ -133,7 +133,7 @@ func (m *composed) limited(h *haste) io.WriterTo {
 // limitedBody is the body of an answer that has a pass until it is closed.
 type limitedBody struct {
 	io.WriterTo
-	pass  fairness.Pass
+	pass  flowcontrol.Pass
 	haste *haste
 }
 

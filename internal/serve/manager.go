@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/flowcontrol"
+
 	"go.uber.org/zap"
 )
 
@@ -17,7 +19,7 @@ type watchOptions struct {
 	// Writers delivers by a few writers, and not by a goroutine for each stream. They need a poller.
 	Writers bool
 	// Limiter, Seats and Haste are shared with what else is sent to clients.
-	Limiter *Limiter
+	Limiter *flowcontrol.Limiter
 	Seats   *seats
 	Haste   *haste
 

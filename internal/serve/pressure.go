@@ -19,7 +19,7 @@ func (s *Server) Hasten(on bool) {
 func (s *Server) EndSlow() { s.haste.endSlow() }
 
 // Economize lets hardly any large answers be made at the same time, or as many as usual.
-func (s *Server) Economize(on bool) { s.opts.Limiter.economize(on) }
+func (s *Server) Economize(on bool) { s.opts.Limiter.SetLowMemory(on) }
 
 // ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as usual
 // again.
@@ -27,7 +27,7 @@ func (s *Server) ShedSelectors(on bool) {
 	if s.opts.Limiter == nil {
 		return
 	}
-	s.opts.Limiter.narrowSelectors(on)
+	s.opts.Limiter.NarrowSelectors(on)
 	if on {
 		s.watches.shed()
 	}

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -21,10 +22,10 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			t.Parallel()
 			r := rigOf(t, full(40), rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour,
-				clients: Limits{ListBytes: 5 << 20}})
+				clients: flowcontrol.Limits{ListBytes: 5 << 20}})
 			r.mirrored(configMaps)
 			const target = mapsPath + "?resourceVersion=0"
-			defer occupy(t, r.limiter, limitListBytes, 5<<19)() // the other half of the room
+			defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 5<<19)() // the other half of the room
 			body := openList(t, r, http2, target)
 			defer body.Close()
 			r.server.haste.crowdedRate, r.server.haste.crowdedFor = math.MaxInt, time.Millisecond
@@ -142,10 +143,10 @@ func (c closer) Close() error { c(); return nil }
 // While little memory is left, one large answer waits for another although the limit has room for both; and then no more.
 func TestEconomy(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: Limits{ListBytes: 100 << 20}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
 	r.server.Economize(true)
-	release := occupy(t, r.limiter, limitListBytes, 10<<20)
+	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 10<<20)
 	answered := make(chan int, 1)
 	go func() {
 		response, err := http.Get(r.url + mapsPath + "?resourceVersion=0")
@@ -157,7 +158,7 @@ func TestEconomy(t *testing.T) {
 		_ = response.Body.Close()
 		answered <- response.StatusCode
 	}()
-	waiting(t, r.limiter, limitListBytes, 1)
+	waiting(t, r.limiter, flowcontrol.LimitListBytes, 1)
 	r.server.Economize(false)
 	if code := <-answered; code != http.StatusOK {
 		t.Errorf("answered %d", code)
@@ -174,10 +175,10 @@ func TestEconomy(t *testing.T) {
 func TestBodiesWithoutRoom(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
-			limiter := NewLimiter(Limits{BodyBytes: 1000}, nil)
+			limiter := flowcontrol.NewLimiter(flowcontrol.Limits{BodyBytes: 1000}, nil)
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
-				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.bodyBytes())
+				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.BodyBytes())
 			}), frontOptions{http2: http2, mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
 			for size, held := range map[int]int{0: 0, 1000: 1000, 1001: 0, 100_000: 0} {
 				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
@@ -190,7 +191,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 					t.Errorf("%q, %v, want %q", body, err, want)
 				}
 				fr.awaitIdle(t)
-				if n := limiter.bodyBytes(); n != 0 {
+				if n := limiter.BodyBytes(); n != 0 {
 					t.Errorf("after %d bytes: %d are held", size, n)
 				}
 			}

@@ -16,7 +16,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 )
 
@@ -208,7 +208,7 @@ func (c recorded) Stream(code int, body io.WriterTo, size int64) {
 	c.call.Stream(code, body, size)
 }
 
-func (c recorded) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
+func (c recorded) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
 	c.record.settled = true // upstream's to record
 	c.call.forward(flow, as, h)
 }

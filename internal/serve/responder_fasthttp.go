@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
 )
@@ -31,8 +32,8 @@ func (r fastResponder) Send(code int, body []byte) {
 func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
 	r.pace()
 	r.ctx.Response.SetStatusCode(code)
-	paced := &pacedBody{body: body, stall: r.stall, pinned: pinnedBy(size)}
-	if large(size) {
+	paced := &pacedBody{body: body, stall: r.stall, pinned: flowcontrol.PinnedBytes(size)}
+	if flowcontrol.IsLarge(size) {
 		paced.conn = pacer(r.ctx.Conn())
 		paced.secure = paced.conn != nil && r.ctx.IsTLS()
 	}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/flowcontrol"
 )
 
 // netResponder answers through net/http.
@@ -32,8 +33,8 @@ func (r netResponder) Stream(code int, body io.WriterTo, size int64) {
 		r.SetHeader("Content-Length", strconv.FormatInt(size, 10))
 	}
 	r.out.WriteHeader(code)
-	if large(size) {
-		r.out.pace(pinnedBy(size))
+	if flowcontrol.IsLarge(size) {
+		r.out.pace(flowcontrol.PinnedBytes(size))
 		defer r.out.pace(0)
 	}
 	_, err := body.WriteTo(r.out)

@@ -23,6 +23,7 @@ import (
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/tracing"
@@ -41,7 +42,7 @@ type rig struct {
 	t        *testing.T
 	up       *kubetest.Server
 	server   *Server
-	limiter  *Limiter
+	limiter  *flowcontrol.Limiter
 	url      string
 	tlsURL   string
 	catalog  fixed
@@ -62,7 +63,7 @@ type rigOptions struct {
 	// backfill is how many watches may tell of the past at a time; 0: nobody is told.
 	backfill int
 	// clients are the limits of what clients may ask for; impatient: nobody waits.
-	clients   Limits
+	clients   flowcontrol.Limits
 	impatient bool
 	// as and neverAs are the Forwarder's.
 	as      Transports
@@ -184,7 +185,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		}
 	}
 	o.clients.NoQueues = o.impatient
-	r.limiter = NewLimiter(o.clients, r.registry)
+	r.limiter = flowcontrol.NewLimiter(o.clients, r.registry)
 	r.server = New(Options{
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,

@@ -11,6 +11,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -25,7 +26,7 @@ func unlike(terms, number int) string {
 }
 
 // selecting is a rig with limits on selectors, in which alice and bob may see everything.
-func selecting(t *testing.T, goroutines bool, limits Limits) *rig {
+func selecting(t *testing.T, goroutines bool, limits flowcontrol.Limits) *rig {
 	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{
 		mirrors: []*object.Resource{configMaps}, access: true, clients: limits, goroutines: goroutines, backfill: 1,
 	})
@@ -50,7 +51,7 @@ func (r *rig) as(token, target string) (*kubetest.Watcher, int) {
 func TestSelectorsAreBoundedInSum(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()
-		r := selecting(t, goroutines, Limits{SelectorTerms: 2000, SelectorTermsPerUser: 1000})
+		r := selecting(t, goroutines, flowcontrol.Limits{SelectorTerms: 2000, SelectorTermsPerUser: 1000})
 		watch := func(terms, number int) string {
 			return inN + "?watch=1&resourceVersion=1&labelSelector=" + unlike(terms, number)
 		}
@@ -62,7 +63,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		}{
 			{"alice", 600, 1, 200}, {"alice", 600, 1, 200}, {"alice", 401, 2, 429}, {"alice", 400, 2, 200},
 			{"alice", 17, 3, 429},
-			{"alice", freeWeight, 3, 200}, {"bob", 600, 1, 200},
+			{"alice", flowcontrol.FreeSelectorWeight, 3, 200}, {"bob", 600, 1, 200},
 		} {
 			w, code := r.as(c.token, watch(c.terms, c.number))
 			if code != c.code {
@@ -106,7 +107,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 // A refusal says why, in a Status. A single selector that is larger than a user's share is served alone.
 func TestRefusalNamesSelectors(t *testing.T) {
 	t.Parallel()
-	r := selecting(t, false, Limits{SelectorTerms: 800, SelectorTermsPerUser: 400})
+	r := selecting(t, false, flowcontrol.Limits{SelectorTerms: 800, SelectorTermsPerUser: 400})
 	target := inN + "?watch=1&resourceVersion=1&labelSelector="
 	if _, code := r.as("alice", target+unlike(600, 1)); code != http.StatusOK {
 		t.Fatalf("alone: %d", code)
@@ -138,7 +139,7 @@ func TestRefusalNamesSelectors(t *testing.T) {
 func TestHeavySelectorsAreShed(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()
-		r := selecting(t, goroutines, Limits{SelectorTerms: 16_000, SelectorTermsPerUser: 8000})
+		r := selecting(t, goroutines, flowcontrol.Limits{SelectorTerms: 16_000, SelectorTermsPerUser: 8000})
 		target := inN + "?watch=1&resourceVersion=1&labelSelector="
 		heavy, _ := r.as("alice", target+unlike(300, 1))
 		light, _ := r.as("alice", target+unlike(200, 2))
@@ -172,7 +173,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 // The hub asks no heavy selector about an event, and equal ones are asked once, aside.
 func TestHeavySelectorsAreAskedAside(t *testing.T) {
 	t.Parallel()
-	r := selecting(t, false, Limits{})
+	r := selecting(t, false, flowcontrol.Limits{})
 	target := inN + "?watch=1&resourceVersion=1&labelSelector="
 	var open []*kubetest.Watcher
 	for i := range 12 {

@@ -24,6 +24,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/tracing"
 )
 
@@ -45,7 +46,7 @@ type Options struct {
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
 	// Limiter is the Forwarder's, too; nil: nothing is limited.
-	Limiter *Limiter
+	Limiter *flowcontrol.Limiter
 	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
 	Goroutines bool
 	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many those at one IP address may. 0: as many as
@@ -123,7 +124,7 @@ func New(opts Options) *Server {
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
-	opts.Limiter.relief(s.haste.relieve)
+	opts.Limiter.OnCrowded(s.haste.relieve)
 	return s
 }
 
@@ -172,7 +173,7 @@ func (s *Server) http1(front Front) *http1Server {
 	return newHTTP1Server(http1Options{
 		Handle:   func(c fastCall) { s.handle(c, front) },
 		HTTP2:    func(c net.Conn) error { return s.http2.serve(c, front) },
-		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone, Heads: s.opts.Limiter.largeHeads(),
+		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone, Heads: s.opts.Limiter.LargeHeads(),
 		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
 	})
 }
@@ -201,7 +202,7 @@ func (s *Server) Close(ctx context.Context) error {
 	for _, ln := range listeners {
 		_ = ln.Close() // fasthttp closes only those that it serves already
 	}
-	s.opts.Limiter.close()
+	s.opts.Limiter.Close()
 	s.http2.leave()
 	s.watches.closeStreams()
 	var errs []error

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 )
 
 const (
@@ -59,7 +59,7 @@ func (p answering) headers(set func(key, value string)) {
 
 // stale finds out how old the state behind a plan is. It reports false if it is too old to be shown: upstream, or the failure to reach it,
 // answers then.
-func (s *Server) stale(p Plan, flow fairness.Flow) (staleness, bool) {
+func (s *Server) stale(p Plan, flow flowcontrol.Flow) (staleness, bool) {
 	if p.Source.Age == nil || !p.showsState() {
 		return staleness{}, true
 	}
@@ -78,11 +78,11 @@ func (s *Server) stale(p Plan, flow fairness.Flow) (staleness, bool) {
 // lastWarnings remembers who was warned lately.
 type lastWarnings struct {
 	mu   sync.Mutex
-	last map[fairness.Flow]time.Time
+	last map[flowcontrol.Flow]time.Time
 }
 
 // due reports whether a flow is to be warned now, and takes it that it is.
-func (w *lastWarnings) due(flow fairness.Flow, now time.Time) bool {
+func (w *lastWarnings) due(flow flowcontrol.Flow, now time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if last, ok := w.last[flow]; ok && now.Sub(last) < warnEvery {
@@ -99,7 +99,7 @@ func (w *lastWarnings) due(flow fairness.Flow, now time.Time) bool {
 		}
 	}
 	if w.last == nil {
-		w.last = map[fairness.Flow]time.Time{}
+		w.last = map[flowcontrol.Flow]time.Time{}
 	}
 	w.last[flow] = now
 	return true

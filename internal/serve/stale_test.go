@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 )
 
@@ -84,7 +84,7 @@ func TestWarned(t *testing.T) {
 	now := time.Now()
 	f := func(name string, at time.Duration, want bool) {
 		t.Helper()
-		if got := w.due(fairness.UserFlow(name), now.Add(at)); got != want {
+		if got := w.due(flowcontrol.UserFlow(name), now.Add(at)); got != want {
 			t.Errorf("%s after %v: %v", name, at, got)
 		}
 	}
@@ -94,7 +94,7 @@ func TestWarned(t *testing.T) {
 	f("a", time.Minute, true)
 	f("a", 61*time.Second, false)
 	for i := range 2 * warnedMost {
-		w.due(fairness.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
+		w.due(flowcontrol.AddrFlow(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})), now)
 	}
 	if n := len(w.last); n > warnedMost {
 		t.Errorf("%d flows are remembered", n)

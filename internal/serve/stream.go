@@ -15,8 +15,8 @@ import (
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/codec"
-	"spillway/internal/fairness"
 	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 )
 
@@ -31,11 +31,11 @@ type stream struct {
 	plan     Plan
 	admit    func(auth.Stream) *auth.Permit // nil: its listener's clients may have everything
 	deadline moment
-	over     func(EndReason) // called once, by whoever delivers it, when it has ended
-	owner    fanout.Owner    // that the hub counts it for
-	lasting  fairness.Pass   // of the number of watches
-	selected claimed         // of what selectors weigh
-	starting fairness.Pass   // of the bytes of initial states, until it is past its own
+	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
+	owner    fanout.Owner              // that the hub counts it for
+	lasting  flowcontrol.Pass          // of the number of watches
+	selected flowcontrol.SelectorClaim // of what selectors weigh
+	starting flowcontrol.Pass          // of the bytes of initial states, until it is past its own
 
 	end    ending
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine

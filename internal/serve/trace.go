@@ -8,7 +8,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
-	"spillway/internal/fairness"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/tracing"
 )
 
@@ -157,7 +157,7 @@ func (c traced) watch(st *stream, headers headers) {
 	c.call.watch(st, headers)
 }
 
-func (c traced) forward(flow fairness.Flow, as *auth.Impersonation, h heard) {
+func (c traced) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
 	c.trace.passed, h.trace = true, c.trace
 	c.call.forward(flow, as, h)
 }

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/cache"
-	"spillway/internal/fairness"
 	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 )
 
@@ -51,25 +51,25 @@ func (m *manager) newStream(p Plan, o streamOptions) *stream {
 }
 
 // letIn lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give back what it holds.
-func (m *manager) letIn(c request, st *stream, flow fairness.Flow) bool {
+func (m *manager) letIn(c request, st *stream, flow flowcontrol.Flow) bool {
 	let := false
 	defer func() {
 		if !let {
 			st.letGo(EndAborted)
 		}
 	}()
-	var refusal *fairness.Refusal
-	if st.lasting, refusal = m.opts.Limiter.last(flow); refusal == nil {
+	var refusal *flowcontrol.Refusal
+	if st.lasting, refusal = m.opts.Limiter.AdmitLasting(flow); refusal == nil {
 		if costly := st.choose(flow); costly != nil {
 			m.refuseSelector(c, st, costly)
 			return false
 		}
 		if width := st.stateWidth(); width > 0 {
-			st.starting, refusal = m.opts.Limiter.list(c.departs, flow, width)
+			st.starting, refusal = m.opts.Limiter.AdmitList(c.departs, flow, width)
 		}
 	}
 	if refusal != nil {
-		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.closed(), refusal.RetryAfter)
+		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
 		return false
 	}
 	let = true
@@ -77,8 +77,8 @@ func (m *manager) letIn(c request, st *stream, flow fairness.Flow) bool {
 }
 
 // choose counts the stream's selector.
-func (st *stream) choose(flow fairness.Flow) (refusal *fairness.Refusal) {
-	st.plan.Selector, refusal = st.manager.opts.Limiter.choose(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
+func (st *stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
+	st.plan.Selector, refusal = st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
 	return refusal
 }
 
@@ -89,7 +89,7 @@ func (st *stream) letGo(reason EndReason) {
 		st.past.Close()
 	}
 	st.starting.Release()
-	st.manager.opts.Limiter.unchoose(&st.selected)
+	st.manager.opts.Limiter.ReleaseSelector(&st.selected)
 	st.lasting.Release()
 }
 
@@ -202,10 +202,10 @@ func (s *stream) stateWidth() int64 {
 		return 0
 	}
 	size := sizeOf(s.plan.Source.Resource().Snapshot(), s.plan.Selector)
-	if !large(size) {
+	if !flowcontrol.IsLarge(size) {
 		return 0
 	}
-	return widthOf(size, s.plan.Encoding.Gzip)
+	return flowcontrol.Width(size, s.plan.Encoding.Gzip)
 }
 
 // measuredMost is how many objects are asked about to tell how large a part of a state is selected.
@@ -216,7 +216,7 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 	switch {
 	case state == nil:
 		return 0
-	case !large(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
+	case !flowcontrol.IsLarge(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
 		return state.Bytes
 	}
 	scope := sel // where they are looked up
@@ -255,12 +255,12 @@ func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.St
 }
 
 // refuseSelector answers a watch whose selector is too much.
-func (m *manager) refuseSelector(c request, st *stream, r *fairness.Refusal) {
+func (m *manager) refuseSelector(c request, st *stream, r *flowcontrol.Refusal) {
 	l := m.opts.Limiter
-	if l.closed() {
+	if l.Closed() {
 		apistatus.WriteLimited(c, st.plan.Failure, true, r.RetryAfter)
 		return
 	}
-	apistatus.WriteAs(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.selectorShare(),
+	apistatus.WriteAs(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.SelectorShare(),
 		int(r.RetryAfter/time.Second)))
 }

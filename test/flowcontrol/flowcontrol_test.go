@@ -22,6 +22,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/apiserver/pkg/server/filters"
 
+	"spillway/internal/flowcontrol"
 	"spillway/internal/serve"
 )
 
@@ -61,7 +62,7 @@ func spillway(t *testing.T, upstream string) string {
 	}
 	transport := &http.Transport{DisableCompression: true}
 	client := serve.Transports{Any: transport, HTTP1: transport, Fresh: transport}
-	limiter := serve.NewLimiter(serve.Limits{Watches: 1}, nil)
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1}, nil)
 	server := serve.New(serve.Options{
 		Catalog: nothing{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 		Forwarder: serve.NewForwarder(serve.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),

@@ -1,4 +1,4 @@
-package serve
+package flowcontrol
 
 import (
 	"context"
@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"spillway/internal/fairness"
 )
 
 // Limits are how much clients may ask for at a time, in all and each user by himself. 0 is no limit.
@@ -53,10 +51,10 @@ const (
 type Limiter struct {
 	lasting, lists, passing *limit
 	selectors               *selections
-	rates                   *fairness.Rates
+	rates                   *Rates
 	bodies                  bodies
-	heads                   *headPool
-	overRate                func(fairness.Reason) // counts
+	heads                   *LargeHeads
+	overRate                func(Reason) // counts
 	// ends a large answer whose client is slow, if there is one; nil: there are none. Set once
 	relieve func()
 
@@ -67,22 +65,22 @@ type Limiter struct {
 // NewLimiter makes what applies limits, with its metrics registered at r, which may be nil.
 func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	m := newLimitMetrics()
-	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: newHeadPool(l.HeadBytes),
-		rates: fairness.NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(limitPassThrough)}
+	limiter := &Limiter{bodies: bodies{most: l.BodyBytes}, heads: NewLargeHeads(l.HeadBytes),
+		rates: NewRates(l.PassThroughQPS, l.PassThroughBurst), overRate: m.refuser(LimitPassThrough)}
 	limiter.open, limiter.stop = context.WithCancel(context.Background())
 	waiting, waitingPerUser := waitingMost, waitingEach
 	if l.NoQueues {
 		waiting, waitingPerUser = 0, 0
 	}
-	limiter.lasting = m.limit(limitWatches, limiter,
-		fairness.Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
-	limiter.lists = m.limit(limitListBytes, limiter, fairness.Options{
+	limiter.lasting = m.limit(LimitWatches, limiter,
+		Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
+	limiter.lists = m.limit(LimitListBytes, limiter, Options{
 		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waiting, WaitingEach: waitingPerUser, Wait: listWait,
 	})
-	limiter.passing = m.limit(limitPassThrough, limiter, fairness.Options{
+	limiter.passing = m.limit(LimitPassThrough, limiter, Options{
 		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waiting, WaitingEach: waitingPerUser, Wait: passThroughWait,
 	})
-	limiter.selectors = newSelections(m.limit(limitSelectors, limiter, fairness.Options{
+	limiter.selectors = newSelections(m.limit(LimitSelectors, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),
 	}))
 	m.selectors(limiter.selectors)
@@ -93,49 +91,49 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	return limiter
 }
 
-// gate is the gate of one of the limits, by its name.
-func (l *Limiter) gate(name string) *fairness.Gate {
+// Gate is the gate of one of the limits, by its name.
+func (l *Limiter) Gate(name string) *Gate {
 	switch name {
-	case limitWatches:
+	case LimitWatches:
 		return l.lasting.gate
-	case limitListBytes:
+	case LimitListBytes:
 		return l.lists.gate
-	case limitPassThrough:
+	case LimitPassThrough:
 		return l.passing.gate
 	}
 	return l.selectors.limit.gate
 }
 
-// close lets nobody wait any more.
-func (l *Limiter) close() {
+// Close lets nobody wait any more.
+func (l *Limiter) Close() {
 	if l != nil {
 		l.stop()
 	}
 }
 
-// closed reports that nobody waits any more, since the proxy is going away.
-func (l *Limiter) closed() bool { return l != nil && l.open.Err() != nil }
+// Closed reports that nobody waits any more, since the proxy is going away.
+func (l *Limiter) Closed() bool { return l != nil && l.open.Err() != nil }
 
-// last lets in what lasts.
-func (l *Limiter) last(flow fairness.Flow) (fairness.Pass, *fairness.Refusal) {
+// AdmitLasting lets in what lasts.
+func (l *Limiter) AdmitLasting(flow Flow) (Pass, *Refusal) {
 	if l == nil {
-		return fairness.Pass{}, nil
+		return Pass{}, nil
 	}
 	return l.lasting.admit(nil, flow, 1)
 }
 
-// tryList lets in a large answer of some bytes if it need not wait.
-func (l *Limiter) tryList(flow fairness.Flow, width int64) (fairness.Pass, bool) {
+// TryList lets in a large answer of some bytes if it need not wait.
+func (l *Limiter) TryList(flow Flow, width int64) (Pass, bool) {
 	if l == nil {
-		return fairness.Pass{}, true
+		return Pass{}, true
 	}
 	return l.lists.gate.Try(flow, width)
 }
 
-// list lets in a large answer of some bytes.
-func (l *Limiter) list(d departs, flow fairness.Flow, width int64) (fairness.Pass, *fairness.Refusal) {
+// AdmitList lets in a large answer of some bytes.
+func (l *Limiter) AdmitList(d Departs, flow Flow, width int64) (Pass, *Refusal) {
 	if l == nil {
-		return fairness.Pass{}, nil
+		return Pass{}, nil
 	}
 	if l.relieve != nil && l.lists.gate.Crowded(width) {
 		l.relieve()
@@ -143,23 +141,23 @@ func (l *Limiter) list(d departs, flow fairness.Flow, width int64) (fairness.Pas
 	return l.lists.admit(d, flow, width)
 }
 
-// relief has one large answer whose client is slow ended for each that has to wait, since there is no room for it.
-func (l *Limiter) relief(relieve func()) {
+// OnCrowded has one large answer whose client is slow ended for each that has to wait, since there is no room for it.
+func (l *Limiter) OnCrowded(relieve func()) {
 	if l != nil {
 		l.relieve = relieve
 	}
 }
 
-// pass lets in a request that passes through and has one answer, or the beginning of one.
-func (l *Limiter) pass(d departs, flow fairness.Flow) (fairness.Pass, *fairness.Refusal) {
+// AdmitPassThrough lets in a request that passes through and has one answer, or the beginning of one.
+func (l *Limiter) AdmitPassThrough(d Departs, flow Flow) (Pass, *Refusal) {
 	if l == nil {
-		return fairness.Pass{}, nil
+		return Pass{}, nil
 	}
 	return l.passing.admit(d, flow, 1)
 }
 
-// rate counts a request that passes through.
-func (l *Limiter) rate(flow fairness.Flow) *fairness.Refusal {
+// AllowRate counts a request that passes through.
+func (l *Limiter) AllowRate(flow Flow) *Refusal {
 	if l == nil {
 		return nil
 	}
@@ -170,27 +168,27 @@ func (l *Limiter) rate(flow fairness.Flow) *fairness.Refusal {
 	return refusal
 }
 
-// economize lets hardly any large answers be made at the same time, or as many as usual.
-func (l *Limiter) economize(on bool) {
+// SetLowMemory lets hardly any large answers be made at the same time, or as many as usual.
+func (l *Limiter) SetLowMemory(on bool) {
 	if l != nil {
 		l.lists.gate.Narrow(on)
 	}
 }
 
-// own reserves room for a body that is to be read before it is sent on. disown gives it back.
-func (l *Limiter) own(size int64) bool { return l == nil || l.bodies.take(size) }
+// ReserveBody reserves room for a body that is to be read before it is sent on. disown gives it back.
+func (l *Limiter) ReserveBody(size int64) bool { return l == nil || l.bodies.take(size) }
 
-func (l *Limiter) disown(size int64) {
+func (l *Limiter) ReleaseBody(size int64) {
 	if l != nil {
 		l.bodies.held.Add(-size)
 	}
 }
 
-// bodyBytes is what is reserved for bodies, in bytes.
-func (l *Limiter) bodyBytes() int64 { return l.bodies.held.Load() }
+// BodyBytes is what is reserved for bodies, in bytes.
+func (l *Limiter) BodyBytes() int64 { return l.bodies.held.Load() }
 
-// largeHeads are what large heads hold; nil: they are not bounded.
-func (l *Limiter) largeHeads() *headPool {
+// LargeHeads are what large heads hold; nil: they are not bounded.
+func (l *Limiter) LargeHeads() *LargeHeads {
 	if l == nil {
 		return nil
 	}
@@ -211,19 +209,19 @@ func (b *bodies) take(size int64) bool {
 	return false
 }
 
-// departs lets gone be called once if the client leaves before stop is called. gone must not block.
-type departs func(gone func()) (stop func())
+// Departs lets gone be called once if the client leaves before stop is called. gone must not block.
+type Departs func(gone func()) (stop func())
 
 // limit is one of the limits: a gate, and what is counted of it.
 type limit struct {
-	gate    *fairness.Gate
+	gate    *Gate
 	open    context.Context
-	refused func(fairness.Reason)
+	refused func(Reason)
 	waited  prometheus.Observer
 }
 
 // admit waits for room, as long as the client does and the gate allows. It costs nothing to notice a client's departure if nobody waits.
-func (l *limit) admit(d departs, flow fairness.Flow, width int64) (fairness.Pass, *fairness.Refusal) {
+func (l *limit) admit(d Departs, flow Flow, width int64) (Pass, *Refusal) {
 	if pass, ok := l.gate.Try(flow, width); ok {
 		return pass, nil
 	}
@@ -239,7 +237,7 @@ func (l *limit) admit(d departs, flow fairness.Flow, width int64) (fairness.Pass
 	if refusal != nil {
 		l.refused(refusal.Reason)
 	}
-	if refusal == nil || refusal.Reason == fairness.ReasonTimeout {
+	if refusal == nil || refusal.Reason == ReasonTimeout {
 		l.waited.Observe(time.Since(began).Seconds())
 	}
 	return pass, refusal

@@ -1,9 +1,8 @@
-package serve
+package flowcontrol
 
 import (
 	"sync"
 
-	"spillway/internal/fairness"
 	"spillway/internal/object"
 )
 
@@ -26,7 +25,7 @@ type selections struct {
 
 // claimKey is what makes selectors one claim: they have one feed.
 type claimKey struct {
-	flow     fairness.Flow
+	flow     Flow
 	source   any // of the resource, by identity
 	selector string
 	encoding object.Encoding
@@ -36,15 +35,15 @@ type claimKey struct {
 type claim struct {
 	key      claimKey
 	selector object.Selector
-	pass     fairness.Pass
+	pass     Pass
 	watches  int
 }
 
-// claimed is a watch's part in a claim. The zero claimed is none. Guarded by selections.mu.
-type claimed struct{ claim *claim }
+// SelectorClaim is a watch's part in a claim. The zero claimed is none. Guarded by selections.mu.
+type SelectorClaim struct{ claim *claim }
 
-// freeWeight is up to which weight a selector is not counted: it takes no more memory than the watch itself, which is.
-const freeWeight = 16
+// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than the watch itself, which is.
+const FreeSelectorWeight = 16
 
 // newSelections counts by a limit.
 func newSelections(l *limit) *selections {
@@ -53,12 +52,12 @@ func newSelections(l *limit) *selections {
 	return s
 }
 
-// choose counts the selector of a watch of the flow's. The watch is to use the selector that it returns,
+// ClaimSelector counts the selector of a watch of the flow's. The watch is to use the selector that it returns,
 // which is the one that equal ones use. source is of the resource.
-func (l *Limiter) choose(part *claimed, flow fairness.Flow, source any, sel object.Selector, e object.Encoding) (
-	object.Selector, *fairness.Refusal,
+func (l *Limiter) ClaimSelector(part *SelectorClaim, flow Flow, source any, sel object.Selector, e object.Encoding) (
+	object.Selector, *Refusal,
 ) {
-	if l == nil || sel.Weight() <= freeWeight {
+	if l == nil || sel.Weight() <= FreeSelectorWeight {
 		return sel, nil
 	}
 	s := l.selectors
@@ -80,8 +79,8 @@ func (l *Limiter) choose(part *claimed, flow fairness.Flow, source any, sel obje
 	return c.selector, nil
 }
 
-// unchoose gives a watch's part back. Idempotent.
-func (l *Limiter) unchoose(part *claimed) {
+// ReleaseSelector gives a watch's part back. Idempotent.
+func (l *Limiter) ReleaseSelector(part *SelectorClaim) {
 	if l == nil {
 		return
 	}
@@ -100,11 +99,11 @@ func (l *Limiter) unchoose(part *claimed) {
 	}
 }
 
-// selectorShare is the weight that the selectors of one user may have.
-func (l *Limiter) selectorShare() int64 { return l.selectors.limit.gate.Share() }
+// SelectorShare is the weight that the selectors of one user may have.
+func (l *Limiter) SelectorShare() int64 { return l.selectors.limit.gate.Share() }
 
-// narrowSelectors lets hardly any heavy selectors begin, or as many as usual again.
-func (l *Limiter) narrowSelectors(on bool) { l.selectors.limit.gate.Narrow(on) }
+// NarrowSelectors lets hardly any heavy selectors begin, or as many as usual again.
+func (l *Limiter) NarrowSelectors(on bool) { l.selectors.limit.gate.Narrow(on) }
 
 func (s *selections) countLocked(sel object.Selector, sign int) {
 	s.mu.bytes += int64(sign * sel.Size())

@@ -1,17 +1,15 @@
-package serve
+package flowcontrol
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-
-	"spillway/internal/fairness"
 )
 
 // The limits, as the metrics call them.
 const (
-	limitWatches     = "watches"
-	limitListBytes   = "list_bytes"
-	limitPassThrough = "passthrough"
-	limitSelectors   = "selectors"
+	LimitWatches     = "watches"
+	LimitListBytes   = "list_bytes"
+	LimitPassThrough = "passthrough"
+	LimitSelectors   = "selectors"
 )
 
 // limitMetrics are what is told of limits. Their names follow kube-apiserver's apiserver_flowcontrol_….
@@ -37,42 +35,42 @@ func newLimitMetrics() *limitMetrics {
 
 // held and most are the gauges of what is held of each limit, and of the limit, in its own unit.
 var held, most = map[string]prometheus.GaugeOpts{
-	limitWatches: {
+	LimitWatches: {
 		Name: "spillway_flowcontrol_current_watches",
 		Help: "Watches, logs and connections that are open, from memory and passed through, as --max-watches counts them.",
 	},
-	limitListBytes: {
+	LimitListBytes: {
 		Name: "spillway_flowcontrol_current_list_bytes",
 		Help: "Bytes of large lists and initial states that are being made and sent, as --max-list-bytes-in-flight counts them.",
 	},
-	limitPassThrough: {
+	LimitPassThrough: {
 		Name: "spillway_flowcontrol_current_passthrough_requests",
 		Help: "Requests under way to upstream, as --max-passthrough-requests counts them.",
 	},
-	limitSelectors: {
+	LimitSelectors: {
 		Name: "spillway_flowcontrol_current_selector_terms",
 		Help: "Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user counts them; equal ones of one user count once.",
 	},
 }, map[string]prometheus.GaugeOpts{
-	limitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
-	limitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
-	limitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
-	limitSelectors: {Name: "spillway_flowcontrol_limit_selector_terms",
+	LimitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
+	LimitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
+	LimitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
+	LimitSelectors: {Name: "spillway_flowcontrol_limit_selector_terms",
 		Help: "Terms that the selectors of all watches may have; 0 is no limit."},
 }
 
 // limit makes one of the limits of l.
-func (m *limitMetrics) limit(name string, l *Limiter, o fairness.Options) *limit {
-	gate := fairness.NewGate(o)
-	gauge := func(opts prometheus.GaugeOpts, value func(fairness.Load) float64) {
+func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
+	gate := NewGate(o)
+	gauge := func(opts prometheus.GaugeOpts, value func(Load) float64) {
 		m.loads = append(m.loads, prometheus.NewGaugeFunc(opts, func() float64 { return value(gate.Load()) }))
 	}
-	gauge(held[name], func(l fairness.Load) float64 { return float64(l.Held) })
-	gauge(most[name], func(l fairness.Load) float64 { return float64(l.Limit) })
+	gauge(held[name], func(l Load) float64 { return float64(l.Held) })
+	gauge(most[name], func(l Load) float64 { return float64(l.Limit) })
 	gauge(prometheus.GaugeOpts{
 		Name: "spillway_flowcontrol_current_inqueue_requests", Help: "Requests that wait until there is room for them, by limit.",
 		ConstLabels: prometheus.Labels{"limit": name},
-	}, func(l fairness.Load) float64 { return float64(l.Waiting) })
+	}, func(l Load) float64 { return float64(l.Waiting) })
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
 }
 
@@ -88,12 +86,12 @@ func (m *limitMetrics) selectors(s *selections) {
 }
 
 // heads shows what large heads hold.
-func (m *limitMetrics) heads(p *headPool) {
+func (m *limitMetrics) heads(p *LargeHeads) {
 	m.loads = append(m.loads,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "spillway_flowcontrol_current_head_bytes",
 			Help: "Bytes that large heads of requests hold, as --max-large-head-bytes counts them.",
-		}, func() float64 { return float64(p.holds()) }),
+		}, func() float64 { return float64(p.Held()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "spillway_flowcontrol_limit_head_bytes", Help: "The value of --max-large-head-bytes; 0 is no limit.",
 		}, func() float64 { return float64(p.most) }),
@@ -105,12 +103,12 @@ func (m *limitMetrics) heads(p *headPool) {
 }
 
 // refuser counts refusals of a limit. Each reason is there from the start.
-func (m *limitMetrics) refuser(name string) func(fairness.Reason) {
-	by := map[fairness.Reason]prometheus.Counter{}
-	for _, reason := range fairness.Reasons {
+func (m *limitMetrics) refuser(name string) func(Reason) {
+	by := map[Reason]prometheus.Counter{}
+	for _, reason := range Reasons {
 		by[reason] = m.refused.WithLabelValues(name, string(reason))
 	}
-	return func(r fairness.Reason) { by[r].Inc() }
+	return func(r Reason) { by[r].Inc() }
 }
 
 func (m *limitMetrics) register(r prometheus.Registerer) {

@@ -1,4 +1,4 @@
-package fairness
+package flowcontrol
 
 import (
 	"container/heap"

@@ -1,4 +1,4 @@
-package fairness
+package flowcontrol
 
 import (
 	"math/rand/v2"
