@@ -44,9 +44,10 @@ var mayImport = map[string][]string{
 	"tracing":     {"auth"},
 	"apistatus":   {"codec", "object"},
 	"flowcontrol": {"object"},
+	"clientconn":  {"apistatus", "flowcontrol", "ring"},
 	"serve": {
-		"apistatus", "audit", "auth", "cache", "codec", "fanout",
-		"flowcontrol", "h2", "object", "rawio", "ring", "tracing",
+		"apistatus", "audit", "auth", "cache", "clientconn", "codec",
+		"fanout", "flowcontrol", "h2", "object", "rawio", "ring", "tracing",
 	},
 	"status":   {},
 	"top":      {"status"},

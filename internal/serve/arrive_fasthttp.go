@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 
 	"github.com/valyala/fasthttp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,7 +19,7 @@ import (
 
 // headArrived gives a body its own time.
 func (s *http1Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
-	return fasthttp.RequestConfig{ReadTimeout: s.opts.Arrivals.owned}
+	return fasthttp.RequestConfig{ReadTimeout: s.opts.Arrivals.Owned}
 }
 
 // connState follows a connection from one request to the next.
@@ -33,9 +34,9 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 	}
 	switch state {
 	case fasthttp.StateActive:
-		pacer(c).enter(arriving)
+		clientconn.Of(c).Enter(clientconn.Arriving)
 	case fasthttp.StateIdle:
-		pacer(c).enter(resting)
+		clientconn.Of(c).Enter(clientconn.Idle)
 	}
 }
 
@@ -82,7 +83,7 @@ func lastAnswer(c net.Conn, answer string) {
 	_ = c.SetDeadline(time.Now().Add(lastWordsWait)) // fails on a closed connection, as what follows will
 	_, err := io.WriteString(c, answer)
 	c = belowHead(c)
-	if below, ok := c.(*conn); ok {
+	if below, ok := c.(*clientconn.Conn); ok {
 		c = below.Conn
 	}
 	if half, ok := c.(interface{ CloseWrite() error }); ok && err == nil {

@@ -15,6 +15,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
@@ -33,10 +34,10 @@ func (s *http1Server) handler() fasthttp.RequestHandler {
 		if h := headConnOf(ctx.Conn()); h != nil {
 			h.begins(ctx)
 		}
-		if p := pacer(ctx.Conn()); p != nil {
-			p.unpace()
-			p.enter(busy)
-			if p.overLimit() {
+		if p := clientconn.Of(ctx.Conn()); p != nil {
+			p.ClearPace()
+			p.Enter(clientconn.Active)
+			if p.OverLimit() {
 				c.HangUp()
 				apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 				return
@@ -52,8 +53,8 @@ func (s *http1Server) handler() fasthttp.RequestHandler {
 
 // strict adds to an answer what browsers are to know, if it does not say so already.
 func (c fastCall) strict() {
-	if directives := strictness(c.ctx.Conn()); directives != "" && len(c.ctx.Response.Header.Peek(strictTransportSecurity)) == 0 {
-		c.ctx.Response.Header.Set(strictTransportSecurity, directives)
+	if directives := clientconn.StrictTransportSecurity(c.ctx.Conn()); directives != "" && len(c.ctx.Response.Header.Peek(clientconn.StrictTransportSecurityHeader)) == 0 {
+		c.ctx.Response.Header.Set(clientconn.StrictTransportSecurityHeader, directives)
 	}
 }
 
@@ -68,10 +69,10 @@ func (c fastCall) recovered() {
 
 func (c fastCall) proven() {} // its connection has one head at a time
 
-func (c fastCall) address() netip.Addr { return addressOf(c.ctx.RemoteAddr()) }
+func (c fastCall) address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
 func (c fastCall) departs(gone func()) (stop func()) {
-	return c.server.opts.Poller.watch(c.ctx.Conn(), gone).stop
+	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
 func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
@@ -146,7 +147,7 @@ func (c fastCall) watch(st *stream, headers headers) {
 	s := c.server
 	st.setChunked()
 	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), strictness(c.ctx.Conn()))
+	out.head = watchHead(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), clientconn.StrictTransportSecurity(c.ctx.Conn()))
 	st.take()
 	hijack(c.ctx, func(conn net.Conn) {
 		out.closing = out.closing || pipelined(conn)
@@ -176,13 +177,13 @@ func pipelined(taken net.Conn) bool {
 
 // runConn delivers a stream, maybe beyond its return.
 func (s *http1Server) runConn(st *stream, out *connSink) {
-	dropTLSBuffers(out.conn)
-	out.watched = s.opts.Poller.watch(out.conn, func() { st.interrupt(EndDeparted) })
+	clientconn.DropTLSBuffers(out.conn)
+	out.watched = s.opts.Poller.Watch(out.conn, func() { st.interrupt(EndDeparted) })
 	s.opts.Watches.delivered(st, func(reason EndReason) {
-		out.watched.stop()
+		out.watched.Stop()
 		draining := s.opts.Watches.ended(st, reason)
 		if !reason.clean() {
-			reset(out.conn)
+			clientconn.Reset(out.conn)
 			return
 		}
 		go s.next(out, draining)

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 )
@@ -26,7 +27,7 @@ import (
 type audience struct {
 	tb      testing.TB
 	manager *manager
-	poller  *poller
+	poller  *clientconn.Poller
 	stop    context.CancelCauseFunc
 	source  *Source
 	config  *tls.Config // nil: plain
@@ -55,7 +56,7 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*manager) deliv
 	}
 	c.frame = len(frame)
 	base, stop := context.WithCancelCause(context.Background())
-	c.poller, c.stop = newPoller(zap.NewNop()), stop
+	c.poller, c.stop = clientconn.NewPoller(zap.NewNop()), stop
 	c.manager = newManager(watchOptions{
 		Base: base, StallTimeout: time.Minute, Metrics: newStreamMetrics(), Log: zap.NewNop(),
 		Panicked: func(any) {},
@@ -82,7 +83,7 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*manager) deliv
 	tb.Cleanup(func() {
 		c.stop(EndAborted.cause())
 		ended.Wait()
-		c.poller.close()
+		c.poller.Close()
 		_ = unix.Close(c.epoll)
 		<-c.done
 	})
@@ -96,7 +97,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	if err != nil {
 		c.tb.Fatal(err)
 	}
-	accepted, err := listener{Listener: ln}.Accept()
+	accepted, err := clientconn.Listener{Listener: ln}.Accept()
 	if err != nil {
 		c.tb.Fatal(err)
 	}
@@ -110,16 +111,16 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	st.setChunked()
 	out := &connSink{conn: accepted, stall: time.Minute, head: watchHead(st, noHeaders, "audit", "")}
 	c.head = len(out.head)
-	dropTLSBuffers(accepted) // as runConn does
-	out.watched = c.poller.watch(accepted, func() { st.interrupt(EndDeparted) })
+	clientconn.DropTLSBuffers(accepted) // as runConn does
+	out.watched = c.poller.Watch(accepted, func() { st.interrupt(EndDeparted) })
 	st.out = out
 	ended.Add(1)
 	st.over = func(EndReason) {
-		out.watched.stop()
+		out.watched.Stop()
 		if st.cursor != nil {
 			st.cursor.Close()
 		}
-		reset(out.conn)
+		clientconn.Reset(out.conn)
 		ended.Done()
 	}
 	c.streams = append(c.streams, st)
@@ -350,7 +351,7 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*manager) delive
 	}
 	var fds []int
 	for _, st := range c.streams {
-		_ = st.out.(*connSink).watched.socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
+		_ = st.out.(*connSink).watched.Socket().Control(func(fd uintptr) { fds = append(fds, int(fd)) })
 	}
 	began := cpuTime(unix.CLOCK_PROCESS_CPUTIME_ID) - c.spent.Load()
 	rounds := 0

@@ -8,6 +8,7 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
+	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 )
 
@@ -68,9 +69,9 @@ func reasonOf(err error) EndReason {
 	switch {
 	case errors.As(err, &end):
 		return EndReason(end)
-	case errors.Is(err, errSlow):
+	case errors.Is(err, clientconn.ErrSlow):
 		return EndSlow
-	case errors.Is(err, errCrowded):
+	case errors.Is(err, clientconn.ErrCrowded):
 		return EndCrowded
 	case errors.As(err, &expired):
 		return EndExpired
@@ -82,7 +83,7 @@ func reasonOf(err error) EndReason {
 		return EndUnencodable
 	case errors.Is(err, backfill.ErrBusy), errors.Is(err, backfill.ErrBehind):
 		return EndUnfilled
-	case errors.Is(err, errStalled):
+	case errors.Is(err, clientconn.ErrStalled):
 		return EndStalled
 	}
 	return EndAborted

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"go.uber.org/zap"
@@ -41,7 +42,7 @@ type ForwarderOptions struct {
 	// StallTimeout ends a short answer whose client takes no byte for so long. 0: 60 s.
 	StallTimeout time.Duration
 	// Arrivals are how long a client may take for what it sends; the zero value: usualArrivals.
-	Arrivals arrivals
+	Arrivals clientconn.Arrivals
 	// Metrics count; nil: nothing is registered.
 	Metrics *ForwardMetrics
 	Log     *zap.Logger
@@ -66,7 +67,7 @@ type Forwarder struct {
 	base    context.Context // parent of every exchange
 	cancel  context.CancelFunc
 	starts  sync.Once
-	gone    *poller
+	gone    *clientconn.Poller
 	replays *replayer
 
 	mu struct {
@@ -89,8 +90,8 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 	if f.opts.StallTimeout <= 0 {
 		f.opts.StallTimeout = defaultStallTimeout
 	}
-	if f.opts.Arrivals == (arrivals{}) {
-		f.opts.Arrivals = usualArrivals
+	if f.opts.Arrivals == (clientconn.Arrivals{}) {
+		f.opts.Arrivals = clientconn.UsualArrivals
 	}
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
@@ -99,7 +100,7 @@ func NewForwarder(opts ForwarderOptions) *Forwarder {
 }
 
 func (f *Forwarder) start() {
-	f.gone = newPoller(f.log)
+	f.gone = clientconn.NewPoller(f.log)
 	f.replays.start()
 }
 
@@ -127,7 +128,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	}
 	f.cancel()
 	f.replays.close()
-	f.gone.close()
+	f.gone.Close()
 	return err
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 
 	"go.uber.org/zap"
 )
@@ -40,7 +41,7 @@ func (f *Forwarder) direct(r serverRequest, x *exchange) {
 		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 		return
 	}
-	stop = f.gone.watch(x.conn, x.cancel).stop
+	stop = f.gone.Watch(x.conn, x.cancel).Stop
 	began := time.Now()
 	resp, err := x.transport.RoundTrip(x.request(body))
 	if err != nil {
@@ -90,9 +91,9 @@ func (x *exchange) request(body []byte) *http.Request {
 
 // arrivingBody is the request's body, while which the request is still on its way.
 func arrivingBody(r serverRequest, x *exchange) ([]byte, error) {
-	if p := pacer(x.conn); p != nil && x.in.length > 0 {
-		p.enter(arriving)
-		defer p.enter(busy)
+	if p := clientconn.Of(x.conn); p != nil && x.in.length > 0 {
+		p.Enter(clientconn.Arriving)
+		defer p.Enter(clientconn.Active)
 	}
 	return r.body(x.in.length)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
@@ -102,13 +103,13 @@ func (r fastRequest) shareHead() *flowcontrol.LargeHead {
 // hijack takes the connection of ctx away from fasthttp, which answers nothing then. Exactly one of the functions is called: take, by a
 // goroutine of its own, or lost, if the connection is closed before; fasthttp says nothing of that.
 func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
-	below := pacer(ctx.Conn())
+	below := clientconn.Of(ctx.Conn())
 	if below != nil {
-		below.onLost(lost)
+		below.OnLost(lost)
 	}
 	ctx.HijackSetNoResponse(true)
 	ctx.Hijack(func(c net.Conn) {
-		if below != nil && !below.takeOver() {
+		if below != nil && !below.TakeOver() {
 			return
 		}
 		take(c)

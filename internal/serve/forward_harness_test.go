@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
@@ -68,7 +69,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		fr.forwarder.Forward(fastRequest{ctx}, bearer{listener: o.identity, as: o.as,
-			flow: flowcontrol.AddrFlow(addressOf(ctx.RemoteAddr()))}, heard{took: o.took})
+			flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})

@@ -68,7 +68,7 @@ func (f *Forwarder) Forward(r serverRequest, b bearer, h heard) {
 	conn := r.conn()
 	x := f.begin(w, in, b, reach{
 		sever:   func() { _ = conn.Close() },
-		departs: func(gone func()) (stop func()) { return f.gone.watch(conn, gone).stop },
+		departs: func(gone func()) (stop func()) { return f.gone.Watch(conn, gone).Stop },
 	})
 	if x == nil {
 		return

@@ -12,21 +12,22 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
 // all of them take net/http's proxy; what goes upstream is decided by the code that decides it for HTTP/1.1. out and r are of one
 // handler, which must return after this does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h heard) {
+func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b bearer, h heard) {
 	f.starts.Do(f.start)
-	w := h.noting(netResponder{out: out, asked: r.Header})
+	w := h.noting(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
 	in, err := readInboundHTTP2(r)
 	if err != nil {
 		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, reach{sever: out.cut, departs: departsWith(r.Context())})
+	x := f.begin(w, in, b, reach{sever: out.Cut, departs: departsWith(r.Context())})
 	if x == nil {
 		return
 	}
@@ -34,10 +35,10 @@ func (f *Forwarder) ForwardHTTP2(out *netWriter, r *http.Request, b bearer, h he
 	x.body, x.measures = r.Body, true
 	x.hear(h)
 	if bearsToken(in.header) {
-		x.known = out.proven
+		x.known = out.Prove
 	}
 	if !x.class.short() {
-		x.hurry = out.patient()
+		x.hurry = out.Patient()
 	}
 	if err := ownBody(out, r, x); err != nil {
 		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
@@ -70,11 +71,11 @@ func readInboundHTTP2(r *http.Request) (*inbound, error) {
 
 // ownBody copies a small body, so that the transport can send it again on a fresh connection if the pooled one turns out to be
 // dead; larger ones are passed on while they come.
-func ownBody(out *netWriter, r *http.Request, x *exchange) error {
+func ownBody(out *clientconn.PacedWriter, r *http.Request, x *exchange) error {
 	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil
 	}
-	_ = out.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.owned)) // fails when the stream is gone, as the read will
+	_ = out.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.Owned)) // fails when the stream is gone, as the read will
 	body := make([]byte, x.in.length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)

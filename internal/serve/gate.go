@@ -85,13 +85,13 @@ func (g *gate) close() {
 func (s *stream) pass(pinned int64) error {
 	for opens := s.gate.opens(); opens != nil; opens = s.gate.opens() {
 		if pinned > 0 {
-			s.out.pace(0)
+			s.out.Pace(0)
 		}
 		if err := s.awaitOpen(opens); err != nil {
 			return err
 		}
 		if pinned > 0 {
-			s.out.pace(pinned) // anew: the client was not asked to take anything
+			s.out.Pace(pinned) // anew: the client was not asked to take anything
 		}
 	}
 	if reason := s.revoked(); reason != "" {

@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/h2"
 )
 
@@ -51,7 +52,7 @@ func newHTTP2Server(s *Server) *http2Server {
 
 // serve serves one connection until its end.
 func (h *http2Server) serve(c net.Conn, front Front) error {
-	below, from := pacer(c), addressOf(c.RemoteAddr())
+	below, from := clientconn.Of(c), clientconn.AddressOf(c.RemoteAddr())
 	proving := &atomic.Bool{}
 	conn := h2.New(c, h2.Options{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -63,15 +64,15 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
 		Bounds:     h.bounds(from, front),
-		Stall:      func() time.Duration { return h.server.haste.stall(h.server.opts.StallTimeout) },
+		Stall:      func() time.Duration { return h.server.haste.StallTimeout(h.server.opts.StallTimeout) },
 		Quiet:      http2Quiet,
 		Pong:       http2Pong,
 		Idle:       idleTimeout,
 		Busy: func(some bool) {
 			if some {
-				below.enter(busy)
+				below.Enter(clientconn.Active)
 			} else {
-				below.enter(resting)
+				below.Enter(clientconn.Idle)
 			}
 		},
 	})
@@ -80,8 +81,8 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 	}
 	defer h.left(conn)
 	if below != nil {
-		below.onLeave(conn.GoAway)
-		_ = below.setPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
+		below.OnLeave(conn.GoAway)
+		_ = below.SetPace(h.server.opts.StallTimeout, 0) // fails on a closed connection, as what follows will
 	}
 	conn.Serve()
 	return nil
@@ -132,16 +133,16 @@ func (h *http2Server) left(c *h2.Conn) {
 }
 
 // answer answers one request.
-func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *conn) {
-	out := newNetWriter(w, below, h.server.opts.StallTimeout)
-	defer out.close()
+func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *clientconn.Conn) {
+	out := clientconn.NewPacedWriter(w, below, h.server.opts.StallTimeout)
+	defer out.Close()
 	anonymous := front.anonymous(r)
-	out.parts = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
-	c := http2Call{netResponder: netResponder{out: out, asked: r.Header}, server: h.server, r: r, front: front}
+	out.EndsConnection = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
+	c := http2Call{NetResponder: clientconn.NetResponder{Writer: out, RequestFields: r.Header}, server: h.server, r: r, front: front}
 	defer c.recovered()
-	if below.overLimit() {
+	if below.OverLimit() {
 		apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
-		below.sendAway()
+		below.SendAway()
 		return
 	}
 	h.server.handle(c, front)
@@ -169,7 +170,7 @@ func (h *http2Server) close() {
 	h.mu.Lock()
 	h.mu.closing = true
 	for c := range h.mu.conns {
-		reset(c.NetConn())
+		clientconn.Reset(c.NetConn())
 		c.Close()
 	}
 	h.mu.Unlock()
@@ -189,15 +190,15 @@ func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
 	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
 		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
-		Arrival: h.server.arrivals.head, Large: headArrival,
+		Arrival: h.server.arrivals.Head, Large: headArrival,
 		Reserve:     func(n int64) bool { return pool.Take(peer, n) },
 		Release:     func(n int64) { pool.Give(peer, n) },
 		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },
 		Refuse: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			out := newNetWriter(w, nil, h.server.opts.StallTimeout)
-			defer out.close()
-			out.parts = func(int) bool { return front.anonymous(r) }
-			apistatus.Write(netResponder{out: out, asked: r.Header}, apistatus.HeadTooLarge())
+			out := clientconn.NewPacedWriter(w, nil, h.server.opts.StallTimeout)
+			defer out.Close()
+			out.EndsConnection = func(int) bool { return front.anonymous(r) }
+			apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: r.Header}, apistatus.HeadTooLarge())
 		}),
 	}
 }

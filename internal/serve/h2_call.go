@@ -9,12 +9,13 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
 type http2Call struct {
-	netResponder
+	clientconn.NetResponder
 	server *Server
 	r      *http.Request
 	front  Front
@@ -29,19 +30,19 @@ func (c http2Call) recovered() {
 	switch {
 	case p == nil:
 	case p == http.ErrAbortHandler: // the proxy's way to say that an answer ended early
-		c.out.cut()
+		c.Writer.Cut()
 	default:
 		c.server.panicked(p)
-		if c.out.headWritten() {
-			c.out.cut()
+		if c.Writer.HeadWritten() {
+			c.Writer.Cut()
 			return
 		}
-		clear(c.out.Header())
+		clear(c.Writer.Header())
 		apistatus.WriteInternalError(c)
 	}
 }
 
-func (c http2Call) proven() { c.out.proven() }
+func (c http2Call) proven() { c.Writer.Prove() }
 
 func (c http2Call) address() netip.Addr {
 	address, _ := netip.ParseAddrPort(c.r.RemoteAddr) // of a unix socket it is none
@@ -51,7 +52,7 @@ func (c http2Call) address() netip.Addr {
 func (c http2Call) departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
 
 func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.out, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
+	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.
@@ -105,13 +106,13 @@ func (c http2Call) watch(st *stream, headers headers) {
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
 		// Whichever noticed first that the connection was cut.
-		if reason := reasonOf(c.out.cause(context.Cause(ctx))); cutWords[reason] != "" {
+		if reason := reasonOf(c.Writer.Cause(context.Cause(ctx))); cutWords[reason] != "" {
 			st.interrupt(reason)
 		}
 		st.interrupt(EndDeparted)
 	})
 	head := func() { watchHeaders(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader) }
-	out := &netSink{netWriter: c.out, head: head, address: c.r.RemoteAddr}
+	out := &netSink{PacedWriter: c.Writer, head: head, address: c.r.RemoteAddr}
 	s.watches.attach(st, out)
 	st.take()
 	s.watches.delivered(st, func(reason EndReason) {

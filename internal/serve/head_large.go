@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
@@ -34,7 +35,7 @@ var (
 // So all connections have small buffers, and a large head is parsed, checked and answered by the
 // code that does it for all.
 func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
-	head := flowcontrol.NewLargeHead(s.opts.Heads, addressOf(c.RemoteAddr()))
+	head := flowcontrol.NewLargeHead(s.opts.Heads, clientconn.AddressOf(c.RemoteAddr()))
 	defer head.Handled()
 	all, end, err := readLargeHead(c, heard, head)
 	switch {
@@ -84,7 +85,7 @@ func (s *http1Server) giveBack(ctx *fasthttp.RequestCtx) {
 
 // rejoin lets a connection serve its next request.
 func (s *http1Server) rejoin(c net.Conn) {
-	pacer(c).enter(resting)
+	clientconn.Of(c).Enter(clientconn.Idle)
 	if err := s.fast.ServeConn(throughHead(c, nil, nil)); err != nil {
 		s.opts.Log.Debug("a connection's next request", zap.String("error", errorKind(err)))
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/kubetest"
 )
 
@@ -55,7 +56,7 @@ func TestStrictTransportSecurity(t *testing.T) {
 					t.Fatalf("%s, %s: %v", way.name, one.name, err)
 				}
 				_ = response.Body.Close()
-				got := response.Header[strictTransportSecurity]
+				got := response.Header[clientconn.StrictTransportSecurityHeader]
 				if expected := way.name != "plain" && want != ""; expected != (len(got) == 1 && got[0] == want) || !expected && len(got) > 0 {
 					t.Errorf("%s, %s (%s): %q, want %v of %q", way.name, one.name, response.Status, got, expected, want)
 				}
@@ -84,7 +85,7 @@ func TestForwardAnswerHeaders(t *testing.T) {
 			w.Header().Set("Link", "</x>")
 			w.WriteHeader(http.StatusEarlyHints)
 		}
-		w.Header().Set(strictTransportSecurity, "max-age=1")
+		w.Header().Set(clientconn.StrictTransportSecurityHeader, "max-age=1")
 		w.Header().Set("X-End", "to end")
 		_, _ = io.WriteString(w, "ok")
 	})
@@ -117,7 +118,7 @@ func TestForwardAnswerHeaders(t *testing.T) {
 						}
 					}
 				}
-				if h := response.Header; response.StatusCode != http.StatusOK || h.Get("X-End") == "" || len(h[strictTransportSecurity]) != 1 || h.Get(strictTransportSecurity) != "max-age=1" {
+				if h := response.Header; response.StatusCode != http.StatusOK || h.Get("X-End") == "" || len(h[clientconn.StrictTransportSecurityHeader]) != 1 || h.Get(clientconn.StrictTransportSecurityHeader) != "max-age=1" {
 					t.Errorf("%s %s: %s %v", method, target, response.Status, h)
 				}
 			}

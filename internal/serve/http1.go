@@ -8,6 +8,7 @@ import (
 	"net"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
@@ -26,10 +27,10 @@ type http1Options struct {
 	// Identity is as whom requests that pass through reach upstream.
 	Identity Identity
 	Watches  *manager
-	Poller   *poller                 // nil: clients that leave are not noticed
+	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
 	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
 
-	Arrivals     arrivals
+	Arrivals     clientconn.Arrivals
 	StallTimeout time.Duration // how long a client may take nothing; 0: as long as it likes
 	IdleTimeout  time.Duration // how long a connection without requests is kept
 	// Panicked reports what a panic of a handler was about.
@@ -78,7 +79,7 @@ func (s *http1Server) fasthttp(head int) *fasthttp.Server {
 		NoDefaultServerHeader:        true,
 		NoDefaultContentType:         true,
 		CloseOnShutdown:              true,
-		ReadTimeout:                  s.opts.Arrivals.head,
+		ReadTimeout:                  s.opts.Arrivals.Head,
 		HeaderReceived:               s.headArrived,
 		SecureErrorLogMessage:        true, // else what could not be read is logged with its bytes, credentials and all
 		ErrorHandler:                 func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, false) },

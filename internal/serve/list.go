@@ -12,6 +12,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/cache"
+	"spillway/internal/clientconn"
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
@@ -96,8 +97,8 @@ const largeState = 500
 // compose makes a list but for its compression, on a seat if it is large. One without a body is for upstream to make.
 func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
-		s.seats.take()
-		defer s.seats.give()
+		s.seats.Take()
+		defer s.seats.Give()
 	}
 	items, meta := collect(p, snapshot)
 	list, err := codec.NewList(p.Encoding, p.Source.Resource().Info, items, meta)
@@ -117,13 +118,13 @@ func (s *Server) compress(made *composed) {
 	if made.list == nil {
 		return
 	}
-	s.seats.take()
-	defer s.seats.give()
+	s.seats.Take()
+	defer s.seats.Give()
 	made.body, made.compressed, made.list = made.list.Compress(), true, nil
 }
 
 // limited is the body, which gives back the pass when it is closed.
-func (m *composed) limited(h *haste) io.WriterTo {
+func (m *composed) limited(h *clientconn.EvictionPolicy) io.WriterTo {
 	if m.pass == (flowcontrol.Pass{}) {
 		return m.body
 	}
@@ -134,13 +135,13 @@ func (m *composed) limited(h *haste) io.WriterTo {
 type limitedBody struct {
 	io.WriterTo
 	pass  flowcontrol.Pass
-	haste *haste
+	haste *clientconn.EvictionPolicy
 }
 
 // WriteTo implements io.WriterTo.
 func (b *limitedBody) WriteTo(w io.Writer) (int64, error) {
-	b.haste.start()
-	defer b.haste.started()
+	b.haste.BeginState()
+	defer b.haste.EndState()
 	return b.WriterTo.WriteTo(w)
 }
 

@@ -5,6 +5,8 @@ import (
 	"net"
 	"reflect"
 	"unsafe"
+
+	"spillway/internal/clientconn"
 )
 
 // lookahead reads what turns are about to read, and does nothing with it. A thousand slots, their streams, ciphers and connections are
@@ -46,7 +48,7 @@ func (l *lookahead) read(slots []*slot) {
 // ahead reads what the port's own fields point to.
 func (p *port) ahead() (sum int) {
 	if p.below != nil {
-		sum += p.below.prefetch()
+		sum += p.below.Prefetch()
 	}
 	if c, ok := p.secure.(*tls.Conn); ok {
 		sum += tlsPlaces.read(unsafe.Pointer(c)) // #nosec G103 -- reads what is there, to have it in the cache
@@ -87,7 +89,7 @@ type behind struct {
 }
 
 func behindOf(out outlet, c net.Conn) behind {
-	descriptor := structAt(fieldOf(structAt(reflect.ValueOf(rawConn(c))), "fd"))
+	descriptor := structAt(fieldOf(structAt(reflect.ValueOf(clientconn.RawConn(c))), "fd"))
 	b := behind{outlet: first(structAt(reflect.ValueOf(out))), descriptor: first(fieldOf(fieldOf(descriptor, "pfd"), "IsStream"))}
 	if conn, ok := c.(*tls.Conn); ok {
 		sealer := structAt(fieldOf(fieldOf(reflect.ValueOf(conn).Elem(), "out"), "cipher"))

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"go.uber.org/zap"
@@ -20,8 +21,8 @@ type watchOptions struct {
 	Writers bool
 	// Limiter, Seats and Haste are shared with what else is sent to clients.
 	Limiter *flowcontrol.Limiter
-	Seats   *seats
-	Haste   *haste
+	Seats   *clientconn.Seats
+	Haste   *clientconn.EvictionPolicy
 
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)
@@ -39,8 +40,8 @@ type manager struct {
 	base    context.Context
 	deliver deliverer
 	writers *writers // nil: none
-	seats   *seats
-	haste   *haste
+	seats   *clientconn.Seats
+	haste   *clientconn.EvictionPolicy
 	metrics *streamMetrics
 	log     *zap.Logger
 

@@ -1,6 +1,10 @@
 package serve
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/clientconn"
+)
 
 // Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
 type Metrics struct {
@@ -17,7 +21,7 @@ type Metrics struct {
 	unencodable *prometheus.CounterVec
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
-	conns       *connMetrics
+	conns       *clientconn.ConnMetrics
 	watches     *streamMetrics
 }
 
@@ -63,10 +67,10 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
-	m.conns, m.watches = newConnMetrics(), newStreamMetrics()
+	m.conns, m.watches = clientconn.NewConnMetrics(), newStreamMetrics()
 	durations := m.makeLists()
 	if r != nil {
-		r.MustRegister(m.conns.collectors()...)
+		r.MustRegister(m.conns.Collectors()...)
 		r.MustRegister(m.watches.collectors()...)
 		r.MustRegister(durations, m.requests, m.refused, m.cut, m.recent, m.shared, m.notReady, m.unproven, m.unencodable,
 			m.panics, m.http2, m.stale, m.tooStale)

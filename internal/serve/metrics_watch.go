@@ -1,6 +1,10 @@
 package serve
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/clientconn"
+)
 
 // streamMetrics count watches. Labels never name a namespace, an object, a user or a selector (design D16).
 type streamMetrics struct {
@@ -11,7 +15,7 @@ type streamMetrics struct {
 	waiting    prometheus.GaugeFunc
 	backfilled *prometheus.CounterVec
 	unfilled   *prometheus.CounterVec
-	haste      *haste // of the manager; nil: there is none
+	haste      *clientconn.EvictionPolicy // of the manager; nil: there is none
 }
 
 // newStreamMetrics makes the metrics of one manager.
@@ -56,7 +60,7 @@ func (m *streamMetrics) parked() float64 {
 	if m.haste == nil {
 		return 0
 	}
-	return float64(m.haste.parkedSlots())
+	return float64(m.haste.Parked())
 }
 
 // introduce makes the counters of a resource, so that what has never happened is 0 and not absent.

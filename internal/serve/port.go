@@ -3,6 +3,8 @@ package serve
 import (
 	"bytes"
 	"net"
+
+	"spillway/internal/clientconn"
 )
 
 // outlet is a socket that takes what it has room for, and never waits.
@@ -19,10 +21,10 @@ type outlet interface {
 // them at most, and none while the client keeps up.
 type port struct {
 	out    outlet
-	secure net.Conn // nil: no TLS
-	below  *conn    // under TLS
-	seal   *[]byte  // the writer's: records on their way to the outlet
-	held   []byte   // those that are late
+	secure net.Conn         // nil: no TLS
+	below  *clientconn.Conn // under TLS
+	seal   *[]byte          // the writer's: records on their way to the outlet
+	held   []byte           // those that are late
 
 	behind behind // for a lookahead
 }
@@ -56,9 +58,9 @@ func (p *port) send(b []byte) (taken int, moved bool, err error) {
 // sealed leaves the records of b in seal.
 func (p *port) sealed(b []byte) error {
 	*p.seal = (*p.seal)[:0]
-	p.below.collect(p.seal)
+	p.below.Collect(p.seal)
 	_, err := p.secure.Write(b)
-	p.below.collect(nil)
+	p.below.Collect(nil)
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
@@ -28,9 +29,9 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 5<<19)() // the other half of the room
 			body := openList(t, r, http2, target)
 			defer body.Close()
-			r.server.haste.crowdedRate, r.server.haste.crowdedFor = math.MaxInt, time.Millisecond
+			r.server.haste.CrowdedRate, r.server.haste.CrowdedFor = math.MaxInt, time.Millisecond
 			eventually(t, "the list to be sent", func() bool { return r.server.Outside() > 0 })
-			time.Sleep(2 * looksAgain) // a write that waits counts its time when it looks again
+			time.Sleep(2 * clientconn.LookAgainInterval) // a write that waits counts its time when it looks again
 			refusals := make(chan int, 1)
 			go func() {
 				response, err := http.Get(r.url + target)
@@ -125,7 +126,7 @@ func TestHasteOfWatches(t *testing.T) {
 				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
 			}
 			r.mirrored(configMaps)
-			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == parkedOutside })
+			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
 			r.server.Hasten(true)
 			r.ended(configMaps, EndStalled, 1)
 			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })

@@ -232,8 +232,8 @@ func TestRecordRequired(t *testing.T) {
 			j.fill(false)
 			ask(false)
 		}
-		r.server.seats.take() // nothing holds on to what was not served
-		r.server.seats.give()
+		r.server.seats.Take() // nothing holds on to what was not served
+		r.server.seats.Give()
 		eventually(t, "the watches to end", func() bool { return r.metric("spillway_watch_streams") == 0 })
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 
 	"go.uber.org/zap"
 )
@@ -79,8 +80,8 @@ func (r *replayer) take(from serverRequest, x *exchange) {
 	}
 	x.large = from.shareHead()
 	x.hurry = func() {
-		if p := pacer(x.conn); p != nil {
-			_ = p.setPace(x.f.opts.StallTimeout, 0) // fails on a closed connection, as the answer will
+		if p := clientconn.Of(x.conn); p != nil {
+			_ = p.SetPace(x.f.opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 		}
 	}
 	x.waiting.Store(true)
@@ -159,7 +160,7 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	case errors.Is(err, context.Canceled):
 		s = apistatus.Unavailable("the request was cancelled")
 	}
-	out := newNetWriter(w, nil, 0)
-	defer out.close()
-	apistatus.Write(netResponder{out: out, asked: x.in.header}, s)
+	out := clientconn.NewPacedWriter(w, nil, 0)
+	defer out.Close()
+	apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.header}, s)
 }

@@ -51,7 +51,7 @@ func replayHandler(proxy http.Handler) http.Handler {
 		defer context.AfterFunc(x.ctx, cancel)()
 		if x.class.short() && x.in.length != 0 {
 			x.late = http.NewResponseController(w)
-			_ = x.late.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.passed)) // fails on a closed connection, as reading it will
+			_ = x.late.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
 		}
 		proxy.ServeHTTP(&replayWriter{ResponseWriter: w, x: x}, req.WithContext(ctx))
 	})

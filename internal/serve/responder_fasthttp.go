@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 
 	"github.com/valyala/fasthttp"
@@ -34,7 +35,7 @@ func (r fastResponder) Stream(code int, body io.WriterTo, size int64) {
 	r.ctx.Response.SetStatusCode(code)
 	paced := &pacedBody{body: body, stall: r.stall, pinned: flowcontrol.PinnedBytes(size)}
 	if flowcontrol.IsLarge(size) {
-		paced.conn = pacer(r.ctx.Conn())
+		paced.conn = clientconn.Of(r.ctx.Conn())
 		paced.secure = paced.conn != nil && r.ctx.IsTLS()
 	}
 	r.ctx.Response.SetBodyStream(paced, int(size))
@@ -44,16 +45,16 @@ func (r fastResponder) HangUp() { r.ctx.SetConnectionClose() }
 
 // pace lets the client take the answer at no less than a pace, until its next request.
 func (r fastResponder) pace() {
-	if p := pacer(r.ctx.Conn()); p != nil && r.stall > 0 {
-		_ = p.setPace(r.stall, 0) // fails on a closed connection, as the answer will
+	if p := clientconn.Of(r.ctx.Conn()); p != nil && r.stall > 0 {
+		_ = p.SetPace(r.stall, 0) // fails on a closed connection, as the answer will
 	}
 }
 
 // pacedBody writes a body while its client keeps up.
 type pacedBody struct {
 	body   io.WriterTo
-	conn   *conn // nil: no more is demanded than of any answer
-	secure bool  // it is below TLS
+	conn   *clientconn.Conn // nil: no more is demanded than of any answer
+	secure bool             // it is below TLS
 	stall  time.Duration
 	pinned int64 // bytes that it keeps alive
 }
@@ -76,13 +77,13 @@ func (b *pacedBody) WriteTo(w io.Writer) (n int64, err error) {
 		return b.body.WriteTo(w)
 	}
 	defer func() { // what is left is in fasthttp's buffer, and no longer in the state
-		err = errors.Join(err, b.conn.setPace(b.stall, 0))
+		err = errors.Join(err, b.conn.SetPace(b.stall, 0))
 	}()
-	if err := b.conn.setPace(b.stall, b.pinned); err != nil {
+	if err := b.conn.SetPace(b.stall, b.pinned); err != nil {
 		return 0, err
 	}
 	if b.secure {
-		w = recordsTo(w, b.conn)
+		w = clientconn.RecordWriter(w, b.conn)
 	}
 	return b.body.WriteTo(w)
 }

@@ -24,6 +24,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/auth"
+	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/tracing"
 )
@@ -89,16 +90,16 @@ type Server struct {
 	planner   Planner
 	metrics   *Metrics
 	log       *zap.Logger
-	gone      *poller
+	gone      *clientconn.Poller
 	watches   *manager
 	coalescer *coalescer
 	warned    lastWarnings
-	seats     *seats
-	haste     *haste
+	seats     *clientconn.Seats
+	haste     *clientconn.EvictionPolicy
 	readers   readers
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven
-	arrivals  arrivals
-	conns     *connections
+	arrivals  clientconn.Arrivals
+	conns     *clientconn.Connections
 	http2     *http2Server
 	base      context.Context // parent of every stream
 	stop      context.CancelCauseFunc
@@ -112,19 +113,19 @@ type Server struct {
 
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
-	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: newSeats(runtime.GOMAXPROCS(0)),
-		haste: &haste{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: usualArrivals}
+	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
+		haste: &clientconn.EvictionPolicy{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
 	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
-	s.gone = newPoller(opts.Log)
+	s.gone = clientconn.NewPoller(opts.Log)
 	s.watches = newManager(watchOptions{
 		Base: s.base, StallTimeout: opts.StallTimeout, Writers: !opts.Goroutines && s.gone != nil, Limiter: opts.Limiter,
 		Seats: s.seats, Haste: s.haste, Panicked: s.panicked, Withdraw: s.withdraw, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
-	s.conns = newConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
+	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
-	opts.Limiter.OnCrowded(s.haste.relieve)
+	opts.Limiter.OnCrowded(s.haste.EndCrowded)
 	return s
 }
 
@@ -153,10 +154,10 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	accepted := listener{Listener: ln, seats: s.seats, haste: s.haste, conns: s.conns, tls: front.TLS != nil, log: s.log}
+	accepted := clientconn.Listener{Listener: ln, Seats: s.seats, Haste: s.haste, Conns: s.conns, Tls: front.TLS != nil, Log: s.log}
 	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
 		directives := strings.Join(front.StrictTransportSecurity, "; ")
-		accepted.strict = &directives
+		accepted.Strict = &directives
 	}
 	var paced net.Listener = accepted
 	if front.TLS != nil {
@@ -213,6 +214,6 @@ func (s *Server) Close(ctx context.Context) error {
 	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()
-	s.gone.close()
+	s.gone.Close()
 	return errors.Join(errs...)
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 )
 
 // sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
@@ -16,8 +17,8 @@ type sink interface {
 	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was
 	// condemned, once the client falls below the pace; the stream is cut then.
 	Write(b []byte) (int, error)
-	// pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
-	pace(pinned int64)
+	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
+	Pace(pinned int64)
 	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
 	cut()
 	// port is where a writer may send from now on, instead of Write. It reports false if there is no sending without waiting.
@@ -34,7 +35,7 @@ type connSink struct {
 	head    []byte // until it is sent; all but its end
 	stall   time.Duration
 	closing bool // the connection is closed after this answer: the client wants that, or has sent more behind its request
-	watched *watched
+	watched *clientconn.Watched
 }
 
 func (c *connSink) begin() error {
@@ -47,22 +48,22 @@ func (c *connSink) begin() error {
 }
 
 func (c *connSink) Write(b []byte) (int, error) {
-	if below := pacer(c.conn); below != nil && below != c.conn && len(b) > recordSize {
-		return recordsTo(c.conn, below).Write(b)
+	if below := clientconn.Of(c.conn); below != nil && below != c.conn && len(b) > clientconn.RecordBytes {
+		return clientconn.RecordWriter(c.conn, below).Write(b)
 	}
 	return c.conn.Write(b)
 }
 
-func (c *connSink) pace(pinned int64) {
-	if p := pacer(c.conn); p != nil {
-		_ = p.setPace(c.stall, pinned) // fails on a closed connection, as the next write does
+func (c *connSink) Pace(pinned int64) {
+	if p := clientconn.Of(c.conn); p != nil {
+		_ = p.SetPace(c.stall, pinned) // fails on a closed connection, as the next write does
 	}
 }
 
 // cut leaves TLS alone: its connection is the deliverer's.
 func (c *connSink) cut() {
-	if p := pacer(c.conn); p != nil {
-		p.cut()
+	if p := clientconn.Of(c.conn); p != nil {
+		p.Cut()
 	}
 }
 
@@ -71,12 +72,12 @@ func (c *connSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: pacer(c.conn), seal: &w.seal, behind: behindOf(out, c.conn)}
+	p := port{out: out, below: clientconn.Of(c.conn), seal: &w.seal, behind: behindOf(out, c.conn)}
 	if c.conn != p.below {
 		p.secure = c.conn
 	}
 	if p.below != nil {
-		p.below.rest()
+		p.below.StopPacing()
 	}
 	return p, true
 }
@@ -93,7 +94,7 @@ func watchHead(st *stream, headers headers, audit, strict string) []byte {
 		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
 	})
 	if strict != "" {
-		head = append(append(append(head, strictTransportSecurity+": "...), strict...), "\r\n"...)
+		head = append(append(append(head, clientconn.StrictTransportSecurityHeader+": "...), strict...), "\r\n"...)
 	}
 	head = append(head, "Date: "...)
 	head = time.Now().UTC().AppendFormat(head, http.TimeFormat)

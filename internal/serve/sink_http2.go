@@ -4,12 +4,13 @@ import (
 	"net/http"
 	"sync/atomic"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/h2"
 )
 
 // netSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer has taken it over.
 type netSink struct {
-	*netWriter
+	*clientconn.PacedWriter
 	head    func() // sets the headers of the answer
 	address string
 	kept    atomic.Pointer[h2.Stream] // the writer's
@@ -27,7 +28,7 @@ func (n *netSink) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
 	}
-	written, err := n.netWriter.Write(b)
+	written, err := n.PacedWriter.Write(b)
 	if err != nil {
 		return written, err
 	}
@@ -57,7 +58,7 @@ func (n *netSink) cut() {
 		kept.Reset()
 		return
 	}
-	n.netWriter.cut()
+	n.PacedWriter.Cut()
 }
 
 // over ends what is kept, and cuts what has no end.

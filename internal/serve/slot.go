@@ -1,5 +1,7 @@
 package serve
 
+import "spillway/internal/clientconn"
+
 // slot is a stream without a goroutine: its connection, what it could not send yet, and its places in its writer's order of things.
 type slot struct {
 	// Static after construction.
@@ -90,23 +92,23 @@ func (s *slot) send() (gone bool, err error) {
 
 // park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
-	at, stall := now(), s.writer.manager.haste.stall(s.writer.stall)
+	at, stall := now(), s.writer.manager.haste.StallTimeout(s.writer.stall)
 	if moved || !s.parked {
 		s.progress = at
 	}
 	if !s.parked {
 		s.parked = true
-		s.writer.manager.haste.park()
+		s.writer.manager.haste.Park()
 	}
 	s.port.out.park(s.poke)
 	if stall <= 0 {
 		return nil
 	}
 	if at.since(s.progress) >= stall {
-		return errStalled
+		return clientconn.ErrStalled
 	}
 	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
-	s.writer.agenda.set(s, min(s.progress.after(stall), at.after(stall/looks)))
+	s.writer.agenda.set(s, min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
 	return nil
 }
 
@@ -114,6 +116,6 @@ func (s *slot) park(moved bool) error {
 func (s *slot) unpark() {
 	if s.parked {
 		s.parked = false
-		s.writer.manager.haste.unpark()
+		s.writer.manager.haste.Unpark()
 	}
 }

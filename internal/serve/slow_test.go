@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 
 	"go.uber.org/zap"
 	"golang.org/x/net/http2"
@@ -31,7 +32,7 @@ type turnstile struct {
 	trust      *tls.Config
 }
 
-func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
+func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *turnstile {
 	t.Helper()
 	g := &turnstile{}
 	upstream := httptest.NewServer(&g.heard)
@@ -43,7 +44,7 @@ func newTurnstile(t *testing.T, allowed arrivals, most int) *turnstile {
 	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed, Metrics: NewForwardMetrics(nil)})
 	g.server = New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
 	g.server.arrivals = allowed
-	g.server.conns.admitAtOnce()
+	g.server.conns.AdmitAtOnce()
 	secured := &front{}
 	served := make(chan error, 2)
 	for address, config := range map[*string]*tls.Config{&g.plain: nil, &g.tls: secured.useTLS(true)} {
@@ -123,7 +124,7 @@ func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 
 // Who sends a byte now and then is cut when the time for the whole is over, wherever in a connection he is. No byte of his is progress.
 func TestSlowSendersAreCut(t *testing.T) {
-	allowed := arrivals{head: 200 * time.Millisecond, owned: 200 * time.Millisecond, passed: 200 * time.Millisecond}
+	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond, Passed: 200 * time.Millisecond}
 	always := func(b byte) func(int) byte { return func(int) byte { return b } }
 	request := func(head string) string { return "POST /x HTTP/1.1\r\nHost: localhost\r\n" + head + "\r\n" }
 	for _, protocols := range [][]string{nil, {"http/1.1"}} {
@@ -189,7 +190,7 @@ func TestSlowBodyHTTP2(t *testing.T) {
 	for name, length := range map[string]string{"small": "100000", "large": "100000000", "without length": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newTurnstile(t, arrivals{head: patience, owned: 200 * time.Millisecond, passed: 200 * time.Millisecond}, 0)
+			g := newTurnstile(t, clientconn.Arrivals{Head: patience, Owned: 200 * time.Millisecond, Passed: 200 * time.Millisecond}, 0)
 			c := g.dial(t, "h2")
 			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 				t.Fatal(err)
@@ -253,7 +254,7 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 func TestMisreadRequests(t *testing.T) {
 	direct := httptest.NewServer(http.NotFoundHandler())
 	defer direct.Close()
-	g := newTurnstile(t, usualArrivals, 0)
+	g := newTurnstile(t, clientconn.UsualArrivals, 0)
 	long := strings.Repeat("a", http.DefaultMaxHeaderBytes+8<<10)
 	for name, raw := range map[string]string{
 		"a header that is too long": "GET / HTTP/1.1\r\nHost: localhost\r\nX: " + long + "\r\n\r\n",
@@ -279,7 +280,7 @@ func TestMisreadRequests(t *testing.T) {
 
 // A head that is too large for HTTP/2 is answered 431, too.
 func TestLargeHeadHTTP2(t *testing.T) {
-	g := newTurnstile(t, usualArrivals, 0)
+	g := newTurnstile(t, clientconn.UsualArrivals, 0)
 	transport := &http.Transport{TLSClientConfig: g.trust.Clone(), ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	ask := func(size int) (int, error) {
@@ -307,7 +308,7 @@ func TestLargeHeadHTTP2(t *testing.T) {
 // At the limit a normal client gets through while all other connections are half open, and is told when all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
-	g := newTurnstile(t, usualArrivals, most)
+	g := newTurnstile(t, clientconn.UsualArrivals, most)
 	for i := range 3 * most {
 		if i%2 == 0 {
 			g.dial(t) // and nothing more
@@ -361,7 +362,7 @@ func TestLimitOfConnections(t *testing.T) {
 
 // busy is how many are neither arriving nor resting.
 func (g *turnstile) busy() int {
-	return g.server.conns.active()
+	return g.server.conns.ActiveConnections()
 }
 
 // expectStatus asks for something on a connection and leaves it open.

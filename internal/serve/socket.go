@@ -3,6 +3,7 @@ package serve
 import (
 	"syscall"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/rawio"
 )
 
@@ -13,7 +14,7 @@ const WritersSupported = rawio.Supported
 // another one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
 	raw     syscall.RawConn
-	watched *watched
+	watched *clientconn.Watched
 	sender  *rawio.Sender // of the slot's writer
 	asked   bool          // to be told of room
 }
@@ -23,7 +24,7 @@ func openSocket(c *connSink, s *rawio.Sender) outlet {
 	if c.watched == nil {
 		return nil
 	}
-	return &socket{raw: c.watched.socket(), watched: c.watched, sender: s}
+	return &socket{raw: c.watched.Socket(), watched: c.watched, sender: s}
 }
 
 // offer implements outlet.
@@ -34,6 +35,6 @@ func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
 func (s *socket) park(room func()) {
 	if !s.asked {
 		s.asked = true
-		s.watched.wake(room)
+		s.watched.NotifyRoom(room)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
@@ -22,7 +23,7 @@ func TestStatusBodies(t *testing.T) {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		apistatus.Write(netResponder{out: newNetWriter(rec, nil, 0), asked: http.Header{}}, s)
+		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}}, s)
 		var ctx fasthttp.RequestCtx
 		apistatus.Write(fastResponder{ctx: &ctx}, s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {

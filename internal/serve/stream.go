@@ -75,7 +75,7 @@ func (s *stream) hub() fanout.View { return s.plan.Source.Hub.For(s.owner) }
 // initial brings the stream to where live events follow, or to its end.
 func (s *stream) initial() (EndReason, error) {
 	defer s.starting.Release()
-	s.out.pace(0)
+	s.out.Pace(0)
 	if err := s.out.begin(); err != nil {
 		return "", err
 	}
@@ -111,11 +111,11 @@ func (s *stream) state(snapshot *cache.Snapshot) error {
 		return err
 	}
 	s.cursor, s.started = cursor, snapshot.RV
-	s.manager.haste.start()
-	defer s.manager.haste.started()
+	s.manager.haste.BeginState()
+	defer s.manager.haste.EndState()
 	pinned := max(snapshot.Bytes, 1)
-	s.out.pace(pinned)
-	defer s.out.pace(0)
+	s.out.Pace(pinned)
+	defer s.out.Pace(0)
 	var run []*object.Object
 	buffer := make([]byte, 0, runSize)
 	cuts := s.cutter()

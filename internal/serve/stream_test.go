@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"spillway/internal/clientconn"
 )
 
 // Every start of W-100 that is served here.
@@ -380,8 +382,8 @@ func TestSlowClients(t *testing.T) {
 			t.Fatalf("a client that takes 4 KiB/s was ended while memory sufficed: %s", got)
 		default:
 		}
-		w.manager.haste.endSlow()
-		time.Sleep(looksAgain)
+		w.manager.haste.EndSlow()
+		time.Sleep(clientconn.LookAgainInterval)
 		synctest.Wait()
 		select {
 		case got := <-p.reason:

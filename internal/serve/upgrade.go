@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"spillway/internal/clientconn"
 )
 
 // replayWriter is what ReverseProxy writes a replayed answer to. It undoes two habits of net/http that a client would
@@ -27,8 +29,8 @@ func (w *replayWriter) WriteHeader(code int) {
 	case code >= http.StatusOK && h["Content-Type"] == nil:
 		h["Content-Type"] = nil
 	}
-	if strict := strictness(w.x.conn); strict != "" && h[strictTransportSecurity] == nil {
-		h.Set(strictTransportSecurity, strict)
+	if strict := clientconn.StrictTransportSecurity(w.x.conn); strict != "" && h[clientconn.StrictTransportSecurityHeader] == nil {
+		h.Set(clientconn.StrictTransportSecurityHeader, strict)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }

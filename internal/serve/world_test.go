@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/cache"
+	"spillway/internal/clientconn"
 	"spillway/internal/object"
 )
 
@@ -122,7 +123,7 @@ var deliveries = map[string]func(*manager) deliverer{
 		d := &writers{}
 		for range 2 {
 			w := newWriter(m)
-			w.open = func(c *connSink) outlet { return pacer(c.conn).NetConn().(*narrow) }
+			w.open = func(c *connSink) outlet { return clientconn.Of(c.conn).NetConn().(*narrow) }
 			d.shards = append(d.shards, w)
 		}
 		d.start(m)
@@ -150,7 +151,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	base, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.manager = newManager(watchOptions{
-		Base: base, StallTimeout: worldStall, Seats: newSeats(1), Haste: &haste{},
+		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Haste: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
 		Withdraw: func(p Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
 		Metrics:  newStreamMetrics(), Log: zap.NewNop(),
@@ -179,7 +180,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 func (w *world) unseated() {
 	w.t.Helper()
 	synctest.Wait()
-	if n := w.manager.seats.inUse(); n != 0 {
+	if n := w.manager.seats.InUse(); n != 0 {
 		w.t.Errorf("%d seats are taken", n)
 	}
 }
@@ -252,7 +253,7 @@ func (w *world) watchAs(query string, prepare func(*stream)) *peer {
 	near, far := narrowPipe()
 	st := w.manager.newStream(w.plan(query), streamOptions{})
 	st.setChunked()
-	st.out = &connSink{conn: newConn(near, w.manager.seats, w.manager.haste),
+	st.out = &connSink{conn: clientconn.New(near, w.manager.seats, w.manager.haste),
 		stall: worldStall, head: watchHead(st, noHeaders, "audit", "")}
 	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
 	st.over = func(reason EndReason) {

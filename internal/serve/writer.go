@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/rawio"
 	"spillway/internal/ring"
 )
@@ -46,7 +47,7 @@ type writer struct {
 
 const (
 	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
-	turnSize = offerLimit
+	turnSize = clientconn.OfferBytesLimit
 	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to do.
 	turnsBetweenNews = 64
 )
@@ -133,7 +134,7 @@ func (w *writer) run(ctx context.Context) {
 func (w *writer) busy(something bool) {
 	if w.delivering != something {
 		w.delivering = something
-		w.manager.seats.deliver(something)
+		w.manager.seats.SetDelivering(something)
 	}
 }
 

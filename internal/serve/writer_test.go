@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"spillway/internal/clientconn"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
@@ -28,7 +29,7 @@ func TestPanicInATurn(t *testing.T) {
 				if n++; n == 1 {
 					return broken{}
 				}
-				return pacer(c.conn).NetConn().(*narrow)
+				return clientconn.Of(c.conn).NetConn().(*narrow)
 			}
 			d.shards = append(d.shards, w)
 			d.start(s)

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"bytes"
@@ -35,8 +35,8 @@ func connected(t *testing.T) (near, far net.Conn) {
 func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)
-	c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
-	if err := c.setPace(time.Minute, 1); err != nil {
+	c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
+	if err := c.SetPace(time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
 	if len(c.seat.of.taken) != 1 {
@@ -49,11 +49,11 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		if err == nil && len(c.seat.of.taken) != 1 {
 			err = errors.New("after the write the seat is not back")
 		}
-		wrote <- errors.Join(err, c.setPace(time.Minute, 0))
+		wrote <- errors.Join(err, c.SetPace(time.Minute, 0))
 	}()
 	eventually(t, "the seat is given up", func() bool { return len(c.seat.of.taken) == 0 })
 
-	c.seat.of.take() // ours now
+	c.seat.of.Take() // ours now
 	read := make(chan []byte, 1)
 	go func() {
 		all := make([]byte, len(text))
@@ -65,7 +65,7 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 		t.Fatal("it went on without a seat")
 	case <-time.After(50 * time.Millisecond):
 	}
-	c.seat.of.give()
+	c.seat.of.Give()
 	if err := <-wrote; err != nil {
 		t.Error(err)
 	}
@@ -79,23 +79,23 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 
 // However an answer ends, its seat is given back.
 func TestSeatOfABrokenAnswer(t *testing.T) {
-	for name, end := range map[string]func(c *conn, far net.Conn){
-		"the client left": func(_ *conn, far net.Conn) { far.Close() },
-		"it was cut":      func(c *conn, _ net.Conn) { c.cut() },
-		"it stalled":      func(*conn, net.Conn) {},
+	for name, end := range map[string]func(c *Conn, far net.Conn){
+		"the client left": func(_ *Conn, far net.Conn) { far.Close() },
+		"it was cut":      func(c *Conn, _ net.Conn) { c.Cut() },
+		"it stalled":      func(*Conn, net.Conn) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := connected(t)
 			tune(near)
-			c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
+			c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
 			done := make(chan error, 1)
 			go func() { // as the body of an answer is written
 				const stall = 200 * time.Millisecond
-				err := c.setPace(stall, 1)
+				err := c.SetPace(stall, 1)
 				if err == nil {
 					_, err = endless{}.WriteTo(c)
 				}
-				done <- errors.Join(err, c.setPace(stall, 0))
+				done <- errors.Join(err, c.SetPace(stall, 0))
 			}()
 			if _, err := io.ReadFull(far, make([]byte, 1)); err != nil { // so it was taken
 				t.Fatal(err)
@@ -130,8 +130,8 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
-		c := &conn{Conn: near, seat: seat{of: newSeats(1)}}
-		if err := c.setPace(10*time.Second, 1); err != nil {
+		c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
+		if err := c.SetPace(10*time.Second, 1); err != nil {
 			t.Fatal(err)
 		}
 		rival, over := make(chan struct{}), make(chan struct{})
@@ -141,7 +141,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 				select {
 				case c.seat.of.taken <- struct{}{}:
 					time.Sleep(time.Second)
-					c.seat.of.give()
+					c.seat.of.Give()
 				case <-rival:
 					return
 				}
@@ -157,7 +157,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 			t.Errorf("the rival was no rival: %v", took)
 		}
 		close(rival)
-		if err := c.setPace(0, 0); err != nil {
+		if err := c.SetPace(0, 0); err != nil {
 			t.Error(err)
 		}
 		<-over
@@ -167,28 +167,28 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 // Who has a seat lets writers go first where no processor would be left for them, but not for ever.
 func TestSeatsMakeWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		two := newSeats(2)
+		two := NewSeats(2)
 		took := func() time.Duration {
-			waited := two.take()
-			two.give()
+			waited := two.Take()
+			two.Give()
 			return waited
 		}
 		if took() != 0 {
 			t.Error("it waited for nobody")
 		}
-		two.deliver(true)
+		two.SetDelivering(true)
 		if got := took(); got != courtesy {
 			t.Errorf("it waited %v for a writer that is never done, want %v", got, courtesy)
 		}
 		go func() {
 			time.Sleep(courtesy / 2)
-			two.deliver(false)
+			two.SetDelivering(false)
 		}()
 		if got := took(); got != courtesy/2 {
 			t.Errorf("it waited %v for a writer that was done after %v", got, courtesy/2)
 		}
 		two.processors = 3
-		two.deliver(true)
+		two.SetDelivering(true)
 		if took() != 0 {
 			t.Error("there was a processor left")
 		}

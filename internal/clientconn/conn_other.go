@@ -1,6 +1,6 @@
 //go:build !linux
 
-package serve
+package clientconn
 
 import (
 	"net"
@@ -15,8 +15,8 @@ func tune(net.Conn) {}
 func endVanished(net.Conn, time.Duration) {}
 
 // sendSeated sends b without the seat, for where a send cannot tell that it would have to wait.
-func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Duration, err error) {
-	seats.give()
+func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Duration, err error) {
+	seats.Give()
 	n, err = c.(net.Conn).Write(b)
-	return n, seats.take(), err
+	return n, seats.Take(), err
 }

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import "encoding/binary"
 

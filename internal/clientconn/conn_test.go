@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"bytes"
@@ -51,9 +51,9 @@ func TestPace(t *testing.T) {
 		{"reads at once, pins", true, 1 << 20, 4096, 0, nil, time.Second, 0},
 		{"a byte now and then is progress", false, 20, 1, 9 * time.Second, nil, time.Hour, 150 * time.Second},
 		{"a byte now and then is progress, pins", true, 20, 1, 9 * time.Second, nil, time.Hour, 150 * time.Second},
-		{"too long without a byte", false, 20, 1, 13 * time.Second, errStalled, stall * 3 / 2, stall},
-		{"nothing at all", false, 20, 0, 0, errStalled, stall + time.Second, stall},
-		{"nothing at all, pins", true, 20, 0, 0, errStalled, stall + time.Second, stall},
+		{"too long without a byte", false, 20, 1, 13 * time.Second, ErrStalled, stall * 3 / 2, stall},
+		{"nothing at all", false, 20, 0, 0, ErrStalled, stall + time.Second, stall},
+		{"nothing at all, pins", true, 20, 0, 0, ErrStalled, stall + time.Second, stall},
 		{"a thin line, pins", true, 4 << 20, 40_000, time.Second, nil, time.Hour, time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -62,8 +62,8 @@ func TestPace(t *testing.T) {
 				if c.n > 0 {
 					go drip(far, c.n, c.pause)
 				}
-				paced := &conn{Conn: near}
-				if err := paced.setPace(stall, pinnedIf(c.pins)); err != nil {
+				paced := &Conn{Conn: near}
+				if err := paced.SetPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
 				began := time.Now()
@@ -91,8 +91,8 @@ func pinnedIf(pins bool) int64 {
 func TestPaceOfWritesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &conn{Conn: near}
-		if err := paced.setPace(time.Second, 0); err != nil {
+		paced := &Conn{Conn: near}
+		if err := paced.SetPace(time.Second, 0); err != nil {
 			t.Fatal(err)
 		}
 		go drip(far, 1, 0)
@@ -105,9 +105,9 @@ func TestPaceOfWritesOnly(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &conn{Conn: near}
+		paced := &Conn{Conn: near}
 		for _, stall := range []time.Duration{time.Second, 0} {
-			if err := paced.setPace(stall, 1); err != nil {
+			if err := paced.SetPace(stall, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -137,9 +137,9 @@ func TestPaceBelowTLS(t *testing.T) {
 	s.Close()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &conn{Conn: near}
+		paced := &Conn{Conn: near}
 		server := tls.Server(paced, config)
-		if pacer(server) != paced {
+		if Of(server) != paced {
 			t.Fatal("the pace is not found below TLS")
 		}
 		client := tls.Client(slow{far}, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate
@@ -154,7 +154,7 @@ func TestPaceBelowTLS(t *testing.T) {
 		if err := server.Handshake(); err != nil {
 			t.Fatal(err)
 		}
-		if err := paced.setPace(10*time.Second, 0); err != nil {
+		if err := paced.SetPace(10*time.Second, 0); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := server.Write(text); err != nil {
@@ -163,7 +163,7 @@ func TestPaceBelowTLS(t *testing.T) {
 		if all := <-got; !bytes.Equal(all, text) {
 			t.Errorf("%d bytes arrived of %d", len(all), len(text))
 		}
-		if _, err := server.Write(text); !errors.Is(err, errStalled) {
+		if _, err := server.Write(text); !errors.Is(err, ErrStalled) {
 			t.Errorf("nobody reads: %v", err)
 		}
 	})
@@ -173,15 +173,15 @@ func TestPaceBelowTLS(t *testing.T) {
 func TestPaceOfABrokenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &conn{Conn: near}
-		if err := paced.setPace(time.Second, 0); err != nil {
+		paced := &Conn{Conn: near}
+		if err := paced.SetPace(time.Second, 0); err != nil {
 			t.Fatal(err)
 		}
 		go func() {
 			time.Sleep(time.Millisecond)
 			far.Close()
 		}()
-		if _, err := paced.Write([]byte("x")); err == nil || errors.Is(err, errStalled) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := paced.Write([]byte("x")); err == nil || errors.Is(err, ErrStalled) || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})

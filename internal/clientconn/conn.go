@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -11,23 +11,23 @@ import (
 	"go.uber.org/zap"
 )
 
-// errStalled says that a client took nothing for the stall timeout.
-var errStalled = errors.New("the client stopped reading")
+// ErrStalled says that a client took nothing for the stall timeout.
+var ErrStalled = errors.New("the client stopped reading")
 
 // notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
 // paths as a small send buffer would (design D10a).
 const notSentLow = 64 << 10
 
-// listener makes every connection a paced one, and counts it.
-type listener struct {
+// Listener makes every connection a paced one, and counts it.
+type Listener struct {
 	net.Listener
-	seats *seats
-	haste *haste
-	conns *connections
-	// strict is what answers say of strict transport security; nil: nothing.
-	strict *string
-	tls    bool // there is TLS above
-	log    *zap.Logger
+	Seats *Seats
+	Haste *EvictionPolicy
+	Conns *Connections
+	// Strict is what answers say of strict transport security; nil: nothing.
+	Strict *string
+	Tls    bool // there is TLS above
+	Log    *zap.Logger
 }
 
 // acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and at most (net/http's).
@@ -38,19 +38,19 @@ const (
 
 // Accept waits for the next connection. Where the system cannot give one now, as without descriptors left, it tries again: an error would
 // end the server.
-func (l listener) Accept() (net.Conn, error) {
+func (l Listener) Accept() (net.Conn, error) {
 	for pause := acceptAgain; ; pause = min(2*pause, acceptAtLast) {
 		c, err := l.Listener.Accept()
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &conn{Conn: c, seat: seat{of: l.seats}, haste: l.haste, strict: l.strict, tls: l.tls}
-			l.conns.admit(paced)
+			paced := &Conn{Conn: c, seat: seat{of: l.Seats}, haste: l.Haste, strict: l.Strict, tls: l.Tls}
+			l.Conns.admit(paced)
 			return paced, nil
 		case !passing(err):
 			return nil, err
 		}
-		l.log.Warn("a connection could not be accepted", zap.Error(err))
+		l.Log.Warn("a connection could not be accepted", zap.Error(err))
 		time.Sleep(pause)
 	}
 }
@@ -65,13 +65,13 @@ func passing(err error) bool {
 	return false
 }
 
-// conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
+// Conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
 // client makes progress. It lies below TLS, since a TLS connection cannot go on after a write that timed out half-way, while
 // a socket can.
-type conn struct {
+type Conn struct {
 	net.Conn
-	seat    seat   // the answerer's
-	haste   *haste // static; nil: none
+	seat    seat            // the answerer's
+	haste   *EvictionPolicy // static; nil: none
 	guest   guest
 	strict  *string    // static; nil: none
 	tls     bool       // static: there is TLS above
@@ -90,16 +90,16 @@ type pace struct {
 	pin   *pin // the old state that is kept alive for the client; nil: none is
 }
 
-// newConn makes a paced connection of c. seats and h may be nil.
-func newConn(c net.Conn, s *seats, h *haste) *conn {
-	return &conn{Conn: c, seat: seat{of: s}, haste: h}
+// New makes a paced connection of c. seats and h may be nil.
+func New(c net.Conn, s *Seats, h *EvictionPolicy) *Conn {
+	return &Conn{Conn: c, seat: seat{of: s}, haste: h}
 }
 
 // NetConn is the connection below, for those who need its socket.
-func (c *conn) NetConn() net.Conn { return c.Conn }
+func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn. Below TLS it reads no further than the record that it is in.
-func (c *conn) Read(b []byte) (int, error) {
+func (c *Conn) Read(b []byte) (int, error) {
 	if !c.tls {
 		return c.Conn.Read(b)
 	}
@@ -108,9 +108,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// setPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
+// SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
 // old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
-func (c *conn) setPace(stall time.Duration, pinned int64) error {
+func (c *Conn) SetPace(stall time.Duration, pinned int64) error {
 	c.seat.want(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
@@ -127,7 +127,7 @@ func (c *conn) setPace(stall time.Duration, pinned int64) error {
 }
 
 // follow puts a pace in the place of the one before.
-func (c *conn) follow(p *pace) {
+func (c *Conn) follow(p *pace) {
 	if before := c.pace.Swap(p); before != nil {
 		c.haste.unpin(before.pin)
 	}
@@ -136,28 +136,28 @@ func (c *conn) follow(p *pace) {
 	}
 }
 
-// unpace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
-func (c *conn) unpace() {
+// ClearPace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
+func (c *Conn) ClearPace() {
 	if c.timed.Load() {
-		_ = c.setPace(0, 0) // fails on a closed connection, as the answer will
+		_ = c.SetPace(0, 0) // fails on a closed connection, as the answer will
 	}
 }
 
-// onLost has lost called if the connection is closed before takeOver.
-func (c *conn) onLost(lost func()) { c.lost.Store(&lost) }
+// OnLost has lost called if the connection is closed before takeOver.
+func (c *Conn) OnLost(lost func()) { c.lost.Store(&lost) }
 
-// takeOver reports that the connection has not been closed since onLost.
-func (c *conn) takeOver() bool { return c.lost.Swap(nil) != nil }
+// TakeOver reports that the connection has not been closed since onLost.
+func (c *Conn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
-// collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent again.
+// Collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent again.
 // It is called by the goroutine that writes.
-func (c *conn) collect(b *[]byte) { c.gather = b }
+func (c *Conn) Collect(b *[]byte) { c.gather = b }
 
-// prefetch reads what a write reads of the connection, so that it is in the cache.
-func (c *conn) prefetch() int { return c.most }
+// Prefetch reads what a write reads of the connection, so that it is in the cache.
+func (c *Conn) Prefetch() int { return c.most }
 
 // Close implements net.Conn, and tells whoever waits to take the connection over.
-func (c *conn) Close() error {
+func (c *Conn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {
 		(*lost)()
 	}
@@ -165,19 +165,19 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// rest ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
-func (c *conn) rest() {
+// StopPacing ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
+func (c *Conn) StopPacing() {
 	c.follow(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
-// looks is how often a Write that waits looks, within a stall timeout, whether the client took something meanwhile: a client
+// StallChecks is how often a Write that waits looks, within a stall timeout, whether the client took something meanwhile: a client
 // is evicted that much late at most.
-const looks = 4
+const StallChecks = 4
 
 // Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client
 // falls below it, and has reset the connection.
-func (c *conn) Write(b []byte) (int, error) {
+func (c *Conn) Write(b []byte) (int, error) {
 	if c.gather != nil {
 		return c.gathered(b)
 	}
@@ -188,8 +188,8 @@ func (c *conn) Write(b []byte) (int, error) {
 	}
 	written, progress := 0, time.Now()
 	for {
-		stall := c.haste.stall(p.stall)
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/looks, looksAgain))); err != nil {
+		stall := c.haste.StallTimeout(p.stall)
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(min(stall/StallChecks, LookAgainInterval))); err != nil {
 			return written, err
 		}
 		began := time.Now()
@@ -204,7 +204,7 @@ func (c *conn) Write(b []byte) (int, error) {
 		}
 		switch slow := p.pin.sentence(); {
 		case slow != nil:
-			c.cut()
+			c.Cut()
 			return written, slow
 		case err == nil:
 			return written, nil
@@ -217,7 +217,7 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // send sends b without a seat, or else gives it up while it waits for the client. It tells how long it waited to have it back.
-func (c *conn) send(b []byte) (n int, waited time.Duration, err error) {
+func (c *Conn) send(b []byte) (n int, waited time.Duration, err error) {
 	if !c.seat.taken {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
@@ -225,32 +225,32 @@ func (c *conn) send(b []byte) (n int, waited time.Duration, err error) {
 	if raw, ok := c.Conn.(syscall.Conn); ok {
 		return sendSeated(raw, c.seat.of, b)
 	}
-	c.seat.of.give()
+	c.seat.of.Give()
 	n, err = c.Conn.Write(b)
-	return n, c.seat.of.take(), err
+	return n, c.seat.of.Take(), err
 }
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take
 // and go on offering it; and TLS would wait to say goodbye.
-func (c *conn) abort() error {
+func (c *Conn) abort() error {
 	c.stalled.Store(true)
-	c.cut()
-	return errStalled
+	c.Cut()
+	return ErrStalled
 }
 
-// cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may call it.
-func (c *conn) cut() {
+// Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may call it.
+func (c *Conn) Cut() {
 	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
 	_ = c.Close()
 }
 
-// pacer finds the paced connection below whatever wraps it.
-func pacer(c net.Conn) *conn {
+// Of finds the paced connection below whatever wraps it.
+func Of(c net.Conn) *Conn {
 	for {
 		switch v := c.(type) {
-		case *conn:
+		case *Conn:
 			return v
 		case interface{ NetConn() net.Conn }:
 			c = v.NetConn()
@@ -260,8 +260,8 @@ func pacer(c net.Conn) *conn {
 	}
 }
 
-// rawConn is the socket under c, or nil if c does not show it.
-func rawConn(c net.Conn) syscall.RawConn {
+// RawConn is the socket under c, or nil if c does not show it.
+func RawConn(c net.Conn) syscall.RawConn {
 	for {
 		switch v := c.(type) {
 		case syscall.Conn:
@@ -278,10 +278,10 @@ func rawConn(c net.Conn) syscall.RawConn {
 	}
 }
 
-// reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
-func reset(c net.Conn) {
-	if p := pacer(c); p != nil {
-		p.cut()
+// Reset cuts a connection, and lets go of what wraps it. TLS would wait to say goodbye otherwise.
+func Reset(c net.Conn) {
+	if p := Of(c); p != nil {
+		p.Cut()
 	}
 	_ = c.Close()
 }

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller tells what happens to connections that nobody is reading or waiting to write: that a client left, or that there is
+// Poller tells what happens to connections that nobody is reading or waiting to write: that a client left, or that there is
 // room again in a socket that was full. One epoll watches the sockets; it is itself watched by Go's poller, so that the one
 // goroutine here parks no thread. A goroutine per request reading ahead would cost more and take bytes that belong to the next
 // request.
 //
 // Invariant: gone is called at most once per watch, and nothing is called after its stop has returned. A descriptor may be
 // reused as soon as its connection is closed, so events carry a number that is not.
-type poller struct {
+type Poller struct {
 	// Static after construction.
 	file *os.File // the epoll
 	raw  syscall.RawConn
@@ -27,13 +27,13 @@ type poller struct {
 
 	mu      sync.Mutex
 	last    uint64
-	watched map[uint64]*watched
+	watched map[uint64]*Watched
 }
 
-// watched is a connection of a poller. Nil is one that nobody looks at.
-type watched struct {
+// Watched is a connection of a poller. Nil is one that nobody looks at.
+type Watched struct {
 	// Static after construction.
-	poller *poller
+	poller *Poller
 	conn   syscall.RawConn
 	id     uint64
 
@@ -42,9 +42,9 @@ type watched struct {
 	room func() // nil: nobody has asked
 }
 
-// newPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches nothing:
+// NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches nothing:
 // requests are then cancelled only when their answer cannot be written.
-func newPoller(log *zap.Logger) *poller {
+func NewPoller(log *zap.Logger) *Poller {
 	p, err := openPoller()
 	if err != nil {
 		log.Warn("clients that leave will not be noticed before their answer is ready; raise the limit of open files", zap.Error(err))
@@ -54,7 +54,7 @@ func newPoller(log *zap.Logger) *poller {
 	return p
 }
 
-func openPoller() (*poller, error) {
+func openPoller() (*Poller, error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll_create1: %w", err)
@@ -69,17 +69,17 @@ func openPoller() (*poller, error) {
 		_ = file.Close()
 		return nil, fmt.Errorf("polling an epoll: %w", err)
 	}
-	return &poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*watched)}, nil
+	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*Watched)}, nil
 }
 
-// watch calls gone once if the peer of c ends or resets the connection before stop is called. gone must not block. A connection
+// Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone must not block. A connection
 // without a socket is not watched: the result is nil.
-func (p *poller) watch(c net.Conn, gone func()) *watched {
-	conn := rawConn(c)
+func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
+	conn := RawConn(c)
 	if p == nil || conn == nil {
 		return nil
 	}
-	w := &watched{poller: p, conn: conn, gone: gone}
+	w := &Watched{poller: p, conn: conn, gone: gone}
 	p.mu.Lock()
 	p.last++
 	w.id = p.last
@@ -90,19 +90,19 @@ func (p *poller) watch(c net.Conn, gone func()) *watched {
 	return w
 }
 
-// wake calls room, from now on, whenever the socket has room after it had none; and once if it has some now. room must not block.
-func (w *watched) wake(room func()) {
+// NotifyRoom calls room, from now on, whenever the socket has room after it had none; and once if it has some now. room must not block.
+func (w *Watched) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
 	w.room = room
 	w.poller.mu.Unlock()
 	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) // fails on a closed connection, as the next write does
 }
 
-// socket is what is watched.
-func (w *watched) socket() syscall.RawConn { return w.conn }
+// Socket is what is watched.
+func (w *Watched) Socket() syscall.RawConn { return w.conn }
 
-// stop ends the watch.
-func (w *watched) stop() {
+// Stop ends the watch.
+func (w *Watched) Stop() {
 	if w == nil {
 		return
 	}
@@ -112,7 +112,7 @@ func (w *watched) stop() {
 	_ = w.control(unix.EPOLL_CTL_DEL, 0)
 }
 
-func (w *watched) control(op int, events uint32) error {
+func (w *Watched) control(op int, events uint32) error {
 	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)), Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
 	var failed error
 	err := w.poller.raw.Control(func(epoll uintptr) {
@@ -121,7 +121,7 @@ func (w *watched) control(op int, events uint32) error {
 	return errors.Join(err, failed)
 }
 
-func (p *poller) run() {
+func (p *Poller) run() {
 	defer close(p.done)
 	events := make([]unix.EpollEvent, 64)
 	for {
@@ -139,7 +139,7 @@ func (p *poller) run() {
 	}
 }
 
-func (p *poller) happened(id uint64, events uint32) {
+func (p *Poller) happened(id uint64, events uint32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w := p.watched[id]
@@ -153,8 +153,8 @@ func (p *poller) happened(id uint64, events uint32) {
 	}
 }
 
-// close stops watching.
-func (p *poller) close() {
+// Close stops watching.
+func (p *Poller) Close() {
 	if p == nil {
 		return
 	}

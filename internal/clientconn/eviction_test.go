@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -21,10 +21,10 @@ func TestHasteOfWrites(t *testing.T) {
 		hurried bool
 		want    error
 	}{
-		{"nothing", false, 0, true, errStalled},
+		{"nothing", false, 0, true, ErrStalled},
 		{"nothing, with time", false, 0, false, nil},
 		{"a byte is progress", false, 1, true, nil},
-		{"a thin line, pins", true, 40_000, true, errSlow},
+		{"a thin line, pins", true, 40_000, true, ErrSlow},
 		{"a thin line, pins, with time", true, 40_000, false, nil},
 		{"the rate that is asked for then", true, 2 * hastyRate, true, nil},
 	} {
@@ -34,9 +34,9 @@ func TestHasteOfWrites(t *testing.T) {
 				if c.n > 0 {
 					go drip(far, c.n, time.Second)
 				}
-				h := &haste{}
-				paced := &conn{Conn: near, haste: h}
-				if err := paced.setPace(stall, pinnedIf(c.pins)); err != nil {
+				h := &EvictionPolicy{}
+				paced := &Conn{Conn: near, haste: h}
+				if err := paced.SetPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
 				ended := make(chan error, 1)
@@ -45,11 +45,11 @@ func TestHasteOfWrites(t *testing.T) {
 					ended <- err
 				}()
 				time.Sleep(3 * time.Second)
-				h.hasten(c.hurried)
-				for range int((hastyStall + 2*looksAgain) / guardLooks) {
+				h.SetAggressive(c.hurried)
+				for range int((hastyStall + 2*LookAgainInterval) / guardLooks) {
 					time.Sleep(guardLooks)
 					if c.hurried {
-						h.endSlow()
+						h.EndSlow()
 					}
 				}
 				synctest.Wait()
@@ -73,15 +73,15 @@ func TestHasteIsWithClientsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go func() { _, _ = io.Copy(io.Discard, far) }()
-		h := &haste{}
-		h.hasten(true)
-		paced := &conn{Conn: near, haste: h}
-		if err := paced.setPace(10*time.Minute, 1); err != nil {
+		h := &EvictionPolicy{}
+		h.SetAggressive(true)
+		paced := &Conn{Conn: near, haste: h}
+		if err := paced.SetPace(10*time.Minute, 1); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
 			time.Sleep(2 * hastyStall) // so long it takes to be made
-			h.endSlow()
+			h.EndSlow()
 			if _, err := paced.Write(make([]byte, 64<<10)); err != nil {
 				t.Fatalf("piece %d: %v", i, err)
 			}

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -32,30 +32,30 @@ func (v *walkIn) Close() error {
 
 // hall lets walk-ins in.
 type hall struct {
-	*connections
-	all []*conn
+	*Connections
+	all []*Conn
 }
 
 func newHall(most, perPeer int) *hall {
-	return &hall{connections: newConnections(most, perPeer, newConnMetrics(), nil)}
+	return &hall{Connections: NewConnections(most, perPeer, NewConnMetrics(), nil)}
 }
 
 // enters is a new connection from a peer, in a phase.
-func (h *hall) enters(from string, p phase) *conn {
-	c := &conn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
+func (h *hall) enters(from string, p ConnPhase) *Conn {
+	c := &Conn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
-	c.enter(p)
+	c.Enter(p)
 	h.all = append(h.all, c)
 	return c
 }
 
-func closed(c *conn) bool { return c.Conn.(*walkIn).closed }
+func closed(c *Conn) bool { return c.Conn.(*walkIn).closed }
 
 // Who has to make room for one more.
 func TestConnectionsMakeRoom(t *testing.T) {
 	type step struct {
 		from   string
-		phase  phase
+		phase  ConnPhase
 		before time.Duration // that passes before it comes
 	}
 	const a, b = "10.0.0.1", "10.0.0.2"
@@ -66,18 +66,18 @@ func TestConnectionsMakeRoom(t *testing.T) {
 		closed        []int // which of them
 		surplus       bool  // the last one is told that there is no room
 	}{
-		{"no limit", 0, 0, []step{{a, busy, 0}, {a, resting, 0}, {a, arriving, 0}}, nil, false},
-		{"room", 3, 0, []step{{a, busy, 0}, {a, resting, 0}, {a, arriving, 0}}, nil, false},
-		{"who rests goes before who has just come", 4, 0, []step{{a, arriving, 0}, {a, resting, 0}, {a, resting, time.Second}, {a, busy, 0}, {a, arriving, 0}}, []int{1}, false},
+		{"no limit", 0, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
+		{"room", 3, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
+		{"who rests goes before who has just come", 4, 0, []step{{a, Arriving, 0}, {a, Idle, 0}, {a, Idle, time.Second}, {a, Active, 0}, {a, Arriving, 0}}, []int{1}, false},
 		{"who takes too long to come goes before who rests", 4, 0,
-			[]step{{a, arriving, 0}, {a, resting, 6 * time.Second}, {a, busy, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
-		{"a flood of those who come", 4, 0, []step{{a, arriving, 0}, {a, arriving, 0}, {a, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
-		{"nobody but who comes", 2, 0, []step{{a, arriving, 0}, {a, busy, 0}, {a, arriving, 0}, {a, arriving, 0}}, []int{0, 2}, false},
-		{"all are busy", 2, 0, []step{{a, busy, 0}, {a, busy, 0}, {a, arriving, 0}}, nil, true},
-		{"one peer has too many", 0, 2, []step{{a, resting, 0}, {b, resting, 0}, {a, resting, 0}, {a, arriving, 0}}, []int{0}, false},
-		{"one peer is too busy", 0, 2, []step{{a, busy, 0}, {b, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, nil, true},
-		{"another peer is not", 0, 2, []step{{a, busy, 0}, {a, busy, 0}, {b, resting, 0}, {b, arriving, 0}}, nil, false},
-		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, resting, 0}, {a, busy, 0}, {a, arriving, 0}}, []int{0}, false},
+			[]step{{a, Arriving, 0}, {a, Idle, 6 * time.Second}, {a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
+		{"a flood of those who come", 4, 0, []step{{a, Arriving, 0}, {a, Arriving, 0}, {a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
+		{"nobody but who comes", 2, 0, []step{{a, Arriving, 0}, {a, Active, 0}, {a, Arriving, 0}, {a, Arriving, 0}}, []int{0, 2}, false},
+		{"all are busy", 2, 0, []step{{a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
+		{"one peer has too many", 0, 2, []step{{a, Idle, 0}, {b, Idle, 0}, {a, Idle, 0}, {a, Arriving, 0}}, []int{0}, false},
+		{"one peer is too busy", 0, 2, []step{{a, Active, 0}, {b, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
+		{"another peer is not", 0, 2, []step{{a, Active, 0}, {a, Active, 0}, {b, Idle, 0}, {b, Arriving, 0}}, nil, false},
+		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -91,8 +91,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 						t.Errorf("number %d is closed: %v, want %v", i, closed(one), want)
 					}
 				}
-				if last := h.all[len(h.all)-1]; last.overLimit() != c.surplus {
-					t.Errorf("the last one is unwelcome: %v, want %v", last.overLimit(), c.surplus)
+				if last := h.all[len(h.all)-1]; last.OverLimit() != c.surplus {
+					t.Errorf("the last one is unwelcome: %v, want %v", last.OverLimit(), c.surplus)
 				}
 			})
 		})
@@ -102,9 +102,9 @@ func TestConnectionsMakeRoom(t *testing.T) {
 // Those who are told that there is no room are few, and those who wait for that for longest are cut.
 func TestConnectionsSurplus(t *testing.T) {
 	h := newHall(1, 0)
-	h.enters("10.0.0.1", busy)
+	h.enters("10.0.0.1", Active)
 	for range surplusMost + 3 {
-		h.enters("10.0.0.2", arriving)
+		h.enters("10.0.0.2", Arriving)
 	}
 	for i, c := range h.all {
 		if want := i >= 1 && i <= 3; closed(c) != want {
@@ -117,9 +117,9 @@ func TestConnectionsSurplus(t *testing.T) {
 func TestConnectionsHaveAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(2, 0)
-		first, second := h.enters("10.0.0.1", arriving), h.enters("10.0.0.1", busy)
+		first, second := h.enters("10.0.0.1", Arriving), h.enters("10.0.0.1", Active)
 		began := time.Now()
-		h.enters("10.0.0.2", arriving)
+		h.enters("10.0.0.2", Arriving)
 		if waited := time.Since(began); !closed(first) || waited < arrivalLeast || waited > arrivalLeast+2*admitAgain {
 			t.Errorf("the first one is closed: %v, after %v; want that after %v", closed(first), waited, arrivalLeast)
 		}
@@ -128,7 +128,7 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 			_ = second.Close()
 		}()
 		began = time.Now()
-		if h.enters("10.0.0.2", arriving); time.Since(began) > arrivalLeast/4+2*admitAgain {
+		if h.enters("10.0.0.2", Arriving); time.Since(began) > arrivalLeast/4+2*admitAgain {
 			t.Errorf("it waited %v for room that there was", time.Since(began))
 		}
 
@@ -136,7 +136,7 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 		h.over = over
 		close(over)
 		began = time.Now()
-		if h.enters("10.0.0.2", arriving); time.Since(began) != 0 {
+		if h.enters("10.0.0.2", Arriving); time.Since(began) != 0 {
 			t.Error("it waited for a server that closes")
 		}
 	})
@@ -154,19 +154,19 @@ func connectionsCount(t *testing.T) {
 	for range 20_000 {
 		switch n := len(h.all); {
 		case n == 0 || random.IntN(3) == 0:
-			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), arriving)
+			h.enters(fmt.Sprintf("10.0.0.%d", random.IntN(5)), Arriving)
 		case random.IntN(3) == 0:
 			one := h.all[random.IntN(n)]
 			_ = one.Close()
 		default:
 			one := h.all[random.IntN(n)]
-			one.enter([]phase{arriving, resting, busy}[random.IntN(3)])
+			one.Enter([]ConnPhase{Arriving, Idle, Active}[random.IntN(3)])
 		}
 		h.all = slices.DeleteFunc(h.all, closed)
 		peers := map[netip.Addr]int{}
 		open, surplus := 0, 0
 		for _, c := range h.all {
-			if c.overLimit() {
+			if c.OverLimit() {
 				surplus++
 				continue
 			}
@@ -214,7 +214,7 @@ func (s *scripted) Accept() (net.Conn, error) {
 func TestAcceptGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
-		l := listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}}, log: zap.NewNop()}
+		l := Listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}}, Log: zap.NewNop()}
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

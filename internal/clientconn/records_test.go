@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"bytes"
@@ -30,11 +30,11 @@ func TestRecords(t *testing.T) {
 	identity.StartTLS()
 	defer identity.Close()
 	config := &tls.Config{Certificates: identity.TLS.Certificates, DynamicRecordSizingDisabled: true}
-	for _, size := range []int{1, recordSize, recordSize + 1, recordsSize, recordsSize + 1, 1<<20 + 7} {
+	for _, size := range []int{1, RecordBytes, RecordBytes + 1, recordsSize, recordsSize + 1, 1<<20 + 7} {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := pipe(t)
 			count := &counted{Conn: near}
-			below := &conn{Conn: count}
+			below := &Conn{Conn: count}
 			server := tls.Server(below, config)
 			client := tls.Client(far, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate
 			text := make([]byte, size)
@@ -47,11 +47,11 @@ func TestRecords(t *testing.T) {
 				n, _ := io.ReadFull(client, all)
 				got <- all[:n]
 			}()
-			if err := errors.Join(server.Handshake(), below.setPace(time.Second, 0)); err != nil {
+			if err := errors.Join(server.Handshake(), below.SetPace(time.Second, 0)); err != nil {
 				t.Fatal(err)
 			}
 			count.writes = 0
-			if n, err := recordsTo(server, below).Write(text); n != size || err != nil {
+			if n, err := RecordWriter(server, below).Write(text); n != size || err != nil {
 				t.Fatalf("%d bytes of %d: %v", n, size, err)
 			}
 			if all := <-got; !bytes.Equal(all, text) {
@@ -60,7 +60,7 @@ func TestRecords(t *testing.T) {
 			if most := size/recordsSize + 1; count.writes > most {
 				t.Errorf("%d bytes took %d sends", size, count.writes)
 			}
-			if _, err := recordsTo(server, below).Write(text); !errors.Is(err, errStalled) {
+			if _, err := RecordWriter(server, below).Write(text); !errors.Is(err, ErrStalled) {
 				t.Errorf("nobody reads %d bytes: %v", size, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"bytes"
@@ -34,9 +34,9 @@ func findTLSBuffers(conn reflect.Type) (b tlsBuffers) {
 	}
 }
 
-// dropTLSBuffers lets go of the buffers that a TLS connection reads into, if they are empty. Nothing
+// DropTLSBuffers lets go of the buffers that a TLS connection reads into, if they are empty. Nothing
 // reads the connection meanwhile. Any other connection is left alone.
-func dropTLSBuffers(c net.Conn) { buffersOfTLS.drop(c) }
+func DropTLSBuffers(c net.Conn) { buffersOfTLS.drop(c) }
 
 // drop lets go of the buffers of a connection that nobody reads meanwhile, if they are empty. It makes new ones when it is read again.
 func (b tlsBuffers) drop(c net.Conn) {

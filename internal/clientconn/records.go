@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"io"
@@ -9,23 +9,23 @@ import (
 // that is as much work as for a send of several: a deadline, a system call, a way through the kernel, and a client to be woken.
 type records struct {
 	tls  io.Writer
-	conn *conn // below
+	conn *Conn // below
 }
 
 const (
-	recordSize = 16 << 10 // of what is in it, at most
+	RecordBytes = 16 << 10 // of what is in it, at most
 	// recordsSize is from how much on what is gathered is sent: three records, since a segment, before the device cuts it up, is just less
 	// than 64 KiB. A fourth one would leave a bit for another segment, and more than notSentLow in the kernel.
 	recordsSize = 48 << 10
 )
 
 var recordBuffers = sync.Pool{New: func() any {
-	b := make([]byte, 0, recordsSize+2*recordSize) // the last one begins below that
+	b := make([]byte, 0, recordsSize+2*RecordBytes) // the last one begins below that
 	return &b
 }}
 
-// recordsTo writes to a TLS connection, and sends its records several at a time on the connection below.
-func recordsTo(tls io.Writer, below *conn) io.Writer { return records{tls: tls, conn: below} }
+// RecordWriter writes to a TLS connection, and sends its records several at a time on the connection below.
+func RecordWriter(tls io.Writer, below *Conn) io.Writer { return records{tls: tls, conn: below} }
 
 // Write implements io.Writer. When it returns, everything has been sent.
 func (r records) Write(b []byte) (int, error) {
@@ -42,7 +42,7 @@ func (r records) Write(b []byte) (int, error) {
 }
 
 // gathered takes b instead of sending it.
-func (c *conn) gathered(b []byte) (int, error) {
+func (c *Conn) gathered(b []byte) (int, error) {
 	all := c.gather
 	*all = append(*all, b...)
 	if c.most == 0 || len(*all) < c.most {

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"cmp"
@@ -25,10 +25,10 @@ type pin struct {
 	condemned atomic.Pointer[error] // errSlow or errCrowded; nil: it is not
 }
 
-// errSlow and errCrowded are why a pin ends before its client has taken the answer.
+// ErrSlow and errCrowded are why a pin ends before its client has taken the answer.
 var (
-	errSlow    = errors.New("the client was too slow while memory was short")
-	errCrowded = errors.New("the client was too slow while others waited for room")
+	ErrSlow    = errors.New("the client was too slow while memory was short")
+	ErrCrowded = errors.New("the client was too slow while others waited for room")
 )
 
 // pinEpoch is where times of pins are counted from.

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"net"
@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// connections are those of clients, on all listeners: how many there may be, of all clients and of one peer, and who has to make room for
+// Connections are those of clients, on all listeners: how many there may be, of all clients and of one peer, and who has to make room for
 // another one.
 //
 // A connection is worth what its client has done with it. One that has yet to bring a whole request (it is *arriving*) costs whoever opens
@@ -29,13 +29,13 @@ import (
 // Beyond those few the one that has waited longest for that is cut.
 //
 // Invariant: a connection is counted from when it is accepted until it is closed, or told to go, once.
-type connections struct {
+type Connections struct {
 	// Static after construction.
 	most    int // 0: no limit
 	perPeer int // 0: no limit
 	least   time.Duration
 	over    <-chan struct{} // closed when nobody is to wait any more; nil: never
-	metrics *connMetrics
+	metrics *ConnMetrics
 	began   time.Time // what guests count from: there are as many as connections, and a time.Time is large
 
 	mu struct {
@@ -60,15 +60,15 @@ const (
 	surplusMost = 128
 )
 
-// phase is what a connection's client has done last.
-type phase uint8
+// ConnPhase is what a connection's client has done last.
+type ConnPhase uint8
 
 const (
-	arriving phase = iota // connected, or begun a request
-	resting               // had its last request answered
-	busy                  // asked for something
-	surplus               // connected when there was no room
-	gone                  // closed, or told to go; for good
+	Arriving ConnPhase = iota // connected, or begun a request
+	Idle                      // had its last request answered
+	Active                    // asked for something
+	surplus                   // connected when there was no room
+	gone                      // closed, or told to go; for good
 )
 
 // tally is the connections of which there is a limit together: all, or those of one peer.
@@ -80,40 +80,40 @@ type tally struct {
 
 // guest is the part of a connection that its place among the others is about. Guarded by connections.mu, but for what is static.
 type guest struct {
-	at    *connections // static; nil: it is not counted
-	phase phase
+	at    *Connections // static; nil: it is not counted
+	phase ConnPhase
 	since time.Duration // since connections.began
 	links [2]link       // in a queue of all, and in one of its peer's
 	peer  *tally        // nil: its peer has no limit
 	leave func()        // ends it politely; nil: it is closed
 }
 
-func newConnections(most, perPeer int, m *connMetrics, over <-chan struct{}) *connections {
-	k := &connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
+func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
+	k := &Connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)
 	k.mu.surplus = queue{link: 0}
 	k.mu.peers = map[netip.Addr]*tally{}
 	return k
 }
 
-// admitAtOnce gives no connection a moment to arrive before another may take its place. It is called
+// AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is called
 // before the first.
-func (k *connections) admitAtOnce() { k.least = 0 }
+func (k *Connections) AdmitAtOnce() { k.least = 0 }
 
-// active is how many connections are answered or watched.
-func (k *connections) active() int {
+// ActiveConnections is how many connections are answered or watched.
+func (k *Connections) ActiveConnections() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.mu.all.open - k.mu.all.waiting[arriving].length - k.mu.all.waiting[resting].length
+	return k.mu.all.open - k.mu.all.waiting[Arriving].length - k.mu.all.waiting[Idle].length
 }
 
 func newTally(link int) tally {
-	return tally{waiting: [2]queue{arriving: {link: link}, resting: {link: link}}}
+	return tally{waiting: [2]queue{Arriving: {link: link}, Idle: {link: link}}}
 }
 
 // admit counts a connection that has been accepted, and ends those that make room for it, which may have to be waited for. The nil
 // connections count nothing.
-func (k *connections) admit(c *conn) {
+func (k *Connections) admit(c *Conn) {
 	if k == nil {
 		return
 	}
@@ -140,18 +140,18 @@ func (k *connections) admit(c *conn) {
 }
 
 // busyArrivingLocked reports that who would have to make room has just come.
-func (k *connections) busyArrivingLocked() bool {
+func (k *Connections) busyArrivingLocked() bool {
 	if k.most <= 0 || k.mu.all.open < k.most {
 		return false
 	}
 	now := time.Since(k.began)
 	victim, _ := k.mu.all.victim(now, k.most)
-	return victim != nil && victim.guest.phase == arriving && now-victim.guest.since < k.least
+	return victim != nil && victim.guest.phase == Arriving && now-victim.guest.since < k.least
 }
 
 // leaver is a connection that has to go, and how.
 type leaver struct {
-	conn  *conn
+	conn  *Conn
 	leave func()
 }
 
@@ -160,11 +160,11 @@ func (l leaver) end() {
 		l.leave()
 		return
 	}
-	l.conn.cut()
+	l.conn.Cut()
 }
 
-func (k *connections) admitLocked(c *conn, from netip.Addr) (leaving []leaver) {
-	expel := func(c *conn, reason string) {
+func (k *Connections) admitLocked(c *Conn, from netip.Addr) (leaving []leaver) {
+	expel := func(c *Conn, reason string) {
 		leaving = append(leaving, leaver{c, c.guest.leave})
 		k.forgetLocked(c)
 		k.metrics.expelled.WithLabelValues(reason).Inc()
@@ -194,12 +194,12 @@ func (k *connections) admitLocked(c *conn, from netip.Addr) (leaving []leaver) {
 	if c.guest.peer = k.peerLocked(from); c.guest.peer != nil {
 		c.guest.peer.open++
 	}
-	k.enterLocked(c, arriving)
+	k.enterLocked(c, Arriving)
 	return leaving
 }
 
 // peerLocked is the tally of a peer; nil if it has no limit.
-func (k *connections) peerLocked(from netip.Addr) *tally {
+func (k *Connections) peerLocked(from netip.Addr) *tally {
 	if k.perPeer <= 0 || !from.IsValid() {
 		return nil
 	}
@@ -214,11 +214,11 @@ func (k *connections) peerLocked(from netip.Addr) *tally {
 }
 
 // victim is who has to make room, and why; nil if everybody is busy.
-func (y *tally) victim(now time.Duration, most int) (*conn, string) {
-	first, rested := y.waiting[arriving].first, y.waiting[resting].first
+func (y *tally) victim(now time.Duration, most int) (*Conn, string) {
+	first, rested := y.waiting[Arriving].first, y.waiting[Idle].first
 	late := first != nil && now-first.guest.since > arrivalPatience
 	switch {
-	case late, first != nil && y.waiting[arriving].length*floodShare > most:
+	case late, first != nil && y.waiting[Arriving].length*floodShare > most:
 		return first, expelledArriving
 	case rested != nil:
 		return rested, expelledIdle
@@ -233,14 +233,14 @@ const (
 	expelledSurplus  = "surplus"
 )
 
-// connMetrics count connections.
-type connMetrics struct {
+// ConnMetrics count connections.
+type ConnMetrics struct {
 	expelled *prometheus.CounterVec
 	open     prometheus.Gauge
 }
 
-func newConnMetrics() *connMetrics {
-	m := &connMetrics{
+func NewConnMetrics() *ConnMetrics {
+	m := &ConnMetrics{
 		expelled: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_expelled_connections_total",
 			Help: "Client connections that were closed to make room for others, by what they were doing: " +
@@ -256,16 +256,16 @@ func newConnMetrics() *connMetrics {
 	return m
 }
 
-// collectors are what is to be registered.
-func (m *connMetrics) collectors() []prometheus.Collector {
+// Collectors are what is to be registered.
+func (m *ConnMetrics) Collectors() []prometheus.Collector {
 	return []prometheus.Collector{m.expelled, m.open}
 }
 
 // enterLocked puts a connection into a phase, at the end of those that are in it.
-func (k *connections) enterLocked(c *conn, p phase) {
+func (k *Connections) enterLocked(c *Conn, p ConnPhase) {
 	c.guest.phase, c.guest.since = p, time.Since(k.began)
 	switch p {
-	case arriving, resting:
+	case Arriving, Idle:
 		k.mu.all.waiting[p].push(c)
 		if peer := c.guest.peer; peer != nil {
 			peer.waiting[p].push(c)
@@ -276,9 +276,9 @@ func (k *connections) enterLocked(c *conn, p phase) {
 }
 
 // leaveLocked takes a connection out of the phase that it is in.
-func (k *connections) leaveLocked(c *conn) {
+func (k *Connections) leaveLocked(c *Conn) {
 	switch p := c.guest.phase; p {
-	case arriving, resting:
+	case Arriving, Idle:
 		k.mu.all.waiting[p].remove(c)
 		if peer := c.guest.peer; peer != nil {
 			peer.waiting[p].remove(c)
@@ -289,7 +289,7 @@ func (k *connections) leaveLocked(c *conn) {
 }
 
 // forgetLocked counts a connection no longer.
-func (k *connections) forgetLocked(c *conn) {
+func (k *Connections) forgetLocked(c *Conn) {
 	if c.guest.phase == gone {
 		return
 	}
@@ -309,9 +309,9 @@ func (k *connections) forgetLocked(c *conn) {
 	}
 }
 
-// enter notes what the connection's client has done. A connection for which there was no room, or that
+// Enter notes what the connection's client has done. A connection for which there was no room, or that
 // has been ended, keeps its phase. The nil connection is counted nowhere.
-func (c *conn) enter(p phase) {
+func (c *Conn) Enter(p ConnPhase) {
 	if c == nil || c.guest.at == nil {
 		return
 	}
@@ -325,8 +325,8 @@ func (c *conn) enter(p phase) {
 	k.enterLocked(c, p)
 }
 
-// onLeave sets how the client is sent away without a broken connection.
-func (c *conn) onLeave(leave func()) {
+// OnLeave sets how the client is sent away without a broken connection.
+func (c *Conn) OnLeave(leave func()) {
 	if k := c.guest.at; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -334,8 +334,8 @@ func (c *conn) onLeave(leave func()) {
 	}
 }
 
-// overLimit reports that there was no room for the connection, which its client is to learn.
-func (c *conn) overLimit() bool {
+// OverLimit reports that there was no room for the connection, which its client is to learn.
+func (c *Conn) OverLimit() bool {
 	if c == nil || c.guest.at == nil {
 		return false
 	}
@@ -345,8 +345,8 @@ func (c *conn) overLimit() bool {
 	return c.guest.phase == surplus
 }
 
-// sendAway sends the client away, if there is a way that breaks no connection (onLeave).
-func (c *conn) sendAway() {
+// SendAway sends the client away, if there is a way that breaks no connection (onLeave).
+func (c *Conn) SendAway() {
 	if k := c.guest.at; k != nil {
 		k.mu.Lock()
 		leave := c.guest.leave
@@ -358,7 +358,7 @@ func (c *conn) sendAway() {
 }
 
 // left follows the end of a connection. It is idempotent.
-func (g *guest) left(c *conn) {
+func (g *guest) left(c *Conn) {
 	if k := g.at; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -378,13 +378,13 @@ func peerOf(c net.Conn) netip.Addr {
 // goes through two of them.
 type queue struct {
 	link        int // which links are this queue's
-	first, last *conn
+	first, last *Conn
 	length      int
 }
 
-type link struct{ before, after *conn }
+type link struct{ before, after *Conn }
 
-func (q *queue) push(c *conn) {
+func (q *queue) push(c *Conn) {
 	c.guest.links[q.link] = link{before: q.last}
 	if q.last == nil {
 		q.first = c
@@ -395,7 +395,7 @@ func (q *queue) push(c *conn) {
 	q.length++
 }
 
-func (q *queue) remove(c *conn) {
+func (q *queue) remove(c *Conn) {
 	l := c.guest.links[q.link]
 	if l.before == nil {
 		q.first = l.after

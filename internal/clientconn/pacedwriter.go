@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// netWriter is an answer of net/http whose client must keep up, as conn is for a whole connection. On HTTP/2 a client may take
+// PacedWriter is an answer of net/http whose client must keep up, as conn is for a whole connection. On HTTP/2 a client may take
 // one stream and leave another, and flow control then holds that one back alone; so each has a clock of its own, which runs
 // only while a write waits. Whoever stops taking is told by a reset of his stream; his others go on.
 //
 // It sees progress a piece at a time, since net/http says nothing of a piece before it has gone out as a whole: a client is
 // evicted that takes less than pieceNet within the stall timeout, where conn counts every byte.
-type netWriter struct {
+type PacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	conn    *conn // below; nil if there is none to ask
+	conn    *Conn // below; nil if there is none to ask
 	stall   time.Duration
 	seat    seat
 	began   bool // the head is written
-	// parts reports that the connection ends with an answer of that status, as kube-apiserver has it for requests over
+	// EndsConnection reports that the connection ends with an answer of that status, as kube-apiserver has it for requests over
 	// HTTP/2 that it does not know the user of; nil: it does not.
-	parts func(code int) bool
+	EndsConnection func(code int) bool
 
 	mu      sync.Mutex
 	timer   *time.Timer
@@ -36,9 +36,9 @@ type netWriter struct {
 // pieceNet is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces would cost frames.
 const pieceNet = 16 << 10
 
-// newNetWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0 demands nothing of the client.
-func newNetWriter(w http.ResponseWriter, below *conn, stall time.Duration) *netWriter {
-	n := &netWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
+// NewPacedWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0 demands nothing of the client.
+func NewPacedWriter(w http.ResponseWriter, below *Conn, stall time.Duration) *PacedWriter {
+	n := &PacedWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
 	if below != nil {
 		n.seat.of = below.seat.of
 	}
@@ -48,22 +48,22 @@ func newNetWriter(w http.ResponseWriter, below *conn, stall time.Duration) *netW
 }
 
 // Unwrap lets http.ResponseController reach the writer below.
-func (n *netWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }
+func (n *PacedWriter) Unwrap() http.ResponseWriter { return n.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.
-func (n *netWriter) WriteHeader(code int) {
+func (n *PacedWriter) WriteHeader(code int) {
 	n.began = n.began || code >= http.StatusOK
-	if n.conn != nil && n.conn.strict != nil && n.Header()[strictTransportSecurity] == nil {
-		n.Header().Set(strictTransportSecurity, *n.conn.strict)
+	if n.conn != nil && n.conn.strict != nil && n.Header()[StrictTransportSecurityHeader] == nil {
+		n.Header().Set(StrictTransportSecurityHeader, *n.conn.strict)
 	}
-	if code >= http.StatusOK && n.parts != nil && n.parts(code) {
+	if code >= http.StatusOK && n.EndsConnection != nil && n.EndsConnection(code) {
 		n.Header().Set("Connection", "close") // which becomes GOAWAY
 	}
 	n.ResponseWriter.WriteHeader(code)
 }
 
-// proven notes that the sender of the request is known.
-func (n *netWriter) proven() {
+// Prove notes that the sender of the request is known.
+func (n *PacedWriter) Prove() {
 	if response, ok := n.ResponseWriter.(interface{ Prove() }); ok {
 		response.Prove()
 	}
@@ -71,7 +71,7 @@ func (n *netWriter) proven() {
 
 // Write sends b, of which net/http may hold something back until it is flushed. It returns errStalled, or why
 // its pin was condemned, once the client falls below the pace, and has reset the stream.
-func (n *netWriter) Write(b []byte) (int, error) {
+func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
 		piece := b[:min(len(b), pieceNet)]
@@ -91,16 +91,16 @@ func (n *netWriter) Write(b []byte) (int, error) {
 }
 
 // FlushError sends what is buffered.
-func (n *netWriter) FlushError() error { return n.timed(n.control.Flush) }
+func (n *PacedWriter) FlushError() error { return n.timed(n.control.Flush) }
 
 // timed does what may have to wait for the client, without a seat: what there is to send is net/http's work, whoever makes it.
-func (n *netWriter) timed(send func() error) error {
+func (n *PacedWriter) timed(send func() error) error {
 	if n.seat.taken {
-		n.seat.of.give()
-		defer n.seat.of.take()
+		n.seat.of.Give()
+		defer n.seat.of.Take()
 	}
 	if n.stall > 0 {
-		n.timer.Reset(n.haste().stall(n.stall))
+		n.timer.Reset(n.haste().StallTimeout(n.stall))
 		defer n.timer.Stop()
 	}
 	if n.pin != nil {
@@ -108,13 +108,13 @@ func (n *netWriter) timed(send func() error) error {
 		defer n.pin.waited()
 	}
 	if err := send(); err != nil {
-		return n.cause(err)
+		return n.Cause(err)
 	}
 	return nil
 }
 
-// cause is why a write failed.
-func (n *netWriter) cause(err error) error {
+// Cause is why a write failed.
+func (n *PacedWriter) Cause(err error) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	slow := n.pin.sentence()
@@ -122,29 +122,29 @@ func (n *netWriter) cause(err error) error {
 	case slow != nil:
 		return slow
 	case n.stalled, n.conn != nil && n.conn.stalled.Load():
-		return errStalled
+		return ErrStalled
 	case n.severed:
 		return errors.Join(net.ErrClosed, err)
 	}
 	return err
 }
 
-// patient ends all demands on the client: what passes through for long may pause as long as its own
+// Patient ends all demands on the client: what passes through for long may pause as long as its own
 // rules allow. The result demands progress again.
-func (n *netWriter) patient() (impatient func()) {
+func (n *PacedWriter) Patient() (impatient func()) {
 	stall := n.stall
 	n.stall = 0
 	return func() { n.stall = stall }
 }
 
 // SetReadDeadline limits the time for the request's body.
-func (n *netWriter) SetReadDeadline(t time.Time) error { return n.control.SetReadDeadline(t) }
+func (n *PacedWriter) SetReadDeadline(t time.Time) error { return n.control.SetReadDeadline(t) }
 
-// headWritten reports that the answer has begun.
-func (n *netWriter) headWritten() bool { return n.began }
+// HeadWritten reports that the answer has begun.
+func (n *PacedWriter) HeadWritten() bool { return n.began }
 
-// pace demands progress from now on. An answer that keeps so many bytes of old state alive has a seat meanwhile.
-func (n *netWriter) pace(pinned int64) {
+// Pace demands progress from now on. An answer that keeps so many bytes of old state alive has a seat meanwhile.
+func (n *PacedWriter) Pace(pinned int64) {
 	n.seat.want(pinned > 0)
 	var next *pin
 	if pinned > 0 && n.stall > 0 {
@@ -160,7 +160,7 @@ func (n *netWriter) pace(pinned int64) {
 }
 
 // end resets the stream of a condemned pin, unless the pin is over.
-func (n *netWriter) end(condemned *pin) {
+func (n *PacedWriter) end(condemned *pin) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.pin == condemned {
@@ -169,7 +169,7 @@ func (n *netWriter) end(condemned *pin) {
 }
 
 // haste is that of the connection below.
-func (n *netWriter) haste() *haste {
+func (n *PacedWriter) haste() *EvictionPolicy {
 	if n.conn == nil {
 		return nil
 	}
@@ -178,34 +178,34 @@ func (n *netWriter) haste() *haste {
 
 // evict ends the answer of a client that has not taken a piece in time. While memory is short that
 // says that it is slow, if it pins a state.
-func (n *netWriter) evict() {
+func (n *PacedWriter) evict() {
 	n.mu.Lock()
-	if n.pin != nil && n.haste().stall(n.stall) < n.stall {
-		n.pin.condemned.CompareAndSwap(nil, &errSlow)
+	if n.pin != nil && n.haste().StallTimeout(n.stall) < n.stall {
+		n.pin.condemned.CompareAndSwap(nil, &ErrSlow)
 	}
 	n.mu.Unlock()
 	n.reset(&n.stalled)
 }
 
-// cut ends the answer so that the client sees that it has no end. A write that waits returns. Any goroutine may call it.
-func (n *netWriter) cut() { n.reset(&n.severed) }
+// Cut ends the answer so that the client sees that it has no end. A write that waits returns. Any goroutine may call it.
+func (n *PacedWriter) Cut() { n.reset(&n.severed) }
 
 // reset notes why, and breaks the answer: for a deadline that has passed, net/http resets an HTTP/2 stream at once.
-func (n *netWriter) reset(why *bool) {
+func (n *PacedWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	*why = *why || !n.over
 	n.breakLocked()
 }
 
-func (n *netWriter) breakLocked() {
+func (n *PacedWriter) breakLocked() {
 	if !n.over {
 		_ = n.control.SetWriteDeadline(time.Unix(1, 0)) // fails where there is nothing left to break
 	}
 }
 
-// close lets go of the answer.
-func (n *netWriter) close() {
+// Close lets go of the answer.
+func (n *PacedWriter) Close() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.over = true

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // While memory is short the most expensive of the slow answers ends first; a fast one never does.
 func TestMostExpensivePinEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &haste{}
+		h := &EvictionPolicy{}
 		pinned := func(bytes int64, taken int) *pin {
 			p := &pin{bytes: bytes}
 			p.add(taken, time.Minute)
@@ -21,17 +21,17 @@ func TestMostExpensivePinEndsFirst(t *testing.T) {
 		for i := range 32 {
 			slow = append(slow, pinned(int64(i+1), 60*hastyRate-1))
 		}
-		h.endSlow()
+		h.EndSlow()
 		for i, p := range slow {
 			if condemned := p.sentence() != nil; condemned != (i >= 30) {
 				t.Errorf("after the first look the pin of %d bytes is condemned: %v", p.bytes, condemned)
 			}
 		}
 		for range 100 {
-			h.endSlow()
+			h.EndSlow()
 		}
 		for _, p := range slow {
-			if p.sentence() != errSlow {
+			if p.sentence() != ErrSlow {
 				t.Errorf("the pin of %d bytes goes on while memory is short", p.bytes)
 			}
 		}

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"sync/atomic"
@@ -7,14 +7,14 @@ import (
 	"spillway/internal/ring"
 )
 
-// seats are for large answers, lists and initial states: who makes, encrypts and sends one has a seat meanwhile. (kube-apiserver's flow
+// Seats are for large answers, lists and initial states: who makes, encrypts and sends one has a seat meanwhile. (kube-apiserver's flow
 // control calls it so, too.) Events are urgent and little work, large answers are much work and not urgent. Without seats a herd of them takes
 // all processors, and who delivers events is one among many that want one.
 //
 // There is one seat fewer than there are processors, and who takes one lets writers go first if no processor would be left. A seat is given
 // up while its answer's client is waited for, so a client that is slow holds nobody up, and is had again in the order of asking. It is held
 // in the kernel, too: what is sent there is work. The nil seats bound nothing.
-type seats struct {
+type Seats struct {
 	processors int           // static
 	taken      chan struct{} // one for each
 	delivering atomic.Int32  // writers that have something to deliver
@@ -24,13 +24,13 @@ type seats struct {
 // courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a piece every so often.
 const courtesy = 10 * time.Millisecond
 
-// newSeats makes the seats of a process that has so many processors.
-func newSeats(processors int) *seats {
-	return &seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
+// NewSeats makes the seats of a process that has so many processors.
+func NewSeats(processors int) *Seats {
+	return &Seats{processors: processors, taken: make(chan struct{}, max(1, processors-1))}
 }
 
-// take waits for a seat, and tells how long it did.
-func (t *seats) take() (waited time.Duration) {
+// Take waits for a seat, and tells how long it did.
+func (t *Seats) Take() (waited time.Duration) {
 	if t == nil {
 		return 0
 	}
@@ -53,23 +53,23 @@ func (t *seats) take() (waited time.Duration) {
 	return time.Since(began)
 }
 
-func (t *seats) give() {
+func (t *Seats) Give() {
 	if t != nil {
 		<-t.taken
 	}
 }
 
-// inUse is how many seats are taken.
-func (t *seats) inUse() int { return len(t.taken) }
+// InUse is how many seats are taken.
+func (t *Seats) InUse() int { return len(t.taken) }
 
 // crowded reports that writers and large answers leave no processor.
-func (t *seats) crowded() bool {
+func (t *Seats) crowded() bool {
 	n := int(t.delivering.Load())
 	return n > 0 && n+len(t.taken) >= t.processors
 }
 
 // makeWay waits until it is crowded no more, or courtesy is done.
-func (t *seats) makeWay() {
+func (t *Seats) makeWay() {
 	done := time.NewTimer(courtesy)
 	defer done.Stop()
 	for {
@@ -85,8 +85,8 @@ func (t *seats) makeWay() {
 	}
 }
 
-// deliver tells that a writer has something to deliver from now on, or has delivered everything.
-func (t *seats) deliver(something bool) {
+// SetDelivering tells that a writer has something to deliver from now on, or has delivered everything.
+func (t *Seats) SetDelivering(something bool) {
 	switch {
 	case t == nil:
 	case something:
@@ -99,7 +99,7 @@ func (t *seats) deliver(something bool) {
 
 // seat is the one that an answer may have.
 type seat struct {
-	of    *seats
+	of    *Seats
 	taken bool
 }
 
@@ -107,9 +107,9 @@ type seat struct {
 func (l *seat) want(wanted bool) {
 	switch {
 	case wanted && !l.taken:
-		l.of.take()
+		l.of.Take()
 	case l.taken && !wanted:
-		l.of.give()
+		l.of.Give()
 	}
 	l.taken = wanted
 }

@@ -1,4 +1,4 @@
-package serve
+package clientconn
 
 import (
 	"errors"
@@ -35,7 +35,7 @@ func setTCP(c net.Conn, option, value int) {
 }
 
 // sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells how long it waited to have it back.
-func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Duration, err error) {
+func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Duration, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
@@ -44,7 +44,7 @@ func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Dura
 	given := false
 	err = raw.Write(func(fd uintptr) bool {
 		if given {
-			waited, given = waited+seats.take(), false
+			waited, given = waited+seats.Take(), false
 		}
 		for n < len(b) {
 			taken, err := unix.Write(int(fd), b[n:])
@@ -53,7 +53,7 @@ func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Dura
 				n += taken
 			case errors.Is(err, unix.EINTR):
 			case errors.Is(err, unix.EAGAIN):
-				seats.give()
+				seats.Give()
 				given = true
 				return false
 			default:
@@ -64,7 +64,7 @@ func sendSeated(c syscall.Conn, seats *seats, b []byte) (n int, waited time.Dura
 		return true
 	})
 	if given {
-		waited += seats.take()
+		waited += seats.Take()
 	}
 	if err == nil {
 		err = failed

@@ -1,0 +1,28 @@
+//go:build !linux
+
+package clientconn
+
+import (
+	"net"
+	"syscall"
+
+	"go.uber.org/zap"
+)
+
+// Poller tells what happens to connections, on platforms that have epoll. Here nobody tells: a request is cancelled when its
+// answer cannot be written.
+type Poller struct{}
+
+type Watched struct{}
+
+func NewPoller(*zap.Logger) *Poller { return nil }
+
+func (*Poller) Watch(net.Conn, func()) *Watched { return nil }
+
+func (*Watched) Socket() syscall.RawConn { return nil }
+
+func (*Watched) NotifyRoom(func()) {}
+
+func (*Watched) Stop() {}
+
+func (*Poller) Close() {}
