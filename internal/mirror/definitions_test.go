@@ -14,7 +14,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
-	"spillway/internal/serve"
+	"spillway/internal/source"
 )
 
 const widgetDefinition = "widgets.example.com"
@@ -37,7 +37,7 @@ func defined(fields ...string) kubetest.Edit {
 }
 
 // watching is a cursor at the present of a source, until the test ends.
-func watching(t *testing.T, s *serve.Source) *fanout.Cursor {
+func watching(t *testing.T, s *source.Source) *fanout.Cursor {
 	t.Helper()
 	now := s.Resource().Snapshot()
 	c := s.Hub.From(now.Next, now.RV, object.Selector{}, object.Encoding{})

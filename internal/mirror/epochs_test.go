@@ -8,7 +8,7 @@ import (
 	apimachinery "k8s.io/apimachinery/pkg/version"
 
 	"spillway/internal/kubetest"
-	"spillway/internal/serve"
+	"spillway/internal/source"
 )
 
 // newTestEpochs begins with upstream's present version.
@@ -21,7 +21,7 @@ func newTestEpochs(t *testing.T, m *Set) *epochs {
 	return newEpochs(m, *info)
 }
 
-func shape(s *serve.Source) string {
+func shape(s *source.Source) string {
 	o, ok := s.Resource().Snapshot().Get("n/a")
 	switch {
 	case !ok:

@@ -13,7 +13,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
-	"spillway/internal/serve"
+	"spillway/internal/source"
 	"spillway/internal/upstream"
 )
 
@@ -23,7 +23,7 @@ type mirror struct {
 	hub       *fanout.Hub
 	reflector *upstream.Reflector
 	prober    *upstream.Prober
-	source    *serve.Source
+	source    *source.Source
 	backfills *backfill.Coordinator // nil: none
 	cancel    context.CancelFunc
 	state     *mirrorState
@@ -56,7 +56,7 @@ func newMirror(ms *Set, info *object.Resource, state *mirrorState) *mirror {
 	m.hub.ShareLanes(ms.lanes)
 	m.resource.Expect(codec.Template(info))
 	m.representation = newRepresentation(ms.client, m.resource, ms.log)
-	m.source = &serve.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
+	m.source = &source.Source{Hub: m.hub, Fresh: cache.NewFreshness(m.resource, prober{m.prober, m}),
 		Codec: codec.New(info, ms.release)}
 	if ms.backfill != nil {
 		m.backfills = backfill.New(m.hub, past{ms.client.NewPast(info)}, ms.backfill)
@@ -174,7 +174,7 @@ func (m *mirror) well() bool {
 
 // usable is the mirror's source, nil while upstream refuses the resource, has given it nothing and
 // cannot be reached, or shows it otherwise than it is known here: then upstream answers better.
-func (m *mirror) usable() *serve.Source {
+func (m *mirror) usable() *source.Source {
 	m.asked.Store(int64(time.Since(m.born)))
 	if m.representation.doubtful() || m.state.State().Kind() == states.KindRefused ||
 		!m.resource.Ready() && m.reflector.Status().Err != nil {

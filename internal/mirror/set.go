@@ -30,7 +30,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
-	"spillway/internal/serve"
+	"spillway/internal/source"
 	"spillway/internal/upstream"
 )
 
@@ -195,8 +195,8 @@ func (m *Set) Begin(starting context.Context) error {
 	return nil
 }
 
-// Find implements serve.Catalog.
-func (m *Set) Find(gvr schema.GroupVersionResource) *serve.Source {
+// Find implements source.Catalog.
+func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
 	if found := (*m.running.Load())[gvr]; found != nil {
 		return found.usable()
 	}
@@ -211,7 +211,7 @@ func (m *Set) Find(gvr schema.GroupVersionResource) *serve.Source {
 	return nil
 }
 
-// Knows implements serve.Catalog.
+// Knows implements source.Catalog.
 func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
 	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
 		return true
@@ -418,4 +418,4 @@ func (m *Set) PassThrough() (string, error) {
 // Wait returns when every mirror has ended, after their context has.
 func (m *Set) Wait() { m.active.Wait() }
 
-var _ serve.Catalog = (*Set)(nil)
+var _ source.Catalog = (*Set)(nil)

@@ -4,14 +4,14 @@ import (
 	"strconv"
 	"time"
 
-	"spillway/internal/serve"
+	"spillway/internal/source"
 	"spillway/internal/status"
 )
 
 // Statuses are how all mirrors stand, those that do not run at present included. watches is how
 // many watches each source has. away are the resources whose states are old since upstream is away,
 // and oldest is the age of the oldest of them in seconds.
-func (m *Set) Statuses(now time.Time, watches map[*serve.Source]int) (
+func (m *Set) Statuses(now time.Time, watches map[*source.Source]int) (
 	all []*status.Resource, away []string, oldest float64) {
 	all, away = []*status.Resource{}, []string{}
 	listed := map[*mirrorState]bool{}

@@ -14,6 +14,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
+	"spillway/internal/source"
 	"spillway/internal/status"
 )
 
@@ -45,7 +46,7 @@ func (s *Parts) Report(ctx context.Context) (*status.Report, error) {
 	if err := s.Waiting(); err != nil {
 		r.Upstream.Waiting = status.OneLine(err.Error())
 	}
-	on := map[*serve.Source]int{}
+	on := map[*source.Source]int{}
 	for i := range watches {
 		on[watches[i].Source]++
 		r.Watches.Items = append(r.Watches.Items, watchStatus(&watches[i], now))

@@ -36,6 +36,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/kubetest"
+	"spillway/internal/source"
 )
 
 // newAccess asks the apiserver at base.
@@ -211,11 +212,11 @@ func TestKnownAndUnasked(t *testing.T) {
 
 // eager is a catalog that mirrors what it is asked for.
 type eager struct {
-	Catalog
+	source.Catalog
 	found chan schema.GroupVersionResource
 }
 
-func (e eager) Find(gvr schema.GroupVersionResource) *Source {
+func (e eager) Find(gvr schema.GroupVersionResource) *source.Source {
 	e.found <- gvr
 	return e.Catalog.Find(gvr)
 }

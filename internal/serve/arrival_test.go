@@ -15,6 +15,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // A quiet resource hears of a version only by asking. Whoever wants one that upstream has reached by writes to something else
@@ -61,7 +62,7 @@ func TestTooLargeReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if took := time.Since(start); took < arriveWait {
+			if took := time.Since(start); took < source.ArrivalTimeout {
 				t.Errorf("refused after %v", took)
 			}
 			want := direct(t, up, target)

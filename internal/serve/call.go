@@ -11,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/source"
 )
 
 // call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
@@ -144,7 +145,7 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 // fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
 // answer is an event that it must see. It reports false if upstream does not say.
 func (s *Server) fromNewest(p Plan) bool {
-	ctx, cancel := s.within(arriveWait)
+	ctx, cancel := s.within(source.ArrivalTimeout)
 	defer cancel()
 	rv, err := p.Source.Fresh.Newest(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"spillway/internal/cache"
+	"spillway/internal/source"
 )
 
 const (
@@ -19,7 +20,7 @@ const (
 // initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
 // before the proof.
 func (s *stream) consistent() (EndReason, error) {
-	ctx, cancel := context.WithTimeout(s.context(), proofWait)
+	ctx, cancel := context.WithTimeout(s.context(), source.ProofTimeout)
 	defer cancel()
 	proofs := make(chan proof, 1)
 	go func() {

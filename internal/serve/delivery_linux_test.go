@@ -21,6 +21,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // audience are many clients of one feed, on real sockets, that do nothing but take what comes.
@@ -29,7 +30,7 @@ type audience struct {
 	manager *manager
 	poller  *clientconn.Poller
 	stop    context.CancelCauseFunc
-	source  *Source
+	source  *source.Source
 	config  *tls.Config // nil: plain
 	streams []*stream
 	version uint64

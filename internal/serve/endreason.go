@@ -10,6 +10,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
+	"spillway/internal/source"
 )
 
 // EndReason is why a watch ended. Every stream ends for exactly one, which is the metric label, the log field and what the
@@ -64,7 +65,7 @@ func (r EndReason) clean() bool {
 // reasonOf is the reason behind an error of a cursor or a connection.
 func reasonOf(err error) EndReason {
 	var expired *cache.ExpiredError
-	var large *tooLargeError
+	var large *source.TooLargeError
 	var end endError
 	switch {
 	case errors.As(err, &end):

@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // lags shows how many watches there are and how far they are behind, by resource and by what they select, at the moment of a scrape. Who delivers
@@ -72,7 +73,7 @@ func (m *manager) lags() map[lagGroup]lag {
 }
 
 func grouped(streams []*stream, known []figures, now time.Time) map[lagGroup]lag {
-	groups, names := map[lagGroup]lag{}, map[*Source]string{}
+	groups, names := map[lagGroup]lag{}, map[*source.Source]string{}
 	for i, st := range streams {
 		if known[i].over {
 			continue

@@ -16,6 +16,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
@@ -223,13 +224,13 @@ func (s *Server) snapshot(p Plan) (*cache.Snapshot, error) {
 }
 
 // reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
-func (s *Server) reach(source *Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
+func (s *Server) reach(from *source.Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
 	if !hurried {
-		return source.arrive(s.base, rv, verdictWait)
+		return from.AwaitRV(s.base, rv, source.VerdictTimeout)
 	}
-	ctx, cancel := context.WithTimeout(s.base, arrivalWait)
+	ctx, cancel := context.WithTimeout(s.base, source.HurriedArrivalTimeout)
 	defer cancel()
-	return source.Resource().StateThrough(ctx, rv)
+	return from.Resource().StateThrough(ctx, rv)
 }
 
 // collect collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the last one,

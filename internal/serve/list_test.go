@@ -10,10 +10,11 @@ import (
 	"testing"
 
 	"spillway/internal/codec"
+	"spillway/internal/source"
 )
 
 // listed is the body that a LIST of a source is answered with, as it goes out.
-func listed(t *testing.T, source *Source, target string) (string, Plan) {
+func listed(t *testing.T, source *source.Source, target string) (string, Plan) {
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
 	planner := Planner{Catalog: fixed{source.Resource().Info.GVR: source}}
@@ -80,7 +81,7 @@ func TestListBytes(t *testing.T) {
 	inC1 := token(`{"v":"meta.k8s.io/v1","rv":100,"start":"/a\u0000"}`)
 	for _, c := range []struct {
 		rule, target string
-		source       *Source
+		source       *source.Source
 		want         string
 	}{
 		{"W-60 all", "/api/v1/pods?resourceVersion=0", pods,

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spillway/internal/clientconn"
+	"spillway/internal/source"
 )
 
 // Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
@@ -94,8 +95,8 @@ func (m *Metrics) makeLists() prometheus.Collector {
 
 // introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that
 // appears with its first count no rate and no increase can be told, and no alert.
-func (m *Metrics) introduce(s *Source) {
-	if !s.firstUse() {
+func (m *Metrics) introduce(s *source.Source) {
+	if !s.FirstUse() {
 		return
 	}
 	resource := s.Resource().Info.String()

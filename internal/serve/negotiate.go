@@ -12,6 +12,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // answerForm is how an answer is written, and how it is written if it is a failure instead.
@@ -25,7 +26,7 @@ type answerForm struct {
 
 // asked is what a request asks to be shown.
 type asked struct {
-	source     *Source
+	source     *source.Source
 	collection bool
 	watch      bool
 }

@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/codec"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
@@ -38,10 +39,10 @@ func TestNegotiate(t *testing.T) {
 		one   = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	)
-	builtin := asked{source: &Source{Hub: newSource(t, podResource, unreachable{}, 1).Hub, Codec: newCodec(podResource)}, collection: true}
+	builtin := asked{source: &source.Source{Hub: newSource(t, podResource, unreachable{}, 1).Hub, Codec: newCodec(podResource)}, collection: true}
 	custom := asked{source: newSource(t, widgets, unreachable{}, 1), collection: true}
 	typeless := asked{source: newSource(t, definitions, unreachable{}, 1), collection: true}
-	old := asked{source: &Source{Hub: builtin.source.Hub, Codec: codec.New(podResource, nil)}, collection: true}
+	old := asked{source: &source.Source{Hub: builtin.source.Hub, Codec: codec.New(podResource, nil)}, collection: true}
 	watch := func(a asked) asked { a.watch = true; return a }
 	object := func(a asked) asked { a.collection = false; return a }
 	f := func(a asked, accept, want string) {

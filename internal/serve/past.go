@@ -11,6 +11,8 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/source"
 )
 
 const (
@@ -75,7 +77,7 @@ func (s *stream) resume() (EndReason, error) {
 // seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told its resourceVersion there, and not here, would
 // be sent to list again, and again, until this resource hears of something. It reports whether upstream said so.
 func (s *stream) seenUpstream() bool {
-	ctx, cancel := context.WithTimeout(s.context(), arriveWait)
+	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
 	defer cancel()
 	_, err := s.plan.Source.Fresh.Newest(ctx)
 	return err == nil

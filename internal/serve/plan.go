@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // Action is how a request is answered.
@@ -30,7 +31,7 @@ const (
 // Plan is how one request is answered, and everything that the answer needs. Made by Planner.Plan.
 type Plan struct {
 	Action   Action
-	Source   *Source
+	Source   *source.Source
 	Status   *metav1.Status // of a refusal
 	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-23)
 	Doubtful bool           // goes upstream since the cache cannot be proven at present
@@ -89,7 +90,7 @@ const (
 
 // Planner decides how requests are answered. Pure: it looks at the request and at the catalog, and does nothing.
 type Planner struct {
-	Catalog Catalog
+	Catalog source.Catalog
 	// WatchTimeout chooses how long a watch lasts that does not say (W-29).
 	WatchTimeout func() time.Duration
 }
@@ -150,15 +151,15 @@ func (p *Planner) plan(c candidate) Plan {
 	plan.answerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
-		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.compresses() // no other watch is compressed (W-7)
+		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() // no other watch is compressed (W-7)
 	}
 	return plan
 }
 
 // planQuery plans a request for a mirrored resource, in the order in which upstream looks at it (W-30).
-func (p *Planner) planQuery(s *Source, t target, query url.Values) Plan {
+func (p *Planner) planQuery(s *source.Source, t target, query url.Values) Plan {
 	timeout, _ := queryTimeout(query)
-	hurried := timeout > 0 && timeout <= arriveWait+time.Second
+	hurried := timeout > 0 && timeout <= source.ArrivalTimeout+time.Second
 	if t.object() {
 		return planGet(s, t, query, hurried)
 	}
@@ -201,19 +202,19 @@ func (p Plan) showsState() bool {
 }
 
 // refuse plans the refusal of a request in upstream's words.
-func refuse(s *Source, err error) Plan {
+func refuse(s *source.Source, err error) Plan {
 	return Plan{Action: Refuse, Source: s, Status: apistatus.Of(err)}
 }
 
 // refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-4).
-func refuseEarly(s *Source, err error) Plan {
+func refuseEarly(s *source.Source, err error) Plan {
 	p := refuse(s, err)
 	p.Early = true
 	return p
 }
 
 // planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else (W-34).
-func planGet(s *Source, t target, query url.Values, hurried bool) Plan {
+func planGet(s *source.Source, t target, query url.Values, hurried bool) Plan {
 	if queryBool(query, "export") {
 		return refuse(s, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported"))
 	}
@@ -226,7 +227,7 @@ func planGet(s *Source, t target, query url.Values, hurried bool) Plan {
 
 // planHead refuses a HEAD of a built-in resource, which has none, as upstream's router does. Custom resources have it, and there
 // it passes through, as every other method does (W-23, W-173).
-func planHead(s *Source) Plan {
+func planHead(s *source.Source) Plan {
 	if !s.Resource().Info.Builtin {
 		return Plan{}
 	}

@@ -16,6 +16,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 var (
@@ -28,9 +29,9 @@ var (
 )
 
 // fixed is a catalog that does not change.
-type fixed map[schema.GroupVersionResource]*Source
+type fixed map[schema.GroupVersionResource]*source.Source
 
-func (f fixed) Find(gvr schema.GroupVersionResource) *Source { return f[gvr] }
+func (f fixed) Find(gvr schema.GroupVersionResource) *source.Source { return f[gvr] }
 
 func (f fixed) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
 
@@ -49,13 +50,13 @@ func (unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 var keepAll = cache.Limits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
 
 // newSource is a source of one resource, complete through rv and with these objects.
-func newSource(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *Source {
+func newSource(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *source.Source {
 	t.Helper()
 	r := cache.New(info, keepAll, time.Now)
 	if err := r.Replace(parsed(t, info, objects...), rv); err != nil {
 		t.Fatal(err)
 	}
-	return &Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: newCodec(info)}
+	return &source.Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: newCodec(info)}
 }
 
 // newCodec offers all that it can make.

@@ -7,10 +7,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // planList plans a LIST by the table of W-63.
-func planList(s *Source, c collection, hurried bool) Plan {
+func planList(s *source.Source, c collection, hurried bool) Plan {
 	l, err := c.listed(s.Resource().Info)
 	switch {
 	case errors.Is(err, errForeignToken):

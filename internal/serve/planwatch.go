@@ -1,9 +1,13 @@
 package serve
 
-import "time"
+import (
+	"time"
+
+	"spillway/internal/source"
+)
 
 // planWatch plans a WATCH by the table of W-100.
-func (p *Planner) planWatch(s *Source, c collection) Plan {
+func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	rv, err := parseRV(c.ResourceVersion)
 	if err != nil {
 		return refuse(s, err)
@@ -19,7 +23,7 @@ func (p *Planner) planWatch(s *Source, c collection) Plan {
 	plan := Plan{Action: FromCache, Source: s, Selector: c.selector, Watch: w}
 	if w.Start == StateConsistent {
 		// What is to end before a proof can be expected had better be asked where none is needed.
-		if w.Timeout <= proofWait {
+		if w.Timeout <= source.ProofTimeout {
 			return Plan{}
 		}
 		if s.Fresh.Doubtful() {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/source"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -85,7 +86,7 @@ func TestRefusalBodies(t *testing.T) {
 			`"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",` +
 			`"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}`},
 		{"W-27", malformed, `"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`},
-		{"W-68", &tooLargeError{asked: 100278, current: 280}, `"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
+		{"W-68", &source.TooLargeError{Asked: 100278, Current: 280}, `"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
 			`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`},
 		{"W-96", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "zz"),
 			`"configmaps \"zz\" not found","reason":"NotFound","details":{"name":"zz","kind":"configmaps"},"code":404}`},

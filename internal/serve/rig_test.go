@@ -26,6 +26,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/source"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -141,7 +142,7 @@ func (r *rig) mirror(o rigOptions) {
 		if o.prober != nil {
 			p = o.prober(p)
 		}
-		r.catalog[info.GVR] = &Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
+		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
 		if o.backfill > 0 {
 			backfills := backfill.New(hub, rigPast{client.NewPast(info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills

@@ -1,6 +1,10 @@
 package serve
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/source"
+)
 
 // sentBytes shows what watches have been sent, by resource, at the moment of a scrape: those that have ended are summed up, those that are
 // open are asked. So a watch that lasts for an hour is seen all the time, and for a delivery nobody counts but its own stream.
@@ -40,7 +44,7 @@ func (m *manager) sent() map[string]int64 {
 		open = append(open, st)
 	}
 	m.mu.Unlock()
-	of := map[*Source]int64{}
+	of := map[*source.Source]int64{}
 	for _, st := range open {
 		of[st.plan.Source] += st.bytes.Load()
 	}

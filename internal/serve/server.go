@@ -26,12 +26,13 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/source"
 	"spillway/internal/tracing"
 )
 
 // Options configure a Server.
 type Options struct {
-	Catalog   Catalog
+	Catalog   source.Catalog
 	Forwarder *Forwarder
 	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
 	// not decompress.

@@ -22,6 +22,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // fill stores some config maps and widgets, in more than one namespace.
@@ -314,7 +315,7 @@ func TestOldHTTP(t *testing.T) {
 }
 
 // bare is a server that only passes on what its catalog does not have, without a rig's mirrors.
-func bare(t *testing.T, catalog Catalog) *rig {
+func bare(t *testing.T, catalog source.Catalog) *rig {
 	t.Helper()
 	up := kubetest.New(kubetest.Options{})
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{}})

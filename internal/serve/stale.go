@@ -40,7 +40,7 @@ type answering struct {
 // headers sets Age, and Warning from what the source has to say of the resource and from this.
 func (p answering) headers(set func(key, value string)) {
 	var warnings []string
-	if text := p.Source.warning(); text != "" {
+	if text := p.Source.WarningText(); text != "" {
 		warnings = append(warnings, text)
 	}
 	if p.stale.age > 0 {

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
@@ -94,7 +95,7 @@ func (s *stream) initial() (EndReason, error) {
 		return s.consistent()
 	case StateAtLeast:
 		var err error
-		if state, err = s.plan.Source.arriveInWatch(s.context(), w.RV); err != nil {
+		if state, err = s.plan.Source.AwaitRVInWatch(s.context(), w.RV); err != nil {
 			return s.notArrived(err)
 		}
 	}
@@ -171,7 +172,7 @@ const runSize = 64 << 10
 // notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an error that the client is
 // shown, and upstream's word alone; anything else is a clean end, so that the client asks again.
 func (s *stream) notArrived(err error) (EndReason, error) {
-	var large *tooLargeError
+	var large *source.TooLargeError
 	if errors.As(err, &large) {
 		return "", err
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // Watch is what is known at some moment of a watch that is served from memory. It is for operators, not for metrics: it tells who watches what.
 type Watch struct {
 	ID        uint64 // of no other watch of this process
-	Source    *Source
+	Source    *source.Source
 	Selected  Selected
 	Encoding  string
 	User      string // "" if nobody asked

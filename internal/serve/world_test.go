@@ -21,6 +21,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/clientconn"
 	"spillway/internal/object"
+	"spillway/internal/source"
 )
 
 // oracle is an upstream that can be asked how far it is. It says so when the test lets it.
@@ -110,7 +111,7 @@ type world struct {
 	t       *testing.T
 	manager *manager
 	stop    context.CancelCauseFunc
-	source  *Source
+	source  *source.Source
 	oracle  *oracle
 }
 

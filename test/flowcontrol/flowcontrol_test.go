@@ -24,6 +24,7 @@ import (
 
 	"spillway/internal/flowcontrol"
 	"spillway/internal/serve"
+	"spillway/internal/source"
 )
 
 // patience bounds waits that a working program ends at once.
@@ -49,7 +50,7 @@ func apiserver(h http.Handler) http.Handler {
 // nothing is a catalog in which nothing is mirrored.
 type nothing struct{}
 
-func (nothing) Find(schema.GroupVersionResource) *serve.Source { return nil }
+func (nothing) Find(schema.GroupVersionResource) *source.Source { return nil }
 
 func (nothing) Knows(schema.GroupVersionResource) bool { return false }
 

@@ -24,6 +24,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/serve"
+	"spillway/internal/source"
 )
 
 var (
@@ -32,9 +33,9 @@ var (
 )
 
 // catalog mirrors both.
-type catalog map[schema.GroupVersionResource]*serve.Source
+type catalog map[schema.GroupVersionResource]*source.Source
 
-func (c catalog) Find(gvr schema.GroupVersionResource) *serve.Source { return c[gvr] }
+func (c catalog) Find(gvr schema.GroupVersionResource) *source.Source { return c[gvr] }
 
 func (c catalog) Knows(gvr schema.GroupVersionResource) bool { return c[gvr] != nil }
 
@@ -48,7 +49,7 @@ func newPlanner(t testing.TB) *serve.Planner {
 		if err := r.Replace(nil, 100); err != nil {
 			t.Fatal(err)
 		}
-		mirrored[info.GVR] = &serve.Source{Hub: fanout.NewHub(r), Codec: codec.New(info, release)}
+		mirrored[info.GVR] = &source.Source{Hub: fanout.NewHub(r), Codec: codec.New(info, release)}
 	}
 	return &serve.Planner{Catalog: mirrored, WatchTimeout: func() time.Duration { return time.Minute }}
 }

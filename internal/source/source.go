@@ -1,4 +1,4 @@
-package serve
+package source
 
 import (
 	"sync/atomic"
@@ -12,8 +12,8 @@ import (
 	"spillway/internal/fanout"
 )
 
-// Catalog knows which resources are answered from memory. It never blocks: a resource whose first state is still on its
-// way has a Source that is not Ready.
+// Catalog knows which resources are answered from memory. It never blocks: a resource whose first state
+// is still on its way has a Source that is not ready.
 type Catalog interface {
 	// Find returns the source of a resource, or nil if its requests go upstream.
 	Find(gvr schema.GroupVersionResource) *Source
@@ -25,12 +25,13 @@ type Catalog interface {
 type Source struct {
 	Hub   *fanout.Hub
 	Fresh *cache.Freshness
-	// Past tells of what happened before the log begins; nil: nobody does.
+	// Past has what happened before the log begins; nil: nothing has.
 	Past *backfill.Coordinator
-	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing else.
+	// Codec knows which encodings are offered; nil offers the JSON that upstream sent, and nothing
+	// else.
 	Codec *codec.Codec
-	// Warning is what upstream says in the Warning header of every answer about the resource, "" if nothing (W-4); nil: never
-	// anything.
+	// Warning is what upstream says in the Warning header of every answer about the resource, "" if
+	// nothing (W-4); nil: never anything.
 	Warning func() string
 	// CompressesWatchLists reports whether upstream does, if a client accepts gzip (W-7). Each
 	// flush is a gzip member of its own, and several HTTP libraries read the first alone, so where
@@ -41,20 +42,22 @@ type Source struct {
 	// always is.
 	Age func() (age time.Duration, away bool)
 
-	used atomic.Bool // by a request
+	used atomic.Bool
 }
 
 // Resource is the state behind the source.
 func (s *Source) Resource() *cache.Resource { return s.Hub.Resource() }
 
-// firstUse reports true once.
-func (s *Source) firstUse() bool { return !s.used.Load() && !s.used.Swap(true) }
+// FirstUse reports true to its first caller alone.
+func (s *Source) FirstUse() bool { return !s.used.Load() && !s.used.Swap(true) }
 
-// compresses reports whether a watch-list is gzipped for clients that accept that.
-func (s *Source) compresses() bool { return s.CompressesWatchLists == nil || s.CompressesWatchLists() }
+// GzipsWatchLists reports whether a watch-list is gzipped for clients that accept that.
+func (s *Source) GzipsWatchLists() bool {
+	return s.CompressesWatchLists == nil || s.CompressesWatchLists()
+}
 
-// warning is what is to be warned of with every answer about the resource, "" if nothing.
-func (s *Source) warning() string {
+// WarningText is the Warning of every answer about the resource, "" if there is none.
+func (s *Source) WarningText() string {
 	if s.Warning == nil {
 		return ""
 	}
