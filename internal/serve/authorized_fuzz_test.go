@@ -7,6 +7,7 @@ import (
 
 	"spillway/internal/auth"
 	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
 )
 
 // readable are objects of which a plan shows some: in two namespaces, one of which is the beginning of the other's name, and in none.
@@ -46,15 +47,15 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	}
 	f.Add("HEAD", podsPath, "resourceVersion=0")
 	f.Add("get", podsPath, "resourceVersion=0")
-	catalog := fixed{}
-	for _, info := range []*object.Resource{podResource, nodes, namespaces, deployments, widgets} {
+	catalog := sourcetest.Resources{}
+	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces, sourcetest.Deployments, sourcetest.Widgets} {
 		var some []string
 		for _, o := range readable {
 			if strings.Contains(o, "/") == info.Namespaced {
 				some = append(some, o)
 			}
 		}
-		catalog[info.GVR] = newSource(f, info, unreachable{}, 100, some...)
+		catalog[info.GVR] = sourcetest.New(f, info, sourcetest.Unreachable{}, 100, some...)
 	}
 	p := &Planner{Catalog: catalog, WatchTimeout: randomWatchTimeout}
 	f.Fuzz(func(t *testing.T, method, path, query string) {

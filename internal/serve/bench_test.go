@@ -15,6 +15,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/source/sourcetest"
 )
 
 // BenchmarkList is what a LIST from memory costs but for its socket: of a few objects, and of so many that its answer is a large one.
@@ -54,10 +55,10 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 	for i := range n {
 		pods = append(pods, fmt.Sprintf("a/pod-%d %d app=a-label-that-is-not-short", i, i+1))
 	}
-	source := newSource(b, podResource, newOracle(uint64(n)), uint64(n), pods...)
+	source := sourcetest.New(b, sourcetest.Pods, sourcetest.NewOracle(uint64(n)), uint64(n), pods...)
 	forwarder := NewForwarder(ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
 	server := New(Options{
-		Catalog: fixed{podResource.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
+		Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
 		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })

@@ -19,8 +19,8 @@ const (
 func TestHeldBookmark(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 6")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(watchList)
 		time.Sleep(proofHead - 1)
 		p.gets()
@@ -32,7 +32,7 @@ func TestHeldBookmark(t *testing.T) {
 		p.gets("ADDED a/x 101", "ADDED a/z 102", "ADDED a/z 103")
 		time.Sleep(time.Second)
 		p.gets()
-		w.oracle.release()
+		w.oracle.Release()
 		p.gets("BOOKMARK 110 end")
 		w.set("a/x 111")
 		w.remove("a/z 112")
@@ -44,8 +44,8 @@ func TestHeldBookmark(t *testing.T) {
 func TestHeldUntilAnEvent(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(watchList)
 		time.Sleep(time.Second)
 		p.gets("ADDED a/x 5")
@@ -53,7 +53,7 @@ func TestHeldUntilAnEvent(t *testing.T) {
 		p.gets("ADDED a/x 109")
 		w.set("a/x 111")
 		p.gets("ADDED a/x 111", "BOOKMARK 111 end")
-		w.oracle.release()
+		w.oracle.Release()
 	})
 }
 
@@ -70,14 +70,14 @@ func TestRetracted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubbles(t, func(t *testing.T, d delivery) {
 				w := newWorld(t, d, "a/x 5 app=x")
-				w.oracle.set(110, nil)
-				w.oracle.hold()
+				w.oracle.Set(110, nil)
+				w.oracle.Hold()
 				p := w.watch(c.query)
 				time.Sleep(time.Second)
 				p.gets("ADDED a/x 5")
 				c.change(w)
 				p.ends(EndRetracted)
-				w.oracle.release()
+				w.oracle.Release()
 			})
 		})
 	}
@@ -87,14 +87,14 @@ func TestRetracted(t *testing.T) {
 func TestNotRetracted(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5 app=x", "a/y 6 app=y")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(watchList + "&labelSelector=app%3Dx")
 		time.Sleep(time.Second)
 		p.gets("ADDED a/x 5")
 		w.remove("a/y 101 app=y")
 		p.gets()
-		w.oracle.release()
+		w.oracle.Release()
 		p.gets("BOOKMARK 110 end")
 	})
 }
@@ -103,14 +103,14 @@ func TestNotRetracted(t *testing.T) {
 func TestHeldOverAGap(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(watchList)
 		time.Sleep(time.Second)
 		p.gets("ADDED a/x 5")
 		w.relist(120, "a/n 118", "a/x 119")
 		p.gets("ADDED a/n 118", "ADDED a/x 119", "BOOKMARK 120 end")
-		w.oracle.release()
+		w.oracle.Release()
 	})
 }
 
@@ -184,13 +184,13 @@ func (d proving) deliver(s *stream) {
 func TestUnmarked(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 6")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(unmarkedNow)
 		time.Sleep(2 * time.Second)
 		w.remove("a/y 101")
 		p.gets()
-		w.oracle.release()
+		w.oracle.Release()
 		p.gets("ADDED a/x 5")
 		w.set("a/x 111")
 		p.gets("MODIFIED a/x 111")
@@ -202,15 +202,15 @@ func TestUnproven(t *testing.T) {
 	for query, state := range map[string][]string{watchList: {"ADDED a/x 5"}, unmarkedNow: nil} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
-			w.oracle.set(110, nil)
-			w.oracle.hold()
+			w.oracle.Set(110, nil)
+			w.oracle.Hold()
 			p := w.watch(query)
 			time.Sleep(3*time.Second - 1)
 			p.gets(state...)
 			p.goesOn()
 			time.Sleep(time.Nanosecond)
 			p.ends(EndUnproven)
-			w.oracle.release()
+			w.oracle.Release()
 		})
 	}
 }
@@ -219,9 +219,9 @@ func TestUnproven(t *testing.T) {
 func TestNothingToProveWith(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(0, errors.New("connection refused"))
+		w.oracle.Set(0, errors.New("connection refused"))
 		w.watch(watchList).ends(EndUnproven)
-		w.oracle.set(90, nil)
+		w.oracle.Set(90, nil)
 		w.watch(unmarkedNow).ends(EndUnproven)
 	})
 }
@@ -230,8 +230,8 @@ func TestNothingToProveWith(t *testing.T) {
 func TestOverBeforeProven(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		drained := w.watch(watchList)
 		waiting := w.watch(unmarkedNow)
 		time.Sleep(time.Second)
@@ -239,7 +239,7 @@ func TestOverBeforeProven(t *testing.T) {
 		waiting.stream.interrupt(EndDrain)
 		drained.ends(EndDrain, "ADDED a/x 5")
 		waiting.ends(EndDrain)
-		w.oracle.release()
+		w.oracle.Release()
 	})
 }
 
@@ -248,11 +248,11 @@ func TestWaitingIsNotStalling(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		w.manager.opts.StallTimeout = time.Second
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		marked, unmarked := w.watch(watchList), w.watch(unmarkedNow)
 		time.Sleep(2 * time.Second)
-		w.oracle.release()
+		w.oracle.Release()
 		marked.gets("ADDED a/x 5", "BOOKMARK 110 end")
 		unmarked.gets("ADDED a/x 5")
 		marked.goesOn()

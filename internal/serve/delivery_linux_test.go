@@ -22,6 +22,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
 
 // audience are many clients of one feed, on real sockets, that do nothing but take what comes.
@@ -49,7 +50,7 @@ type audience struct {
 func newAudience(tb testing.TB, n, size int, secure bool, d func(*manager) deliverer) *audience {
 	const version = 1_000_000 // so that all have as many digits
 	c := &audience{
-		tb: tb, source: newSource(tb, podResource, newOracle(version), version, "a/x 1000000"), version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
+		tb: tb, source: sourcetest.New(tb, sourcetest.Pods, sourcetest.NewOracle(version), version, "a/x 1000000"), version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
 	}
 	frame, err := fanout.AppendEvent(nil, object.Encoding{Chunked: true}, object.Modified, c.pod(), version)
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	if c.config != nil {
 		accepted = c.handshake(accepted, client)
 	}
-	planner := Planner{Catalog: fixed{podResource.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	st := c.manager.newStream(planner.Plan(Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
 	}), streamOptions{})
@@ -193,7 +194,7 @@ func cpuTime(clock int32) int64 {
 
 // pod is the object's next version.
 func (c *audience) pod() *object.Object {
-	return parsedOne(c.tb, podResource, fmt.Sprintf("a/x %d pad=%s", c.version, c.padding))
+	return sourcetest.ParseOne(c.tb, sourcetest.Pods, fmt.Sprintf("a/x %d pad=%s", c.version, c.padding))
 }
 
 // write puts k events into the log and into the feeds.

@@ -10,6 +10,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
 )
 
 // While nothing can be proven, watches of the most recent state pass through as fast as upstream can bear, and the others are told to come
@@ -18,7 +19,7 @@ func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 
 func testDoubtfulWatches(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(cache.Prober) cache.Prober { return unreachable{} }})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(cache.Prober) cache.Prober { return sourcetest.Unreachable{} }})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const passing = 3

@@ -19,6 +19,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/source/sourcetest"
 )
 
 // patience bounds waits that a working program ends at once; only a failing test gets near it.
@@ -72,7 +73,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 			flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, heard{took: o.took})
 	})
 	if o.http2 {
-		passing := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error { return passing.http2.serve(c, Front{Identity: o.identity}) })
 		t.Cleanup(func() { _ = passing.Close(context.Background()) }) // after everything else: nothing is left that could fail
 		defer t.Cleanup(passing.http2.close)                          // before the front, which waits for its connections

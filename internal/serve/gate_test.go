@@ -187,8 +187,8 @@ func TestHeldFromTheBeginning(t *testing.T) {
 func TestHeldUntilProven(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(110, nil)
-		w.oracle.hold()
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
 		p := w.watch(watchList)
 		time.Sleep(time.Second)
 		p.gets("ADDED a/x 5")
@@ -201,7 +201,7 @@ func TestHeldUntilProven(t *testing.T) {
 		w.set("a/y 102")
 		p.stream.End(reauth.EndForbidden)
 		p.ends(EndForbidden)
-		w.oracle.release()
+		w.oracle.Release()
 	})
 }
 

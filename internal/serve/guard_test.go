@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/source/sourcetest"
+
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
 )
@@ -138,7 +140,7 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 func TestRefusedConnectsReachNothing(t *testing.T) {
 	up := newTargets()
 	fr := newFront(t, up, frontOptions{identity: IdentitySelf})
-	server := New(Options{Catalog: fixed{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil),
+	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil),
 		Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

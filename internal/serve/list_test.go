@@ -11,13 +11,14 @@ import (
 
 	"spillway/internal/codec"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
 
 // listed is the body that a LIST of a source is answered with, as it goes out.
 func listed(t *testing.T, source *source.Source, target string) (string, Plan) {
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
-	planner := Planner{Catalog: fixed{source.Resource().Info.GVR: source}}
+	planner := Planner{Catalog: sourcetest.Resources{source.Resource().Info.GVR: source}}
 	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.List == nil {
 		t.Fatalf("%s: %s", target, plan.text())
@@ -68,10 +69,10 @@ func pageOf(t *testing.T, body string) (page, []string) {
 
 // TestListBytes is W-60 byte by byte.
 func TestListBytes(t *testing.T) {
-	pods := newSource(t, podResource, unreachable{}, 100, "c1/a 5", "c1/b 6 app=x", "c2/c 7")
-	custom := newSource(t, widgets, unreachable{}, 100, "c1/a 5")
-	empty := newSource(t, podResource, unreachable{}, 100)
-	emptyCustom := newSource(t, widgets, unreachable{}, 100)
+	pods := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "c1/a 5", "c1/b 6 app=x", "c2/c 7")
+	custom := sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 100, "c1/a 5")
+	empty := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100)
+	emptyCustom := sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 100)
 	const (
 		itemA = `{"metadata":{"name":"a","namespace":"c1","uid":"uid-c1/a","resourceVersion":"5"}}`
 		itemB = `{"metadata":{"name":"b","namespace":"c1","uid":"uid-c1/b","resourceVersion":"6","labels":{"app":"x"}}}`
@@ -130,7 +131,7 @@ func TestListOrder(t *testing.T) {
 		objects = append(objects, fmt.Sprintf("%s %d", key, i+1))
 	}
 	rand.Shuffle(len(objects), func(i, j int) { objects[i], objects[j] = objects[j], objects[i] })
-	source := newSource(t, podResource, unreachable{}, 100, objects...)
+	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, objects...)
 	for limit := 1; limit <= len(want)+1; limit++ {
 		target := fmt.Sprintf("/api/v1/pods?resourceVersion=100&limit=%d", limit)
 		var got []string
@@ -154,15 +155,15 @@ func TestListOrder(t *testing.T) {
 
 // Pages after the first show the state of the first, whatever happened since (W-63).
 func TestListPagesOfOneState(t *testing.T) {
-	source := newSource(t, podResource, unreachable{}, 100, "a/a 1", "a/b 2", "a/c 3", "a/d 4")
+	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/a 1", "a/b 2", "a/c 3", "a/d 4")
 	body, _ := listed(t, source, "/api/v1/namespaces/a/pods?resourceVersion=100&limit=1")
 	first, _ := pageOf(t, body)
 	r := source.Resource()
 	for _, err := range []error{
-		r.Delete(parsedOne(t, podResource, "a/b 101")),
-		r.Add(parsedOne(t, podResource, "a/bb 102")),
-		r.Update(parsedOne(t, podResource, "a/c 103")),
-		r.Replace(parsed(t, podResource, "a/a 1", "a/bb 102", "a/c 103", "a/e 110"), 120),
+		r.Delete(sourcetest.ParseOne(t, sourcetest.Pods, "a/b 101")),
+		r.Add(sourcetest.ParseOne(t, sourcetest.Pods, "a/bb 102")),
+		r.Update(sourcetest.ParseOne(t, sourcetest.Pods, "a/c 103")),
+		r.Replace(sourcetest.Parse(t, sourcetest.Pods, "a/a 1", "a/bb 102", "a/c 103", "a/e 110"), 120),
 	} {
 		if err != nil {
 			t.Fatal(err)
@@ -177,9 +178,9 @@ func TestListPagesOfOneState(t *testing.T) {
 
 // A token is the client's word: whatever it says, a list never leaves the scope of its request (W-81, W-82, D4).
 func TestTokensCannotWidenScope(t *testing.T) {
-	source := newSource(t, podResource, unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
+	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
 	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00", "w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}
-	planner := Planner{Catalog: fixed{podResource.GVR: source}}
+	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
 	check := func(start string) {
 		text, err := json.Marshal(continueToken{Version: tokenVersion, RV: 100, Start: start})
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
 
 var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
@@ -39,10 +40,10 @@ func TestNegotiate(t *testing.T) {
 		one   = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	)
-	builtin := asked{source: &source.Source{Hub: newSource(t, podResource, unreachable{}, 1).Hub, Codec: newCodec(podResource)}, collection: true}
-	custom := asked{source: newSource(t, widgets, unreachable{}, 1), collection: true}
-	typeless := asked{source: newSource(t, definitions, unreachable{}, 1), collection: true}
-	old := asked{source: &source.Source{Hub: builtin.source.Hub, Codec: codec.New(podResource, nil)}, collection: true}
+	builtin := asked{source: &source.Source{Hub: sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub, Codec: sourcetest.NewCodec(sourcetest.Pods)}, collection: true}
+	custom := asked{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), collection: true}
+	typeless := asked{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), collection: true}
+	old := asked{source: &source.Source{Hub: builtin.source.Hub, Codec: codec.New(sourcetest.Pods, nil)}, collection: true}
 	watch := func(a asked) asked { a.watch = true; return a }
 	object := func(a asked) asked { a.collection = false; return a }
 	f := func(a asked, accept, want string) {
@@ -136,7 +137,7 @@ func TestNegotiate(t *testing.T) {
 
 // TestNegotiatePretty is W-9: it never applies to watches, and to nothing but JSON; to failures it does.
 func TestNegotiatePretty(t *testing.T) {
-	source := newSource(t, podResource, unreachable{}, 1)
+	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1)
 	f := func(r Request, a asked, want string) {
 		t.Helper()
 		a.source = source

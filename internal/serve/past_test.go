@@ -18,6 +18,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
 )
 
 // pastRig is a proxy that begins when upstream has a history already.
@@ -304,7 +305,7 @@ func (n *narrator) Next() (object.Type, *object.Object, uint64, error) {
 func (n *narrator) Close() {}
 
 func (n *narrator) tell(kind object.Type, pod string) {
-	o := parsedOne(n.t, podResource, pod)
+	o := sourcetest.ParseOne(n.t, sourcetest.Pods, pod)
 	n.says <- func() (object.Type, *object.Object, uint64, error) { return kind, o, o.RV, nil }
 }
 

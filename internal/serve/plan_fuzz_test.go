@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
 )
 
 // FuzzPlan: a plan never panics; what is answered from the cache is what apimachinery takes, and what is refused is what it, or
@@ -166,8 +167,8 @@ func FuzzContinueToken(f *testing.F) {
 	} {
 		f.Add(text, "c1/a", uint64(90))
 	}
-	source := newSource(f, podResource, unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
-	p := Planner{Catalog: fixed{podResource.GVR: source}}
+	source := sourcetest.New(f, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
+	p := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
 	list := func(t *testing.T, path, encoded string) (*ListPlan, []string) {
 		plan := p.Plan(Request{Method: "GET", Path: path, RawQuery: "continue=" + url.QueryEscape(encoded), Plain: true})
 		if plan.List == nil {

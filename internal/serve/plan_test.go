@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -10,104 +8,15 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"spillway/internal/cache"
-	"spillway/internal/codec"
-	"spillway/internal/fanout"
 	"spillway/internal/object"
-	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
-
-var (
-	podResource = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
-	nodes       = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
-	namespaces  = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "Namespace", false, true)
-	deployments = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", true, true)
-	widgets     = object.NewResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget", true, false,
-		object.Field{Label: "spec.color", Path: []string{"spec", "color"}})
-)
-
-// fixed is a catalog that does not change.
-type fixed map[schema.GroupVersionResource]*source.Source
-
-func (f fixed) Find(gvr schema.GroupVersionResource) *source.Source { return f[gvr] }
-
-func (f fixed) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
-
-// unreachable is an upstream that proves nothing.
-type unreachable struct{}
-
-func (unreachable) Begin(context.Context) (uint64, cache.Proof, error) {
-	return 0, nil, errors.New("upstream is gone")
-}
-
-func (unreachable) State(context.Context) (uint64, map[string]uint64, error) {
-	return 0, nil, errors.New("upstream is gone")
-}
-
-// keepAll keeps all history that a test can make.
-var keepAll = cache.Limits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
-
-// newSource is a source of one resource, complete through rv and with these objects.
-func newSource(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *source.Source {
-	t.Helper()
-	r := cache.New(info, keepAll, time.Now)
-	if err := r.Replace(parsed(t, info, objects...), rv); err != nil {
-		t.Fatal(err)
-	}
-	return &source.Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: newCodec(info)}
-}
-
-// newCodec offers all that it can make.
-func newCodec(info *object.Resource) *codec.Codec {
-	release := codec.ReleaseOf(37)
-	release.Upstream("37")
-	return codec.New(info, release)
-}
-
-// parsed are objects named "namespace/name rv [label=value]…".
-func parsed(t testing.TB, info *object.Resource, objects ...string) []*object.Object {
-	t.Helper()
-	var out []*object.Object
-	for _, text := range objects {
-		out = append(out, parsedOne(t, info, text))
-	}
-	return out
-}
-
-func parsedOne(t testing.TB, info *object.Resource, text string) *object.Object {
-	t.Helper()
-	words := strings.Fields(text)
-	namespace, name, _ := strings.Cut(words[0], "/")
-	meta := fmt.Sprintf(`"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q`, name, namespace, "uid-"+words[0], words[1])
-	if !info.Namespaced {
-		meta = fmt.Sprintf(`"name":%q,"uid":%q,"resourceVersion":%q`, words[0], "uid-"+words[0], words[1])
-	}
-	var pairs []string
-	for _, label := range words[2:] {
-		k, v, _ := strings.Cut(label, "=")
-		pairs = append(pairs, fmt.Sprintf("%q:%q", k, v))
-	}
-	if len(pairs) > 0 {
-		meta += `,"labels":{` + strings.Join(pairs, ",") + "}"
-	}
-	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, info.Kind, info.APIVersion())
-	if !info.Builtin {
-		head = fmt.Sprintf(`{"apiVersion":%q,"kind":%q,`, info.APIVersion(), info.Kind)
-	}
-	o, err := info.Parse([]byte(head + `"metadata":{` + meta + "}}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return o
-}
 
 // testPlanner plans for a catalog that is complete through 100.
 func testPlanner(t testing.TB) *Planner {
-	catalog := fixed{}
-	for _, info := range []*object.Resource{podResource, nodes, namespaces, deployments, widgets} {
-		catalog[info.GVR] = newSource(t, info, unreachable{}, 100)
+	catalog := sourcetest.Resources{}
+	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces, sourcetest.Deployments, sourcetest.Widgets} {
+		catalog[info.GVR] = sourcetest.New(t, info, sourcetest.Unreachable{}, 100)
 	}
 	return &Planner{Catalog: catalog, WatchTimeout: func() time.Duration { return 42 * time.Minute }}
 }

@@ -3,6 +3,8 @@ package serve
 import (
 	"encoding/base64"
 	"testing"
+
+	"spillway/internal/source/sourcetest"
 )
 
 // token is a continue token as upstream makes them (W-80).
@@ -119,8 +121,8 @@ func TestPlanTokens(t *testing.T) {
 // A page that is full looks for more in what upstream scans: what is on one node, where it has an index of that (W-69).
 func TestPlanScanned(t *testing.T) {
 	p := testPlanner(t)
-	elsewhere := parsedOne(t, podResource, "c1/c 8")
-	onNode, err := podResource.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"c1","uid":"u","resourceVersion":"7"},"spec":{"nodeName":"n"}}`))
+	elsewhere := sourcetest.ParseOne(t, sourcetest.Pods, "c1/c 8")
+	onNode, err := sourcetest.Pods.Parse([]byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"c1","uid":"u","resourceVersion":"7"},"spec":{"nodeName":"n"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}

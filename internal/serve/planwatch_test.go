@@ -3,6 +3,8 @@ package serve
 import (
 	"strings"
 	"testing"
+
+	"spillway/internal/source/sourcetest"
 )
 
 // TestPlanWatch is the table of W-100, and what stands around it.
@@ -90,7 +92,7 @@ func TestPlanDeprecatedWatch(t *testing.T) {
 // A consistent watch is not taken on while proofs fail, and is again once one has succeeded (D7).
 func TestPlanDoubtful(t *testing.T) {
 	p := testPlanner(t)
-	source := p.Catalog.Find(podResource.GVR)
+	source := p.Catalog.Find(sourcetest.Pods.GVR)
 	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1", Plain: true}
 	for range 2 {
 		if got := p.Plan(r).Action; got != FromCacheProven {
@@ -112,7 +114,7 @@ func TestPlanDoubtful(t *testing.T) {
 // A watch-list is gzipped where upstream's are, and only where its client accepts that.
 func TestPlanWatchListsAreCompressedAsUpstreams(t *testing.T) {
 	p := testPlanner(t)
-	source := p.Catalog.Find(podResource.GVR)
+	source := p.Catalog.Find(sourcetest.Pods.GVR)
 	r := Request{Method: "GET", Path: podsPath, RawQuery: "watch=1&allowWatchBookmarks=true&resourceVersion=0",
 		Plain: true}
 	for _, c := range []struct {

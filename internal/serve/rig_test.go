@@ -27,6 +27,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
@@ -46,7 +47,7 @@ type rig struct {
 	limiter  *flowcontrol.Limiter
 	url      string
 	tlsURL   string
-	catalog  fixed
+	catalog  sourcetest.Resources
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
 	mirrors  map[schema.GroupVersionResource]*upstream.Reflector
@@ -112,10 +113,10 @@ func rigOf(t *testing.T, up *kubetest.Server, o rigOptions) *rig {
 		o.mirrors = []*object.Resource{configMaps, customWidgets}
 	}
 	if o.limits == nil {
-		o.limits = &keepAll
+		o.limits = &sourcetest.KeepAll
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	r := &rig{t: t, up: up, catalog: fixed{}, registry: prometheus.NewRegistry(), logs: logs, mirrors: map[schema.GroupVersionResource]*upstream.Reflector{}}
+	r := &rig{t: t, up: up, catalog: sourcetest.Resources{}, registry: prometheus.NewRegistry(), logs: logs, mirrors: map[schema.GroupVersionResource]*upstream.Reflector{}}
 	t.Cleanup(r.up.Close)
 	r.mirror(o)
 	r.serve(o, zap.New(core))
@@ -142,7 +143,7 @@ func (r *rig) mirror(o rigOptions) {
 		if o.prober != nil {
 			p = o.prober(p)
 		}
-		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: newCodec(info)}
+		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: sourcetest.NewCodec(info)}
 		if o.backfill > 0 {
 			backfills := backfill.New(hub, rigPast{client.NewPast(info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills

@@ -23,6 +23,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
 
 // fill stores some config maps and widgets, in more than one namespace.
@@ -326,9 +327,9 @@ func bare(t *testing.T, catalog source.Catalog) *rig {
 // While the first state is on its way a request is held, then told to come back: never an empty list (W-72, D14).
 func TestNotReady(t *testing.T) {
 	t.Parallel()
-	resource := cache.New(configMaps, keepAll, nil)
+	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	hub := fanout.NewHub(resource)
-	r := bare(t, fixed{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, unreachable{})}})
+	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
 	if list.Status != http.StatusTooManyRequests || list.Failure == nil || list.Failure.Message != "storage is (re)initializing" || list.Failure.Details == nil {
 		t.Errorf("%d %v %s", list.Status, list.Header, list.Body)
@@ -344,10 +345,10 @@ func TestNotReady(t *testing.T) {
 
 // A mirror that is given up while its first state is awaited has nothing to wait for: upstream answers at once.
 func TestGivenUpWhileAwaited(t *testing.T) {
-	resource := cache.New(configMaps, keepAll, nil)
+	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	resource.Retire()
 	hub := fanout.NewHub(resource)
-	r := bare(t, fixed{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, unreachable{})}})
+	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
 	r.up.Create(kubetest.ConfigMaps, "n", "a")
 	if list := r.list("/api/v1/configmaps?resourceVersion=0"); list.Status != 200 || len(list.Items) != 1 {
 		t.Errorf("%d %s", list.Status, list.Body)
@@ -411,7 +412,7 @@ func TestServeAndClose(t *testing.T) {
 	for _, first := range []string{"close", "serve", "both"} {
 		t.Run(first, func(t *testing.T) {
 			for range 20 {
-				s := New(Options{Catalog: fixed{}, Forwarder: NewForwarder(ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
+				s := New(Options{Catalog: sourcetest.Resources{}, Forwarder: NewForwarder(ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)

@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/source/sourcetest"
+
 	"go.uber.org/zap"
 )
 
@@ -214,7 +216,7 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 	}
 	client := bareTransport()
 	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Metrics: NewForwardMetrics(nil)})
-	server := New(Options{Catalog: fixed{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

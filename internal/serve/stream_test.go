@@ -40,7 +40,7 @@ func TestInitialStates(t *testing.T) {
 				w := newWorld(t, d, "c/x 70", "a/x 60", "b/x 50")
 				w.set("a/y 101")
 				w.remove("a/y 110")
-				w.oracle.set(110, nil)
+				w.oracle.Set(110, nil)
 				p := w.watch("/api/v1/pods?" + c.query)
 				p.gets(c.want...)
 				w.set("b/x 111")
@@ -132,7 +132,7 @@ func TestTooLarge(t *testing.T) {
 	})
 	bubbles(t, func(t *testing.T, d delivery) { // a quiet resource: asking upstream is what moves it
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.set(120, nil)
+		w.oracle.Set(120, nil)
 		p := w.watch(query)
 		time.Sleep(50 * time.Millisecond)
 		p.gets("ADDED a/x 5", "BOOKMARK 120 end")
@@ -172,7 +172,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 	t.Run("slow", func(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
-			w.oracle.slow(2800 * time.Millisecond) // a question begins at 2.9 s, and the next one when that is answered
+			w.oracle.Slow(2800 * time.Millisecond) // a question begins at 2.9 s, and the next one when that is answered
 			p := w.watch(target)
 			time.Sleep(8 * time.Second)
 			p.goesOn()
@@ -183,11 +183,11 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 	t.Run("silent for a while", func(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
-			w.oracle.slow(time.Hour)
+			w.oracle.Slow(time.Hour)
 			p := w.watch(target)
 			time.Sleep(7 * time.Second)
 			p.goesOn()
-			w.oracle.slow(0)
+			w.oracle.Slow(0)
 			time.Sleep(3 * time.Second)
 			p.ends(EndTooLarge, large)
 		})
@@ -195,7 +195,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 	t.Run("silent, and then there", func(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
-			w.oracle.slow(time.Hour)
+			w.oracle.Slow(time.Hour)
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
 			time.Sleep(7 * time.Second)
 			w.set("a/x 106")
@@ -206,7 +206,7 @@ func TestTooLargeOnABusyUpstream(t *testing.T) {
 	t.Run("silent", func(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
-			w.oracle.slow(time.Hour)
+			w.oracle.Slow(time.Hour)
 			p := w.watch(target)
 			time.Sleep(time.Minute)
 			p.ends(EndUnproven)
@@ -302,7 +302,7 @@ func TestRestored(t *testing.T) {
 		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
 		p.gets("ADDED a/x 5", "ADDED a/y 90", "BOOKMARK 100 end")
 		w.relist(80, "a/x 5")
-		w.oracle.set(94, nil) // what is told of other resources is above that by then
+		w.oracle.Set(94, nil) // what is told of other resources is above that by then
 		p.ends(EndExpired, "ERROR 410 too old resource version: 100 (80)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=95").ends(EndExpired, "ERROR 410 too old resource version: 95 (80)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=94").gets()

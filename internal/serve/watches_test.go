@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
 )
 
 // admitted has a world's stream counted, as a request's is.
@@ -122,7 +123,7 @@ func TestWatches(t *testing.T) {
 func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*stream
 	for range 2 {
-		streams = append(streams, &stream{plan: Plan{Source: newSource(t, podResource, newOracle(100), 100)}})
+		streams = append(streams, &stream{plan: Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
 	if got := grouped(streams, make([]figures, 2), time.Now()); !maps.Equal(got, want) {
@@ -134,14 +135,14 @@ func TestLagsOfTwoSources(t *testing.T) {
 func TestWatchesThatStart(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
-		w.oracle.hold()
-		w.oracle.set(200, nil)
+		w.oracle.Hold()
+		w.oracle.Set(200, nil)
 		p := w.watchAs("/api/v1/pods?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", w.admitted(newClient("new", "")))
 		time.Sleep(200 * time.Millisecond)
 		if one := w.known()["new"]; one.Phase != Starting || one.Lag != 0 {
 			t.Errorf("%+v", one)
 		}
-		w.oracle.release()
+		w.oracle.Release()
 		time.Sleep(time.Minute)
 		_ = p
 	})

@@ -22,88 +22,8 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
 )
-
-// oracle is an upstream that can be asked how far it is. It says so when the test lets it.
-type oracle struct {
-	mu   sync.Mutex
-	rv   uint64
-	err  error
-	took time.Duration // how long it takes to say how far it is
-	open chan struct{} // closed: proofs come at once
-}
-
-func newOracle(rv uint64) *oracle {
-	o := &oracle{rv: rv, open: make(chan struct{})}
-	close(o.open)
-	return o
-}
-
-// hold lets proofs wait until release.
-func (o *oracle) hold() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.open = make(chan struct{})
-}
-
-func (o *oracle) release() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	close(o.open)
-}
-
-func (o *oracle) set(rv uint64, err error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.rv, o.err = rv, err
-}
-
-func (o *oracle) state() (uint64, chan struct{}, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.rv, o.open, o.err
-}
-
-// slow lets it take its time to say how far it is.
-func (o *oracle) slow(took time.Duration) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.took = took
-}
-
-// Begin implements cache.Prober.
-func (o *oracle) Begin(ctx context.Context) (uint64, cache.Proof, error) {
-	o.mu.Lock()
-	rv, err, took := o.rv, o.err, o.took
-	o.mu.Unlock()
-	if took > 0 {
-		select {
-		case <-time.After(took):
-		case <-ctx.Done():
-			return 0, nil, ctx.Err()
-		}
-	}
-	return rv, o, err
-}
-
-// Prove implements cache.Proof.
-func (o *oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
-	rv, open, _ := o.state()
-	select {
-	case <-open:
-		return rv, 0, nil
-	case <-ctx.Done():
-		return 0, 0, ctx.Err()
-	}
-}
-
-// State implements cache.Prober: this upstream knows no watch-lists.
-func (o *oracle) State(context.Context) (uint64, map[string]uint64, error) {
-	return 0, nil, errors.New("no watch-lists")
-}
-
-// Close implements cache.Proof.
-func (o *oracle) Close() {}
 
 // world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is for bubbles, in which time
 // passes only when everybody waits.
@@ -112,7 +32,7 @@ type world struct {
 	manager *manager
 	stop    context.CancelCauseFunc
 	source  *source.Source
-	oracle  *oracle
+	oracle  *sourcetest.Oracle
 }
 
 const worldStall = 30 * time.Second
@@ -147,8 +67,8 @@ func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
 
 // newWorld holds pods that are complete through 100.
 func newWorld(t *testing.T, d delivery, pods ...string) *world {
-	w := &world{t: t, oracle: newOracle(100)}
-	w.source = newSource(t, podResource, w.oracle, 100, pods...)
+	w := &world{t: t, oracle: sourcetest.NewOracle(100)}
+	w.source = sourcetest.New(t, sourcetest.Pods, w.oracle, 100, pods...)
 	base, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.manager = newManager(watchOptions{
@@ -196,7 +116,7 @@ func (w *world) remove(pod string) { w.apply(w.resource().Delete, pod) }
 
 func (w *world) apply(f func(*object.Object) error, pod string) {
 	w.t.Helper()
-	if err := f(parsedOne(w.t, podResource, pod)); err != nil {
+	if err := f(sourcetest.ParseOne(w.t, sourcetest.Pods, pod)); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -210,7 +130,7 @@ func (w *world) head() uint64 { return w.resource().Log().Head() }
 // relist applies a complete state.
 func (w *world) relist(rv uint64, pods ...string) {
 	w.t.Helper()
-	if err := w.resource().Replace(parsed(w.t, podResource, pods...), rv); err != nil {
+	if err := w.resource().Replace(sourcetest.Parse(w.t, sourcetest.Pods, pods...), rv); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -236,7 +156,7 @@ func (w *world) watch(query string) *peer { return w.watchAs(query, func(*stream
 // plan is that of a watch.
 func (w *world) plan(query string) Plan {
 	w.t.Helper()
-	planner := Planner{Catalog: fixed{podResource.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
 	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.Watch == nil {

@@ -1,0 +1,187 @@
+// Package sourcetest makes sources for tests: of a few resources, without a mirror, with an upstream that
+// the test plays.
+package sourcetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/cache"
+	"spillway/internal/codec"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+	"spillway/internal/source"
+)
+
+// Resources that tests use: namespaced and not, with and without a group, built in and custom.
+var (
+	Pods        = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
+	Nodes       = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
+	Namespaces  = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "Namespace", false, true)
+	Deployments = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", true, true)
+	Widgets     = object.NewResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget", true, false,
+		object.Field{Label: "spec.color", Path: []string{"spec", "color"}})
+)
+
+// Resources is a source.Catalog that does not change.
+type Resources map[schema.GroupVersionResource]*source.Source
+
+func (f Resources) Find(gvr schema.GroupVersionResource) *source.Source { return f[gvr] }
+
+func (f Resources) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
+
+// Unreachable is a cache.Prober: an upstream that proves nothing.
+type Unreachable struct{}
+
+func (Unreachable) Begin(context.Context) (uint64, cache.Proof, error) {
+	return 0, nil, errors.New("upstream is gone")
+}
+
+func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("upstream is gone")
+}
+
+// KeepAll keeps all history that a test can make.
+var KeepAll = cache.Limits{HistoryBytes: 1 << 30, HistoryMinAge: time.Hour}
+
+// New is a source of one resource, complete through rv and with these objects.
+func New(t testing.TB, info *object.Resource, prober cache.Prober, rv uint64, objects ...string) *source.Source {
+	t.Helper()
+	r := cache.New(info, KeepAll, time.Now)
+	if err := r.Replace(Parse(t, info, objects...), rv); err != nil {
+		t.Fatal(err)
+	}
+	return &source.Source{Hub: fanout.NewHub(r), Fresh: cache.NewFreshness(r, prober), Codec: NewCodec(info)}
+}
+
+// NewCodec offers all that it can make.
+func NewCodec(info *object.Resource) *codec.Codec {
+	release := codec.ReleaseOf(37)
+	release.Upstream("37")
+	return codec.New(info, release)
+}
+
+// Parse are objects named "namespace/name rv [label=value]…".
+func Parse(t testing.TB, info *object.Resource, objects ...string) []*object.Object {
+	t.Helper()
+	var out []*object.Object
+	for _, text := range objects {
+		out = append(out, ParseOne(t, info, text))
+	}
+	return out
+}
+
+func ParseOne(t testing.TB, info *object.Resource, text string) *object.Object {
+	t.Helper()
+	words := strings.Fields(text)
+	namespace, name, _ := strings.Cut(words[0], "/")
+	meta := fmt.Sprintf(`"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q`, name, namespace, "uid-"+words[0], words[1])
+	if !info.Namespaced {
+		meta = fmt.Sprintf(`"name":%q,"uid":%q,"resourceVersion":%q`, words[0], "uid-"+words[0], words[1])
+	}
+	var pairs []string
+	for _, label := range words[2:] {
+		k, v, _ := strings.Cut(label, "=")
+		pairs = append(pairs, fmt.Sprintf("%q:%q", k, v))
+	}
+	if len(pairs) > 0 {
+		meta += `,"labels":{` + strings.Join(pairs, ",") + "}"
+	}
+	head := fmt.Sprintf(`{"kind":%q,"apiVersion":%q,`, info.Kind, info.APIVersion())
+	if !info.Builtin {
+		head = fmt.Sprintf(`{"apiVersion":%q,"kind":%q,`, info.APIVersion(), info.Kind)
+	}
+	o, err := info.Parse([]byte(head + `"metadata":{` + meta + "}}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+// Oracle is an upstream that can be asked how far it is. It says so when the test lets it.
+type Oracle struct {
+	mu   sync.Mutex
+	rv   uint64
+	err  error
+	took time.Duration // how long it takes to say how far it is
+	open chan struct{} // closed: proofs come at once
+}
+
+func NewOracle(rv uint64) *Oracle {
+	o := &Oracle{rv: rv, open: make(chan struct{})}
+	close(o.open)
+	return o
+}
+
+// Hold lets proofs wait until release.
+func (o *Oracle) Hold() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.open = make(chan struct{})
+}
+
+func (o *Oracle) Release() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.open)
+}
+
+func (o *Oracle) Set(rv uint64, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.rv, o.err = rv, err
+}
+
+func (o *Oracle) state() (uint64, chan struct{}, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.rv, o.open, o.err
+}
+
+// Slow lets it take its time to say how far it is.
+func (o *Oracle) Slow(took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.took = took
+}
+
+// Begin implements cache.Prober.
+func (o *Oracle) Begin(ctx context.Context) (uint64, cache.Proof, error) {
+	o.mu.Lock()
+	rv, err, took := o.rv, o.err, o.took
+	o.mu.Unlock()
+	if took > 0 {
+		select {
+		case <-time.After(took):
+		case <-ctx.Done():
+			return 0, nil, ctx.Err()
+		}
+	}
+	return rv, o, err
+}
+
+// Prove implements cache.Proof.
+func (o *Oracle) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, err error) {
+	rv, open, _ := o.state()
+	select {
+	case <-open:
+		return rv, 0, nil
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+}
+
+// State implements cache.Prober: this upstream knows no watch-lists.
+func (o *Oracle) State(context.Context) (uint64, map[string]uint64, error) {
+	return 0, nil, errors.New("no watch-lists")
+}
+
+// Close implements cache.Proof.
+func (o *Oracle) Close() {}
