@@ -50,7 +50,7 @@ func TestTooLargeReads(t *testing.T) {
 	future := up.Revision() + 1000
 	for _, target := range []string{
 		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&limit=1", "/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
-		"/apis/example.com/v1/widgets?continue=" + token(fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"/n\u0000"}`, future)),
+		"/apis/example.com/v1/widgets?continue=" + continueToken(fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"/n\u0000"}`, future)),
 	} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()

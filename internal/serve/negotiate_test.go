@@ -204,13 +204,3 @@ func TestAcceptOfManyElementsIsNotRead(t *testing.T) {
 		}
 	}
 }
-
-// What is kept of a path does not grow with its segments.
-func TestPathsOfManySegments(t *testing.T) {
-	for _, raw := range []string{"/api/v1/nodes" + strings.Repeat("/a", 10_000), strings.Repeat("/%2f", 10_000),
-		strings.Repeat("/a", 10_000) + "%zz"} {
-		if n := testing.AllocsPerRun(10, func() { parseAPIPath(raw) }); n > 5 {
-			t.Errorf("%.20s…: %v allocations", raw, n)
-		}
-	}
-}

@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"encoding/base64"
 	"fmt"
 	"net"
 	"net/http"
@@ -436,3 +437,6 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 // shortMemory keeps a few large objects.
 var shortMemory = cache.Limits{HistoryBytes: 64 << 10, HistoryMinAge: time.Hour}
+
+// continueToken is a continue token as upstream makes them (W-80).
+func continueToken(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }

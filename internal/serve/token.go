@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// continueToken is where a list goes on, as clients carry it from page to page. It names neither cluster nor resource nor
+// pageToken is where a list goes on, as clients carry it from page to page. It names neither cluster nor resource nor
 // selector, so that ours are good upstream and upstream's are good here (W-80, W-81).
-type continueToken struct {
+type pageToken struct {
 	Version string `json:"v"`
 	// RV is the state that the list began with. A negative one asks for the most recent state instead.
 	RV int64 `json:"rv"`
@@ -27,9 +27,9 @@ var errForeignToken = errors.New("upstream words what is wrong with this continu
 // decodeContinue reads a token, or refuses it in upstream's words (W-82). Some tokens begin with a slash and some do not,
 // depending on which of upstream's two stores made them; Start never does. It is the client's word, and only ever says where
 // in the request's own scope to begin.
-func decodeContinue(text string) (continueToken, error) {
+func decodeContinue(text string) (pageToken, error) {
 	const invalid = "continue key is not valid"
-	var c continueToken
+	var c pageToken
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err != nil {
 		return c, fmt.Errorf("%s: %w", invalid, err)
@@ -59,7 +59,7 @@ func decodeContinue(text string) (continueToken, error) {
 
 // encodeContinue makes the token of the page after last, a key relative to the request's scope.
 func encodeContinue(rv uint64, last string) string {
-	text, err := json.Marshal(continueToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"}) // #nosec G115 -- etcd's revisions are int64
+	text, err := json.Marshal(pageToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"}) // #nosec G115 -- etcd's revisions are int64
 	if err != nil {                                                                                            // a struct of strings and a number always encodes
 		return ""
 	}

@@ -160,7 +160,7 @@ func (w *world) plan(query string) Plan {
 	path, query, _ := strings.Cut(query, "?")
 	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.Watch == nil {
-		w.t.Fatalf("%s?%s is not a watch: %s", path, query, plan.text())
+		w.t.Fatalf("%s?%s is not a watch: action %v", path, query, plan.Action)
 	}
 	return plan
 }
