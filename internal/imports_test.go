@@ -46,9 +46,10 @@ var mayImport = map[string][]string{
 	"flowcontrol": {"object"},
 	"clientconn":  {"apistatus", "flowcontrol", "ring"},
 	"source":      {"apistatus", "cache", "codec", "fanout", "object"},
+	"plan": {"apistatus", "object", "source"},
 	"serve": {
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout",
-		"flowcontrol", "h2", "object", "rawio", "ring", "source", "tracing",
+		"flowcontrol", "h2", "object", "plan", "rawio", "ring", "source", "tracing",
 	},
 	"status":   {},
 	"top":      {"status"},

@@ -13,6 +13,7 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/fairness"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 )
 
 // Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
@@ -76,7 +77,7 @@ func (v *visitor) client() client {
 // visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked only where the answer may come from
 // memory; it answers everything else itself. Errors let nobody in: whoever is not known, or not known to be allowed, passes through, and
 // upstream has the last word. A status is the answer to who is known and not allowed (W-174).
-func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor, *metav1.Status) {
+func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
 		c.proven()
@@ -114,7 +115,7 @@ func (s *Server) visit(c call, r Request, candidate bool, front Front) (visitor,
 }
 
 // authorized finds out whether somebody may have what he asks for.
-func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, v visitor) (visitor, *metav1.Status) {
+func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v visitor) (visitor, *metav1.Status) {
 	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
 	if !ok {
 		return v, nil
@@ -135,7 +136,7 @@ func (a *Access) authorized(ctx context.Context, r Request, result auth.Result, 
 
 // owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears of him from here. Whom the owner wants
 // to impersonate is upstream's to judge.
-func (a *Access) owner(ctx context.Context, c call, r Request, candidate bool) (visitor, *metav1.Status) {
+func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
 	headers := c.headers(a.Authenticator.Reads)
 	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
@@ -207,8 +208,8 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 
 // refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream says it, where it would say the same;
 // whom only we can refuse does not get past us by asking for that form.
-func (s *Server) refuseVisitor(c call, r Request, v visitor, status *metav1.Status) {
-	form, ok := negotiateFailure(r.Accept, wantsPretty(r.query().Get("pretty"), r.UserAgent))
+func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1.Status) {
+	form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(r.Query().Get("pretty"), r.UserAgent))
 	switch {
 	case ok:
 		apistatus.WriteAs(c, form, status)

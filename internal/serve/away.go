@@ -1,6 +1,9 @@
 package serve
 
-import "spillway/internal/apistatus"
+import (
+	"spillway/internal/apistatus"
+	"spillway/internal/plan"
+)
 
 // turnAway answers while upstream has been away since the start, so that nothing is known of what it has; it reports false once it has been
 // there.
@@ -8,7 +11,7 @@ import "spillway/internal/apistatus"
 // A watch is told what upstream tells one whose cache it is filling: of all answers, 429 alone has client-go's informers come back for the
 // same watch, as if nobody had answered. After anything else they list anew, and all at once, as soon as they can. Everybody else is told
 // what would come of passing the request on.
-func (s *Server) turnAway(c call, r Request) bool {
+func (s *Server) turnAway(c call, r plan.Request) bool {
 	if s.opts.Away == nil {
 		return false
 	}
@@ -17,8 +20,8 @@ func (s *Server) turnAway(c call, r Request) bool {
 		return false
 	}
 	status := apistatus.Unavailable("upstream apiserver is unavailable: " + failureKind(why))
-	query := r.query()
-	if t, ok := parseTarget(r.Path); ok && t.watches(query) {
+	query := r.Query()
+	if t, ok := plan.ParseTarget(r.Path); ok && t.Watches(query) {
 		status = apistatus.NotReady(apistatus.RetryAfter())
 	}
 	apistatus.WriteAs(c, failureFormOf(r, query.Get("pretty")), status)
@@ -26,8 +29,8 @@ func (s *Server) turnAway(c call, r Request) bool {
 }
 
 // failureFormOf is the form of a refusal that only we can word.
-func failureFormOf(r Request, pretty string) apistatus.Form {
-	if form, ok := negotiateFailure(r.Accept, wantsPretty(pretty, r.UserAgent)); ok {
+func failureFormOf(r plan.Request, pretty string) apistatus.Form {
+	if form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(pretty, r.UserAgent)); ok {
 		return form
 	}
 	return apistatus.Form{Indented: true} // as upstream does for want of a form

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -19,7 +20,7 @@ import (
 type call interface {
 	apistatus.Responder
 	// request is what a plan looks at.
-	request() Request
+	request() plan.Request
 	// guarded is what a guard looks at.
 	guarded() PlainRequest
 	// headers are those of the request that are wanted, by their canonical keys.
@@ -66,9 +67,9 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	if s.ready(c, request) || s.turnAway(c, request) {
 		return
 	}
-	var candidate candidate
+	var candidate plan.Candidate
 	var ok bool
-	s.readers.read(request.RawQuery, func() { candidate, ok = s.planner.consider(request) })
+	s.readers.read(request.RawQuery, func() { candidate, ok = s.planner.Consider(request) })
 	v, refusal := s.visit(c, request, ok, front)
 	v.came, v.flow, v.agent, v.trace = came, flowOf(c, v, front), request.UserAgent, t
 	r.of(v, refusal != nil)
@@ -81,16 +82,16 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 		s.sendAway(c)
 		return
 	}
-	var p Plan
+	var p plan.Plan
 	if ok && v.admitted { // not before: to plan is to have it mirrored
-		s.readers.read(request.RawQuery, func() { p = s.planner.plan(candidate) })
+		s.readers.read(request.RawQuery, func() { p = s.planner.Decide(candidate) })
 	}
 	switch {
-	case p.Action != Upstream && s.answer(c, p, v):
+	case p.Action != plan.Upstream && s.answer(c, p, v):
 	case p.Doubtful && !s.doubts.Allow():
 		s.metrics.unproven.WithLabelValues(p.Source.Resource().Info.String()).Inc()
 		s.sendAway(c)
-	case p.mostRecent():
+	case p.MostRecent():
 		s.passRecent(c, request, p, v)
 	case p.List != nil:
 		s.passList(c, v, heard{})
@@ -100,13 +101,13 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 }
 
 // answer answers here, or reports false if upstream must.
-func (s *Server) answer(c call, p Plan, v visitor) bool {
+func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 	s.metrics.introduce(p.Source)
 	r := p.Source.Resource()
-	if p.mostRecent() && !r.Ready() {
+	if p.MostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
 	}
-	if p.Get == nil && p.Action != Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source && !r.Retired() {
+	if p.Get == nil && p.Action != plan.Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source && !r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
 		apistatus.WriteAs(c, p.Failure, apistatus.NotReady(apistatus.RetryAfter()))
 		return true
@@ -114,7 +115,7 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 	switch {
 	case r.Retired() || !r.Ready(): // given up meanwhile: whatever upstream says now, it does not say here
 		return false
-	case p.Action == Refuse:
+	case p.Action == plan.Refuse:
 		s.refuse(c, answering{Plan: p}, p.Status)
 		return true
 	}
@@ -127,7 +128,7 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 		return s.get(c, a)
 	case p.List != nil:
 		return s.list(c, a, v)
-	case p.Watch.Start == EventsFromNewest && !s.fromNewest(p):
+	case p.Watch.Start == plan.EventsFromNewest && !s.fromNewest(p):
 		return false
 	}
 	st := s.watches.newStream(p, streamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
@@ -144,14 +145,14 @@ func (s *Server) answer(c call, p Plan, v visitor) bool {
 
 // fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
 // answer is an event that it must see. It reports false if upstream does not say.
-func (s *Server) fromNewest(p Plan) bool {
+func (s *Server) fromNewest(p plan.Plan) bool {
 	ctx, cancel := s.within(source.ArrivalTimeout)
 	defer cancel()
 	rv, err := p.Source.Fresh.Newest(ctx)
 	if err != nil {
 		return false
 	}
-	p.Watch.RV, p.Watch.Start = rv, EventsFrom
+	p.Watch.RV, p.Watch.Start = rv, plan.EventsFrom
 	return true
 }
 

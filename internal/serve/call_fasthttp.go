@@ -17,6 +17,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -80,12 +81,12 @@ func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard
 }
 
 // request copies what a plan needs.
-func (c fastCall) request() Request {
+func (c fastCall) request() plan.Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0 &&
 		len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection"))
-	return Request{
+	return plan.Request{
 		Method:         string(h.Method()),
 		Path:           string(path),
 		RawQuery:       string(query),

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/plan"
 )
 
 const (
@@ -90,12 +91,12 @@ func newCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *co
 }
 
 // laneOf is the lane of a request that was planned as a LIST.
-func laneOf(r Request, acceptEncoding string) laneKey {
-	t, _ := parseTarget(r.Path) // as it was when it was planned
-	query := r.query()
+func laneOf(r plan.Request, acceptEncoding string) laneKey {
+	t, _ := plan.ParseTarget(r.Path) // as it was when it was planned
+	query := r.Query()
 	return laneKey{
-		path: t.path(), query: query.Encode(), accept: r.Accept, acceptEncoding: acceptEncoding,
-		pretty: wantsPretty(query.Get("pretty"), r.UserAgent),
+		path: t.Path(), query: query.Encode(), accept: r.Accept, acceptEncoding: acceptEncoding,
+		pretty: plan.WantsPretty(query.Get("pretty"), r.UserAgent),
 	}
 }
 

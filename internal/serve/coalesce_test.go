@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"spillway/internal/plan"
 )
 
 // lister is an upstream that answers when the test lets it, each time with another body.
@@ -97,7 +99,7 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 }
 
 // list sends one, and returns when everybody waits.
-func (c *crowd) list(r Request) {
+func (c *crowd) list(r plan.Request) {
 	c.asked.Go(func() {
 		w := &written{set: http.Header{}}
 		shared := c.coalescer.pass(w, laneOf(r, "gzip"), r.UserAgent, func(func()) {
@@ -126,7 +128,7 @@ func (c *crowd) expect(alone, requests, shared int) {
 	}
 }
 
-var pods500 = Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json", UserAgent: "one"}
+var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json", UserAgent: "one"}
 
 // Whoever asks while upstream is at work on the same shares what is asked next, and never what was sent before.
 func TestCoalescing(t *testing.T) {
@@ -234,7 +236,7 @@ func TestNobodyToShareWith(t *testing.T) {
 func TestLanes(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.list(pods500)
-		others := []Request{pods500, pods500, pods500, pods500, pods500}
+		others := []plan.Request{pods500, pods500, pods500, pods500, pods500}
 		others[0].Path = "/api/v1/namespaces/a/pods"
 		others[1].RawQuery = ""
 		others[2].Accept = "application/yaml"

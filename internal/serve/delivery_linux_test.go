@@ -21,6 +21,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 )
@@ -106,8 +107,8 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	if c.config != nil {
 		accepted = c.handshake(accepted, client)
 	}
-	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
-	st := c.manager.newStream(planner.Plan(Request{
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	st := c.manager.newStream(planner.Plan(plan.Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
 	}), streamOptions{})
 	st.setChunked()

@@ -6,6 +6,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/codec"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 )
 
 // gzipThreshold is how large a body must be for upstream to compress it (W-6).
@@ -15,10 +16,10 @@ const gzipThreshold = 128 << 10
 const maxText = 8 << 20
 
 // textual reports that the answer is for people to read.
-func textual(f answerForm) bool { return f.Format == object.YAML || f.Pretty }
+func textual(f plan.Form) bool { return f.Format == object.YAML || f.Pretty }
 
 // textOf makes such an answer of a JSON document.
-func textOf(f answerForm, document []byte) ([]byte, error) {
+func textOf(f plan.Form, document []byte) ([]byte, error) {
 	if f.Format == object.YAML {
 		return codec.YAML(document)
 	}
@@ -32,11 +33,11 @@ func (s *Server) begin(w apistatus.Responder, p answering, verb string) {
 }
 
 // compresses reports whether a document of size bytes is to be compressed.
-func compresses(f answerForm, size int) bool { return f.Gzip && size > gzipThreshold }
+func compresses(f plan.Form, size int) bool { return f.Gzip && size > gzipThreshold }
 
 // writeDocument answers with a document.
-func writeDocument(w apistatus.Responder, p Plan, document []byte) {
-	compressed := compresses(p.answerForm, len(document))
+func writeDocument(w apistatus.Responder, p plan.Plan, document []byte) {
+	compressed := compresses(p.Form, len(document))
 	if compressed {
 		document = codec.AppendMember(nil, document)
 	}
@@ -45,7 +46,7 @@ func writeDocument(w apistatus.Responder, p Plan, document []byte) {
 }
 
 // documentHeaders begins the answer with a document.
-func documentHeaders(w apistatus.Responder, p Plan, compressed bool) {
+func documentHeaders(w apistatus.Responder, p plan.Plan, compressed bool) {
 	apistatus.SetCommonHeaders(w, p.MediaType())
 	if compressed {
 		w.SetHeader("Content-Encoding", "gzip")

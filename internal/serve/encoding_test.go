@@ -12,6 +12,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 )
 
 const (
@@ -40,13 +41,13 @@ func TestUnencodable(t *testing.T) {
 	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad), fmt.Sprintf("ADDED n/good %d", good))
 	r.ended(customWidgets, EndUnencodable, 1)
 
-	again := Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Plain: true}
-	if plan := r.server.planner.Plan(again); plan.Action != Upstream {
-		t.Errorf("the next one: action %v", plan.Action)
+	again := plan.Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Plain: true}
+	if planned := r.server.planner.Plan(again); planned.Action != plan.Upstream {
+		t.Errorf("the next one: action %v", planned.Action)
 	}
 	again.Accept = "application/json"
-	if plan := r.server.planner.Plan(again); plan.Action != FromCache {
-		t.Errorf("what JSON keeps: action %v", plan.Action)
+	if planned := r.server.planner.Plan(again); planned.Action != plan.FromCache {
+		t.Errorf("what JSON keeps: action %v", planned.Action)
 	}
 	if n := r.metric("spillway_unencodable_total", "encoding=json-metadata", "resource=widgets.example.com"); n != 1 {
 		t.Errorf("counted %v", n)

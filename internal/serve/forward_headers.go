@@ -14,6 +14,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
+	"spillway/internal/plan"
 )
 
 // webSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
@@ -68,9 +69,9 @@ func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
 		return apistatus.BadRequest(fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
 			"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver is below a path of its "+
 			"host; send your own Authorization", apistatus.Clip(path)))
-	case overfull(query):
+	case plan.Overfull(query):
 		return apistatus.BadRequest(fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
-			"can be forwarded: send fewer, or your own Authorization", queryParametersLimit))
+			"can be forwarded: send fewer, or your own Authorization", plan.QueryParametersLimit))
 	}
 	return nil
 }

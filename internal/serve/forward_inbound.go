@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"spillway/internal/plan"
 )
 
 // inbound is one client request as it came, copied out of its server's buffers. Headers are read from the raw head with
@@ -90,13 +92,13 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 	if method != http.MethodGet || path.suspect || path.resource == "" || path.subresource != "" {
 		return false
 	}
-	return path.verb == "watch" || path.verb == "" && path.name == "" && !overfull(query) && queryOption(query, "watch")
+	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.Overfull(query) && queryOption(query, "watch")
 }
 
 // queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of
 // one that upstream may read otherwise, the answer may last.
 func queryOption(query, name string) bool {
-	if overfull(query) {
+	if plan.Overfull(query) {
 		return true
 	}
 	if !strings.Contains(query, name) && !strings.Contains(query, "%") {

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
@@ -56,9 +57,9 @@ func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h hear
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.
-func (c http2Call) request() Request {
+func (c http2Call) request() plan.Request {
 	path, query, _ := strings.Cut(c.r.RequestURI, "?")
-	return Request{
+	return plan.Request{
 		Method:         c.r.Method,
 		Path:           path,
 		RawQuery:       query,

@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/plan"
 )
 
 // targets counts the requests that an upstream gets, and hands on what they ask for.
@@ -271,8 +272,8 @@ func TestLentCredentialsAreForWhatWasRead(t *testing.T) {
 	t.Parallel()
 	lenders(t, func(t *testing.T, fr *front, up *targets, self bool) {
 		const path = "/api/v1/namespaces/a/configmaps?labelSelector=a"
-		for n, refused := range map[int]bool{queryParametersLimit - 1: false, queryParametersLimit: true,
-			3 * queryParametersLimit: true} {
+		for n, refused := range map[int]bool{plan.QueryParametersLimit - 1: false, plan.QueryParametersLimit: true,
+			3 * plan.QueryParametersLimit: true} {
 			for _, watch := range []string{"", "&watch=1"} {
 				target := path + strings.Repeat("&a", n-strings.Count(watch, "&")) + watch
 				resp := fr.ask(t, "GET", target)

@@ -16,6 +16,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -24,7 +25,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	p := a.Plan
 	snapshot, err := s.snapshot(p)
 	if err != nil {
-		return p.Action != FromCacheProven && s.refused(c, a, err)
+		return p.Action != plan.FromCacheProven && s.refused(c, a, err)
 	}
 	made, refusal, err := s.composeLimited(c, p, snapshot, v.flow)
 	switch {
@@ -61,7 +62,7 @@ type composed struct {
 }
 
 // composeLimited makes a list within the limits. While it waits for its turn, it is let go of but for its state, and then made again.
-func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (composed, *flowcontrol.Refusal, error) {
+func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (composed, *flowcontrol.Refusal, error) {
 	made, err := s.compose(p, snapshot)
 	if err != nil || made.body == nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
 		s.compress(&made)
@@ -96,7 +97,7 @@ func (s *Server) composeLimited(c call, p Plan, snapshot *cache.Snapshot, flow f
 const largeState = 500
 
 // compose makes a list but for its compression, on a seat if it is large. One without a body is for upstream to make.
-func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
+func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
 		s.seats.Take()
 		defer s.seats.Give()
@@ -106,9 +107,9 @@ func (s *Server) compose(p Plan, snapshot *cache.Snapshot) (composed, error) {
 	switch {
 	case err != nil:
 		return composed{}, err
-	case textual(p.answerForm):
+	case textual(p.Form):
 		return composeText(p, list)
-	case compresses(p.answerForm, list.Size()):
+	case compresses(p.Form, list.Size()):
 		return composed{body: list, list: list}, nil
 	}
 	return composed{body: list}, nil
@@ -153,15 +154,15 @@ func (b *limitedBody) Close() error {
 }
 
 // composeText makes a list for people.
-func composeText(p Plan, list *codec.List) (composed, error) {
+func composeText(p plan.Plan, list *codec.List) (composed, error) {
 	if list.Size() > maxText {
 		return composed{}, nil
 	}
-	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.answerForm, document) })
+	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.Form, document) })
 	if err != nil {
 		return composed{}, err
 	}
-	compressed := compresses(p.answerForm, len(text))
+	compressed := compresses(p.Form, len(text))
 	if compressed {
 		text = codec.AppendMember(nil, text)
 	}
@@ -211,8 +212,8 @@ func (s *Server) get(w apistatus.Responder, a answering) bool {
 }
 
 // snapshot is the state that a LIST asks for.
-func (s *Server) snapshot(p Plan) (*cache.Snapshot, error) {
-	if p.Action == FromCacheProven {
+func (s *Server) snapshot(p plan.Plan) (*cache.Snapshot, error) {
+	if p.Action == plan.FromCacheProven {
 		return s.recent(p)
 	}
 	l := p.List
@@ -235,7 +236,7 @@ func (s *Server) reach(from *source.Source, rv uint64, hurried bool) (*cache.Sna
 
 // collect collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the last one,
 // matching or not, and how many items remain if nothing is selected (W-69, W-70).
-func collect(p Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMeta) {
+func collect(p plan.Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMeta) {
 	var items []*object.Object
 	l := p.List
 	snapshot.Scan(p.Selector, l.Start, func(o *object.Object) bool {
@@ -251,7 +252,7 @@ func collect(p Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMet
 
 // nextPage is the token of the page after the key last, "" if nothing remains in scope, and the number of items that
 // remain, nil if it is not told.
-func nextPage(p Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
+func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
 	sel := p.Selector
 	remaining := new(int64)
 	snapshot.Scan(p.List.Scanned, last+"\x00", func(*object.Object) bool {
@@ -267,5 +268,5 @@ func nextPage(p Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
 	if !sel.ScopeOnly() {
 		remaining = nil
 	}
-	return encodeContinue(snapshot.RV, last), remaining
+	return plan.EncodeContinue(snapshot.RV, last), remaining
 }

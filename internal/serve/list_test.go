@@ -10,16 +10,17 @@ import (
 	"testing"
 
 	"spillway/internal/codec"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 )
 
 // listed is the body that a LIST of a source is answered with, as it goes out.
-func listed(t *testing.T, source *source.Source, target string) (string, Plan) {
+func listed(t *testing.T, source *source.Source, target string) (string, plan.Plan) {
 	t.Helper()
 	path, query, _ := strings.Cut(target, "?")
-	planner := Planner{Catalog: sourcetest.Resources{source.Resource().Info.GVR: source}}
-	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	planner := plan.Planner{Catalog: sourcetest.Resources{source.Resource().Info.GVR: source}}
+	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.List == nil {
 		t.Fatalf("%s: action %v", target, plan.Action)
 	}
@@ -180,14 +181,14 @@ func TestListPagesOfOneState(t *testing.T) {
 func TestTokensCannotWidenScope(t *testing.T) {
 	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
 	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00", "w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}
-	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
 	check := func(start string) {
 		text, err := json.Marshal(map[string]any{"v": "meta.k8s.io/v1", "rv": 100, "start": start})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
-			plan := planner.Plan(Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + continueToken(string(text)) + more, Plain: true})
+			plan := planner.Plan(plan.Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + continueToken(string(text)) + more, Plain: true})
 			if plan.List == nil {
 				continue
 			}

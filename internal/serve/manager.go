@@ -7,6 +7,7 @@ import (
 
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 
 	"go.uber.org/zap"
 )
@@ -27,7 +28,7 @@ type watchOptions struct {
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)
 	// Withdraw reports a plan whose events cannot be made in the encoding that was asked for.
-	Withdraw func(p Plan, cause error)
+	Withdraw func(p plan.Plan, cause error)
 
 	Metrics *streamMetrics
 	Log     *zap.Logger

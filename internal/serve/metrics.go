@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"spillway/internal/clientconn"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -112,6 +113,6 @@ func (m *Metrics) introduce(s *source.Source) {
 	}
 }
 
-func (m *Metrics) answered(p Plan, verb string) {
-	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb, encodingName(p.Encoding)).Inc()
+func (m *Metrics) answered(p plan.Plan, verb string) {
+	m.requests.WithLabelValues(p.Source.Resource().Info.String(), verb, plan.EncodingName(p.Encoding)).Inc()
 }

@@ -12,6 +12,7 @@ import (
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -26,7 +27,7 @@ const (
 // it. That must be decided before the head: only a 429 has client-go come back without a new list.
 func (m *manager) reachBack(c request, st *stream) bool {
 	past, w := st.plan.Source.Past, st.plan.Watch
-	if past == nil || w.Start != EventsFrom || w.Timeout <= 0 {
+	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(m.base, pastWait)

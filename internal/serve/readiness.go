@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/plan"
 )
 
 // ReadinessPath is where the main listeners say whether this proxy is ready, without a question to
@@ -13,7 +14,7 @@ const ReadinessPath = "/spillway/readyz"
 
 // ready answers a probe of this proxy's own readiness, and reports whether the request is one.
 // Probes bring no credentials: the answer is yes or no, and why not is for --metrics-listen.
-func (s *Server) ready(c call, r Request) bool {
+func (s *Server) ready(c call, r plan.Request) bool {
 	if s.opts.Ready == nil || r.Path != ReadinessPath || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false
 	}

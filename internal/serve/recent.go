@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 )
 
 // How a LIST that asks for the most recent state was answered: the label of a metric.
@@ -18,7 +19,7 @@ const (
 )
 
 // recent is a state for a LIST that must not be older than the request, or an error if upstream answers sooner.
-func (s *Server) recent(p Plan) (*cache.Snapshot, error) {
+func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
 	state, err := p.Source.Fresh.ProveSoon(s.base, listSize(p))
 	answer := recentProven
 	switch {
@@ -36,7 +37,7 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 
 // passRecent passes a LIST of the most recent state through, together with others that are the same. How long upstream takes for
 // it tells what a proof is worth.
-func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
+func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
 	alone := func(head func()) {
 		s.passList(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
@@ -55,7 +56,7 @@ func (s *Server) passRecent(c call, r Request, p Plan, v visitor) {
 const sizedMost = 2000
 
 // listSize is about how many objects the LIST has now. Counting takes no longer than it tells something.
-func listSize(p Plan) int {
+func listSize(p plan.Plan) int {
 	state := p.Source.Resource().Snapshot()
 	if state == nil {
 		return 0

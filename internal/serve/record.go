@@ -18,6 +18,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 )
 
 // recorded is a call whose answer is put on record before it is given. What passes through is upstream's to record: its audit log has it
@@ -121,7 +122,7 @@ func (r *record) request() audit.Request {
 }
 
 // uriOf is the target of a request as upstream's parser writes it.
-func uriOf(r Request) string {
+func uriOf(r plan.Request) string {
 	target := r.Path
 	if r.RawQuery != "" {
 		target += "?" + r.RawQuery
@@ -234,7 +235,7 @@ func (c recorded) watch(st *stream, headers headers) {
 func (r *record) ended() *watchRecord { return &watchRecord{id: r.id, ended: r.entry.Ended} }
 
 // jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or cannot be made.
-func jsonOf(p Plan, snapshot *cache.Snapshot) []byte {
+func jsonOf(p plan.Plan, snapshot *cache.Snapshot) []byte {
 	items, meta := collect(p, snapshot)
 	form := p.Encoding
 	form.Format = object.JSON
@@ -251,7 +252,7 @@ func jsonOf(p Plan, snapshot *cache.Snapshot) []byte {
 }
 
 // jsonOfObject is jsonOf for a GET.
-func jsonOfObject(p Plan, o *object.Object) []byte {
+func jsonOfObject(p plan.Plan, o *object.Object) []byte {
 	form := p.Encoding
 	form.Format = object.JSON
 	document, err := codec.Append(nil, form, o, o.RV)

@@ -26,6 +26,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/tracing"
 )
@@ -88,7 +89,7 @@ type Front struct {
 type Server struct {
 	// Static after construction.
 	opts      Options
-	planner   Planner
+	planner   plan.Planner
 	metrics   *Metrics
 	log       *zap.Logger
 	gone      *clientconn.Poller
@@ -116,7 +117,7 @@ type Server struct {
 func New(opts Options) *Server {
 	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
 		haste: &clientconn.EvictionPolicy{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
-	s.planner = Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
+	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
 	s.watches = newManager(watchOptions{

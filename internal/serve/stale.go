@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
 )
 
 const (
@@ -33,7 +34,7 @@ type staleness struct {
 
 // answering is a plan that is carried out: it is known what the answer says of the age of its state.
 type answering struct {
-	Plan
+	plan.Plan
 	stale staleness
 }
 
@@ -59,8 +60,8 @@ func (p answering) headers(set func(key, value string)) {
 
 // stale finds out how old the state behind a plan is. It reports false if it is too old to be shown: upstream, or the failure to reach it,
 // answers then.
-func (s *Server) stale(p Plan, flow flowcontrol.Flow) (staleness, bool) {
-	if p.Source.Age == nil || !p.showsState() {
+func (s *Server) stale(p plan.Plan, flow flowcontrol.Flow) (staleness, bool) {
+	if p.Source.Age == nil || !p.ShowsState() {
 		return staleness{}, true
 	}
 	age, away := p.Source.Age()

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -29,7 +30,7 @@ type stream struct {
 	// Static after construction.
 	manager  *manager
 	out      sink // set under manager.mu, once, before it is delivered
-	plan     Plan
+	plan     plan.Plan
 	admit    func(auth.Stream) *auth.Permit // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
@@ -85,15 +86,15 @@ func (s *stream) initial() (EndReason, error) {
 	}
 	state := s.plan.Source.Resource().Snapshot()
 	switch w := s.plan.Watch; w.Start {
-	case EventsFrom:
+	case plan.EventsFrom:
 		return s.resume()
-	case EventsFromNow:
+	case plan.EventsFromNow:
 		s.cursor = s.hub().From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
 		s.started = state.RV
 		return "", nil
-	case StateConsistent:
+	case plan.StateConsistent:
 		return s.consistent()
-	case StateAtLeast:
+	case plan.StateAtLeast:
 		var err error
 		if state, err = s.plan.Source.AwaitRVInWatch(s.context(), w.RV); err != nil {
 			return s.notArrived(err)

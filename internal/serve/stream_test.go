@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/clientconn"
+	"spillway/internal/plan"
 )
 
 // Every start of W-100 that is served here.
@@ -154,7 +155,7 @@ func TestTooLarge(t *testing.T) {
 
 // A client may ask for as long a watch as its number holds.
 func TestWatchOfCenturies(t *testing.T) {
-	st := (&manager{base: t.Context()}).newStream(Plan{Watch: &WatchPlan{Timeout: math.MaxInt64}}, streamOptions{})
+	st := (&manager{base: t.Context()}).newStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}}, streamOptions{})
 	defer st.end.rest()
 	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour || st.deadline.after(time.Hour) < st.deadline {
 		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())

@@ -14,6 +14,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 )
 
 // longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
@@ -35,7 +36,7 @@ type request interface {
 }
 
 // newStream makes the stream of a watch, which has yet to be admitted and to get its sink.
-func (m *manager) newStream(p Plan, o streamOptions) *stream {
+func (m *manager) newStream(p plan.Plan, o streamOptions) *stream {
 	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
 	st := &stream{
 		manager:  m,
@@ -105,7 +106,7 @@ func (m *manager) admit(st *stream) bool {
 	st.id = m.mu.admitted
 	m.mu.streams[st] = struct{}{}
 	m.active.Add(1)
-	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Inc()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Inc()
 	return true
 }
 
@@ -148,7 +149,7 @@ func (m *manager) ended(st *stream, reason EndReason) (draining bool) {
 	if st.cursor != nil {
 		st.cursor.Close()
 	}
-	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
 	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
 	st.logEnd(m.log, reason)
 	m.endings.note(st, reason)
@@ -163,7 +164,7 @@ func (m *manager) dismiss(st *stream) {
 	}
 	st.taken = true
 	st.letGo(EndAborted)
-	m.metrics.streams.WithLabelValues(st.resource(), encodingName(st.plan.Encoding)).Dec()
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
 	m.leave(st)
 }
 
@@ -197,7 +198,7 @@ func (st *stream) logEnd(log *zap.Logger, reason EndReason) {
 // stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
 func (s *stream) stateWidth() int64 {
 	switch s.plan.Watch.Start {
-	case StateAny, StateAtLeast, StateConsistent:
+	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
 	default:
 		return 0
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -126,7 +127,7 @@ func shortened(text string) string {
 // streamEncoding names an encoding with its content-coding.
 func streamEncoding(e object.Encoding) string {
 	if e.Gzip {
-		return encodingName(e) + "+gzip"
+		return plan.EncodingName(e) + "+gzip"
 	}
-	return encodingName(e)
+	return plan.EncodingName(e)
 }

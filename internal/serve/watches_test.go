@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source/sourcetest"
 )
 
@@ -123,7 +124,7 @@ func TestWatches(t *testing.T) {
 func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*stream
 	for range 2 {
-		streams = append(streams, &stream{plan: Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
+		streams = append(streams, &stream{plan: plan.Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
 	if got := grouped(streams, make([]figures, 2), time.Now()); !maps.Equal(got, want) {

@@ -21,6 +21,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/clientconn"
 	"spillway/internal/object"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 )
@@ -74,7 +75,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	w.manager = newManager(watchOptions{
 		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Haste: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
-		Withdraw: func(p Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
+		Withdraw: func(p plan.Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
 		Metrics:  newStreamMetrics(), Log: zap.NewNop(),
 	})
 	w.manager.deliver = d(w.manager)
@@ -154,11 +155,11 @@ type peer struct {
 func (w *world) watch(query string) *peer { return w.watchAs(query, func(*stream) {}) }
 
 // plan is that of a watch.
-func (w *world) plan(query string) Plan {
+func (w *world) plan(query string) plan.Plan {
 	w.t.Helper()
-	planner := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
-	plan := planner.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.Watch == nil {
 		w.t.Fatalf("%s?%s is not a watch: action %v", path, query, plan.Action)
 	}

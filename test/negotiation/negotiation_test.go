@@ -23,7 +23,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
-	"spillway/internal/serve"
+	"spillway/internal/plan"
 	"spillway/internal/source"
 )
 
@@ -39,7 +39,7 @@ func (c catalog) Find(gvr schema.GroupVersionResource) *source.Source { return c
 
 func (c catalog) Knows(gvr schema.GroupVersionResource) bool { return c[gvr] != nil }
 
-func newPlanner(t testing.TB) *serve.Planner {
+func newPlanner(t testing.TB) *plan.Planner {
 	t.Helper()
 	release := codec.ReleaseOf(37)
 	release.Upstream("37")
@@ -51,7 +51,7 @@ func newPlanner(t testing.TB) *serve.Planner {
 		}
 		mirrored[info.GVR] = &source.Source{Hub: fanout.NewHub(r), Codec: codec.New(info, release)}
 	}
-	return &serve.Planner{Catalog: mirrored, WatchTimeout: func() time.Duration { return time.Minute }}
+	return &plan.Planner{Catalog: mirrored, WatchTimeout: func() time.Duration { return time.Minute }}
 }
 
 // codecs offers what kube-apiserver does by default.
@@ -140,7 +140,7 @@ var targets = []struct {
 }
 
 // check compares all targets for one Accept header.
-func check(t *testing.T, planner *serve.Planner, accept, pretty, agent string) {
+func check(t *testing.T, planner *plan.Planner, accept, pretty, agent string) {
 	t.Helper()
 	for _, target := range targets {
 		query := target.query
@@ -152,10 +152,10 @@ func check(t *testing.T, planner *serve.Planner, accept, pretty, agent string) {
 		r.Header.Set("User-Agent", agent)
 		want, ok := upstream(t, target.info, target.collection, target.watch, r)
 
-		plan := planner.Plan(serve.Request{
+		made := planner.Plan(plan.Request{
 			Method: http.MethodGet, Path: target.path, RawQuery: query, Accept: accept, UserAgent: agent, Plain: true,
 		})
-		got, here := form{media: plan.Encoding.MediaType(), view: plan.Encoding.View, pretty: plan.Pretty}, plan.Action != serve.Upstream
+		got, here := form{media: made.Encoding.MediaType(), view: made.Encoding.View, pretty: made.Pretty}, made.Action != plan.Upstream
 		switch {
 		case here && !ok:
 			t.Errorf("%s?%s, Accept %q: answered here in %+v, and upstream would not", target.path, query, accept, got)

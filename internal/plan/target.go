@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/url"
@@ -12,9 +12,9 @@ import (
 	"spillway/internal/object"
 )
 
-// target is what a path names, if that can be answered from memory: a collection, an object, or one of the two by the
+// Target is what a path names, if that can be answered from memory: a collection, an object, or one of the two by the
 // deprecated path that always watches.
-type target struct {
+type Target struct {
 	gvr       schema.GroupVersionResource
 	namespace string
 	name      string // "" for a collection
@@ -26,22 +26,22 @@ type target struct {
 // there are.
 const pathPartsLimit = 16
 
-// parseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end ignored, then split, so that an
+// ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end ignored, then split, so that an
 // escaped slash makes two segments (W-20, W-21). Subresources, and whatever is not plainly a collection or an object, are
 // somebody else's business: upstream words the answer.
-func parseTarget(raw string) (target, bool) {
+func ParseTarget(raw string) (Target, bool) {
 	u, err := url.ParseRequestURI(raw)
 	if err != nil || !strings.HasPrefix(raw, "/") {
-		return target{}, false
+		return Target{}, false
 	}
-	t, parts := target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", pathPartsLimit)[1:]
+	t, parts := Target{}, strings.SplitN(strings.TrimSuffix(u.Path, "/"), "/", pathPartsLimit)[1:]
 	switch {
 	case len(parts) > 2 && parts[0] == "api" && parts[1] == "v1":
 		t.gvr.Version, parts = parts[1], parts[2:]
 	case len(parts) > 3 && parts[0] == "apis" && parts[1] != "":
 		t.gvr.Group, t.gvr.Version, parts = parts[1], parts[2], parts[3:]
 	default:
-		return target{}, false
+		return Target{}, false
 	}
 	if parts[0] == "watch" && len(parts) > 1 {
 		t.watch, parts = true, parts[1:]
@@ -49,12 +49,12 @@ func parseTarget(raw string) (target, bool) {
 	if parts[0] == "namespaces" && len(parts) > 2 {
 		// namespaces/{name}/status and /finalize are subresources, not resources of a namespace.
 		if parts[2] == "status" || parts[2] == "finalize" {
-			return target{}, false
+			return Target{}, false
 		}
 		t.namespace, t.anywhere, parts = parts[1], parts[1] == "", parts[2:]
 	}
 	if len(parts) > 2 || slices.Contains(parts, "") {
-		return target{}, false
+		return Target{}, false
 	}
 	t.gvr.Resource = parts[0]
 	if len(parts) == 2 {
@@ -67,8 +67,8 @@ func parseTarget(raw string) (target, bool) {
 // other, and it is no part of a path that the proxy asks for itself.
 func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
-// path is the one canonical path of a collection: what a request travels by whose credentials are the proxy's own.
-func (t target) path() string {
+// Path is the one canonical path of a collection: what a request travels by whose credentials are the proxy's own.
+func (t Target) Path() string {
 	path := "/apis/" + t.gvr.Group + "/" + t.gvr.Version
 	if t.gvr.Group == "" {
 		path = "/api/" + t.gvr.Version
@@ -80,15 +80,15 @@ func (t target) path() string {
 }
 
 // object reports that the path is read as an object, not as a collection of one.
-func (t target) object() bool { return t.name != "" && !t.watch }
+func (t Target) object() bool { return t.name != "" && !t.watch }
 
-// watches reports that the request is a WATCH, well-formed or not.
-func (t target) watches(query url.Values) bool {
+// Watches reports that the request is a WATCH, well-formed or not.
+func (t Target) Watches(query url.Values) bool {
 	return t.watch || t.name == "" && queryBool(query, "watch")
 }
 
 // fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or words it otherwise.
-func (t target) fits(info *object.Resource) bool {
+func (t Target) fits(info *object.Resource) bool {
 	switch {
 	case !info.Namespaced:
 		return t.namespace == "" && !t.anywhere
@@ -99,7 +99,7 @@ func (t target) fits(info *object.Resource) bool {
 }
 
 // key is the place of a named object in its resource.
-func (t target) key() string {
+func (t Target) key() string {
 	if t.namespace == "" {
 		return t.name
 	}

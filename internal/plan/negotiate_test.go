@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"strings"
@@ -16,7 +16,7 @@ var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiexte
 	"CustomResourceDefinition", false, true)
 
 // inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if it is another.
-func (f answerForm) inWords() string {
+func (f Form) inWords() string {
 	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
 	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata", object.MetadataV1beta1: " metadata beta"}[f.View]
 	if f.Pretty {
@@ -141,7 +141,7 @@ func TestNegotiatePretty(t *testing.T) {
 	f := func(r Request, a asked, want string) {
 		t.Helper()
 		a.source = source
-		form, ok := negotiate(r, r.query(), a)
+		form, ok := negotiate(r, r.Query(), a)
 		if got := form.inWords(); !ok || got != want {
 			t.Errorf("%+v: got %q, want %q", r, got, want)
 		}
@@ -185,7 +185,7 @@ func TestWantsPretty(t *testing.T) {
 		{"false", "curl/8.5.0", false},
 		{"maybe", "curl/8.5.0", false},
 	} {
-		if got := wantsPretty(c.pretty, c.agent); got != c.want {
+		if got := WantsPretty(c.pretty, c.agent); got != c.want {
 			t.Errorf("pretty=%q, %q: got %v, want %v", c.pretty, c.agent, got, c.want)
 		}
 	}
@@ -199,7 +199,7 @@ func TestAcceptOfManyElementsIsNotRead(t *testing.T) {
 		strings.Repeat("*,", acceptLimit):                        false,
 		"application/json" + strings.Repeat(";a=1", acceptLimit): false,
 	} {
-		if _, ok := negotiateFailure(accept, false); ok != read {
+		if _, ok := NegotiateFailure(accept, false); ok != read {
 			t.Errorf("%d bytes: %v, want %v", len(accept), ok, read)
 		}
 	}

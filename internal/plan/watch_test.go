@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"strings"
@@ -62,7 +62,7 @@ func TestPlanWatch(t *testing.T) {
 func TestPlanDeprecatedWatch(t *testing.T) {
 	p := testPlanner(t)
 	const forbidden = `422 ListOptions.meta.k8s.io "" is invalid: `
-	for _, c := range []struct{ rule, target, want string }{
+	for _, c := range []struct{ rule, Target, want string }{
 		{"any state", "pods", "pods watch state 42m0s"},
 		{"whatever watch says", "pods?watch=false", "pods watch state 42m0s"},
 		{"never consistent, no mark", "pods?allowWatchBookmarks=true", "pods watch state bookmarks 42m0s"},
@@ -82,9 +82,9 @@ func TestPlanDeprecatedWatch(t *testing.T) {
 		{"a name, and none", "namespaces/c1/pods/a?fieldSelector=status.phase%3DRunning", "400 fieldSelector metadata.name doesn't match requested name"},
 		{"a name, and labels", "namespaces/c1/pods/a?labelSelector=a%3Db", "pods in c1/a watch state 42m0s"},
 	} {
-		path, query, _ := strings.Cut("/api/v1/watch/"+c.target, "?")
+		path, query, _ := strings.Cut("/api/v1/watch/"+c.Target, "?")
 		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true}).text(); got != c.want {
-			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.target, got, c.want)
+			t.Errorf("%s: %s:\ngot  %q\nwant %q", c.rule, c.Target, got, c.want)
 		}
 	}
 }

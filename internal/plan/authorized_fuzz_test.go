@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/http"
@@ -61,7 +61,7 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	p := &Planner{Catalog: catalog, WatchTimeout: func() time.Duration { return time.Hour }}
 	f.Fuzz(func(t *testing.T, method, path, query string) {
 		r := Request{Method: method, Path: path, RawQuery: query, Plain: true}
-		c, ok := p.consider(r)
+		c, ok := p.Consider(r)
 		if !ok {
 			return
 		}
@@ -69,7 +69,7 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 		if !ok {
 			return // nobody is let in by that
 		}
-		plan := p.plan(c)
+		plan := p.Decide(c)
 		if what.Path != "" || what.Subresource != "" || what.Group != c.target.gvr.Group || what.Version != c.target.gvr.Version || what.Resource != c.target.gvr.Resource {
 			t.Fatalf("asked about %+v: %s", what, plan.text())
 		}

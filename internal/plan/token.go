@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"encoding/base64"
@@ -57,10 +57,10 @@ func decodeContinue(text string) (pageToken, error) {
 	return c, nil
 }
 
-// encodeContinue makes the token of the page after last, a key relative to the request's scope.
-func encodeContinue(rv uint64, last string) string {
+// EncodeContinue makes the token of the page after last, a key relative to the request's scope.
+func EncodeContinue(rv uint64, last string) string {
 	text, err := json.Marshal(pageToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"}) // #nosec G115 -- etcd's revisions are int64
-	if err != nil {                                                                                            // a struct of strings and a number always encodes
+	if err != nil {                                                                                        // a struct of strings and a number always encodes
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)

@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/url"
@@ -15,8 +15,8 @@ import (
 	"spillway/internal/source"
 )
 
-// answerForm is how an answer is written, and how it is written if it is a failure instead.
-type answerForm struct {
+// Form is how an answer is written, and how it is written if it is a failure instead.
+type Form struct {
 	object.Encoding
 	// Pretty asks for JSON that is indented (W-9).
 	Pretty bool
@@ -35,15 +35,15 @@ type asked struct {
 // that is not made here. Both stages of upstream are in it: the router's for built-in resources, and the handler's (W-42).
 //
 // Where upstream would choose protobuf and there is none here, the next element that asks for the same view may do.
-func negotiate(r Request, query url.Values, a asked) (answerForm, bool) {
+func negotiate(r Request, query url.Values, a asked) (Form, bool) {
 	builtin := a.source.Resource().Info.Builtin
 	if builtin && !routable(r.Accept) {
-		return answerForm{}, false
+		return Form{}, false
 	}
-	pretty := wantsPretty(query.Get("pretty"), r.UserAgent)
-	failure, ok := negotiateFailure(r.Accept, pretty)
+	pretty := WantsPretty(query.Get("pretty"), r.UserAgent)
+	failure, ok := NegotiateFailure(r.Accept, pretty)
 	if !ok {
-		return answerForm{}, false
+		return Form{}, false
 	}
 	var view *object.View
 	for _, c := range mediaChoices(r.Accept) {
@@ -52,30 +52,30 @@ func negotiate(r Request, query url.Values, a asked) (answerForm, bool) {
 		}
 		v, ok := c.view(a)
 		if !ok || view != nil && *view != v || c.format == object.YAML && a.watch {
-			return answerForm{}, false
+			return Form{}, false
 		}
 		if a.source.Codec.Offers(c.format, v) {
-			return answerForm{
+			return Form{
 				Encoding: object.Encoding{Format: c.format, View: v, Gzip: acceptsGzip(r.AcceptEncoding)},
 				Pretty:   (c.pretty || pretty) && c.format == object.JSON && !a.watch,
 				Failure:  failure,
 			}, true
 		}
 		if c.format != object.Protobuf {
-			return answerForm{}, false
+			return Form{}, false
 		}
 		view = &v
 	}
-	return answerForm{}, false
+	return Form{}, false
 }
 
 // acceptLimit is how many elements and parameters an Accept header may have that is read here: what they become is many
 // times as large as they are. Upstream reads more.
 const acceptLimit = 1000
 
-// negotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
+// NegotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
 // indented JSON (W-10). It is false if that element asks for what is not made here.
-func negotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
+func NegotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
 	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
 		return apistatus.Form{Indented: true}, false
 	}
@@ -228,8 +228,8 @@ func acceptsGzip(header string) bool {
 	return false
 }
 
-// wantsPretty reports whether upstream would indent the answer of a GET or LIST (W-9).
-func wantsPretty(pretty string, userAgent string) bool {
+// WantsPretty reports whether upstream would indent the answer of a GET or LIST (W-9).
+func WantsPretty(pretty string, userAgent string) bool {
 	if pretty != "" {
 		yes, _ := strconv.ParseBool(pretty)
 		return yes
@@ -242,8 +242,8 @@ func wantsPretty(pretty string, userAgent string) bool {
 	return false
 }
 
-// encodingName is an encoding as a metric label.
-func encodingName(e object.Encoding) string {
+// EncodingName is an encoding as a metric label.
+func EncodingName(e object.Encoding) string {
 	name := [...]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}[e.Format]
 	if e.View != object.Whole {
 		name += "-metadata"

@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"k8s.io/apimachinery/pkg/api/validate/content"
@@ -23,7 +23,7 @@ type collection struct {
 }
 
 // newCollection reads the scope of a request that is otherwise in order.
-func newCollection(info *object.Resource, t target, o *internalversion.ListOptions) collection {
+func newCollection(info *object.Resource, t Target, o *internalversion.ListOptions) collection {
 	c := collection{ListOptions: o}
 	name, named := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	namespace := t.namespace

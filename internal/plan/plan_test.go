@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"fmt"
@@ -90,7 +90,7 @@ const podsPath = "/api/v1/pods"
 
 func TestPlanPaths(t *testing.T) {
 	p := testPlanner(t)
-	for _, c := range []struct{ rule, target, want string }{
+	for _, c := range []struct{ rule, Target, want string }{
 		{"W-20", "/api/v1/pods?resourceVersion=0", "pods list >=0"},
 		{"W-20", "/api/v1/namespaces/c1/pods?resourceVersion=0", "pods in c1/ list >=0"},
 		{"W-20", "/apis/apps/v1/namespaces/c1/deployments?resourceVersion=0", "deployments.apps in c1/ list >=0"},
@@ -146,9 +146,9 @@ func TestPlanPaths(t *testing.T) {
 		{"D1 discovery", "/apis/apps/v1?resourceVersion=0", "upstream"},
 		{"D1 absolute form", "http://x/api/v1/pods?resourceVersion=0", "upstream"},
 	} {
-		path, query, _ := strings.Cut(c.target, "?")
+		path, query, _ := strings.Cut(c.Target, "?")
 		if got := p.Plan(Request{Method: "GET", Path: path, RawQuery: query, Plain: true}).text(); got != c.want {
-			t.Errorf("%s: %s: got %q, want %q", c.rule, c.target, got, c.want)
+			t.Errorf("%s: %s: got %q, want %q", c.rule, c.Target, got, c.want)
 		}
 	}
 }
@@ -170,9 +170,9 @@ func TestPlanRequests(t *testing.T) {
 		"W-40 a watch in YAML":                 func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
 		"W-46 tables":                          func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
 		"W-240 sharded":                        func(r *Request) { r.RawQuery += "&shardSelector=x" },
-		"W-24 read otherwise by other parties": func(r *Request) { r.RawQuery += strings.Repeat("&a", queryParametersLimit) },
+		"W-24 read otherwise by other parties": func(r *Request) { r.RawQuery += strings.Repeat("&a", QueryParametersLimit) },
 		"W-24 too many to be read":             func(r *Request) { r.RawQuery += strings.Repeat("&a", 10_001) + "&labelSelector=a" },
-		"W-24 too many, with separators alone": func(r *Request) { r.RawQuery += strings.Repeat("&", queryParametersLimit) },
+		"W-24 too many, with separators alone": func(r *Request) { r.RawQuery += strings.Repeat("&", QueryParametersLimit) },
 		"W-152 field":                          func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
 		"W-152 field of a watch":               func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
 	} {
@@ -190,7 +190,7 @@ func TestPlanRequests(t *testing.T) {
 		"W-24 unknown":                         func(r *Request) { r.RawQuery += "&foo=1&dryRun=All" },
 		"W-24 first wins":                      func(r *Request) { r.RawQuery += "&resourceVersion=7" },
 		"W-24 case":                            func(r *Request) { r.RawQuery += "&Watch=1" },
-		"W-24 as many as are read":             func(r *Request) { r.RawQuery += strings.Repeat("&a", queryParametersLimit-1) },
+		"W-24 as many as are read":             func(r *Request) { r.RawQuery += strings.Repeat("&a", QueryParametersLimit-1) },
 		"W-24 bad escapes are dropped":         func(r *Request) { r.RawQuery += "&labelSelector=%zz&watch=%zz&a;limit=abc" },
 		"W-25":                                 func(r *Request) { r.RawQuery += "&watch=FALSE" },
 		"W-26 negative is none":                func(r *Request) { r.RawQuery += "&limit=-7" },

@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/http"
@@ -36,7 +36,7 @@ type Plan struct {
 	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-23)
 	Doubtful bool           // goes upstream since the cache cannot be proven at present
 	Selector object.Selector
-	answerForm
+	Form
 	Get   *GetPlan
 	List  *ListPlan
 	Watch *WatchPlan
@@ -95,29 +95,29 @@ type Planner struct {
 	WatchTimeout func() time.Duration
 }
 
-// candidate is a request that may be answered from memory, as far as can be told before anybody knows who sends it.
-type candidate struct {
+// Candidate is a request that may be answered from memory, as far as can be told before anybody knows who sends it.
+type Candidate struct {
 	Request
-	target target
+	target Target
 	query  url.Values
 }
 
-// consider reports whether a request may be answered from memory, if its sender may have what it asks for. All others go upstream,
+// Consider reports whether a request may be answered from memory, if its sender may have what it asks for. All others go upstream,
 // whoever sends them. It starts nothing: who has no rights has nothing mirrored for him.
-func (p *Planner) consider(r Request) (candidate, bool) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || overfull(r.RawQuery) {
-		return candidate{}, false
+func (p *Planner) Consider(r Request) (Candidate, bool) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || Overfull(r.RawQuery) {
+		return Candidate{}, false
 	}
-	t, ok := parseTarget(r.Path)
+	t, ok := ParseTarget(r.Path)
 	if !ok || !p.Catalog.Knows(t.gvr) {
-		return candidate{}, false
+		return Candidate{}, false
 	}
-	c := candidate{r, t, r.query()}
+	c := Candidate{r, t, r.Query()}
 	if t.object() && c.query.Get("resourceVersion") == "" {
-		return candidate{}, false // a consistent GET passes through at once: nothing is sooner (design D7)
+		return Candidate{}, false // a consistent GET passes through at once: nothing is sooner (design D7)
 	}
-	if _, err := queryTimeout(c.query); err != nil && !t.watches(c.query) {
-		return candidate{}, false // upstream refuses it before it knows who sends it (W-30)
+	if _, err := queryTimeout(c.query); err != nil && !t.Watches(c.query) {
+		return Candidate{}, false // upstream refuses it before it knows who sends it (W-30)
 	}
 	return c, true
 }
@@ -125,20 +125,20 @@ func (p *Planner) consider(r Request) (candidate, bool) {
 // Plan decides how a request is answered whose sender may have what it asks for. What the cache cannot answer exactly as upstream would,
 // and what we cannot refuse in exactly its words, goes upstream: there is no third way (design D1).
 func (p *Planner) Plan(r Request) Plan {
-	c, ok := p.consider(r)
+	c, ok := p.Consider(r)
 	if !ok {
 		return Plan{}
 	}
-	return p.plan(c)
+	return p.Decide(c)
 }
 
-func (p *Planner) plan(c candidate) Plan {
+func (p *Planner) Decide(c Candidate) Plan {
 	t, query := c.target, c.query
 	source := p.Catalog.Find(t.gvr)
 	if source == nil || !t.fits(source.Resource().Info) {
 		return Plan{}
 	}
-	form, ok := negotiate(c.Request, query, asked{source: source, collection: !t.object(), watch: t.watches(query)})
+	form, ok := negotiate(c.Request, query, asked{source: source, collection: !t.object(), watch: t.Watches(query)})
 	if !ok {
 		return Plan{}
 	}
@@ -148,7 +148,7 @@ func (p *Planner) plan(c candidate) Plan {
 	} else {
 		plan = p.planQuery(source, t, query)
 	}
-	plan.answerForm = form
+	plan.Form = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
 		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() // no other watch is compressed (W-7)
@@ -157,7 +157,7 @@ func (p *Planner) plan(c candidate) Plan {
 }
 
 // planQuery plans a request for a mirrored resource, in the order in which upstream looks at it (W-30).
-func (p *Planner) planQuery(s *source.Source, t target, query url.Values) Plan {
+func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 	timeout, _ := queryTimeout(query)
 	hurried := timeout > 0 && timeout <= source.ArrivalTimeout+time.Second
 	if t.object() {
@@ -178,18 +178,18 @@ func (p *Planner) planQuery(s *source.Source, t target, query url.Values) Plan {
 		return refuse(s, err)
 	}
 	c := newCollection(info, t, o)
-	if t.watches(query) {
+	if t.Watches(query) {
 		return p.planWatch(s, c)
 	}
 	return planList(s, c, hurried)
 }
 
-// mostRecent reports that the plan is for a LIST that must not be older than the request.
-func (p Plan) mostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
+// MostRecent reports that the plan is for a LIST that must not be older than the request.
+func (p Plan) MostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
 
-// showsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
+// ShowsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
 // and what is proven current do not.
-func (p Plan) showsState() bool {
+func (p Plan) ShowsState() bool {
 	switch {
 	case p.Get != nil:
 		return true
@@ -214,7 +214,7 @@ func refuseEarly(s *source.Source, err error) Plan {
 }
 
 // planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else (W-34).
-func planGet(s *source.Source, t target, query url.Values, hurried bool) Plan {
+func planGet(s *source.Source, t Target, query url.Values, hurried bool) Plan {
 	if queryBool(query, "export") {
 		return refuse(s, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported"))
 	}

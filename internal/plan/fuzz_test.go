@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"math"
@@ -197,11 +197,11 @@ func FuzzContinueToken(f *testing.F) {
 		if rv == 0 || rv > math.MaxInt64 || path.Clean("/"+last) != "/"+last || last == "" || !utf8.ValidString(last) {
 			return
 		}
-		got, err := decodeContinue(encodeContinue(rv, last))
+		got, err := decodeContinue(EncodeContinue(rv, last))
 		if err != nil || got.Start != last+"\x00" || got.RV != int64(rv) {
 			t.Errorf("of %d and %q: %+v, %v", rv, last, got, err)
 		}
-		if l, _ := list(t, podsPath, encodeContinue(rv, last)); l == nil || l.Start != last+"\x00" || l.RV != rv || !l.Exact {
+		if l, _ := list(t, podsPath, EncodeContinue(rv, last)); l == nil || l.Start != last+"\x00" || l.RV != rv || !l.Exact {
 			t.Errorf("of %d and %q: %+v", rv, last, l)
 		}
 	})

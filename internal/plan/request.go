@@ -1,4 +1,4 @@
-package serve
+package plan
 
 import (
 	"net/url"
@@ -19,17 +19,17 @@ type Request struct {
 	Plain bool
 }
 
-// queryParametersLimit is how many parameters a query may have that is read here and answered by
+// QueryParametersLimit is how many parameters a query may have that is read here and answered by
 // it. Go's net/url reads none of more than 10,000, older ones all of them, and
 // GODEBUG=urlmaxqueryparams sets any number: of a query that is far below all of these, every party
 // reads the same.
-const queryParametersLimit = 1000
+const QueryParametersLimit = 1000
 
-// overfull reports that two parties may read different parameters in a raw query.
-func overfull(query string) bool { return strings.Count(query, "&") >= queryParametersLimit }
+// Overfull reports that two parties may read different parameters in a raw query.
+func Overfull(query string) bool { return strings.Count(query, "&") >= QueryParametersLimit }
 
-// query reads the parameters with Go's own code, which drops what upstream drops (W-24).
-func (r Request) query() url.Values {
+// Query reads the parameters with Go's own code, which drops what upstream drops (W-24).
+func (r Request) Query() url.Values {
 	query, _ := url.ParseQuery(r.RawQuery)
 	return query
 }
