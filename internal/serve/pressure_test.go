@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"math"
@@ -8,7 +9,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"spillway/internal/clientconn"
@@ -200,38 +200,39 @@ func TestBodiesWithoutRoom(t *testing.T) {
 	}
 }
 
-// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his feed lets go of him, since memory is short, the log
-// still has what comes next.
-func TestQuietStreamKeepsItsPlace(t *testing.T) {
-	bubbles(t, func(t *testing.T, d delivery) {
-		w := newWorld(t, d, "a/x 5")
-		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=3600&fieldSelector=metadata.name%3Dz")
-		p.gets()
-		for i := range 20 {
-			time.Sleep(time.Minute)
-			w.set(fmt.Sprintf("a/x %d", 101+i))
-			synctest.Wait()
-			w.resource().Shorten(true)
-		}
-		if floor := w.resource().Log().Floor(); floor <= 100 {
-			t.Fatalf("history still reaches back to %d", floor)
-		}
-		w.source.Hub.Economize(true)
-		synctest.Wait()
-		w.set("a/z 200")
-		p.gets("ADDED a/z 200")
-	})
-}
+// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody else.
+func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
 
-// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
-func TestSeatsOfInitialEvents(t *testing.T) {
-	bubbles(t, func(t *testing.T, d delivery) {
-		w := newWorld(t, d, "a/p 100 app=x")
-		for range 3 {
-			w.watch("/api/v1/pods?watch=1&resourceVersion=0").pause()
+func testLargeEvents(t *testing.T, goroutines bool) {
+	t.Parallel()
+	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
+	for _, url := range []string{r.url, r.tlsURL} {
+		r.mirrored(configMaps)
+		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, r.up.Revision())
+		slow := kubetest.Watch(deadline(t), url, target, kubetest.ReceiveBuffer(32<<10))
+		quick := kubetest.Watch(deadline(t), url, target)
+		t.Cleanup(slow.Close)
+		t.Cleanup(quick.Close)
+		for _, w := range []*kubetest.Watcher{slow, quick} {
+			if _, _, err := w.Head(deadline(t)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 100")
-		w.set("a/p 101 app=x")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 101")
-	})
+		slow.Stall()
+		var want [][]byte
+		for i := range 3 {
+			name := fmt.Sprintf("%d-%d", i, len(url))
+			r.up.Create(kubetest.ConfigMaps, "n", name, kubetest.WithPadding(300_000+i))
+			events := until(t, quick, func(e kubetest.Event) bool { return e.Key == "n/"+name })
+			want = append(want, events[len(events)-1].Line)
+		}
+		slow.Resume()
+		for i, line := range want {
+			name := fmt.Sprintf("n/%d-%d", i, len(url))
+			events := until(t, slow, func(e kubetest.Event) bool { return e.Key == name })
+			if got := events[len(events)-1].Line; !bytes.Equal(got, line) {
+				t.Errorf("%s: event %d has %d bytes, want %d", url, i, len(got), len(line))
+			}
+		}
+	}
 }

@@ -434,3 +434,39 @@ func TestDepartedAndAborted(t *testing.T) {
 		other.ends(EndAborted)
 	})
 }
+
+// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his feed lets go of him, since memory is short, the log
+// still has what comes next.
+func TestQuietStreamKeepsItsPlace(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=3600&fieldSelector=metadata.name%3Dz")
+		p.gets()
+		for i := range 20 {
+			time.Sleep(time.Minute)
+			w.set(fmt.Sprintf("a/x %d", 101+i))
+			synctest.Wait()
+			w.resource().Shorten(true)
+		}
+		if floor := w.resource().Log().Floor(); floor <= 100 {
+			t.Fatalf("history still reaches back to %d", floor)
+		}
+		w.source.Hub.Economize(true)
+		synctest.Wait()
+		w.set("a/z 200")
+		p.gets("ADDED a/z 200")
+	})
+}
+
+// Who reads his initial events slowly, or not at all, keeps nobody else from theirs.
+func TestSeatsOfInitialEvents(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/p 100 app=x")
+		for range 3 {
+			w.watch("/api/v1/pods?watch=1&resourceVersion=0").pause()
+		}
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 100")
+		w.set("a/p 101 app=x")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=0").gets("ADDED a/p 101")
+	})
+}

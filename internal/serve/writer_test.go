@@ -1,15 +1,11 @@
 package serve
 
 import (
-	"bytes"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"spillway/internal/clientconn"
-	"spillway/internal/kubetest"
-	"spillway/internal/object"
 )
 
 // broken is an outlet with a bug.
@@ -111,42 +107,5 @@ func TestAgenda(t *testing.T) {
 	}
 	if _, ok := a.next(); ok || slots[3].place != -1 {
 		t.Error("something is left")
-	}
-}
-
-// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody else.
-func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
-
-func testLargeEvents(t *testing.T, goroutines bool) {
-	t.Parallel()
-	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	for _, url := range []string{r.url, r.tlsURL} {
-		r.mirrored(configMaps)
-		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, r.up.Revision())
-		slow := kubetest.Watch(deadline(t), url, target, kubetest.ReceiveBuffer(32<<10))
-		quick := kubetest.Watch(deadline(t), url, target)
-		t.Cleanup(slow.Close)
-		t.Cleanup(quick.Close)
-		for _, w := range []*kubetest.Watcher{slow, quick} {
-			if _, _, err := w.Head(deadline(t)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		slow.Stall()
-		var want [][]byte
-		for i := range 3 {
-			name := fmt.Sprintf("%d-%d", i, len(url))
-			r.up.Create(kubetest.ConfigMaps, "n", name, kubetest.WithPadding(300_000+i))
-			events := until(t, quick, func(e kubetest.Event) bool { return e.Key == "n/"+name })
-			want = append(want, events[len(events)-1].Line)
-		}
-		slow.Resume()
-		for i, line := range want {
-			name := fmt.Sprintf("n/%d-%d", i, len(url))
-			events := until(t, slow, func(e kubetest.Event) bool { return e.Key == name })
-			if got := events[len(events)-1].Line; !bytes.Equal(got, line) {
-				t.Errorf("%s: event %d has %d bytes, want %d", url, i, len(got), len(line))
-			}
-		}
 	}
 }
