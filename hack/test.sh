@@ -54,7 +54,7 @@ else
 		.)
 			run . "${race[@]}" ./...
 			# What the detector makes otherwise: allocations, memory, and how upstream's connections are read.
-			run . -run 'Allocates|AreSmall' ./internal/h2 ./internal/serve
+			run . -run 'Allocates|AreSmall' ./internal/h2 ./internal/watch
 			run . ./internal/rawio
 			;;
 		test)

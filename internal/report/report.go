@@ -16,6 +16,7 @@ import (
 	"spillway/internal/serve"
 	"spillway/internal/source"
 	"spillway/internal/status"
+	"spillway/internal/watch"
 )
 
 // Parts is what a report is made of.
@@ -77,7 +78,7 @@ func (s *Parts) memory() status.Memory {
 	return m
 }
 
-func watchStatus(w *serve.Watch, now time.Time) *status.Watch {
+func watchStatus(w *watch.Watch, now time.Time) *status.Watch {
 	info := w.Source.Resource().Info
 	selected := discreet(info, w.Selected)
 	one := &status.Watch{
@@ -93,7 +94,7 @@ func watchStatus(w *serve.Watch, now time.Time) *status.Watch {
 	return one
 }
 
-func evictionStatus(e serve.Eviction) *status.Eviction {
+func evictionStatus(e watch.Eviction) *status.Eviction {
 	selected := discreet(e.Resource, e.Selected)
 	return &status.Eviction{
 		At: e.At, User: e.User, UserAgent: e.Agent, Peer: e.Client, Resource: e.Resource.String(),
@@ -123,7 +124,7 @@ const hidden = "(hidden)"
 
 // discreet is what is shown of what a watch selects: of Secrets neither a name nor a label that may
 // be made of one.
-func discreet(info *object.Resource, selected serve.Selected) serve.Selected {
+func discreet(info *object.Resource, selected watch.Selected) watch.Selected {
 	if gvr := info.GVR; gvr.Group != "" || gvr.Resource != "secrets" {
 		return selected
 	}

@@ -6,20 +6,20 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/object"
-	"spillway/internal/serve"
+	"spillway/internal/watch"
 )
 
 func TestNamesOfSecretsAreHidden(t *testing.T) {
-	f := func(group, resource string, want serve.Selected) {
+	f := func(group, resource string, want watch.Selected) {
 		t.Helper()
 		info := &object.Resource{GVR: schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}}
-		selected := serve.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
+		selected := watch.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
 		if got := discreet(info, selected); got != want {
 			t.Errorf("%s of %q: %+v, want %+v", resource, group, got, want)
 		}
 	}
-	shown := serve.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
-	f("", "secrets", serve.Selected{Namespace: "n", Name: hidden, Labels: hidden})
+	shown := watch.Selected{Namespace: "n", Name: "password", Labels: "of=password"}
+	f("", "secrets", watch.Selected{Namespace: "n", Name: hidden, Labels: hidden})
 	f("", "configmaps", shown)
 	f("example.com", "secrets", shown)
 }

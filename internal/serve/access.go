@@ -14,6 +14,7 @@ import (
 	"spillway/internal/fairness"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/plan"
+	"spillway/internal/watch"
 )
 
 // Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
@@ -66,12 +67,12 @@ func (g *grant) permit() func(auth.Stream) *auth.Permit {
 }
 
 // client is the sender of a request, for operators. Its name is empty if it was not asked for.
-func (v *visitor) client() client {
+func (v *visitor) client() watch.Client {
 	user := ""
 	if v.grant != nil {
 		user = v.grant.result.Identity.Name()
 	}
-	return newClient(user, v.agent)
+	return watch.NewClient(user, v.agent)
 }
 
 // visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked only where the answer may come from

@@ -37,6 +37,7 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/kubetest"
 	"spillway/internal/source"
+	"spillway/internal/watch"
 )
 
 // newAccess asks the apiserver at base.
@@ -261,7 +262,7 @@ func TestWatchIsRevoked(t *testing.T) {
 			r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 			r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
 			over(t, w, kubetest.Ended)
-			r.ended(configMaps, EndForbidden, 1)
+			r.ended(configMaps, watch.EndForbidden, 1)
 			if got, err := kubetest.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
 				t.Errorf("asked again: %+v, %v", got, err)
 			}
@@ -286,18 +287,18 @@ func TestWatchIsForgotten(t *testing.T) {
 			if proto == "2" {
 				base, opts = r.tlsURL, append(opts, kubetest.Through(overHTTP2(t, 1<<20)))
 			}
-			for reason, end := range map[EndReason]func(*kubetest.Watcher){
-				EndDeparted: (*kubetest.Watcher).Close,
-				EndTimeout:  func(w *kubetest.Watcher) { over(t, w, kubetest.Ended) },
+			for reason, end := range map[watch.EndReason]func(*kubetest.Watcher){
+				watch.EndDeparted: (*kubetest.Watcher).Close,
+				watch.EndTimeout:  func(w *kubetest.Watcher) { over(t, w, kubetest.Ended) },
 			} {
 				target := inN + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"
-				if reason == EndTimeout {
+				if reason == watch.EndTimeout {
 					target += "&timeoutSeconds=1"
 				}
 				w := kubetest.Watch(deadline(t), base, target, opts...)
 				t.Cleanup(w.Close)
 				until(t, w, isEnd)
-				if reason == EndDeparted { // it lasts until it is ended
+				if reason == watch.EndDeparted { // it lasts until it is ended
 					eventually(t, "a token and a permission to be asked about", func() bool { return r.checks() == 2 })
 				}
 				end(w)
@@ -325,19 +326,19 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 			}
 			return answer
 		}
-		watch := ask(inN + "?watch=1&resourceVersion=0")
+		answer := ask(inN + "?watch=1&resourceVersion=0")
 		r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 		r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
-		if _, err := io.Copy(io.Discard, watch.Body); err != nil {
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
 			t.Fatalf("the watch did not end cleanly: %v", err)
 		}
-		r.ended(configMaps, EndForbidden, 1)
+		r.ended(configMaps, watch.EndForbidden, 1)
 		for range 2 { // before and after it would have been cut
 			next := ask(inN + "?resourceVersion=0")
 			if _, err := io.Copy(io.Discard, next.Body); err != nil || next.StatusCode != http.StatusForbidden {
 				t.Errorf("the next request: %s, %v", next.Status, err)
 			}
-			time.Sleep(cutAfter + cutAfter/4)
+			time.Sleep(watch.CutAfter + watch.CutAfter/4)
 		}
 	})
 }

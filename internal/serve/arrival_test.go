@@ -16,6 +16,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/source"
+	"spillway/internal/watch"
 )
 
 // A quiet resource hears of a version only by asking. Whoever wants one that upstream has reached by writes to something else
@@ -115,7 +116,7 @@ func TestBehindUpstream(t *testing.T) {
 		t.Errorf("%v requests were answered here", n)
 	}
 	over(t, w, kubetest.Ended)
-	r.ended(configMaps, EndUnproven, 1)
+	r.ended(configMaps, watch.EndUnproven, 1)
 }
 
 // refusing is a prober that upstream refuses to tell anything.
@@ -171,7 +172,7 @@ func TestOverBeforeItBegins(t *testing.T) {
 		w := r.watch(mapsPath + "?watch=1&timeoutSeconds=-1" + query)
 		over(t, w, kubetest.Ended)
 	}
-	r.ended(configMaps, EndTimeout, 3)
+	r.ended(configMaps, watch.EndTimeout, 3)
 }
 
 // Only a watch that asked for its initial events, or was given them by default, has a mark at their end (W-33, W-101).

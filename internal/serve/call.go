@@ -13,6 +13,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/plan"
 	"spillway/internal/source"
+	"spillway/internal/watch"
 )
 
 // call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
@@ -31,11 +32,11 @@ type call interface {
 	proven()
 	// address is the client's IP address; none for a unix socket.
 	address() netip.Addr
-	// departs tells of the client's departure, for those that wait before they answer.
-	departs(gone func()) (stop func())
+	// Departs tells of the client's departure, for those that wait before they answer.
+	Departs(gone func()) (stop func())
 	// watch serves a stream that was admitted to its end, or has it served. headers sets what the head
 	// of the answer says of the resource.
-	watch(st *stream, headers headers)
+	watch(st *watch.Stream, headers watch.HeadersFunc)
 	// forward passes the request through, and returns when the answer has begun or later. The
 	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
 	// answer.
@@ -131,13 +132,13 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 	case p.Watch.Start == plan.EventsFromNewest && !s.fromNewest(p):
 		return false
 	}
-	st := s.watches.newStream(p, streamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
-	if s.watches.letIn(c, st, v.flow) && s.watches.reachBack(c, st) {
-		if !s.watches.admit(st) {
+	st := s.watches.NewStream(p, watch.StreamOptions{Owner: ownerOf(v.flow), Client: v.client(), Admit: v.grant.permit()})
+	if s.watches.Begin(c, st, v.flow) && s.watches.ReachBack(c, st) {
+		if !s.watches.Admit(st) {
 			apistatus.WriteAs(c, p.Failure, apistatus.ShuttingDown())
 			return true
 		}
-		defer s.watches.dismiss(st) // if it runs into a bug before somebody takes it
+		defer s.watches.Dismiss(st) // if it runs into a bug before somebody takes it
 		c.watch(st, a.headers)
 	}
 	return true

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/plan"
+	"spillway/internal/watch"
 )
 
 // fastCall is an HTTP/1.1 request.
@@ -72,7 +73,7 @@ func (c fastCall) proven() {} // its connection has one head at a time
 
 func (c fastCall) address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
-func (c fastCall) departs(gone func()) (stop func()) {
+func (c fastCall) Departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
@@ -144,24 +145,24 @@ func (c fastCall) guarded() PlainRequest {
 }
 
 // watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) watch(st *stream, headers headers) {
+func (c fastCall) watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
-	st.setChunked()
-	out := &connSink{stall: s.opts.StallTimeout, closing: c.ctx.Request.Header.ConnectionClose()}
-	out.head = watchHead(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), clientconn.StrictTransportSecurity(c.ctx.Conn()))
-	st.take()
+	st.SetChunked()
+	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}
+	out.Head = watch.Head(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), clientconn.StrictTransportSecurity(c.ctx.Conn()))
+	st.Take()
 	hijack(c.ctx, func(conn net.Conn) {
-		out.closing = out.closing || pipelined(conn)
+		out.Closing = out.Closing || pipelined(conn)
 		if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {
 			conn = h.UnsafeConn() // the wrapper holds a read buffer
 		}
-		out.conn = belowHead(conn)
-		s.opts.Watches.attach(st, out)
+		out.Conn = belowHead(conn)
+		s.opts.Watches.Attach(st, out)
 		go s.runConn(st, out)
 	}, func() {
-		out.conn = c.ctx.Conn()
-		s.opts.Watches.attach(st, out)
-		s.opts.Watches.ended(st, EndAborted)
+		out.Conn = c.ctx.Conn()
+		s.opts.Watches.Attach(st, out)
+		s.opts.Watches.Ended(st, watch.EndAborted)
 	})
 }
 
@@ -177,14 +178,14 @@ func pipelined(taken net.Conn) bool {
 }
 
 // runConn delivers a stream, maybe beyond its return.
-func (s *http1Server) runConn(st *stream, out *connSink) {
-	clientconn.DropTLSBuffers(out.conn)
-	out.watched = s.opts.Poller.Watch(out.conn, func() { st.interrupt(EndDeparted) })
-	s.opts.Watches.delivered(st, func(reason EndReason) {
-		out.watched.Stop()
-		draining := s.opts.Watches.ended(st, reason)
-		if !reason.clean() {
-			clientconn.Reset(out.conn)
+func (s *http1Server) runConn(st *watch.Stream, out *watch.ConnSink) {
+	clientconn.DropTLSBuffers(out.Conn)
+	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Interrupt(watch.EndDeparted) })
+	s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
+		out.Watched.Stop()
+		draining := s.opts.Watches.Ended(st, reason)
+		if !reason.Clean() {
+			clientconn.Reset(out.Conn)
 			return
 		}
 		go s.next(out, draining)
@@ -192,10 +193,10 @@ func (s *http1Server) runConn(st *stream, out *connSink) {
 }
 
 // next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.
-func (s *http1Server) next(out *connSink, draining bool) {
-	if out.closing || draining {
-		_ = out.conn.Close() // there is nobody left to tell
+func (s *http1Server) next(out *watch.ConnSink, draining bool) {
+	if out.Closing || draining {
+		_ = out.Conn.Close() // there is nobody left to tell
 		return
 	}
-	s.rejoin(out.conn)
+	s.rejoin(out.Conn)
 }

@@ -10,7 +10,7 @@ import (
 // refused from now on, and clients that have an HTTP/2 connection are told at once to open another one
 // for their next request. It returns when no stream is left, or when ctx ends.
 func (s *Server) Drain(ctx context.Context, period time.Duration) {
-	s.watches.refuseNew()
+	s.watches.RefuseNew()
 	s.http2.goAway()
-	s.watches.drain(ctx, period)
+	s.watches.Drain(ctx, period)
 }

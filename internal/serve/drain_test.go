@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // Draining ends streams one after another, each after a bookmark, takes no new ones, and answers everything else meanwhile (D14).
@@ -47,7 +48,7 @@ func testDrain(t *testing.T, goroutines bool) {
 		r.server.Drain(deadline(t), period)
 	}()
 	eventually(t, "the first end", func() bool {
-		return r.metric("spillway_watch_ends_total", "reason="+string(EndDrain), "resource=configmaps") >= 1
+		return r.metric("spillway_watch_ends_total", "reason="+string(watch.EndDrain), "resource=configmaps") >= 1
 	})
 	if list := r.list(mapsPath + "?watch=1&resourceVersion=0"); list.Status != http.StatusServiceUnavailable || list.Failure == nil {
 		t.Errorf("a new watch: %d %s", list.Status, list.Body)
@@ -68,7 +69,7 @@ func testDrain(t *testing.T, goroutines bool) {
 			t.Errorf("got %v", events)
 		}
 	}
-	r.ended(configMaps, EndDrain, n)
+	r.ended(configMaps, watch.EndDrain, n)
 }
 
 // Draining does not wait for a client that does not read longer than it is told to; Close then resets it.

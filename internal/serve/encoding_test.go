@@ -13,6 +13,7 @@ import (
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/plan"
+	"spillway/internal/watch"
 )
 
 const (
@@ -39,7 +40,7 @@ func TestUnencodable(t *testing.T) {
 		t.Fatalf("%d events", n)
 	}
 	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad), fmt.Sprintf("ADDED n/good %d", good))
-	r.ended(customWidgets, EndUnencodable, 1)
+	r.ended(customWidgets, watch.EndUnencodable, 1)
 
 	again := plan.Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Plain: true}
 	if planned := r.server.planner.Plan(again); planned.Action != plan.Upstream {

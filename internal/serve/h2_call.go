@@ -12,6 +12,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/plan"
+	"spillway/internal/watch"
 )
 
 // http2Call is a request on a stream of an HTTP/2 connection.
@@ -50,7 +51,7 @@ func (c http2Call) address() netip.Addr {
 	return address.Addr()
 }
 
-func (c http2Call) departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
+func (c http2Call) Departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
 
 func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
@@ -102,23 +103,25 @@ func (c http2Call) guarded() PlainRequest {
 }
 
 // watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
-func (c http2Call) watch(st *stream, headers headers) {
+func (c http2Call) watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {
 		// Whichever noticed first that the connection was cut.
-		if reason := reasonOf(c.Writer.Cause(context.Cause(ctx))); cutWords[reason] != "" {
-			st.interrupt(reason)
+		if reason := watch.ReasonOf(c.Writer.Cause(context.Cause(ctx))); watch.CutMessages[reason] != "" {
+			st.Interrupt(reason)
 		}
-		st.interrupt(EndDeparted)
+		st.Interrupt(watch.EndDeparted)
 	})
-	head := func() { watchHeaders(st, headers, st.auditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader) }
-	out := &netSink{PacedWriter: c.Writer, head: head, address: c.r.RemoteAddr}
-	s.watches.attach(st, out)
-	st.take()
-	s.watches.delivered(st, func(reason EndReason) {
+	head := func() {
+		watch.SetHeaders(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), c.SetHeader)
+	}
+	out := &watch.StreamSink{PacedWriter: c.Writer, Head: head, Address: c.r.RemoteAddr}
+	s.watches.Attach(st, out)
+	st.Take()
+	s.watches.Deliver(st, func(reason watch.EndReason) {
 		stop()
-		out.over(reason.clean())
-		s.watches.ended(st, reason)
+		out.Over(reason.Clean())
+		s.watches.Ended(st, reason)
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // overHTTP2 is a client with one connection, whose streams each take a window of bytes before they are read.
@@ -104,7 +105,7 @@ func TestHTTP2ManyWatches(t *testing.T) {
 	for _, w := range all {
 		w.Close()
 	}
-	r.ended(configMaps, EndDeparted, len(all)) // each by itself: the connections stay
+	r.ended(configMaps, watch.EndDeparted, len(all)) // each by itself: the connections stay
 	if n := r.metric("spillway_http2_connections"); n != 2 {
 		t.Errorf("%v connections afterwards", n)
 	}
@@ -131,7 +132,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(50_000))
 			}
 			if stall < time.Hour {
-				r.ended(configMaps, EndStalled, 1)
+				r.ended(configMaps, watch.EndStalled, 1)
 			}
 			r.up.Create(kubetest.ConfigMaps, "n", "last")
 			for _, w := range others {
@@ -187,7 +188,7 @@ func TestHTTP2StalledConnection(t *testing.T) {
 	for i := range 40 {
 		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
 	}
-	r.ended(configMaps, EndStalled, 2)
+	r.ended(configMaps, watch.EndStalled, 2)
 	eventually(t, "the end of the connection", func() bool { return r.metric("spillway_http2_connections") == 0 })
 }
 
@@ -206,7 +207,7 @@ func TestHTTP2Drain(t *testing.T) {
 	if rest := append(seen, raw.until("END_STREAM", 1)...); !slices.ContainsFunc(rest, func(f string) bool { return strings.Contains(f, `"type":"BOOKMARK"`) }) {
 		t.Errorf("no bookmark in %q", rest)
 	}
-	r.ended(configMaps, EndDrain, 1)
+	r.ended(configMaps, watch.EndDrain, 1)
 	if _, err := raw.framer.ReadFrame(); err != io.EOF {
 		t.Errorf("after the last stream: %v, want the end of the connection", err)
 	}
@@ -222,7 +223,7 @@ func TestHTTP2Close(t *testing.T) {
 	raw.until("SETTINGS ack", 0)
 	r.close()
 	over(t, w, kubetest.Cut)
-	r.ended(configMaps, EndAborted, 1)
+	r.ended(configMaps, watch.EndAborted, 1)
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Errorf("%v connections", n)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/watch"
 
 	"github.com/valyala/fasthttp"
 	"go.uber.org/zap"
@@ -26,7 +27,7 @@ type http1Options struct {
 	Forwarder *Forwarder
 	// Identity is as whom requests that pass through reach upstream.
 	Identity Identity
-	Watches  *manager
+	Watches  *watch.Manager
 	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
 	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded
 

@@ -23,6 +23,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // impatient is a Limiter at whose gates nothing waits.
@@ -560,7 +561,7 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 		clients: flowcontrol.Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
 	})
 	var broken atomic.Bool
-	r.server.watches.beforeDeliveries(func() {
+	r.server.watches.BeforeDeliveries(func() {
 		if broken.Load() {
 			panic("boom")
 		}
@@ -676,7 +677,7 @@ func TestLimitsOfALostHijack(t *testing.T) {
 		_ = c.Close()
 	}
 	returned(t, r.limiter)
-	r.ended(configMaps, EndAborted, 1)
+	r.ended(configMaps, watch.EndAborted, 1)
 	r.close()
 	if err := await(t, served, "the end of Serve"); err != nil {
 		t.Error(err)

@@ -73,7 +73,7 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 	if !ok {
 		var refusal *flowcontrol.Refusal
 		made = composed{}
-		if pass, refusal = s.opts.Limiter.AdmitList(c.departs, flow, width); refusal != nil {
+		if pass, refusal = s.opts.Limiter.AdmitList(c.Departs, flow, width); refusal != nil {
 			return composed{}, refusal, nil
 		}
 	}

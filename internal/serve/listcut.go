@@ -4,6 +4,7 @@ import (
 	"io"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/watch"
 
 	"go.uber.org/zap"
 )
@@ -21,9 +22,9 @@ type notedBody struct {
 func (b *notedBody) WriteTo(w io.Writer) (int64, error) {
 	n, err := b.WriterTo.WriteTo(w)
 	if err != nil &&
-		logCut(b.server.log, reasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
+		watch.LogCut(b.server.log, watch.ReasonOf(err), zap.String("verb", "list"), zap.String("resource", b.resource),
 			zap.String("client", b.client), zap.Int64("bytes", n)) {
-		b.server.metrics.cut.WithLabelValues(b.resource, string(reasonOf(err))).Inc()
+		b.server.metrics.cut.WithLabelValues(b.resource, string(watch.ReasonOf(err))).Inc()
 	}
 	return n, err
 }

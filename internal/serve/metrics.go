@@ -6,6 +6,7 @@ import (
 	"spillway/internal/clientconn"
 	"spillway/internal/plan"
 	"spillway/internal/source"
+	"spillway/internal/watch"
 )
 
 // Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
@@ -24,7 +25,7 @@ type Metrics struct {
 	panics      prometheus.Counter
 	http2       prometheus.Gauge
 	conns       *clientconn.ConnMetrics
-	watches     *streamMetrics
+	watches     *watch.StreamMetrics
 }
 
 // NewMetrics makes the server's metrics and registers them; r may be nil.
@@ -69,11 +70,11 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
-	m.conns, m.watches = clientconn.NewConnMetrics(), newStreamMetrics()
+	m.conns, m.watches = clientconn.NewConnMetrics(), watch.NewStreamMetrics()
 	durations := m.makeLists()
 	if r != nil {
 		r.MustRegister(m.conns.Collectors()...)
-		r.MustRegister(m.watches.collectors()...)
+		r.MustRegister(m.watches.Collectors()...)
 		r.MustRegister(durations, m.requests, m.refused, m.cut, m.recent, m.shared, m.notReady, m.unproven, m.unencodable,
 			m.panics, m.http2, m.stale, m.tooStale)
 	}
@@ -104,8 +105,8 @@ func (m *Metrics) introduce(s *source.Source) {
 	for _, c := range []*prometheus.CounterVec{m.shared, m.notReady, m.unproven, m.stale, m.tooStale} {
 		c.WithLabelValues(resource)
 	}
-	m.watches.introduce(resource)
-	for reason := range cutWords {
+	m.watches.Introduce(resource)
+	for reason := range watch.CutMessages {
 		m.cut.WithLabelValues(resource, string(reason))
 	}
 	for _, answer := range []string{recentProven, recentPassed, recentLate} {

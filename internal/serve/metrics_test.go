@@ -5,6 +5,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // has reports that a series with these labels is there, whatever its value.
@@ -23,7 +24,7 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 		t.Error("of a resource that nobody has asked for")
 	}
 	r.list(mapsPath + "?resourceVersion=0")
-	for _, reason := range EndReasons {
+	for _, reason := range watch.EndReasons {
 		if !r.has("spillway_watch_ends_total", "resource=configmaps", "reason="+string(reason)) {
 			t.Errorf("no watch_ends_total by %s", reason)
 		}
@@ -51,7 +52,7 @@ func testSentBytes(t *testing.T, goroutines bool) {
 	}
 	open := sent()
 	w.Close()
-	r.ended(configMaps, EndDeparted, 1)
+	r.ended(configMaps, watch.EndDeparted, 1)
 	eventually(t, "the watch to be counted out", func() bool { return r.metric("spillway_watch_streams") == 0 })
 	if closed := sent(); closed != open {
 		t.Errorf("%v bytes once it has ended, %v before", closed, open)

@@ -14,6 +14,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // pastRig is a proxy that begins when upstream has a history already.
@@ -128,7 +129,7 @@ func TestResumeFromAForgottenPast(t *testing.T) {
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", from, floor))
 	over(t, w, kubetest.Ended)
 	expect(t, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, floor)), fmt.Sprintf("ADDED n/c %d", floor+1))
-	r.ended(configMaps, EndExpired, 1)
+	r.ended(configMaps, watch.EndExpired, 1)
 	if n := r.metric("spillway_backfill_refusals_total", "reason=expired"); n != 1 {
 		t.Errorf("%v refusals", n)
 	}

@@ -11,7 +11,7 @@ func (s *Server) Hasten(on bool) {
 	if !s.haste.SetAggressive(on) || !on {
 		return
 	}
-	s.watches.lookAgain()
+	s.watches.LookAgain()
 }
 
 // EndSlow ends the most expensive of the large answers whose clients are too slow for a server that
@@ -29,6 +29,6 @@ func (s *Server) ShedSelectors(on bool) {
 	}
 	s.opts.Limiter.NarrowSelectors(on)
 	if on {
-		s.watches.shed()
+		s.watches.ShedHeavy()
 	}
 }

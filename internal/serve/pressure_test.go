@@ -15,6 +15,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // A LIST that finds no room has one slow answer ended, and then has its turn.
@@ -46,7 +47,7 @@ func TestSlowListMakesRoomForAnother(t *testing.T) {
 			eventually(t, "a slow LIST to be cut", func() bool {
 				return r.metric("spillway_lists_cut_total", "reason=crowded") == 1
 			})
-			if n := r.logs.FilterMessage(cutWords[EndCrowded]).Len(); n != 1 {
+			if n := r.logs.FilterMessage(watch.CutMessages[watch.EndCrowded]).Len(); n != 1 {
 				t.Errorf("%d log lines", n)
 			}
 		})
@@ -90,7 +91,7 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 			eventually(t, "the LIST to be cut", func() bool {
 				return r.metric("spillway_lists_cut_total", "reason=stalled") == 1
 			})
-			logged := r.logs.FilterMessage(cutWords[EndStalled]).All()
+			logged := r.logs.FilterMessage(watch.CutMessages[watch.EndStalled]).All()
 			if len(logged) != 1 || logged[0].ContextMap()["verb"] != "list" || logged[0].ContextMap()["reason"] != "stalled" {
 				t.Errorf("logged %v", logged)
 			}
@@ -128,7 +129,7 @@ func TestHasteOfWatches(t *testing.T) {
 			r.mirrored(configMaps)
 			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
 			r.server.Hasten(true)
-			r.ended(configMaps, EndStalled, 1)
+			r.ended(configMaps, watch.EndStalled, 1)
 			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
 			r.server.Hasten(false)
 			r.up.Create(kubetest.ConfigMaps, "n", "last", kubetest.WithLabel("none", ""))

@@ -15,6 +15,7 @@ import (
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // stale is a read that did not show a write which was acknowledged before it began.
@@ -129,7 +130,7 @@ func (r *rig) disturb(stop chan struct{}) {
 // answeredInStreams is how many watches ended that were served from memory.
 func answeredInStreams(r *rig) float64 {
 	sum := 0.0
-	for _, reason := range EndReasons {
+	for _, reason := range watch.EndReasons {
 		sum += r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps")
 	}
 	return sum
@@ -208,7 +209,7 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 		expect(t, w, "ADDED n/a 2")
 		over(t, w, kubetest.Ended)
 	}
-	r.ended(configMaps, EndUnproven, 2)
+	r.ended(configMaps, watch.EndUnproven, 2)
 	w := r.watch(target)
 	expect(t, w, "ADDED n/a 2", fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
 	if n := r.up.OpenWatches(kubetest.ConfigMaps).Long; n != 2 { // the mirror's, and the client's

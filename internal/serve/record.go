@@ -19,6 +19,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/plan"
+	"spillway/internal/watch"
 )
 
 // recorded is a call whose answer is put on record before it is given. What passes through is upstream's to record: its audit log has it
@@ -221,18 +222,18 @@ func (c recorded) begin() {
 	}
 }
 
-func (c recorded) watch(st *stream, headers headers) {
+func (c recorded) watch(st *watch.Stream, headers watch.HeadersFunc) {
 	if !c.record.starts() {
-		c.record.server.watches.dismiss(st)
+		c.record.server.watches.Dismiss(st)
 		c.record.passOn()
 		return
 	}
-	st.keepRecord(c.record.ended())
+	st.KeepRecord(c.record.ended())
 	c.call.watch(st, headers)
 }
 
 // ended is what a watch keeps of its record.
-func (r *record) ended() *watchRecord { return &watchRecord{id: r.id, ended: r.entry.Ended} }
+func (r *record) ended() *watch.Record { return &watch.Record{ID: r.id, Ended: r.entry.Ended} }
 
 // jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or cannot be made.
 func jsonOf(p plan.Plan, snapshot *cache.Snapshot) []byte {

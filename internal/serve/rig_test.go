@@ -32,6 +32,7 @@ import (
 	"spillway/internal/tracing"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
+	"spillway/internal/watch"
 )
 
 var configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true)
@@ -322,7 +323,7 @@ func (r *rig) live(want int) {
 		}
 		live := 0
 		for _, w := range watches {
-			if w.Phase == Live {
+			if w.Phase == watch.Live {
 				live++
 			}
 		}
@@ -418,7 +419,7 @@ func (r *rig) sum(name string) float64 {
 }
 
 // ended waits until so many watches of a resource have ended for a reason.
-func (r *rig) ended(info *object.Resource, reason EndReason, want int) {
+func (r *rig) ended(info *object.Resource, reason watch.EndReason, want int) {
 	r.t.Helper()
 	eventually(r.t, fmt.Sprintf("%d watches of %s to end: %s", want, info, reason), func() bool {
 		return r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource="+info.String()) == float64(want)

@@ -19,6 +19,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // gap makes the mirror miss what happens meanwhile, deletions included: its watch is gone, and so is upstream's memory.
@@ -67,8 +68,8 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	for _, w := range []*kubetest.Watcher{marked, unmarked, resumed} {
 		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
 	}
-	for _, reason := range EndReasons {
-		if reason != EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps") != 0 {
+	for _, reason := range watch.EndReasons {
+		if reason != watch.EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps") != 0 {
 			t.Errorf("a stream ended: %s", reason)
 		}
 	}

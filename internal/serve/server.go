@@ -29,6 +29,7 @@ import (
 	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/tracing"
+	"spillway/internal/watch"
 )
 
 // Options configure a Server.
@@ -93,7 +94,7 @@ type Server struct {
 	metrics   *Metrics
 	log       *zap.Logger
 	gone      *clientconn.Poller
-	watches   *manager
+	watches   *watch.Manager
 	coalescer *coalescer
 	warned    lastWarnings
 	seats     *clientconn.Seats
@@ -120,7 +121,7 @@ func New(opts Options) *Server {
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
-	s.watches = newManager(watchOptions{
+	s.watches = watch.NewManager(watch.Options{
 		Base: s.base, StallTimeout: opts.StallTimeout, Writers: !opts.Goroutines && s.gone != nil, Limiter: opts.Limiter,
 		Seats: s.seats, Haste: s.haste, Panicked: s.panicked, Withdraw: s.withdraw, Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
@@ -185,10 +186,10 @@ func (s *Server) http1(front Front) *http1Server {
 const idleTimeout = 3 * time.Minute
 
 // Watches reports all watches, in the order in which they began.
-func (s *Server) Watches(ctx context.Context) ([]Watch, error) { return s.watches.watches(ctx) }
+func (s *Server) Watches(ctx context.Context) ([]watch.Watch, error) { return s.watches.Watches(ctx) }
 
 // Ended is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
-func (s *Server) Ended() (map[EndReason]uint64, []Eviction) { return s.watches.endCounts() }
+func (s *Server) Ended() (map[watch.EndReason]uint64, []watch.Eviction) { return s.watches.EndCounts() }
 
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
@@ -197,8 +198,8 @@ func (s *Server) panicked(p any) {
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop(EndAborted.cause())
-	s.watches.refuseNew()
+	s.stop(watch.EndAborted.AsError())
+	s.watches.RefuseNew()
 	s.mu.Lock()
 	fronts, listeners := s.mu.fronts, s.mu.listeners
 	s.mu.Unlock()
@@ -207,12 +208,12 @@ func (s *Server) Close(ctx context.Context) error {
 	}
 	s.opts.Limiter.Close()
 	s.http2.leave()
-	s.watches.closeStreams()
+	s.watches.Cut()
 	var errs []error
 	for _, front := range fronts {
 		errs = append(errs, front.shutdown(ctx))
 	}
-	s.watches.wait()
+	s.watches.Wait()
 	s.coalescer.wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()

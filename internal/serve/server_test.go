@@ -24,6 +24,7 @@ import (
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
+	"spillway/internal/watch"
 )
 
 // fill stores some config maps and widgets, in more than one namespace.
@@ -193,7 +194,7 @@ func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 			t.Errorf("%s: %d connections for five requests", url, fresh)
 		}
 	}
-	r.ended(configMaps, EndTimeout, 6)
+	r.ended(configMaps, watch.EndTimeout, 6)
 }
 
 // A request that was sent behind a watch, before its end, is not lost so that its client waits for ever, and what follows of it is not
@@ -360,11 +361,11 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 // A panic costs one request, or one stream, and is counted.
 func TestPanics(t *testing.T) {
 	r := newRig(t, rigOptions{})
-	r.server.watches.beforeDeliveries(func() { panic("boom") })
+	r.server.watches.BeforeDeliveries(func() { panic("boom") })
 	w := kubetest.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
 	t.Cleanup(w.Close)
 	over(t, w, kubetest.Unreachable)
-	r.ended(configMaps, EndAborted, 1)
+	r.ended(configMaps, watch.EndAborted, 1)
 	r.server.planner.Catalog = nil
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
 	if list.Status != http.StatusInternalServerError || list.Failure == nil {

@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 // openConnections is how many connections fasthttp serves.
@@ -57,7 +58,7 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 			_ = c.Close()
 		}
 	}
-	r.ended(configMaps, EndStalled, 2)
+	r.ended(configMaps, watch.EndStalled, 2)
 }
 
 // dialTiny connects with a small receive buffer, so that a client that stalls is soon felt.

@@ -10,6 +10,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/tracing"
+	"spillway/internal/watch"
 )
 
 // Who gave an answer, as its span says.
@@ -149,8 +150,8 @@ func (c traced) Stream(code int, body io.WriterTo, size int64) {
 	noted{c.call, c.trace}.Stream(code, body, size)
 }
 
-func (c traced) watch(st *stream, headers headers) {
-	if id := st.recordID(); id != "" {
+func (c traced) watch(st *watch.Stream, headers watch.HeadersFunc) {
+	if id := st.RecordID(); id != "" {
 		c.trace.auditID = id
 	}
 	c.trace.answered(http.StatusOK, -1)

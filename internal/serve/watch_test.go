@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/watch"
 )
 
 const mapsPath = "/api/v1/configmaps"
@@ -118,7 +119,7 @@ func testDepartedIsNoticed(t *testing.T, goroutines bool) {
 			t.Errorf("%v streams", n)
 		}
 		w.Close()
-		r.ended(configMaps, EndDeparted, i+1)
+		r.ended(configMaps, watch.EndDeparted, i+1)
 		if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
 			t.Errorf("%v streams", n)
 		}
@@ -142,7 +143,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	for i := range writes {
 		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(50_000))
 	}
-	r.ended(configMaps, EndStalled, 1)
+	r.ended(configMaps, watch.EndStalled, 1)
 	r.up.Create(kubetest.ConfigMaps, "n", "last")
 	for _, w := range others {
 		events := until(t, w, func(e kubetest.Event) bool { return e.Key == "n/last" })

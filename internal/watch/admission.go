@@ -1,0 +1,267 @@
+package watch
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.uber.org/zap"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/auth"
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
+	"spillway/internal/object"
+	"spillway/internal/plan"
+)
+
+// longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
+const longestWatch = 100 * 365 * 24 * time.Hour
+
+// StreamOptions are what a stream is made of besides its plan.
+type StreamOptions struct {
+	// Owner is the user that the hub counts the stream for.
+	Owner  fanout.Owner
+	Client Client
+	// Admit registers the stream with what reauthorises it; nil: nothing does.
+	Admit func(auth.Stream) *auth.Permit
+}
+
+// request is what begins a watch: where it is answered if it cannot begin, and how its client departs.
+type request interface {
+	apistatus.Responder
+	Departs(gone func()) (stop func())
+}
+
+// NewStream makes the stream of a watch, which has yet to be admitted and to get its sink.
+func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
+	p.Watch.Timeout = min(p.Watch.Timeout, longestWatch)
+	st := &Stream{
+		manager:  m,
+		plan:     p,
+		admit:    o.Admit,
+		owner:    o.Owner,
+		client:   o.Client,
+		deadline: now().after(p.Watch.Timeout),
+	}
+	st.end.wait(m.base)
+	st.told.Store(&notice{})
+	return st
+}
+
+// Begin lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give back what it holds.
+func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
+	let := false
+	defer func() {
+		if !let {
+			st.letGo(EndAborted)
+		}
+	}()
+	var refusal *flowcontrol.Refusal
+	if st.lasting, refusal = m.opts.Limiter.AdmitLasting(flow); refusal == nil {
+		if costly := st.choose(flow); costly != nil {
+			m.refuseSelector(c, st, costly)
+			return false
+		}
+		if width := st.stateWidth(); width > 0 {
+			st.starting, refusal = m.opts.Limiter.AdmitList(c.Departs, flow, width)
+		}
+	}
+	if refusal != nil {
+		apistatus.WriteLimited(c, st.plan.Failure, m.opts.Limiter.Closed(), refusal.RetryAfter)
+		return false
+	}
+	let = true
+	return true
+}
+
+// choose counts the stream's selector.
+func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
+	st.plan.Selector, refusal = st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
+	return refusal
+}
+
+// letGo gives back what a stream holds that serves nobody, or nobody any more.
+func (st *Stream) letGo(reason EndReason) {
+	st.conclude(reason)
+	if st.past != nil {
+		st.past.Close()
+	}
+	st.starting.Release()
+	st.manager.opts.Limiter.ReleaseSelector(&st.selected)
+	st.lasting.Release()
+}
+
+// Admit counts a stream in, unless the server is going away: then the stream is let go of.
+func (m *Manager) Admit(st *Stream) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.draining {
+		st.letGo(EndDrain)
+		return false
+	}
+	m.mu.admitted++
+	st.id = m.mu.admitted
+	m.mu.streams[st] = struct{}{}
+	m.active.Add(1)
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Inc()
+	return true
+}
+
+// Attach gives an admitted stream its sink.
+func (m *Manager) Attach(st *Stream, out sink) {
+	m.mu.Lock()
+	st.out = out
+	m.mu.Unlock()
+	if m.base.Err() != nil { // closed before it could know of this sink
+		out.cut()
+	}
+}
+
+// Deliver delivers a stream, and calls over once when it has ended. A panic ends that stream alone.
+func (m *Manager) Deliver(st *Stream, over func(EndReason)) {
+	st.over = over
+	defer func() {
+		if p := recover(); p != nil {
+			m.opts.Panicked(p)
+			st.over(EndAborted)
+		}
+	}()
+	if admit := st.admit; admit != nil {
+		st.permit = admit(st)
+		st.admit = nil
+	}
+	if m.onDeliver != nil {
+		m.onDeliver()
+	}
+	m.deliver.deliver(st)
+}
+
+// Ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
+func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
+	st.letGo(reason)
+	st.gate.close()
+	if st.permit != nil {
+		st.permit.Release()
+	}
+	if st.cursor != nil {
+		st.cursor.Close()
+	}
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
+	m.metrics.ends.WithLabelValues(st.resource(), string(reason)).Inc()
+	st.logEnd(m.log, reason)
+	m.endings.note(st, reason)
+	st.record.over()
+	return m.leave(st)
+}
+
+// Dismiss counts out a stream that was admitted and is not served after all: that nobody has taken.
+func (m *Manager) Dismiss(st *Stream) {
+	if st.taken {
+		return
+	}
+	st.taken = true
+	st.letGo(EndAborted)
+	m.metrics.streams.WithLabelValues(st.resource(), plan.EncodingName(st.plan.Encoding)).Dec()
+	m.leave(st)
+}
+
+// leave reports whether the server is going away.
+func (m *Manager) leave(st *Stream) (draining bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.sent[st.resource()] += st.bytes.Load()
+	delete(m.mu.streams, st)
+	m.active.Done()
+	return m.mu.draining
+}
+
+// logEnd says how a stream ended: loudly only if somebody may want to know who could not keep up.
+func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
+	fields := []zap.Field{
+		zap.String("verb", "watch"), zap.String("resource", st.resource()), zap.String("client", st.out.client()),
+		zap.Int64("bytes", st.bytes.Load()),
+	}
+	if LogCut(log, reason, fields...) {
+		return
+	}
+	fields = append(fields, zap.String("reason", string(reason)))
+	if reason.revoked() {
+		log.Info("ended a watch that may not go on", fields...)
+		return
+	}
+	log.Debug("watch ended", fields...)
+}
+
+// stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
+func (s *Stream) stateWidth() int64 {
+	switch s.plan.Watch.Start {
+	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
+	default:
+		return 0
+	}
+	size := sizeOf(s.plan.Source.Resource().Snapshot(), s.plan.Selector)
+	if !flowcontrol.IsLarge(size) {
+		return 0
+	}
+	return flowcontrol.Width(size, s.plan.Encoding.Gzip)
+}
+
+// measuredMost is how many objects are asked about to tell how large a part of a state is selected.
+const measuredMost = 5000
+
+// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects would have to be asked about.
+func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
+	switch {
+	case state == nil:
+		return 0
+	case !flowcontrol.IsLarge(state.Bytes), sel.ScopeOnly() && sel.Namespace == "" && sel.Name == "":
+		return state.Bytes
+	}
+	scope := sel // where they are looked up
+	everywhere := sel.Namespace == "" && sel.Name == "" && !state.Finds(sel)
+	if !state.Finds(sel) {
+		scope = object.NewSelector(sel.Namespace, sel.Name, nil, nil)
+	}
+	var asked, selected, total int64
+	n := 0
+	state.Scan(scope, "", func(o *object.Object) bool {
+		size := int64(o.Size())
+		total += size
+		if n++; n <= measuredMost {
+			asked += size
+			if sel.Matches(o) {
+				selected += size
+			}
+		}
+		return n <= measuredMost || !everywhere
+	})
+	switch {
+	case n <= measuredMost:
+		return selected
+	case everywhere:
+		total = state.Bytes
+	}
+	return int64(float64(selected) * float64(total) / float64(asked))
+}
+
+// statusSelectors is the answer to a watch whose selector would make its user's too many.
+func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.Status {
+	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which counts %d: "+
+		"select less in each, let watches share a selector, or have --max-selector-terms-per-user raised", most, sel.Weight())
+	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
+		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds
+}
+
+// refuseSelector answers a watch whose selector is too much.
+func (m *Manager) refuseSelector(c request, st *Stream, r *flowcontrol.Refusal) {
+	l := m.opts.Limiter
+	if l.Closed() {
+		apistatus.WriteLimited(c, st.plan.Failure, true, r.RetryAfter)
+		return
+	}
+	apistatus.WriteAs(c, st.plan.Failure, statusSelectors(st.plan.Selector, l.SelectorShare(),
+		int(r.RetryAfter/time.Second)))
+}

@@ -1,0 +1,140 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/backfill"
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/plan"
+	"spillway/internal/source"
+)
+
+const (
+	// pastWait is how long a watch may wait, before its head, for its turn to be told what happened before the log begins.
+	pastWait = 3 * time.Second
+	// pastRetry is when who waited in vain had better come back, in seconds: a turn is over after one or two.
+	pastRetry = 2
+)
+
+// ReachBack sees to it that a watch which resumes from before the log begins can be told what happened until there (design D6), or answers
+// it. That must be decided before the head: only a 429 has client-go come back without a new list.
+func (m *Manager) ReachBack(c request, st *Stream) bool {
+	past, w := st.plan.Source.Past, st.plan.Watch
+	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(m.base, pastWait)
+	defer cancel()
+	defer c.Departs(cancel)()
+	var err error
+	if st.past, err = past.Join(ctx, st.owner, w.RV, st.plan.Selector); !errors.Is(err, backfill.ErrBusy) {
+		return true // that nobody is told any more is found out when it begins
+	}
+	st.letGo(EndAborted)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) { // else it is the client or this proxy that leaves
+		m.metrics.unfilled.WithLabelValues(st.resource(), string(unfilledBusy)).Inc()
+	}
+	apistatus.WriteAs(c, st.plan.Failure, statusPastBusy())
+	return false
+}
+
+// statusPastBusy is the answer to a resume that cannot be served now, but soon.
+func statusPastBusy() *metav1.Status {
+	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
+		"too many watches resume from before this proxy's history begins", &metav1.StatusDetails{RetryAfterSeconds: pastRetry})
+}
+
+// resume begins a watch that goes on from a resourceVersion.
+func (s *Stream) resume() (EndReason, error) {
+	s.started = s.plan.Watch.RV
+	if s.past == nil {
+		c, err := s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		var expired *cache.ExpiredError
+		if errors.As(err, &expired) && expired.Ahead() && s.seenUpstream() {
+			c, err = s.hub().Resume(s.started, s.plan.Selector, s.plan.Encoding)
+		}
+		s.cursor = c
+		return "", err
+	}
+	past := s.past
+	s.past = nil // a stream keeps nothing of it
+	defer past.Close()
+	err := s.backfill(past)
+	if err == nil {
+		s.manager.metrics.backfilled.WithLabelValues(s.resource()).Inc()
+	} else if reason := unfilledFor(err); reason != "" {
+		s.manager.metrics.unfilled.WithLabelValues(s.resource(), string(reason)).Inc()
+	}
+	return "", err
+}
+
+// seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told its resourceVersion there, and not here, would
+// be sent to list again, and again, until this resource hears of something. It reports whether upstream said so.
+func (s *Stream) seenUpstream() bool {
+	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
+	defer cancel()
+	_, err := s.plan.Source.Fresh.Newest(ctx)
+	return err == nil
+}
+
+// backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
+// is merely silent, as one from the future is.
+func (s *Stream) backfill(past *fanout.Backfill) error {
+	ctx, cancel := s.untilDeadline()
+	defer cancel()
+	for {
+		run, cursor, err := past.Next(ctx, s.plan.Encoding)
+		switch {
+		case err != nil:
+			return err
+		case cursor != nil:
+			s.cursor = cursor
+			return nil
+		}
+		if err := s.pass(0); err != nil {
+			return err
+		}
+		if err := s.write(run); err != nil {
+			return err
+		}
+	}
+}
+
+// overtaken reports that a client came from the future and was passed by a gap in history, which upstream may know: it had better come
+// back and be told.
+func (s *Stream) overtaken(err error) bool {
+	var expired *cache.ExpiredError
+	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() && errors.As(err, &expired) && expired.Missing()
+}
+
+// unfilled is why a client was not told of the past.
+type unfilled string
+
+const (
+	unfilledExpired unfilled = "expired" // upstream does not remember it either, or cannot tell: 410
+	unfilledBusy    unfilled = "busy"    // it was not its turn in time: 429, or a clean end
+	unfilledBehind  unfilled = "behind"  // it did not keep up: a clean end
+)
+
+// unfilledReasons are all of them, so that each is a metric from the start.
+var unfilledReasons = []unfilled{unfilledExpired, unfilledBusy, unfilledBehind}
+
+// unfilledFor is empty if the client's watch ended for a reason of its own.
+func unfilledFor(err error) unfilled {
+	switch {
+	case errors.As(err, new(*cache.ExpiredError)):
+		return unfilledExpired
+	case errors.Is(err, backfill.ErrBusy):
+		return unfilledBusy
+	case errors.Is(err, backfill.ErrBehind):
+		return unfilledBehind
+	}
+	return ""
+}

@@ -1,0 +1,180 @@
+package watch
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/auth"
+	"spillway/internal/cache"
+	"spillway/internal/fanout"
+	"spillway/internal/object"
+	"spillway/internal/source/sourcetest"
+)
+
+// narrator is a past of which the test says what it tells, and when.
+type narrator struct {
+	t    *testing.T
+	says chan func() (object.Type, *object.Object, uint64, error)
+	ctx  context.Context
+}
+
+func (n *narrator) Begin(context.Context) (uint64, fanout.Telling, error) { return 1000, n, nil }
+
+func (n *narrator) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
+	n.ctx = ctx
+	return nil
+}
+
+func (n *narrator) Next() (object.Type, *object.Object, uint64, error) {
+	select {
+	case say := <-n.says:
+		return say()
+	case <-n.ctx.Done():
+		return 0, nil, 0, io.EOF
+	}
+}
+
+func (n *narrator) Close() {}
+
+func (n *narrator) tell(kind object.Type, pod string) {
+	o := sourcetest.ParseOne(n.t, sourcetest.Pods, pod)
+	n.says <- func() (object.Type, *object.Object, uint64, error) { return kind, o, o.RV, nil }
+}
+
+func (n *narrator) mark(rv uint64) {
+	n.says <- func() (object.Type, *object.Object, uint64, error) { return 0, nil, rv, nil }
+}
+
+// narrate starts a watch of a world whose log begins at 100 and whose past is told by the test.
+func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
+	t.Helper()
+	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
+	w.source.Past = fanout.NewBackfills(w.source.Hub, n, fanout.NewBackfillLimit(1))
+	t.Cleanup(w.source.Past.Close)
+	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *Stream) {
+		var err error
+		if st.past, err = w.source.Past.Join(t.Context(), "", rv, st.plan.Selector); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return n, p
+}
+
+// Who is told of the past is a watch like any other: it may be held, and ends for the same reasons.
+func TestPastIsGated(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 95")
+		n, p := narrate(t, w, "", 50)
+		p.gets()
+		n.tell(object.Added, "a/y 60")
+		p.gets("ADDED a/y 60")
+		p.stream.Hold()
+		n.tell(object.Deleted, "a/y 61")
+		n.mark(70)
+		p.gets()
+		p.stream.Resume()
+		p.gets("DELETED a/y 61")
+		w.unseated() // what happened is no large answer
+		n.tell(object.Modified, "a/x 95")
+		n.mark(101) // the log goes on
+		p.gets("MODIFIED a/x 95")
+		w.set("a/x 105")
+		p.gets("MODIFIED a/x 105")
+	})
+	for reason, end := range map[EndReason]func(*peer){
+		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
+		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+	} {
+		for _, held := range []bool{false, true} {
+			bubbles(t, func(t *testing.T, d delivery) {
+				n, p := narrate(t, newWorld(t, d, "a/x 95"), "&timeoutSeconds=100&allowWatchBookmarks=1", 50)
+				n.tell(object.Added, "a/y 60")
+				p.gets("ADDED a/y 60")
+				if held {
+					p.stream.Hold()
+					n.tell(object.Added, "a/z 62")
+					synctest.Wait()
+				}
+				end(p)
+				p.ends(reason)
+			})
+		}
+	}
+}
+
+// Bookmarks promise no more than what was told: none while the past is being told, and then the truth.
+func TestPastAndBookmarks(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 95")
+		n, p := narrate(t, w, "&allowWatchBookmarks=1&fieldSelector=metadata.name=y", 50)
+		time.Sleep(2 * time.Minute)
+		n.tell(object.Added, "a/x 95")
+		n.tell(object.Added, "a/y 96")
+		time.Sleep(2 * time.Minute)
+		p.gets("ADDED a/y 96")
+		n.mark(120)
+		time.Sleep(time.Minute)
+		p.gets("BOOKMARK 100")
+	})
+}
+
+// Who takes nothing is evicted as from any other watch.
+func TestPastOfAStalledClient(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		n, p := narrate(t, newWorld(t, d, "a/x 95"), "", 50)
+		p.gets()
+		p.pause()
+		for i := range 20 {
+			n.tell(object.Added, fmt.Sprintf("a/y%d %d", i, 51+i))
+		}
+		time.Sleep(worldStall + time.Minute)
+		synctest.Wait()
+		if got := <-p.reason; got != EndStalled {
+			t.Errorf("ended: %s", got)
+		}
+	})
+}
+
+// Every reason why the past is not told has a series, and no watch fails for another.
+func TestUnfilledReasons(t *testing.T) {
+	for err, want := range map[error]unfilled{
+		&cache.ExpiredError{}: unfilledExpired, fanout.ErrBackfillBusy: unfilledBusy, fanout.ErrBackfillBehind: unfilledBehind,
+		endError(EndTimeout): "", io.ErrClosedPipe: "",
+	} {
+		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
+			t.Errorf("%v: %q, want %q", err, got, want)
+		}
+	}
+	if !slices.Contains(EndReasons, ReasonOf(fanout.ErrBackfillBehind)) || !ReasonOf(fanout.ErrBackfillBusy).Clean() {
+		t.Error("who cannot be told now does not end cleanly")
+	}
+}
+
+// Who came from the future, as from a replica that is ahead, and finds himself inside a gap when the log gets there comes back and is told. Where
+// nobody could tell, he has expired.
+func TestOvertakenByASeam(t *testing.T) {
+	for _, told := range []bool{true, false} {
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 95")
+			if told {
+				w.source.Past = fanout.NewBackfills(w.source.Hub, &narrator{t: t}, fanout.NewBackfillLimit(1))
+				t.Cleanup(w.source.Past.Close)
+			}
+			p := w.watch("/api/v1/pods?watch=1&resourceVersion=150&allowWatchBookmarks=1")
+			p.gets()
+			time.Sleep(time.Minute)
+			w.relist(200, "a/y 160")
+			if told {
+				p.ends(EndUnfilled)
+			} else {
+				p.ends(EndExpired, "ERROR 410 too old resource version: 150 (200)")
+			}
+		})
+	}
+}

@@ -1,0 +1,114 @@
+package watch
+
+import (
+	"context"
+	"time"
+
+	"spillway/internal/cache"
+	"spillway/internal/source"
+)
+
+const (
+	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it has: on a busy
+	// resource the proof is there by then, and nothing has to be held back (design D7).
+	proofHead = 100 * time.Millisecond
+)
+
+// consistent begins a watch whose state must not be older than the request (design D7, W-215).
+//
+// With an end bookmark the state goes out early and the bookmark waits for the proof; what happens meanwhile is part of the
+// initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
+// before the proof.
+func (s *Stream) consistent() (EndReason, error) {
+	ctx, cancel := context.WithTimeout(s.context(), source.ProofTimeout)
+	defer cancel()
+	proofs := make(chan proof, 1)
+	go func() {
+		state, err := s.plan.Source.Fresh.Prove(ctx)
+		proofs <- proof{state, err}
+	}()
+
+	head := ctx
+	if s.plan.Watch.EndMark {
+		var cancelHead context.CancelFunc
+		head, cancelHead = context.WithTimeout(ctx, proofHead)
+		defer cancelHead()
+	}
+	select {
+	case proven := <-proofs:
+		if proven.err != nil {
+			return s.inVain(EndUnproven), nil
+		}
+		if err := s.state(proven.state); err != nil {
+			return "", err
+		}
+		return "", s.endOfState()
+	case <-head.Done():
+	}
+	if !s.plan.Watch.EndMark {
+		return s.inVain(EndUnproven), nil
+	}
+	return s.held(proofs)
+}
+
+// proof is a state that is not older than the request, or why there is none.
+type proof struct {
+	state *cache.Snapshot
+	err   error
+}
+
+// inVain is why a stream ends that waited in vain: for reason, unless it was over anyway.
+func (s *Stream) inVain(reason EndReason) EndReason {
+	if ending := s.ending(); ending != "" {
+		return ending
+	}
+	return reason
+}
+
+// held sends the state, then what changes until the proof, as ADDED, and then the end bookmark.
+func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
+	if err := s.state(s.plan.Source.Resource().Snapshot()); err != nil {
+		return "", err
+	}
+	s.cursor.Hold()
+	ended := s.context().Done()
+	var proven *cache.Snapshot // what the client must have; nil before the proof
+	for {
+		if err := s.pass(0); err != nil {
+			return "", err
+		}
+		more := s.cursor.Wait()
+		run, err := s.cursor.Next()
+		if err != nil {
+			return "", err
+		}
+		if len(run) > 0 {
+			if err := s.write(run); err != nil {
+				return "", err
+			}
+			continue
+		}
+		if proven != nil && !s.cursor.InSeam() {
+			if s.cursor.Through() >= proven.RV {
+				s.cursor.Release()
+				return "", s.endOfState()
+			}
+			// Upstream's state at RV may have been compared with what the client has: history may never say so.
+			if landed := s.cursor.Land(proven); landed != nil {
+				s.cursor.Close()
+				s.cursor = landed
+				return "", s.endOfState()
+			}
+		}
+		select {
+		case <-more:
+		case p := <-proofs:
+			if p.err != nil {
+				return s.inVain(EndUnproven), nil
+			}
+			proven = p.state
+		case <-ended:
+			return s.ending(), nil
+		}
+	}
+}

@@ -1,0 +1,111 @@
+package watch
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// deliverer moves frames from cursors to sinks, until each stream ends.
+type deliverer interface {
+	// deliver brings a stream to its end, and then calls its over. It may return long before that.
+	deliver(s *Stream)
+}
+
+// goroutines is the deliverer that gives each stream the goroutine that calls it. It is the plainest one, what every
+// other must be equal to, and the one for sinks that are no sockets.
+type goroutines struct{}
+
+func (g goroutines) deliver(s *Stream) {
+	reason, err := s.initial()
+	if reason == "" && err == nil {
+		g.live(s)
+		return
+	}
+	g.finish(s, nil, reason, err)
+}
+
+// live sends what follows the initial events.
+func (g goroutines) live(s *Stream) {
+	s.schedule(now())
+	s.told.Store(&notice{live: true})
+	timer := time.NewTimer(s.next().left())
+	defer timer.Stop()
+	ended := s.context().Done()
+	for {
+		more := s.cursor.Wait()
+		s.tell(true)
+		run, reason, err := s.pull(true)
+		if reason != "" || err != nil {
+			g.finish(s, run, reason, err)
+			return
+		}
+		if len(run) > 0 {
+			if err := s.write(run); err != nil {
+				g.finish(s, nil, "", err)
+				return
+			}
+			continue
+		}
+		if s.shut != nil {
+			more = s.shut
+		}
+		timer.Reset(s.next().left())
+		select {
+		case <-more:
+		case <-timer.C:
+		case <-ended:
+		}
+	}
+}
+
+// finish tells the client, after what is still to be sent, and settles the final reason.
+func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
+	last, reason := s.last(reason, cause)
+	if reason.Clean() {
+		if err := s.write(append(run, last...)); err != nil {
+			reason = s.failed(err)
+		}
+	}
+	s.over(reason)
+}
+
+// writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few writers, from its initial events to its
+// end. The initial events are made and sent by the goroutine that came with it, since they wait, for proofs and for their client.
+type writers struct {
+	shards []*writer
+	next   atomic.Uint32
+	done   sync.WaitGroup
+}
+
+// newWriters starts writers; they end with the server's base. Half of the processors are theirs: the rest have to make what they send.
+func newWriters(m *Manager) *writers {
+	d := &writers{}
+	for range max(1, runtime.GOMAXPROCS(0)/2) {
+		d.shards = append(d.shards, newWriter(m))
+	}
+	d.start(m)
+	return d
+}
+
+func (d *writers) start(m *Manager) {
+	for _, w := range d.shards {
+		d.done.Go(func() { w.run(m.base) })
+	}
+}
+
+func (d *writers) deliver(s *Stream) {
+	reason, err := s.initial()
+	switch {
+	case reason != "" || err != nil:
+		goroutines{}.finish(s, nil, reason, err)
+	case !s.plan.Selector.Light(): // it may have to be asked about a log that is long
+		goroutines{}.live(s)
+	case !d.shards[int(d.next.Add(1))%len(d.shards)].adopt(s):
+		goroutines{}.live(s)
+	}
+}
+
+// wait returns when the writers have ended.
+func (d *writers) wait() { d.done.Wait() }

@@ -1,0 +1,255 @@
+package watch
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/auth/reauth"
+)
+
+// Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and then everything that he missed.
+func TestHeld(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
+		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+		p.stream.Hold()
+		p.stream.Hold() // once more is no more
+		w.set("a/x 101")
+		other.gets("MODIFIED a/x 101")
+		time.Sleep(5 * time.Minute)
+		w.set("a/x 102")
+		other.gets("MODIFIED a/x 102")
+		p.gets()
+		p.goesOn()
+		p.stream.Resume()
+		p.stream.Resume()
+		p.gets("MODIFIED a/x 101", "MODIFIED a/x 102", "BOOKMARK 102") // long due
+		w.set("a/x 103")
+		p.gets("MODIFIED a/x 103")
+		time.Sleep(time.Minute)
+		p.gets("BOOKMARK 103")
+	})
+}
+
+// Who is held may still end, as all do, and is told nothing then.
+func TestHeldToTheEnd(t *testing.T) {
+	const query = "/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=100"
+	for reason, end := range map[EndReason]func(*peer){
+		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
+		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
+		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+	} {
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
+			p := w.watch(query)
+			p.gets()
+			p.stream.Hold()
+			w.set("a/x 101")
+			end(p)
+			p.ends(reason)
+		})
+	}
+}
+
+// Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean end has his client ask again, which
+// tells him why.
+func TestRevoked(t *testing.T) {
+	for _, why := range reauth.Ends {
+		bubbles(t, func(t *testing.T, d delivery) {
+			w := newWorld(t, d, "a/x 5")
+			p := w.watch("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1")
+			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+			p.stream.End(why)
+			p.ends(EndReason(why))
+			p.stream.End(why) // what was under way may still arrive
+			time.Sleep(time.Minute)
+		})
+	}
+}
+
+// What a client does not take at once when its watch is revoked, it does not get: the connection is cut.
+func TestRevokedWhileFull(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.stream.End(auth.EndForbidden)
+		time.Sleep(CutAfter)
+		synctest.Wait()
+		if got := <-p.reason; got != EndForbidden {
+			t.Errorf("ended: %s", got)
+		}
+		p.resume()
+		if _, events, terminated := p.received(); terminated || len(events) > 1 {
+			t.Errorf("got %q, terminated: %v", events, terminated)
+		}
+	})
+}
+
+// Whose socket is full when his watch is revoked is cut at once where nobody waits for him: there is no end that he could be sent.
+func TestRevokedWhileFullEndsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.goesOn()
+		p.stream.End(reauth.EndForbidden)
+		synctest.Wait() // in a bubble that takes no time
+		select {
+		case got := <-p.reason:
+			if got != EndForbidden {
+				t.Errorf("ended: %s", got)
+			}
+		default:
+			t.Error("it waits to be cut")
+		}
+		p.resume()
+		if _, events, terminated := p.received(); terminated || len(events) > 1 {
+			t.Errorf("got %q, terminated: %v", events, terminated)
+		}
+	})
+}
+
+// What a client has not taken when its watch is held waits with it, and that is no stall.
+func TestHeldWhileFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100&timeoutSeconds=1000")
+		p.gets()
+		p.pause()
+		w.set("a/x 101") // is taken by the read under way
+		synctest.Wait()
+		w.set("a/x 102")
+		synctest.Wait()
+		p.stream.Hold()
+		time.Sleep(10 * worldStall)
+		p.goesOn()
+		p.resume()
+		time.Sleep(time.Second)
+		p.gets("MODIFIED a/x 101")
+		p.stream.Resume()
+		p.gets("MODIFIED a/x 102")
+		p.pause()
+		w.set("a/x 103")
+		synctest.Wait()
+		w.set("a/x 104")
+		synctest.Wait()
+		p.stream.Hold()
+		time.Sleep(1000 * time.Second)
+		synctest.Wait()
+		if got := <-p.reason; got != EndUnconfirmed {
+			t.Errorf("ended: %s", got)
+		}
+	})
+}
+
+// Initial events wait, too, and end if they have to.
+func TestHeldFromTheBeginning(t *testing.T) {
+	const query = "/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1&timeoutSeconds=300"
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		p := w.watchAs(query, (*Stream).Hold)
+		time.Sleep(time.Minute)
+		p.gets()
+		w.unseated() // others have a use for it
+		p.stream.Resume()
+		p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+
+		revoked := w.watchAs(query, (*Stream).Hold)
+		revoked.gets()
+		revoked.stream.End(reauth.EndUnauthenticated)
+		revoked.ends(EndUnauthenticated)
+
+		late := w.watchAs(query, (*Stream).Hold)
+		time.Sleep(300 * time.Second)
+		late.ends(EndTimeout)
+
+		never := w.watchAs(query, func(st *Stream) { st.End(auth.EndForbidden) })
+		never.ends(EndForbidden)
+	})
+}
+
+// Initial events that follow a state, until it is proven, wait as well.
+func TestHeldUntilProven(t *testing.T) {
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		w.oracle.Set(110, nil)
+		w.oracle.Hold()
+		p := w.watch(watchList)
+		time.Sleep(time.Second)
+		p.gets("ADDED a/x 5")
+		p.stream.Hold()
+		w.set("a/y 101")
+		p.gets()
+		p.stream.Resume()
+		p.gets("ADDED a/y 101")
+		p.stream.Hold()
+		w.set("a/y 102")
+		p.stream.End(reauth.EndForbidden)
+		p.ends(EndForbidden)
+		w.oracle.Release()
+	})
+}
+
+// Who is held in the middle of a seam may have to end there, which has no clean end: he is cut, once he has to.
+func TestHeldInASeam(t *testing.T) {
+	for name, end := range map[string]func(*Stream){
+		"its time is over": func(st *Stream) { st.deadline = now() },
+		"drained":          func(st *Stream) { st.Interrupt(EndDrain) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, deliveries["goroutines"])
+				st := w.manager.NewStream(w.plan("/api/v1/pods?watch=1&resourceVersion=100"), StreamOptions{})
+				var err error
+				if st.cursor, err = w.source.Hub.Resume(100, st.plan.Selector, st.plan.Encoding); err != nil {
+					t.Fatal(err)
+				}
+				var pods []string
+				for i := range 2000 { // more than a run
+					pods = append(pods, fmt.Sprintf("a/pod-%04d %d", i, 101+i))
+				}
+				w.relist(5000, pods...)
+				synctest.Wait()
+				if run, reason, err := st.pull(false); len(run) == 0 || reason != "" || err != nil || !st.cursor.InSeam() {
+					t.Fatalf("%d bytes, %s, %v, in a seam: %t", len(run), reason, err, st.cursor.InSeam())
+				}
+				st.Hold()
+				if run, reason, err := st.pull(true); len(run) > 0 || reason != "" || err != nil {
+					t.Errorf("held: %d bytes, %s, %v", len(run), reason, err)
+				}
+				end(st)
+				if run, reason, err := st.pull(true); len(run) > 0 || reason != EndAborted || err != nil {
+					t.Errorf("ended: %d bytes, %s, %v", len(run), reason, err)
+				}
+			})
+		})
+	}
+}
+
+// Every reason for which a watch is revoked is one for which a watch can end.
+func TestRevocationsAreReasons(t *testing.T) {
+	known := map[EndReason]bool{}
+	for _, r := range EndReasons {
+		known[r] = true
+	}
+	for _, why := range auth.Ends {
+		if r := EndReason(why); !known[r] || !r.revoked() || !r.Clean() {
+			t.Errorf("%s: known: %v, revoked: %v, clean: %v", r, known[r], r.revoked(), r.Clean())
+		}
+	}
+}

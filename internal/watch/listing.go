@@ -1,0 +1,133 @@
+package watch
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"spillway/internal/object"
+	"spillway/internal/plan"
+	"spillway/internal/source"
+)
+
+// Watch is what is known at some moment of a watch that is served from memory. It is for operators, not for metrics: it tells who watches what.
+type Watch struct {
+	ID        uint64 // of no other watch of this process
+	Source    *source.Source
+	Selected  Selected
+	Encoding  string
+	User      string // "" if nobody asked
+	Agent     string // what the client says that it is, or the beginning of it
+	Client    string // its address
+	Protocol  string
+	Began     time.Time
+	Deadline  time.Time
+	Phase     Phase
+	Bytes     int64         // sent, of events: without heads, TLS and HTTP/2's frames
+	Lag       uint64        // log entries from the first one on that it has yet to be sent
+	Behind    time.Duration // how old that one is
+	Unsent    int           // bytes of what it was last to be sent that its connection has not taken
+	Blocked   time.Duration // since it last took any of them; 0 if it is not waited for
+	LastEvent time.Time     // when that happened which it was told of last; zero if history does not reach back to it, or it was read from the log
+}
+
+// Selected is what a watch selects, in the words of its request or the beginning of them; empty
+// where that is everything.
+type Selected struct{ Namespace, Name, Labels, Fields string }
+
+// Phase is what a watch is about.
+type Phase string
+
+// The phases.
+const (
+	Starting Phase = "starting" // it is sent its state, or waits for it to be proven
+	Live     Phase = "live"
+	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
+)
+
+// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so that it costs deliveries nothing while nobody wants to know.
+func (m *Manager) Watches(ctx context.Context) ([]Watch, error) {
+	m.counts.Lock()
+	defer m.counts.Unlock()
+	m.mu.Lock()
+	streams := make([]*Stream, 0, len(m.mu.streams))
+	outs := make([]sink, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
+		streams, outs = append(streams, st), append(outs, st.out)
+	}
+	m.mu.Unlock()
+	known, err := m.figures(ctx, streams)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	watches := make([]Watch, 0, len(streams))
+	for i, st := range streams {
+		if f := known[i]; !f.over && outs[i] != nil {
+			watches = append(watches, st.watch(outs[i], f, now))
+		}
+	}
+	slices.SortFunc(watches, func(a, b Watch) int { return cmp.Compare(a.ID, b.ID) })
+	return watches, nil
+}
+
+// watch is what is known of a stream by its figures.
+func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
+	w := Watch{
+		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
+		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(), Began: s.began(), Deadline: s.deadline.time(),
+		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
+	}
+	if !f.waited.IsZero() {
+		w.Blocked = now.Sub(f.waited)
+	}
+	if !f.live {
+		return w
+	}
+	if w.Phase = Live; s.gate.opens() != nil {
+		w.Phase = Held
+	}
+	log := s.plan.Source.Resource().Log()
+	if f.standing.Pending {
+		head := log.Head()
+		w.Lag = head - min(head, f.standing.First)
+		w.Behind = s.oldest(f.standing.First, now)
+	}
+	if f.standing.Told {
+		if e, ok := log.At(f.standing.Last); ok {
+			w.LastEvent = e.At
+		}
+	}
+	return w
+}
+
+// began is when the stream was made.
+func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
+
+// selectorMost is how much of a selector is reported, in bytes: a client may send a megabyte, for each of its watches.
+const selectorMost = 1024
+
+// selection is what the stream selects.
+func (s *Stream) selection() Selected {
+	sel := s.plan.Selector
+	return Selected{Namespace: sel.Namespace, Name: sel.Name, Labels: shortened(sel.LabelQuery()),
+		Fields: shortened(sel.FieldQuery())}
+}
+
+// shortened holds no more of a long text than it shows.
+func shortened(text string) string {
+	if len(text) <= selectorMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:selectorMost], "") + "…" // a copy
+}
+
+// streamEncoding names an encoding with its content-coding.
+func streamEncoding(e object.Encoding) string {
+	if e.Gzip {
+		return plan.EncodingName(e) + "+gzip"
+	}
+	return plan.EncodingName(e)
+}

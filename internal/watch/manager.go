@@ -1,0 +1,184 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"spillway/internal/clientconn"
+	"spillway/internal/flowcontrol"
+	"spillway/internal/plan"
+
+	"go.uber.org/zap"
+)
+
+// Options configure a manager.
+type Options struct {
+	// Base is the parent of every stream. Its cause, once it ends, is an EndReason's error.
+	Base context.Context
+	// StallTimeout is how long a client may take nothing before it is evicted.
+	StallTimeout time.Duration
+	// Writers delivers by a few writers, and not by a goroutine for each stream. They need a poller.
+	Writers bool
+	// Limiter, Seats and Haste are shared with what else is sent to clients.
+	Limiter *flowcontrol.Limiter
+	Seats   *clientconn.Seats
+	Haste   *clientconn.EvictionPolicy
+
+	// Panicked reports what a panic of a delivery was about.
+	Panicked func(p any)
+	// Withdraw reports a plan whose events cannot be made in the encoding that was asked for.
+	Withdraw func(p plan.Plan, cause error)
+
+	Metrics *StreamMetrics
+	Log     *zap.Logger
+}
+
+// Manager owns the streams that are open: it admits, delivers, counts and ends them.
+type Manager struct {
+	// Static after construction.
+	opts    Options
+	base    context.Context
+	deliver deliverer
+	writers *writers // nil: none
+	seats   *clientconn.Seats
+	haste   *clientconn.EvictionPolicy
+	metrics *StreamMetrics
+	log     *zap.Logger
+
+	mu struct {
+		sync.Mutex
+		draining bool
+		streams  map[*Stream]struct{}
+		sent     map[string]int64 // bytes by resource, on streams that have ended
+		admitted uint64           // streams, ever
+	}
+	active  sync.WaitGroup // one per stream
+	endings endings
+	counts  sync.Mutex // held while streams are counted: one count at a time
+
+	onDeliver func() // static once requests arrive; nil: nothing
+}
+
+// NewManager makes a manager. End its base, and then Wait.
+func NewManager(o Options) *Manager {
+	m := &Manager{opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, haste: o.Haste, metrics: o.Metrics, log: o.Log}
+	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
+	if o.Writers {
+		m.writers = newWriters(m)
+		m.deliver = m.writers
+	}
+	o.Metrics.follow(m)
+	return m
+}
+
+// BeforeDeliveries has f called before each delivery, by the goroutine that delivers; a panic of f is a
+// panic of the delivery. It is set before the first watch.
+func (m *Manager) BeforeDeliveries(f func()) { m.onDeliver = f }
+
+// Wait returns when no stream is left and the writers have ended.
+func (m *Manager) Wait() {
+	m.active.Wait()
+	if m.writers != nil {
+		m.writers.wait()
+	}
+}
+
+// Open are the streams that are open.
+func (m *Manager) Open() []*Stream {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	streams := make([]*Stream, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
+		streams = append(streams, st)
+	}
+	return streams
+}
+
+// LookAgain has all slots looked at: one that is parked looks late otherwise.
+func (m *Manager) LookAgain() {
+	for _, st := range m.Open() {
+		st.poke()
+	}
+}
+
+// ShedHeavy ends the watches with heavy selectors.
+func (m *Manager) ShedHeavy() {
+	for _, st := range m.Open() {
+		if !st.plan.Selector.Light() {
+			st.Interrupt(EndShed)
+		}
+	}
+}
+
+// RefuseNew admits no streams from now on.
+func (m *Manager) RefuseNew() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.mu.draining = true
+}
+
+// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that
+// clients reconnect with a fresh resourceVersion and not all at once (design D14). Call refuseNew
+// before. It returns when no stream is left, and otherwise when ctx ends; streams that have not been
+// interrupted by then are interrupted all the same, and have a moment to end.
+func (m *Manager) Drain(ctx context.Context, period time.Duration) {
+	streams := m.Open()
+	left := make(chan struct{})
+	go func() {
+		m.active.Wait()
+		close(left)
+	}()
+
+	began, spread := time.Now(), period*9/10 // the last tenth is for streams to send their ends
+	late := false
+	for i, st := range streams {
+		if st.ending() == "" {
+			pauseUntil(ctx, left, began.Add(spread*time.Duration(i)/time.Duration(len(streams))))
+			late = late || ctx.Err() != nil
+			st.Interrupt(EndDrain)
+		}
+	}
+	select {
+	case <-left:
+		return
+	case <-ctx.Done():
+	}
+	if late {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+		defer cancel()
+		select {
+		case <-left:
+		case <-within.Done():
+		}
+	}
+}
+
+// farewell is how long those may take to end who were told when the time was over, as after a pause of the whole process.
+const farewell = time.Second
+
+// Cut cuts the streams that are left: some may be waiting for clients that do not read.
+func (m *Manager) Cut() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for st := range m.mu.streams {
+		if st.out != nil { // else its handler has yet to attach it, and finds the server closed
+			st.out.cut()
+		}
+	}
+}
+
+// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or until ctx ends, or nobody is left.
+func pauseUntil(ctx context.Context, nobody <-chan struct{}, at time.Time) {
+	left := time.Until(at)
+	if left <= 0 || ctx.Err() != nil {
+		return
+	}
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-nobody:
+	case <-ctx.Done():
+	}
+}

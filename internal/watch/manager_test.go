@@ -1,0 +1,103 @@
+package watch
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// draining is a bubble with watches for Drain to end.
+func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) {
+	t.Helper()
+	bubbles(t, func(t *testing.T, d delivery) {
+		w := newWorld(t, d, "a/x 5")
+		var all []*peer
+		for range n {
+			p := w.watchAs("/api/v1/pods?watch=1&resourceVersion=90&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", func(st *Stream) {
+				w.manager.mu.streams[st] = struct{}{}
+				w.manager.active.Add(1)
+				over := st.over
+				st.over = func(reason EndReason) {
+					over(reason)
+					w.manager.active.Done()
+				}
+			})
+			p.gets("ADDED a/x 5", "BOOKMARK 100 end")
+			all = append(all, p)
+		}
+		w.set("a/x 101")
+		for _, p := range all {
+			p.gets("MODIFIED a/x 101")
+		}
+		f(t, w, all)
+	})
+}
+
+// Whoever's turn has not come when the time is over ends as cleanly as the others, before Drain returns: what follows cuts who is left.
+func TestDrainOutOfTime(t *testing.T) {
+	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		w.manager.RefuseNew()
+		w.manager.Drain(ctx, time.Hour)
+		for _, p := range all {
+			select {
+			case got := <-p.reason:
+				if got != EndDrain {
+					t.Errorf("ended: %s", got)
+				}
+			default:
+				t.Error("has not ended")
+			}
+			p.gets("BOOKMARK 101")
+		}
+	})
+}
+
+// Who does not take his end is not waited for when the time is over.
+func TestDrainOutOfTimeOfAStalledClient(t *testing.T) {
+	draining(t, 1, func(t *testing.T, w *world, all []*peer) {
+		all[0].pause()
+		w.set("a/x 102") // is taken by the read under way
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		w.manager.RefuseNew()
+		w.manager.Drain(ctx, time.Hour)
+		if took := time.Since(began); took != farewell {
+			t.Errorf("Drain took %s", took)
+		}
+		all[0].resume()
+	})
+}
+
+// When nobody is left Drain returns, long before its time is over.
+func TestDrainReturnsWhenNobodyIsLeft(t *testing.T) {
+	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+		const period = time.Hour
+		began := time.Now()
+		w.manager.RefuseNew()
+		w.manager.Drain(t.Context(), period)
+		if took, last := time.Since(began), period*9/10/2; took != last {
+			t.Errorf("Drain took %s, the last was told after %s", took, last)
+		}
+	})
+}
+
+// Nobody's turn is waited for when all have left meanwhile.
+func TestDrainReturnsWhenAllHaveLeft(t *testing.T) {
+	draining(t, 2, func(t *testing.T, w *world, all []*peer) {
+		const period, turn = time.Hour, 27 * time.Minute // of the second
+		began := time.Now()
+		for _, p := range all { // either of them has been told by then
+			time.AfterFunc(time.Minute, p.close) // it is noticed with the next bookmark at the latest
+		}
+		w.manager.RefuseNew()
+		w.manager.Drain(t.Context(), period)
+		if took := time.Since(began); took >= turn {
+			t.Errorf("Drain took %s, the last left after a minute", took)
+		}
+	})
+}

@@ -1,0 +1,55 @@
+package watch
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"spillway/internal/source"
+)
+
+// sentBytes shows what watches have been sent, by resource, at the moment of a scrape: those that have ended are summed up, those that are
+// open are asked. So a watch that lasts for an hour is seen all the time, and for a delivery nobody counts but its own stream.
+type sentBytes struct {
+	desc *prometheus.Desc
+	sums func() map[string]int64 // nil: nobody is watching
+}
+
+func newSentBytes() *sentBytes {
+	return &sentBytes{desc: prometheus.NewDesc("spillway_watch_sent_bytes_total",
+		"Bytes sent on watches, before they are encrypted, of those that are open and of those that have ended.", []string{"resource"}, nil)}
+}
+
+// Describe implements prometheus.Collector.
+func (b *sentBytes) Describe(out chan<- *prometheus.Desc) { out <- b.desc }
+
+// Collect implements prometheus.Collector.
+func (b *sentBytes) Collect(out chan<- prometheus.Metric) {
+	if b.sums == nil {
+		return
+	}
+	for resource, sum := range b.sums() {
+		out <- prometheus.MustNewConstMetric(b.desc, prometheus.CounterValue, float64(sum), resource)
+	}
+}
+
+// sent is what watches have been sent, by resource. It never gets less: what a stream has sent is read after it was found open, and is
+// all in the sum of the others once it is not.
+func (m *Manager) sent() map[string]int64 {
+	m.mu.Lock()
+	sums := make(map[string]int64, len(m.mu.sent))
+	for resource, sum := range m.mu.sent {
+		sums[resource] = sum
+	}
+	open := make([]*Stream, 0, len(m.mu.streams))
+	for st := range m.mu.streams {
+		open = append(open, st)
+	}
+	m.mu.Unlock()
+	of := map[*source.Source]int64{}
+	for _, st := range open {
+		of[st.plan.Source] += st.bytes.Load()
+	}
+	for source, sum := range of {
+		sums[source.Resource().Info.String()] += sum
+	}
+	return sums
+}

@@ -1,0 +1,117 @@
+package watch
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/clientconn"
+)
+
+// sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
+// uses it, but for cut.
+type sink interface {
+	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
+	begin() error
+	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was
+	// condemned, once the client falls below the pace; the stream is cut then.
+	Write(b []byte) (int, error)
+	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
+	Pace(pinned int64)
+	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
+	cut()
+	// port is where a writer may send from now on, instead of Write. It reports false if there is no sending without waiting.
+	port(w *writer) (port, bool)
+	// client is the client's address, for the log.
+	client() string
+	// protocol is the client's, for operators.
+	protocol() string
+}
+
+// ConnSink is an HTTP/1.1 connection that a stream has to itself.
+type ConnSink struct {
+	Conn         net.Conn
+	Head         []byte // until it is sent; all but its end
+	StallTimeout time.Duration
+	Closing      bool // the connection is closed after this answer: the client wants that, or has sent more behind its request
+	Watched      *clientconn.Watched
+}
+
+func (c *ConnSink) begin() error {
+	head := c.Head
+	if c.Head = nil; c.Closing {
+		head = append(head, "Connection: close\r\n"...)
+	}
+	_, err := c.Conn.Write(append(head, "\r\n"...))
+	return err
+}
+
+func (c *ConnSink) Write(b []byte) (int, error) {
+	if below := clientconn.Of(c.Conn); below != nil && below != c.Conn && len(b) > clientconn.RecordBytes {
+		return clientconn.RecordWriter(c.Conn, below).Write(b)
+	}
+	return c.Conn.Write(b)
+}
+
+func (c *ConnSink) Pace(pinned int64) {
+	if p := clientconn.Of(c.Conn); p != nil {
+		_ = p.SetPace(c.StallTimeout, pinned) // fails on a closed connection, as the next write does
+	}
+}
+
+// cut leaves TLS alone: its connection is the deliverer's.
+func (c *ConnSink) cut() {
+	if p := clientconn.Of(c.Conn); p != nil {
+		p.Cut()
+	}
+}
+
+func (c *ConnSink) port(w *writer) (port, bool) {
+	out := w.open(c)
+	if out == nil {
+		return port{}, false
+	}
+	p := port{out: out, below: clientconn.Of(c.Conn), seal: &w.seal, behind: behindOf(out, c.Conn)}
+	if c.Conn != p.below {
+		p.secure = c.Conn
+	}
+	if p.below != nil {
+		p.below.StopPacing()
+	}
+	return p, true
+}
+
+func (c *ConnSink) protocol() string { return "HTTP/1.1" }
+
+func (c *ConnSink) client() string { return c.Conn.RemoteAddr().String() }
+
+// Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what becomes of the connection.
+func Head(st *Stream, headers HeadersFunc, audit, strict string) []byte {
+	head := make([]byte, 0, 256)
+	head = append(head, "HTTP/1.1 200 OK\r\n"...)
+	SetHeaders(st, headers, audit, func(key, value string) {
+		head = append(append(append(append(head, key...), ": "...), value...), "\r\n"...)
+	})
+	if strict != "" {
+		head = append(append(append(head, clientconn.StrictTransportSecurityHeader+": "...), strict...), "\r\n"...)
+	}
+	head = append(head, "Date: "...)
+	head = time.Now().UTC().AppendFormat(head, http.TimeFormat)
+	return append(head, "\r\nTransfer-Encoding: chunked\r\n"...)
+}
+
+// HeadersFunc sets headers of an answer.
+type HeadersFunc func(set func(key, value string))
+
+// SetHeaders sets the headers of a watch's answer, sent before the first event is known (W-102).
+func SetHeaders(st *Stream, headers HeadersFunc, audit string, set func(key, value string)) {
+	set(apistatus.AuditIDHeader, audit)
+	set("Cache-Control", "no-cache, private")
+	set("Content-Type", st.plan.Encoding.StreamMediaType())
+	headers(set)
+	if st.plan.Encoding.Gzip {
+		set("Content-Encoding", "gzip")
+		set("Vary", "Accept-Encoding")
+	}
+}

@@ -1,0 +1,121 @@
+package watch
+
+import "spillway/internal/clientconn"
+
+// slot is a stream without a goroutine: its connection, what it could not send yet, and its places in its writer's order of things.
+type slot struct {
+	// Static after construction.
+	stream *Stream
+	writer *writer
+
+	// The writer's.
+	port     port
+	rest     []byte    // made, and not sent; bytes that are shared unless the cursor reads the log
+	reason   EndReason // settled: rest is the last that the client is told
+	over     bool
+	look     bool        // something is due, or was asked for
+	parked   bool        // the socket is full
+	progress moment      // while parked: when the client last took a byte
+	queued   bool        // waits for its turn
+	next     *slot       // of its owner, while it waits
+	owner    *ownerTurns // its place among owners; nil: it has had no turn yet
+	due      moment
+	place    int // in the agenda; -1: nowhere
+	group    *group
+	index    int // in the group
+
+	// Guarded by writer.mu.
+	poked bool
+}
+
+// poke makes the writer look at the slot. Any goroutine may call it.
+func (s *slot) poke() { s.writer.slotPoked(s) }
+
+// severed is the reason of a slot that has to end without another word: its client is gone, or may not have what it has not taken yet.
+// Empty: it ends as watches end.
+func (s *slot) severed() EndReason {
+	switch reason := s.stream.ending(); {
+	case !reason.Clean():
+		return reason
+	case reason.revoked() && s.port.full(s.rest):
+		s.stream.out.cut()
+		return reason
+	}
+	return ""
+}
+
+// keep keeps what is on its way to the client while the gate is shut. That is no fault of the client's, and ends with the watch at the
+// latest.
+func (s *slot) keep() {
+	s.progress, s.look = now(), false
+	if s.progress >= s.stream.deadline {
+		s.stream.out.cut()
+		s.writer.end(s, EndUnconfirmed)
+		return
+	}
+	s.writer.agenda.set(s, s.stream.deadline)
+}
+
+// fill gets what is to be sent next: what the stream has, or its last words.
+func (s *slot) fill() {
+	run, reason, err := s.stream.pull(s.look)
+	if reason != "" || err != nil {
+		last, final := s.stream.last(reason, err)
+		s.rest, s.reason = append(run, last...), final
+		return
+	}
+	s.rest = run
+	if s.look {
+		s.look = s.stream.ending() != "" || s.stream.next() <= now()
+		s.writer.agenda.set(s, s.stream.next())
+	}
+}
+
+// send sends a turn's worth of what there is. It reports whether all that was to be sent this time has gone.
+func (s *slot) send() (gone bool, err error) {
+	piece := s.rest[:min(len(s.rest), turnSize)]
+	n, moved, err := s.port.send(piece)
+	s.stream.bytes.Add(int64(n))
+	s.rest = s.rest[n:]
+	switch {
+	case err != nil:
+		return false, err
+	case s.port.full(piece[n:]):
+		return false, s.park(moved)
+	}
+	if s.parked {
+		s.unpark()
+		s.look = true
+	}
+	return true, nil
+}
+
+// park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
+func (s *slot) park(moved bool) error {
+	at, stall := now(), s.writer.manager.haste.StallTimeout(s.writer.stall)
+	if moved || !s.parked {
+		s.progress = at
+	}
+	if !s.parked {
+		s.parked = true
+		s.writer.manager.haste.Park()
+	}
+	s.port.out.park(s.poke)
+	if stall <= 0 {
+		return nil
+	}
+	if at.since(s.progress) >= stall {
+		return clientconn.ErrStalled
+	}
+	// Also without being told of room: of a client that takes little at a time, the kernel tells late.
+	s.writer.agenda.set(s, min(s.progress.after(stall), at.after(stall/clientconn.StallChecks)))
+	return nil
+}
+
+// unpark ends what park began.
+func (s *slot) unpark() {
+	if s.parked {
+		s.parked = false
+		s.writer.manager.haste.Unpark()
+	}
+}

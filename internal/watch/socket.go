@@ -1,0 +1,40 @@
+package watch
+
+import (
+	"syscall"
+
+	"spillway/internal/clientconn"
+	"spillway/internal/rawio"
+)
+
+// WritersSupported says that a few writers can serve all watches here.
+const WritersSupported = rawio.Supported
+
+// socket is the outlet of a connection. If the connection is closed meanwhile, it cannot send on
+// another one that has got the same descriptor: raw keeps the descriptor until the send is over.
+type socket struct {
+	raw     syscall.RawConn
+	watched *clientconn.Watched
+	sender  *rawio.Sender // of the slot's writer
+	asked   bool          // to be told of room
+}
+
+// openSocket makes an outlet of a connection, nil if its socket is not watched.
+func openSocket(c *ConnSink, s *rawio.Sender) outlet {
+	if c.Watched == nil {
+		return nil
+	}
+	return &socket{raw: c.Watched.Socket(), watched: c.Watched, sender: s}
+}
+
+// offer implements outlet.
+func (s *socket) offer(b []byte) (int, error) { return s.sender.Send(s.raw, b) }
+
+// park implements outlet. A partial send is not enough to be told: the kernel remembers only a send
+// that found no room at all.
+func (s *socket) park(room func()) {
+	if !s.asked {
+		s.asked = true
+		s.watched.NotifyRoom(room)
+	}
+}

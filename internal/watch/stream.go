@@ -1,0 +1,393 @@
+package watch
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/internal/apistatus"
+	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
+	"spillway/internal/backfill"
+	"spillway/internal/cache"
+	"spillway/internal/codec"
+	"spillway/internal/fanout"
+	"spillway/internal/flowcontrol"
+	"spillway/internal/object"
+	"spillway/internal/plan"
+	"spillway/internal/source"
+)
+
+// Stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
+//
+// The stream is pulled: its deliverer asks it what comes next when the client has taken what came before, and while the client does not,
+// nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
+type Stream struct {
+	// Static after construction.
+	manager  *Manager
+	out      sink // set under manager.mu, once, before it is delivered
+	plan     plan.Plan
+	admit    func(auth.Stream) *auth.Permit // nil: its listener's clients may have everything
+	deadline moment
+	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
+	owner    fanout.Owner              // that the hub counts it for
+	lasting  flowcontrol.Pass          // of the number of watches
+	selected flowcontrol.SelectorClaim // of what selectors weigh
+	starting flowcontrol.Pass          // of the bytes of initial states, until it is past its own
+
+	end    ending
+	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
+	gate   gate
+	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
+	record *Record      // nil: none is kept. Set before it is delivered
+
+	// The deliverer's.
+	past     *backfill.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
+	cursor   *fanout.Cursor
+	started  uint64 // the resourceVersion that the client begins at: bookmarks at or below it tell nothing (W-111)
+	bookmark moment
+	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
+	sent     bool            // something since the time was last looked at
+	taken    bool            // whoever delivers it counts it out; until then it is its request that does. Beside the other for its size
+	bytes    atomic.Int64    // sent; read by whoever looks
+
+	// For those who look on: behind all that a delivery needs.
+	id     uint64 // set when it is admitted; no other stream has it
+	client Client
+	told   atomic.Pointer[notice] // what its goroutine tells of it, while it has one
+}
+
+// bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before the deadline, so that a
+// client that comes back does so with a fresh resourceVersion (W-111).
+const (
+	bookmarkPeriod = time.Minute
+	bookmarkLead   = 2 * time.Second
+)
+
+// resource is the label of metrics and log lines.
+func (s *Stream) resource() string { return s.plan.Source.Resource().Info.String() }
+
+// hub is the hub, as the stream's user uses it.
+func (s *Stream) hub() fanout.View { return s.plan.Source.Hub.For(s.owner) }
+
+// initial brings the stream to where live events follow, or to its end.
+func (s *Stream) initial() (EndReason, error) {
+	defer s.starting.Release()
+	s.out.Pace(0)
+	if err := s.out.begin(); err != nil {
+		return "", err
+	}
+	if s.plan.Watch.Timeout <= 0 {
+		return EndTimeout, nil
+	}
+	state := s.plan.Source.Resource().Snapshot()
+	switch w := s.plan.Watch; w.Start {
+	case plan.EventsFrom:
+		return s.resume()
+	case plan.EventsFromNow:
+		s.cursor = s.hub().From(state.Next, state.RV, s.plan.Selector, s.plan.Encoding)
+		s.started = state.RV
+		return "", nil
+	case plan.StateConsistent:
+		return s.consistent()
+	case plan.StateAtLeast:
+		var err error
+		if state, err = s.plan.Source.AwaitRVInWatch(s.context(), w.RV); err != nil {
+			return s.notArrived(err)
+		}
+	}
+	if err := s.state(state); err != nil {
+		return "", err
+	}
+	return "", s.endOfState()
+}
+
+// state sends a state as ADDED events, and places the cursor behind it.
+func (s *Stream) state(snapshot *cache.Snapshot) error {
+	cursor, err := s.hub().After(snapshot, s.plan.Selector, s.plan.Encoding)
+	if err != nil {
+		return err
+	}
+	s.cursor, s.started = cursor, snapshot.RV
+	s.manager.haste.BeginState()
+	defer s.manager.haste.EndState()
+	pinned := max(snapshot.Bytes, 1)
+	s.out.Pace(pinned)
+	defer s.out.Pace(0)
+	var run []*object.Object
+	buffer := make([]byte, 0, runSize)
+	cuts := s.cutter()
+	snapshot.Scan(s.plan.Selector, "", func(o *object.Object) bool {
+		if cuts(o) && len(run) > 0 {
+			buffer, err = s.writeRun(buffer[:0], run, pinned)
+			run = run[:0]
+		}
+		run = append(run, o)
+		return err == nil
+	})
+	if err != nil || len(run) == 0 {
+		return err
+	}
+	_, err = s.writeRun(buffer[:0], run, pinned)
+	return err
+}
+
+// cutter returns what cuts a state into runs that are written at once: of a size, or such that others are likely to have the same
+// and to have them compressed.
+func (s *Stream) cutter() func(*object.Object) bool {
+	if s.plan.Encoding.Gzip {
+		var cutter codec.Cutter
+		return func(o *object.Object) bool { return cutter.Before(o, fanout.EventSize(o)) }
+	}
+	size := 0
+	return func(o *object.Object) bool {
+		n := fanout.EventSize(o)
+		cut := size+n > runSize
+		if cut {
+			size = 0
+		}
+		size += n
+		return cut
+	}
+}
+
+// writeRun writes initial events, made in buffer, of a state of so many bytes.
+func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]byte, error) {
+	if err := s.pass(pinned); err != nil {
+		return buffer, err
+	}
+	buffer, err := fanout.AppendState(buffer, s.plan.Encoding, run)
+	if err != nil {
+		return buffer, err
+	}
+	return buffer, s.write(buffer)
+}
+
+// runSize is how much is written at once (design D10a).
+const runSize = 64 << 10
+
+// notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an error that the client is
+// shown, and upstream's word alone; anything else is a clean end, so that the client asks again.
+func (s *Stream) notArrived(err error) (EndReason, error) {
+	var large *source.TooLargeError
+	if errors.As(err, &large) {
+		return "", err
+	}
+	return s.inVain(EndUnproven), nil
+}
+
+// endOfState tells clients that asked for the mark that the initial events are complete.
+func (s *Stream) endOfState() error {
+	if !s.plan.Watch.EndMark {
+		return nil
+	}
+	s.started = s.cursor.Through()
+	return s.send(fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), s.started, true))
+}
+
+func (s *Stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
+
+// pull is what the client is to be sent next, valid until the next pull: nothing if it has everything. look says that something may
+// be due; nothing but events comes otherwise. A reason or an error is the stream's end, which comes after the bytes.
+func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
+	if look {
+		if reason := s.revoked(); reason != "" {
+			return nil, reason, nil
+		}
+	}
+	if s.shut = s.gate.opens(); s.shut != nil {
+		if look {
+			return s.due(false)
+		}
+		return nil, "", nil
+	}
+	if look && s.sent { // who is never caught up has a deadline, too
+		if run, reason, err = s.due(false); reason != "" || err != nil {
+			return run, reason, err
+		}
+	}
+	if run, err = s.cursor.Next(); err != nil || len(run) > 0 {
+		s.sent = true
+		return run, "", err
+	}
+	s.sent = false
+	if look {
+		return s.due(!s.cursor.More())
+	}
+	return nil, "", nil
+}
+
+// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due, but for the end of who
+// is held there and has no time left: that is not a clean one.
+func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
+	if s.cursor.InSeam() {
+		if s.shut != nil && (s.ending() != "" || now() >= s.deadline) {
+			return nil, EndAborted, nil
+		}
+		return nil, "", nil
+	}
+	if reason := s.ending(); reason != "" {
+		if reason != EndDrain || s.shut != nil {
+			return nil, reason, nil
+		}
+		mark, err := s.mark(s.cursor.Through())
+		return mark, reason, err
+	}
+	present := now()
+	if present >= s.deadline {
+		return nil, EndTimeout, nil
+	}
+	if caughtUp && present >= s.bookmark {
+		s.schedule(present)
+		mark, err := s.mark(s.cursor.Through())
+		return mark, "", err
+	}
+	return nil, "", nil
+}
+
+// mark makes a bookmark, if it tells the client anything.
+func (s *Stream) mark(rv uint64) ([]byte, error) {
+	if !s.plan.Watch.Bookmarks || rv <= s.started {
+		return nil, nil
+	}
+	return fanout.AppendBookmark(nil, s.plan.Encoding, s.template(), rv, false)
+}
+
+// schedule sets when the next bookmark is due.
+func (s *Stream) schedule(present moment) {
+	s.bookmark = min(present.after(bookmarkPeriod), s.deadline.after(-bookmarkLead))
+	if s.bookmark <= present {
+		s.bookmark = s.deadline.after(time.Hour)
+	}
+}
+
+// next is when something is due. Who takes no bookmarks is looked at as often all the same, since that keeps his cursor near the head: he
+// could not go on from where he was told of something last, if his feed let go of him an hour later.
+func (s *Stream) next() moment {
+	if s.shut == nil {
+		return min(s.bookmark, s.deadline)
+	}
+	return s.deadline
+}
+
+// send writes a frame, if it could be made.
+func (s *Stream) send(frame []byte, err error) error {
+	if err != nil {
+		return err
+	}
+	return s.write(frame)
+}
+
+func (s *Stream) write(b []byte) error {
+	n, err := s.out.Write(b)
+	s.bytes.Add(int64(n))
+	s.tell(false)
+	return err
+}
+
+// failed is the reason behind an error. A write fails on a connection that was closed under it: then whoever closed it has
+// the say.
+func (s *Stream) failed(err error) EndReason {
+	switch reason := ReasonOf(err); {
+	case reason == EndExpired && s.plan.Source.Resource().Retired():
+		return EndRetired
+	case reason == EndExpired && s.overtaken(err):
+		return EndUnfilled
+	case reason != EndAborted:
+		return reason
+	}
+	if reason := s.ending(); !reason.Clean() || reason.revoked() {
+		return reason
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return EndAborted
+	}
+	return EndDeparted
+}
+
+// last makes what the client is told at the end, and settles the reason.
+func (s *Stream) last(reason EndReason, cause error) ([]byte, EndReason) {
+	if cause != nil {
+		reason = s.failed(cause)
+	}
+	if reason == EndUnencodable {
+		s.manager.opts.Withdraw(s.plan, cause)
+	}
+	if !reason.Clean() {
+		return nil, reason
+	}
+	var last []byte
+	if status := s.errorStatus(reason, cause); status != nil {
+		var err error
+		if last, err = fanout.AppendError(last, s.plan.Encoding, status); err != nil {
+			return nil, s.failed(err)
+		}
+	}
+	return fanout.AppendEnd(last, s.plan.Encoding), reason
+}
+
+// poke has the stream looked at, if it has no goroutine of its own.
+func (s *Stream) poke() {
+	if slot := s.slot.Load(); slot != nil {
+		slot.poke()
+	}
+}
+
+// errorStatus is the ERROR event that a reason shows, nil for none.
+func (s *Stream) errorStatus(reason EndReason, cause error) *metav1.Status {
+	switch reason {
+	case EndExpired:
+		var e *cache.ExpiredError
+		message := "too old resource version"
+		if errors.As(cause, &e) {
+			message = e.Error()
+		}
+		return apistatus.New(http.StatusGone, metav1.StatusReasonExpired, message, nil)
+	case EndTooLarge:
+		return apistatus.Of(cause)
+	}
+	return nil
+}
+
+// Record is what is put on record of a watch: how its request is called, and what is called when it
+// has ended. The nil pointer is that of a watch of which no record is kept.
+type Record struct {
+	ID    string
+	Ended func()
+}
+
+// over puts on record that the watch has ended.
+func (r *Record) over() {
+	if r != nil {
+		r.Ended()
+	}
+}
+
+// KeepRecord has a record kept of the stream. It is called before the stream is delivered.
+func (s *Stream) KeepRecord(r *Record) { s.record = r }
+
+// AuditID is the id that the head of the answer has (W-3). requested is the client's.
+func (s *Stream) AuditID(requested string) string {
+	if s.record == nil {
+		return apistatus.AuditIDFor(requested)
+	}
+	return s.record.ID
+}
+
+// RecordID is the id of the record, "" if none is kept.
+func (s *Stream) RecordID() string {
+	if s.record == nil {
+		return ""
+	}
+	return s.record.ID
+}
+
+// SetChunked has events framed as chunks of HTTP/1.1. It is called before the stream is delivered.
+func (s *Stream) SetChunked() { s.plan.Encoding.Chunked = true }
+
+// Take says that the caller counts the stream out (manager.ended); until then dismiss does.
+func (s *Stream) Take() { s.taken = true }

@@ -1,0 +1,344 @@
+package watch
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+
+	"spillway/internal/cache"
+	"spillway/internal/clientconn"
+	"spillway/internal/object"
+	"spillway/internal/plan"
+	"spillway/internal/source"
+	"spillway/internal/source/sourcetest"
+)
+
+// world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is for bubbles, in which time
+// passes only when everybody waits.
+type world struct {
+	t       *testing.T
+	manager *Manager
+	stop    context.CancelCauseFunc
+	source  *source.Source
+	oracle  *sourcetest.Oracle
+}
+
+const worldStall = 30 * time.Second
+
+// deliveries are the deliverers. All are held to the same tests.
+var deliveries = map[string]func(*Manager) deliverer{
+	"goroutines": func(*Manager) deliverer { return goroutines{} },
+	"writers": func(m *Manager) deliverer {
+		d := &writers{}
+		for range 2 {
+			w := newWriter(m)
+			w.open = func(c *ConnSink) outlet { return clientconn.Of(c.Conn).NetConn().(*narrow) }
+			d.shards = append(d.shards, w)
+		}
+		d.start(m)
+		return d
+	},
+}
+
+// delivery is one of deliveries.
+type delivery func(*Manager) deliverer
+
+// bubbles runs f in a bubble for each deliverer.
+func bubbles(t *testing.T, f func(t *testing.T, d delivery)) {
+	t.Helper()
+	for name, d := range deliveries {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { f(t, d) })
+		})
+	}
+}
+
+// newWorld holds pods that are complete through 100.
+func newWorld(t *testing.T, d delivery, pods ...string) *world {
+	w := &world{t: t, oracle: sourcetest.NewOracle(100)}
+	w.source = sourcetest.New(t, sourcetest.Pods, w.oracle, 100, pods...)
+	base, stop := context.WithCancelCause(context.Background())
+	w.stop = stop
+	w.manager = NewManager(Options{
+		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Haste: &clientconn.EvictionPolicy{},
+		Panicked: func(any) {},
+		Withdraw: func(p plan.Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
+		Metrics:  NewStreamMetrics(), Log: zap.NewNop(),
+	})
+	w.manager.deliver = d(w.manager)
+	ctx, cancel := context.WithCancel(context.Background())
+	hub := make(chan struct{})
+	go func() {
+		defer close(hub)
+		_ = w.source.Hub.Run(ctx)
+	}()
+	t.Cleanup(func() {
+		w.stop(EndAborted.AsError())
+		if d, ok := w.manager.deliver.(*writers); ok {
+			d.wait()
+		}
+		w.unseated()
+		cancel()
+		<-hub
+		time.Sleep(time.Minute) // proofs go on without those who asked
+	})
+	return w
+}
+
+// unseated checks that nobody has a seat.
+func (w *world) unseated() {
+	w.t.Helper()
+	synctest.Wait()
+	if n := w.manager.seats.InUse(); n != 0 {
+		w.t.Errorf("%d seats are taken", n)
+	}
+}
+
+func (w *world) resource() *cache.Resource { return w.source.Resource() }
+
+// set applies a new version of a pod.
+func (w *world) set(pod string) { w.apply(w.resource().Update, pod) }
+
+// remove applies the deletion of a pod, at the version that is given.
+func (w *world) remove(pod string) { w.apply(w.resource().Delete, pod) }
+
+func (w *world) apply(f func(*object.Object) error, pod string) {
+	w.t.Helper()
+	if err := f(sourcetest.ParseOne(w.t, sourcetest.Pods, pod)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// progress says that nothing happened up to rv.
+func (w *world) progress(rv uint64) { w.resource().Progress(rv, w.resource().Generation()) }
+
+// head is the place in the log of what is to happen next.
+func (w *world) head() uint64 { return w.resource().Log().Head() }
+
+// relist applies a complete state.
+func (w *world) relist(rv uint64, pods ...string) {
+	w.t.Helper()
+	if err := w.resource().Replace(sourcetest.Parse(w.t, sourcetest.Pods, pods...), rv); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// peer is a client: it reads all it gets, unless it is told to pause.
+type peer struct {
+	t      *testing.T
+	stream *Stream
+	conn   net.Conn
+	reason chan EndReason // how the server says that it ended
+
+	mu     sync.Mutex
+	paused chan struct{} // nil: reading
+	pace   func(n int)   // called for each read
+	text   []byte
+	closed error
+	told   int // events that were compared
+}
+
+// watch starts a stream of the pods on path.
+func (w *world) watch(query string) *peer { return w.watchAs(query, func(*Stream) {}) }
+
+// plan is that of a watch.
+func (w *world) plan(query string) plan.Plan {
+	w.t.Helper()
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	path, query, _ := strings.Cut(query, "?")
+	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
+	if plan.Watch == nil {
+		w.t.Fatalf("%s?%s is not a watch: action %v", path, query, plan.Action)
+	}
+	return plan
+}
+
+// noHeaders has nothing to say of a resource.
+func noHeaders(func(key, value string)) {}
+
+// watchAs is watch, of a stream that is prepared.
+func (w *world) watchAs(query string, prepare func(*Stream)) *peer {
+	w.t.Helper()
+	near, far := narrowPipe()
+	st := w.manager.NewStream(w.plan(query), StreamOptions{})
+	st.SetChunked()
+	st.out = &ConnSink{Conn: clientconn.New(near, w.manager.seats, w.manager.haste),
+		StallTimeout: worldStall, Head: Head(st, noHeaders, "audit", "")}
+	p := &peer{t: w.t, stream: st, conn: far, reason: make(chan EndReason, 1)}
+	st.over = func(reason EndReason) {
+		st.end.give(reason)
+		st.gate.close()
+		_ = near.Close()
+		p.reason <- reason
+	}
+	prepare(st)
+	go w.manager.Deliver(st, st.over)
+	go p.read()
+	w.t.Cleanup(func() { p.close() })
+	return p
+}
+
+func (p *peer) close() {
+	_ = p.conn.Close()
+	p.resume()
+}
+
+func (p *peer) read() {
+	buf := make([]byte, 4<<10)
+	for {
+		p.mu.Lock()
+		paused, pace := p.paused, p.pace
+		p.mu.Unlock()
+		if paused != nil {
+			<-paused
+			continue
+		}
+		n, err := p.conn.Read(buf)
+		p.mu.Lock()
+		p.text = append(p.text, buf[:n]...)
+		p.closed = err
+		p.mu.Unlock()
+		if err != nil {
+			return
+		}
+		if pace != nil {
+			pace(n)
+		}
+	}
+}
+
+// pause stops reading after the read that is under way.
+func (p *peer) pause() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused == nil {
+		p.paused = make(chan struct{})
+	}
+}
+
+// resume reads on.
+func (p *peer) resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused != nil {
+		close(p.paused)
+		p.paused = nil
+	}
+}
+
+// slowly makes the peer sleep for each read.
+func (p *peer) slowly(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pace = func(int) { time.Sleep(d) }
+}
+
+// received is everything so far: the head, the events in short, and whether the body was terminated.
+func (p *peer) received() (head *http.Response, events []string, terminated bool) {
+	p.t.Helper()
+	synctest.Wait()
+	p.mu.Lock()
+	text := string(p.text)
+	p.mu.Unlock()
+	if text == "" {
+		return nil, nil, false
+	}
+	response, err := http.ReadResponse(bufio.NewReader(strings.NewReader(text)), nil)
+	if err != nil {
+		p.t.Fatalf("head: %v: %q", err, text)
+	}
+	lines := bufio.NewReader(response.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(line) > 0 && err == nil {
+			events = append(events, short(p.t, line))
+		}
+		if err != nil {
+			return response, events, errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF)
+		}
+	}
+}
+
+// short is an event in a few words.
+func short(t *testing.T, line []byte) string {
+	t.Helper()
+	var e struct {
+		Type   string
+		Object struct {
+			Message  string
+			Code     int
+			Metadata struct {
+				Namespace, Name, ResourceVersion string
+				Annotations                      map[string]string
+			}
+		}
+	}
+	if err := json.Unmarshal(line, &e); err != nil {
+		t.Fatalf("event %q: %v", line, err)
+	}
+	o := e.Object
+	switch {
+	case e.Type == "ERROR":
+		return fmt.Sprintf("ERROR %d %s", o.Code, o.Message)
+	case e.Type == "BOOKMARK" && o.Metadata.Annotations["k8s.io/initial-events-end"] == "true":
+		return "BOOKMARK " + o.Metadata.ResourceVersion + " end"
+	case e.Type == "BOOKMARK":
+		return "BOOKMARK " + o.Metadata.ResourceVersion
+	}
+	return e.Type + " " + o.Metadata.Namespace + "/" + o.Metadata.Name + " " + o.Metadata.ResourceVersion
+}
+
+// gets compares what came since the last time with what should have.
+func (p *peer) gets(want ...string) {
+	p.t.Helper()
+	head, events, _ := p.received()
+	if head == nil {
+		p.t.Fatal("not even a head")
+	}
+	if got := events[p.told:]; !slices.Equal(got, want) {
+		p.t.Fatalf("got  %q\nwant %q", got, want)
+	}
+	p.told = len(events)
+}
+
+// ends checks that the stream has ended, for the reason, with its terminator if that is a clean one, after the events.
+func (p *peer) ends(want EndReason, last ...string) {
+	p.t.Helper()
+	p.gets(last...)
+	_, _, terminated := p.received()
+	select {
+	case got := <-p.reason:
+		if got != want {
+			p.t.Fatalf("ended: %s, want %s", got, want)
+		}
+	default:
+		p.t.Fatalf("has not ended, want %s", want)
+	}
+	if terminated != want.Clean() {
+		p.t.Errorf("terminated: %v, for %s", terminated, want)
+	}
+}
+
+// goesOn checks that the stream has not ended.
+func (p *peer) goesOn() {
+	p.t.Helper()
+	synctest.Wait()
+	select {
+	case got := <-p.reason:
+		p.t.Fatalf("ended: %s", got)
+	default:
+	}
+}

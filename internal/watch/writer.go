@@ -1,0 +1,320 @@
+package watch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"spillway/internal/clientconn"
+	"spillway/internal/rawio"
+	"spillway/internal/ring"
+)
+
+// writer owns a shard of slots and is the only one that sends to their connections. It never waits for a client: a socket takes what it
+// has room for, and the slot of one that is full is parked until there is more, or until its client has stalled.
+//
+// A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, when it had more
+// than one turn's worth, or when it has read the log and may go back to its feed. Owners of watches take turns, and the slots of one owner
+// in that order. What piles up while a slot waits for its turn is one send. An idle slot costs nothing, not even a look.
+type writer struct {
+	// Static after construction.
+	manager *Manager
+	stall   time.Duration
+	bell    chan struct{} // rings when there is news
+	open    func(*ConnSink) outlet
+
+	// The writer's goroutine's.
+	groups     map[*ring.Signal]*group
+	agenda     agenda
+	queue      turnQueue
+	batch      []*slot // whose turns are next
+	seal       []byte  // records on their way: of one turn at a time
+	ahead      lookahead
+	delivering bool     // as the seats were told
+	spare      struct { // what mu's lists were before, to be used again
+		slots  []*slot
+		groups []*group
+	}
+
+	mu struct {
+		sync.Mutex
+		slots  []*slot  // poked since the writer last looked
+		groups []*group // woken since
+		count  *count   // to be answered; nil: nobody asks
+		closed bool
+	}
+}
+
+const (
+	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
+	turnSize = clientconn.OfferBytesLimit
+	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to do.
+	turnsBetweenNews = 64
+)
+
+func newWriter(m *Manager) *writer {
+	sender := rawio.NewSender()
+	return &writer{
+		manager: m, stall: m.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
+		open: func(c *ConnSink) outlet { return openSocket(c, sender) },
+	}
+}
+
+// adopt takes over a stream that is past its initial events, or reports false if it cannot be sent to without waiting or nobody serves it any more.
+func (w *writer) adopt(st *Stream) bool {
+	port, ok := st.out.port(w)
+	if !ok {
+		return false
+	}
+	s := &slot{stream: st, writer: w, place: -1, port: port}
+	st.cursor.Slice()
+	st.schedule(now())
+	st.end.rest()
+	st.slot.Store(s)
+	st.told.Store(nil)
+	return w.slotPoked(s)
+}
+
+// slotPoked tells the writer to look at a slot. It reports false if there is no writer any more.
+func (w *writer) slotPoked(s *slot) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.mu.closed {
+		return false
+	}
+	if !s.poked {
+		s.poked = true
+		w.mu.slots = append(w.mu.slots, s)
+		w.ring()
+	}
+	return true
+}
+
+func (w *writer) groupWoken(g *group) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.mu.groups = append(w.mu.groups, g)
+	w.ring()
+}
+
+func (w *writer) ring() {
+	select {
+	case w.bell <- struct{}{}:
+	default:
+	}
+}
+
+// run delivers until ctx ends, which ends the streams that are left.
+func (w *writer) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		w.news()
+		w.busy(!w.queue.empty())
+		if w.turns() {
+			continue
+		}
+		w.busy(false)
+		if at, ok := w.agenda.next(); ok {
+			timer.Reset(at.left())
+		} else {
+			timer.Stop()
+		}
+		select {
+		case <-w.bell:
+		case <-timer.C:
+		case <-ctx.Done():
+			w.close()
+			return
+		}
+	}
+}
+
+// busy lets large answers make way while there is something to deliver.
+func (w *writer) busy(something bool) {
+	if w.delivering != something {
+		w.delivering = something
+		w.manager.seats.SetDelivering(something)
+	}
+}
+
+// news queues the slots that something happened to.
+func (w *writer) news() {
+	w.mu.Lock()
+	slots, groups, count := w.mu.slots, w.mu.groups, w.mu.count
+	w.mu.slots, w.mu.groups = w.spare.slots[:0], w.spare.groups[:0]
+	for _, s := range slots {
+		s.poked = false
+	}
+	w.mu.Unlock()
+	for _, s := range slots {
+		s.look = true
+		w.enqueue(s)
+	}
+	for _, g := range groups {
+		g.woken.Store(false) // before the state is looked at
+		g.all(func(s *slot) {
+			if !s.parked {
+				w.enqueue(s)
+			}
+		})
+	}
+	clear(slots)
+	clear(groups)
+	w.spare.slots, w.spare.groups = slots, groups
+	present := now()
+	for at, ok := w.agenda.next(); ok && at <= present; at, ok = w.agenda.next() {
+		s := w.agenda[0]
+		s.look = true
+		w.agenda.set(s, present.after(time.Hour)) // its turn says when it is due again
+		w.enqueue(s)
+	}
+	if count != nil {
+		w.answer(count)
+	}
+}
+
+// enqueue gives a slot a turn.
+func (w *writer) enqueue(s *slot) {
+	if s.over {
+		return
+	}
+	if s.owner == nil {
+		w.queue.join(s, s.stream.owner)
+	}
+	w.queue.push(s)
+}
+
+// turns lets some slots have their turns, and reports whether others are waiting.
+func (w *writer) turns() bool {
+	for range turnsBetweenNews / lookaheadTurns {
+		if w.queue.empty() {
+			return false
+		}
+		for len(w.batch) < lookaheadTurns && !w.queue.empty() {
+			w.batch = append(w.batch, w.queue.pop())
+		}
+		w.ahead.read(w.batch)
+		for _, s := range w.batch {
+			w.turn(s)
+		}
+		clear(w.batch)
+		w.batch = w.batch[:0]
+	}
+	return !w.queue.empty()
+}
+
+// turn lets a slot send once: what is left of before, or what its stream has next. A panic ends the stream whose turn it is.
+func (w *writer) turn(s *slot) {
+	defer func() {
+		if p := recover(); p != nil {
+			w.manager.opts.Panicked(p)
+			w.end(s, EndAborted)
+		}
+	}()
+	if s.over {
+		return
+	}
+	if s.look {
+		if reason := s.severed(); reason != "" {
+			w.end(s, reason)
+			return
+		}
+	}
+	switch full := s.port.full(s.rest); {
+	case full && s.stream.gate.opens() != nil:
+		s.keep()
+		return
+	case !full && s.reason == "":
+		if s.fill(); s.reason == "" {
+			w.regroup(s)
+		}
+	}
+	if s.reason != "" && !s.reason.Clean() {
+		w.end(s, s.reason)
+		return
+	}
+	if !s.port.full(s.rest) { // there is nothing to send
+		switch {
+		case s.reason != "":
+			w.end(s, s.reason)
+		case s.stream.shut == nil && s.stream.cursor.More():
+			w.enqueue(s)
+		}
+		return
+	}
+	switch gone, err := s.send(); {
+	case err != nil:
+		w.end(s, s.stream.failed(err))
+	case !gone:
+	case s.reason != "" && len(s.rest) == 0:
+		w.end(s, s.reason)
+	case len(s.rest) > 0 || s.look || s.stream.cursor.Lag() > 0 || !s.stream.cursor.Follows():
+		w.enqueue(s)
+	}
+}
+
+// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is looked at in another turn.
+func (w *writer) regroup(s *slot) {
+	signal := s.stream.cursor.Signal()
+	if s.group != nil && s.group.signal == signal {
+		return
+	}
+	w.leave(s)
+	g := w.groups[signal]
+	if g == nil {
+		g = &group{writer: w, signal: signal}
+		w.groups[signal] = g
+		signal.Subscribe(g)
+	}
+	g.add(s)
+	w.enqueue(s)
+}
+
+// leave takes a slot out of its group; the last one ends it.
+func (w *writer) leave(s *slot) {
+	g := s.group
+	if g == nil {
+		return
+	}
+	if g.remove(s); len(g.slots) == 0 {
+		delete(w.groups, g.signal)
+		g.signal.Unsubscribe(g)
+	}
+}
+
+// end lets go of a slot whose stream has ended.
+func (w *writer) end(s *slot, reason EndReason) {
+	if s.over {
+		return
+	}
+	s.over = true
+	s.unpark()
+	w.leave(s)
+	w.agenda.remove(s)
+	w.queue.leave(s)
+	s.rest, s.port.held = nil, nil
+	s.stream.over(reason)
+}
+
+// close ends all streams, and takes no more.
+func (w *writer) close() {
+	w.mu.Lock()
+	w.mu.closed = true
+	w.mu.Unlock()
+	w.news()
+	for !w.queue.empty() { // some have never had a turn
+		w.abort(w.queue.pop())
+	}
+	for len(w.agenda) > 0 {
+		w.abort(w.agenda[0])
+	}
+}
+
+func (w *writer) abort(s *slot) {
+	reason := s.stream.ending()
+	if reason.Clean() {
+		reason = EndAborted
+	}
+	w.end(s, reason)
+}

@@ -1,0 +1,111 @@
+package watch
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"spillway/internal/clientconn"
+)
+
+// broken is an outlet with a bug.
+type broken struct{}
+
+func (broken) offer([]byte) (int, error) { panic("boom") }
+
+func (broken) park(func()) {}
+
+// A panic in a turn ends the stream whose turn it was; the writer's others go on.
+func TestPanicInATurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, func(s *Manager) deliverer {
+			d := &writers{}
+			w, n := newWriter(s), 0
+			w.open = func(c *ConnSink) outlet {
+				if n++; n == 1 {
+					return broken{}
+				}
+				return clientconn.Of(c.Conn).NetConn().(*narrow)
+			}
+			d.shards = append(d.shards, w)
+			d.start(s)
+			return d
+		})
+		p := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		other := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		w.set("a/x 101")
+		p.ends(EndAborted)
+		w.set("a/x 102")
+		other.gets("ADDED a/x 101", "MODIFIED a/x 102")
+	})
+}
+
+// A slot that has read the log goes on with its feed once it has everything, and not only when something is due: until then each event
+// would be made for it alone.
+func TestBackFromTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"])
+		early := w.watch("/api/v1/pods?watch=1&resourceVersion=103") // waits for the log
+		picky := w.watch("/api/v1/namespaces/o/pods?watch=1&resourceVersion=103")
+		synctest.Wait()
+		w.set("a/x 104")
+		early.gets("ADDED a/x 104")
+		w.set("a/x 105") // by now the hub knows the feeds
+		early.gets("MODIFIED a/x 105")
+		picky.gets()
+		for _, p := range []*peer{early, picky} {
+			if !p.stream.cursor.Follows() {
+				t.Errorf("%q still waits for the log", p.stream.plan.Selector.Namespace)
+			}
+		}
+		replayed := w.source.Hub.Stats().Replayed.Load()
+		w.set("a/x 106")
+		early.gets("MODIFIED a/x 106")
+		if n := w.source.Hub.Stats().Replayed.Load(); replayed == 0 || n != replayed {
+			t.Errorf("%d events were made for it alone, and then %d", replayed, n)
+		}
+	})
+}
+
+// A stream that is past its initial events when the server is told to stop is ended, whether a writer has it already or not.
+func TestStopAmongAdoptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, deliveries["writers"], "a/x 5")
+		slow := w.watch("/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=1")
+		adopted := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		synctest.Wait()
+		w.stop(EndAborted.AsError())
+		adopted.ends(EndAborted)
+		slow.ends(EndAborted)
+		late := w.watch("/api/v1/pods?watch=1&resourceVersion=100")
+		late.ends(EndAborted)
+	})
+}
+
+func TestAgenda(t *testing.T) {
+	var a agenda
+	start := now()
+	slots := make([]*slot, 100)
+	for i := range slots {
+		slots[i] = &slot{place: -1}
+		a.set(slots[i], start.after(time.Duration(i*37%100)*time.Second))
+	}
+	a.set(slots[3], start.after(time.Hour)) // later
+	a.set(slots[99], start.after(-1))       // sooner
+	a.remove(slots[50])
+	a.remove(slots[50]) // once more does no harm
+	last := start.after(-time.Hour)
+	for n := 99; n > 0; n-- {
+		at, ok := a.next()
+		if !ok || at < last || len(a) != n {
+			t.Fatalf("%d are left: %v after %v, %v", len(a), at, last, ok)
+		}
+		last = at
+		a.remove(a[0])
+	}
+	if _, ok := a.next(); ok || slots[3].place != -1 {
+		t.Error("something is left")
+	}
+}
