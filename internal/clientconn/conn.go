@@ -21,12 +21,12 @@ const notSentLow = 64 << 10
 // Listener makes every connection a paced one, and counts it.
 type Listener struct {
 	net.Listener
-	Seats *Seats
-	Haste *EvictionPolicy
-	Conns *Connections
+	Seats    *Seats
+	Eviction *EvictionPolicy
+	Conns    *Connections
 	// Strict is what answers say of strict transport security; nil: nothing.
 	Strict *string
-	Tls    bool // there is TLS above
+	TLS    bool // there is TLS above
 	Log    *zap.Logger
 }
 
@@ -44,7 +44,7 @@ func (l Listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			tune(c)
-			paced := &Conn{Conn: c, seat: seat{of: l.Seats}, haste: l.Haste, strict: l.Strict, tls: l.Tls}
+			paced := &PacedConn{Conn: c, seat: seat{of: l.Seats}, haste: l.Eviction, strict: l.Strict, tls: l.TLS}
 			l.Conns.admit(paced)
 			return paced, nil
 		case !passing(err):
@@ -57,7 +57,9 @@ func (l Listener) Accept() (net.Conn, error) {
 
 // passing reports that an Accept may succeed the next time: the system is short of something, or the client has left already.
 func passing(err error) bool {
-	for _, short := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM} {
+	for _, short := range []syscall.Errno{
+		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM,
+	} {
 		if errors.Is(err, short) {
 			return true
 		}
@@ -65,10 +67,10 @@ func passing(err error) bool {
 	return false
 }
 
-// Conn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
+// PacedConn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
 // client makes progress. It lies below TLS, since a TLS connection cannot go on after a write that timed out half-way, while
 // a socket can.
-type Conn struct {
+type PacedConn struct {
 	net.Conn
 	seat    seat            // the answerer's
 	haste   *EvictionPolicy // static; nil: none
@@ -91,15 +93,15 @@ type pace struct {
 }
 
 // New makes a paced connection of c. seats and h may be nil.
-func New(c net.Conn, s *Seats, h *EvictionPolicy) *Conn {
-	return &Conn{Conn: c, seat: seat{of: s}, haste: h}
+func New(c net.Conn, s *Seats, h *EvictionPolicy) *PacedConn {
+	return &PacedConn{Conn: c, seat: seat{of: s}, haste: h}
 }
 
 // NetConn is the connection below, for those who need its socket.
-func (c *Conn) NetConn() net.Conn { return c.Conn }
+func (c *PacedConn) NetConn() net.Conn { return c.Conn }
 
 // Read implements net.Conn. Below TLS it reads no further than the record that it is in.
-func (c *Conn) Read(b []byte) (int, error) {
+func (c *PacedConn) Read(b []byte) (int, error) {
 	if !c.tls {
 		return c.Conn.Read(b)
 	}
@@ -110,7 +112,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 
 // SetPace starts to demand progress; a stall of 0 ends that. An answer that keeps so many bytes of
 // old state alive is a large one: it waits for a seat first. Setting the pace anew ends both.
-func (c *Conn) SetPace(stall time.Duration, pinned int64) error {
+func (c *PacedConn) SetPace(stall time.Duration, pinned int64) error {
 	c.seat.want(pinned > 0)
 	c.timed.Store(stall > 0)
 	endVanished(c.Conn, 2*max(stall, 0)) // after a stall, so that a stall is what it is called
@@ -127,7 +129,7 @@ func (c *Conn) SetPace(stall time.Duration, pinned int64) error {
 }
 
 // follow puts a pace in the place of the one before.
-func (c *Conn) follow(p *pace) {
+func (c *PacedConn) follow(p *pace) {
 	if before := c.pace.Swap(p); before != nil {
 		c.haste.unpin(before.pin)
 	}
@@ -137,27 +139,27 @@ func (c *Conn) follow(p *pace) {
 }
 
 // ClearPace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
-func (c *Conn) ClearPace() {
+func (c *PacedConn) ClearPace() {
 	if c.timed.Load() {
 		_ = c.SetPace(0, 0) // fails on a closed connection, as the answer will
 	}
 }
 
 // OnLost has lost called if the connection is closed before takeOver.
-func (c *Conn) OnLost(lost func()) { c.lost.Store(&lost) }
+func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
 
 // TakeOver reports that the connection has not been closed since onLost.
-func (c *Conn) TakeOver() bool { return c.lost.Swap(nil) != nil }
+func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
 // Collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent again.
 // It is called by the goroutine that writes.
-func (c *Conn) Collect(b *[]byte) { c.gather = b }
+func (c *PacedConn) Collect(b *[]byte) { c.gather = b }
 
 // Prefetch reads what a write reads of the connection, so that it is in the cache.
-func (c *Conn) Prefetch() int { return c.most }
+func (c *PacedConn) Prefetch() int { return c.most }
 
 // Close implements net.Conn, and tells whoever waits to take the connection over.
-func (c *Conn) Close() error {
+func (c *PacedConn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {
 		(*lost)()
 	}
@@ -166,7 +168,7 @@ func (c *Conn) Close() error {
 }
 
 // StopPacing ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
-func (c *Conn) StopPacing() {
+func (c *PacedConn) StopPacing() {
 	c.follow(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
@@ -177,7 +179,7 @@ const StallChecks = 4
 
 // Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client
 // falls below it, and has reset the connection.
-func (c *Conn) Write(b []byte) (int, error) {
+func (c *PacedConn) Write(b []byte) (int, error) {
 	if c.gather != nil {
 		return c.gathered(b)
 	}
@@ -217,7 +219,7 @@ func (c *Conn) Write(b []byte) (int, error) {
 }
 
 // send sends b without a seat, or else gives it up while it waits for the client. It tells how long it waited to have it back.
-func (c *Conn) send(b []byte) (n int, waited time.Duration, err error) {
+func (c *PacedConn) send(b []byte) (n int, waited time.Duration, err error) {
 	if !c.seat.taken {
 		n, err = c.Conn.Write(b)
 		return n, 0, err
@@ -232,14 +234,14 @@ func (c *Conn) send(b []byte) (n int, waited time.Duration, err error) {
 
 // abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take
 // and go on offering it; and TLS would wait to say goodbye.
-func (c *Conn) abort() error {
+func (c *PacedConn) abort() error {
 	c.stalled.Store(true)
 	c.Cut()
 	return ErrStalled
 }
 
 // Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may call it.
-func (c *Conn) Cut() {
+func (c *PacedConn) Cut() {
 	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
 		_ = t.SetLinger(0) // without it the close is still a close
 	}
@@ -247,10 +249,10 @@ func (c *Conn) Cut() {
 }
 
 // Of finds the paced connection below whatever wraps it.
-func Of(c net.Conn) *Conn {
+func Of(c net.Conn) *PacedConn {
 	for {
 		switch v := c.(type) {
-		case *Conn:
+		case *PacedConn:
 			return v
 		case interface{ NetConn() net.Conn }:
 			c = v.NetConn()

@@ -62,7 +62,7 @@ func TestPace(t *testing.T) {
 				if c.n > 0 {
 					go drip(far, c.n, c.pause)
 				}
-				paced := &Conn{Conn: near}
+				paced := &PacedConn{Conn: near}
 				if err := paced.SetPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
@@ -91,7 +91,7 @@ func pinnedIf(pins bool) int64 {
 func TestPaceOfWritesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &Conn{Conn: near}
+		paced := &PacedConn{Conn: near}
 		if err := paced.SetPace(time.Second, 0); err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +105,7 @@ func TestPaceOfWritesOnly(t *testing.T) {
 	})
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &Conn{Conn: near}
+		paced := &PacedConn{Conn: near}
 		for _, stall := range []time.Duration{time.Second, 0} {
 			if err := paced.SetPace(stall, 1); err != nil {
 				t.Fatal(err)
@@ -137,7 +137,7 @@ func TestPaceBelowTLS(t *testing.T) {
 	s.Close()
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &Conn{Conn: near}
+		paced := &PacedConn{Conn: near}
 		server := tls.Server(paced, config)
 		if Of(server) != paced {
 			t.Fatal("the pace is not found below TLS")
@@ -173,7 +173,7 @@ func TestPaceBelowTLS(t *testing.T) {
 func TestPaceOfABrokenConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
-		paced := &Conn{Conn: near}
+		paced := &PacedConn{Conn: near}
 		if err := paced.SetPace(time.Second, 0); err != nil {
 			t.Fatal(err)
 		}

@@ -113,7 +113,7 @@ func newTally(link int) tally {
 
 // admit counts a connection that has been accepted, and ends those that make room for it, which may have to be waited for. The nil
 // connections count nothing.
-func (k *Connections) admit(c *Conn) {
+func (k *Connections) admit(c *PacedConn) {
 	if k == nil {
 		return
 	}
@@ -151,7 +151,7 @@ func (k *Connections) busyArrivingLocked() bool {
 
 // leaver is a connection that has to go, and how.
 type leaver struct {
-	conn  *Conn
+	conn  *PacedConn
 	leave func()
 }
 
@@ -163,8 +163,8 @@ func (l leaver) end() {
 	l.conn.Cut()
 }
 
-func (k *Connections) admitLocked(c *Conn, from netip.Addr) (leaving []leaver) {
-	expel := func(c *Conn, reason string) {
+func (k *Connections) admitLocked(c *PacedConn, from netip.Addr) (leaving []leaver) {
+	expel := func(c *PacedConn, reason string) {
 		leaving = append(leaving, leaver{c, c.guest.leave})
 		k.forgetLocked(c)
 		k.metrics.expelled.WithLabelValues(reason).Inc()
@@ -214,7 +214,7 @@ func (k *Connections) peerLocked(from netip.Addr) *tally {
 }
 
 // victim is who has to make room, and why; nil if everybody is busy.
-func (y *tally) victim(now time.Duration, most int) (*Conn, string) {
+func (y *tally) victim(now time.Duration, most int) (*PacedConn, string) {
 	first, rested := y.waiting[Arriving].first, y.waiting[Idle].first
 	late := first != nil && now-first.guest.since > arrivalPatience
 	switch {
@@ -262,7 +262,7 @@ func (m *ConnMetrics) Collectors() []prometheus.Collector {
 }
 
 // enterLocked puts a connection into a phase, at the end of those that are in it.
-func (k *Connections) enterLocked(c *Conn, p ConnPhase) {
+func (k *Connections) enterLocked(c *PacedConn, p ConnPhase) {
 	c.guest.phase, c.guest.since = p, time.Since(k.began)
 	switch p {
 	case Arriving, Idle:
@@ -276,7 +276,7 @@ func (k *Connections) enterLocked(c *Conn, p ConnPhase) {
 }
 
 // leaveLocked takes a connection out of the phase that it is in.
-func (k *Connections) leaveLocked(c *Conn) {
+func (k *Connections) leaveLocked(c *PacedConn) {
 	switch p := c.guest.phase; p {
 	case Arriving, Idle:
 		k.mu.all.waiting[p].remove(c)
@@ -289,7 +289,7 @@ func (k *Connections) leaveLocked(c *Conn) {
 }
 
 // forgetLocked counts a connection no longer.
-func (k *Connections) forgetLocked(c *Conn) {
+func (k *Connections) forgetLocked(c *PacedConn) {
 	if c.guest.phase == gone {
 		return
 	}
@@ -311,7 +311,7 @@ func (k *Connections) forgetLocked(c *Conn) {
 
 // Enter notes what the connection's client has done. A connection for which there was no room, or that
 // has been ended, keeps its phase. The nil connection is counted nowhere.
-func (c *Conn) Enter(p ConnPhase) {
+func (c *PacedConn) Enter(p ConnPhase) {
 	if c == nil || c.guest.at == nil {
 		return
 	}
@@ -326,7 +326,7 @@ func (c *Conn) Enter(p ConnPhase) {
 }
 
 // OnLeave sets how the client is sent away without a broken connection.
-func (c *Conn) OnLeave(leave func()) {
+func (c *PacedConn) OnLeave(leave func()) {
 	if k := c.guest.at; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -335,7 +335,7 @@ func (c *Conn) OnLeave(leave func()) {
 }
 
 // OverLimit reports that there was no room for the connection, which its client is to learn.
-func (c *Conn) OverLimit() bool {
+func (c *PacedConn) OverLimit() bool {
 	if c == nil || c.guest.at == nil {
 		return false
 	}
@@ -346,7 +346,7 @@ func (c *Conn) OverLimit() bool {
 }
 
 // SendAway sends the client away, if there is a way that breaks no connection (onLeave).
-func (c *Conn) SendAway() {
+func (c *PacedConn) SendAway() {
 	if k := c.guest.at; k != nil {
 		k.mu.Lock()
 		leave := c.guest.leave
@@ -358,7 +358,7 @@ func (c *Conn) SendAway() {
 }
 
 // left follows the end of a connection. It is idempotent.
-func (g *guest) left(c *Conn) {
+func (g *guest) left(c *PacedConn) {
 	if k := g.at; k != nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -378,13 +378,13 @@ func peerOf(c net.Conn) netip.Addr {
 // goes through two of them.
 type queue struct {
 	link        int // which links are this queue's
-	first, last *Conn
+	first, last *PacedConn
 	length      int
 }
 
-type link struct{ before, after *Conn }
+type link struct{ before, after *PacedConn }
 
-func (q *queue) push(c *Conn) {
+func (q *queue) push(c *PacedConn) {
 	c.guest.links[q.link] = link{before: q.last}
 	if q.last == nil {
 		q.first = c
@@ -395,7 +395,7 @@ func (q *queue) push(c *Conn) {
 	q.length++
 }
 
-func (q *queue) remove(c *Conn) {
+func (q *queue) remove(c *PacedConn) {
 	l := c.guest.links[q.link]
 	if l.before == nil {
 		q.first = l.after

@@ -33,7 +33,7 @@ func (v *walkIn) Close() error {
 // hall lets walk-ins in.
 type hall struct {
 	*Connections
-	all []*Conn
+	all []*PacedConn
 }
 
 func newHall(most, perPeer int) *hall {
@@ -41,15 +41,15 @@ func newHall(most, perPeer int) *hall {
 }
 
 // enters is a new connection from a peer, in a phase.
-func (h *hall) enters(from string, p ConnPhase) *Conn {
-	c := &Conn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
+func (h *hall) enters(from string, p ConnPhase) *PacedConn {
+	c := &PacedConn{Conn: &walkIn{from: net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from + ":1"))}}
 	h.admit(c)
 	c.Enter(p)
 	h.all = append(h.all, c)
 	return c
 }
 
-func closed(c *Conn) bool { return c.Conn.(*walkIn).closed }
+func closed(c *PacedConn) bool { return c.Conn.(*walkIn).closed }
 
 // Who has to make room for one more.
 func TestConnectionsMakeRoom(t *testing.T) {

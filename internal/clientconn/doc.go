@@ -1,7 +1,7 @@
 // Package clientconn keeps the connections of clients: how many there may be, how long a client may
 // stall, and what a slow one may keep from being freed.
 //
-// Conn wraps an accepted socket below TLS. A write waits for the client as long as the client makes
+// PacedConn wraps an accepted socket below TLS. A write waits for the client as long as the client makes
 // progress; a client that takes nothing for the stall timeout is evicted by a reset. While memory is
 // short, EvictionPolicy shortens that time and ends answers that keep an old state alive for clients
 // that take little of it. PacedWriter is the same for one stream of an HTTP/2 connection. Connections

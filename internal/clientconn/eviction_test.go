@@ -35,7 +35,7 @@ func TestHasteOfWrites(t *testing.T) {
 					go drip(far, c.n, time.Second)
 				}
 				h := &EvictionPolicy{}
-				paced := &Conn{Conn: near, haste: h}
+				paced := &PacedConn{Conn: near, haste: h}
 				if err := paced.SetPace(stall, pinnedIf(c.pins)); err != nil {
 					t.Fatal(err)
 				}
@@ -75,7 +75,7 @@ func TestHasteIsWithClientsOnly(t *testing.T) {
 		go func() { _, _ = io.Copy(io.Discard, far) }()
 		h := &EvictionPolicy{}
 		h.SetAggressive(true)
-		paced := &Conn{Conn: near, haste: h}
+		paced := &PacedConn{Conn: near, haste: h}
 		if err := paced.SetPace(10*time.Minute, 1); err != nil {
 			t.Fatal(err)
 		}

@@ -17,7 +17,7 @@ import (
 type PacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	conn    *Conn // below; nil if there is none to ask
+	conn    *PacedConn // below; nil if there is none to ask
 	stall   time.Duration
 	seat    seat
 	began   bool // the head is written
@@ -37,7 +37,7 @@ type PacedWriter struct {
 const pieceNet = 16 << 10
 
 // NewPacedWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0 demands nothing of the client.
-func NewPacedWriter(w http.ResponseWriter, below *Conn, stall time.Duration) *PacedWriter {
+func NewPacedWriter(w http.ResponseWriter, below *PacedConn, stall time.Duration) *PacedWriter {
 	n := &PacedWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
 	if below != nil {
 		n.seat.of = below.seat.of

@@ -9,7 +9,7 @@ import (
 // that is as much work as for a send of several: a deadline, a system call, a way through the kernel, and a client to be woken.
 type records struct {
 	tls  io.Writer
-	conn *Conn // below
+	conn *PacedConn // below
 }
 
 const (
@@ -25,7 +25,7 @@ var recordBuffers = sync.Pool{New: func() any {
 }}
 
 // RecordWriter writes to a TLS connection, and sends its records several at a time on the connection below.
-func RecordWriter(tls io.Writer, below *Conn) io.Writer { return records{tls: tls, conn: below} }
+func RecordWriter(tls io.Writer, below *PacedConn) io.Writer { return records{tls: tls, conn: below} }
 
 // Write implements io.Writer. When it returns, everything has been sent.
 func (r records) Write(b []byte) (int, error) {
@@ -42,7 +42,7 @@ func (r records) Write(b []byte) (int, error) {
 }
 
 // gathered takes b instead of sending it.
-func (c *Conn) gathered(b []byte) (int, error) {
+func (c *PacedConn) gathered(b []byte) (int, error) {
 	all := c.gather
 	*all = append(*all, b...)
 	if c.most == 0 || len(*all) < c.most {

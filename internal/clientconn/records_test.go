@@ -34,7 +34,7 @@ func TestRecords(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			near, far := pipe(t)
 			count := &counted{Conn: near}
-			below := &Conn{Conn: count}
+			below := &PacedConn{Conn: count}
 			server := tls.Server(below, config)
 			client := tls.Client(far, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // a throw-away certificate
 			text := make([]byte, size)

@@ -35,7 +35,7 @@ func connected(t *testing.T) (near, far net.Conn) {
 func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)
-	c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
+	c := &PacedConn{Conn: near, seat: seat{of: NewSeats(1)}}
 	if err := c.SetPace(time.Minute, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -79,15 +79,15 @@ func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 
 // However an answer ends, its seat is given back.
 func TestSeatOfABrokenAnswer(t *testing.T) {
-	for name, end := range map[string]func(c *Conn, far net.Conn){
-		"the client left": func(_ *Conn, far net.Conn) { far.Close() },
-		"it was cut":      func(c *Conn, _ net.Conn) { c.Cut() },
-		"it stalled":      func(*Conn, net.Conn) {},
+	for name, end := range map[string]func(c *PacedConn, far net.Conn){
+		"the client left": func(_ *PacedConn, far net.Conn) { far.Close() },
+		"it was cut":      func(c *PacedConn, _ net.Conn) { c.Cut() },
+		"it stalled":      func(*PacedConn, net.Conn) {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			near, far := connected(t)
 			tune(near)
-			c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
+			c := &PacedConn{Conn: near, seat: seat{of: NewSeats(1)}}
 			done := make(chan error, 1)
 			go func() { // as the body of an answer is written
 				const stall = 200 * time.Millisecond
@@ -130,7 +130,7 @@ func TestSeatIsNotTheClientsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
 		go drip(far, 32<<10, time.Second/4) // twice as fast as it must
-		c := &Conn{Conn: near, seat: seat{of: NewSeats(1)}}
+		c := &PacedConn{Conn: near, seat: seat{of: NewSeats(1)}}
 		if err := c.SetPace(10*time.Second, 1); err != nil {
 			t.Fatal(err)
 		}

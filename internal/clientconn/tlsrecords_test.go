@@ -43,7 +43,7 @@ func TestTLSBuffersStaySmall(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer near.Close()
-			server := tls.Server(&Conn{Conn: near, tls: true}, &tls.Config{Certificates: identity.TLS.Certificates})
+			server := tls.Server(&PacedConn{Conn: near, tls: true}, &tls.Config{Certificates: identity.TLS.Certificates})
 			config := &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
 			client := tls.Client(far, config)
 			var sent []byte

@@ -75,10 +75,12 @@ func NewLimiter(l Limits, r prometheus.Registerer) *Limiter {
 	limiter.lasting = m.limit(LimitWatches, limiter,
 		Options{Limit: int64(l.Watches), Share: int64(l.WatchesPerUser), Reserve: int64(l.WatchesReserve)})
 	limiter.lists = m.limit(LimitListBytes, limiter, Options{
-		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)), Waiting: waiting, WaitingEach: waitingPerUser, Wait: listWait,
+		Limit: l.ListBytes, Share: max(l.ListBytes/userPart, min(l.ListBytes, 1)),
+		Waiting: waiting, WaitingEach: waitingPerUser, Wait: listWait,
 	})
 	limiter.passing = m.limit(LimitPassThrough, limiter, Options{
-		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser), Waiting: waiting, WaitingEach: waitingPerUser, Wait: passThroughWait,
+		Limit: int64(l.PassThrough), Share: int64(l.PassThroughPerUser),
+		Waiting: waiting, WaitingEach: waitingPerUser, Wait: passThroughWait,
 	})
 	limiter.selectors = newSelections(m.limit(LimitSelectors, limiter, Options{
 		Limit: int64(l.SelectorTerms), Share: int64(l.SelectorTermsPerUser),

@@ -32,7 +32,8 @@ func newCollection(info *object.Resource, t Target, o *internalversion.ListOptio
 			namespace = field
 		}
 	}
-	c.single = named && name != "" && len(content.IsPathSegmentName(name)) == 0 && o.Continue == "" && (namespace != "" || !info.Namespaced)
+	c.single = named && name != "" && len(content.IsPathSegmentName(name)) == 0 && o.Continue == "" &&
+		(namespace != "" || !info.Namespaced)
 	c.selector = object.NewSelector(namespace, name, o.LabelSelector, o.FieldSelector)
 	return c
 }

@@ -15,8 +15,8 @@ import (
 	"spillway/internal/source"
 )
 
-// Form is how an answer is written, and how it is written if it is a failure instead.
-type Form struct {
+// AnswerForm is how an answer is written, and how it is written if it is a failure instead.
+type AnswerForm struct {
 	object.Encoding
 	// Pretty asks for JSON that is indented (W-9).
 	Pretty bool
@@ -35,15 +35,15 @@ type asked struct {
 // that is not made here. Both stages of upstream are in it: the router's for built-in resources, and the handler's (W-42).
 //
 // Where upstream would choose protobuf and there is none here, the next element that asks for the same view may do.
-func negotiate(r Request, query url.Values, a asked) (Form, bool) {
+func negotiate(r Request, query url.Values, a asked) (AnswerForm, bool) {
 	builtin := a.source.Resource().Info.Builtin
 	if builtin && !routable(r.Accept) {
-		return Form{}, false
+		return AnswerForm{}, false
 	}
 	pretty := WantsPretty(query.Get("pretty"), r.UserAgent)
 	failure, ok := NegotiateFailure(r.Accept, pretty)
 	if !ok {
-		return Form{}, false
+		return AnswerForm{}, false
 	}
 	var view *object.View
 	for _, c := range mediaChoices(r.Accept) {
@@ -52,21 +52,21 @@ func negotiate(r Request, query url.Values, a asked) (Form, bool) {
 		}
 		v, ok := c.view(a)
 		if !ok || view != nil && *view != v || c.format == object.YAML && a.watch {
-			return Form{}, false
+			return AnswerForm{}, false
 		}
 		if a.source.Codec.Offers(c.format, v) {
-			return Form{
+			return AnswerForm{
 				Encoding: object.Encoding{Format: c.format, View: v, Gzip: acceptsGzip(r.AcceptEncoding)},
 				Pretty:   (c.pretty || pretty) && c.format == object.JSON && !a.watch,
 				Failure:  failure,
 			}, true
 		}
 		if c.format != object.Protobuf {
-			return Form{}, false
+			return AnswerForm{}, false
 		}
 		view = &v
 	}
-	return Form{}, false
+	return AnswerForm{}, false
 }
 
 // acceptLimit is how many elements and parameters an Accept header may have that is read here: what they become is many

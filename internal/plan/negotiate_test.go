@@ -16,7 +16,7 @@ var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiexte
 	"CustomResourceDefinition", false, true)
 
 // inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if it is another.
-func (f Form) inWords() string {
+func (f AnswerForm) inWords() string {
 	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
 	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata", object.MetadataV1beta1: " metadata beta"}[f.View]
 	if f.Pretty {

@@ -36,7 +36,7 @@ type Plan struct {
 	Early    bool           // of a refusal: upstream has not looked at the resource yet, so it says nothing of it (W-23)
 	Doubtful bool           // goes upstream since the cache cannot be proven at present
 	Selector object.Selector
-	Form
+	AnswerForm
 	Get   *GetPlan
 	List  *ListPlan
 	Watch *WatchPlan
@@ -148,7 +148,7 @@ func (p *Planner) Decide(c Candidate) Plan {
 	} else {
 		plan = p.planQuery(source, t, query)
 	}
-	plan.Form = form
+	plan.AnswerForm = form
 	if w := plan.Watch; w != nil {
 		plan.Encoding.Bookmarks = w.Bookmarks
 		plan.Encoding.Gzip = form.Gzip && w.EndMark && source.GzipsWatchLists() // no other watch is compressed (W-7)
@@ -231,5 +231,6 @@ func planHead(s *source.Source) Plan {
 	if !s.Resource().Info.Builtin {
 		return Plan{}
 	}
-	return refuseEarly(s, apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))
+	return refuseEarly(s,
+		apierrors.NewGenericServerResponse(http.StatusMethodNotAllowed, "", schema.GroupResource{}, "", "", 0, false))
 }

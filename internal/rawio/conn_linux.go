@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is a TCP connection whose reads and writes are not announced to Go's scheduler. It waits in
+// TCPConn is a TCP connection whose reads and writes are not announced to Go's scheduler. It waits in
 // Go's poller, with deadlines and Close as of any net.TCPConn.
-type Conn struct {
+type TCPConn struct {
 	*net.TCPConn
 	raw syscall.RawConn
 }
@@ -26,11 +26,11 @@ func NewConn(c net.Conn) net.Conn {
 	if err != nil {
 		return c
 	}
-	return &Conn{TCPConn: tcp, raw: raw}
+	return &TCPConn{TCPConn: tcp, raw: raw}
 }
 
 // Read implements net.Conn.
-func (c *Conn) Read(b []byte) (n int, err error) {
+func (c *TCPConn) Read(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return c.TCPConn.Read(b)
 	}
@@ -51,7 +51,7 @@ func (c *Conn) Read(b []byte) (n int, err error) {
 }
 
 // Write implements net.Conn.
-func (c *Conn) Write(b []byte) (n int, err error) {
+func (c *TCPConn) Write(b []byte) (n int, err error) {
 	if len(b) == 0 {
 		return c.TCPConn.Write(b)
 	}
@@ -76,7 +76,7 @@ func (c *Conn) Write(b []byte) (n int, err error) {
 }
 
 // error is a failure as package net reports it.
-func (c *Conn) error(op string, err error) error {
+func (c *TCPConn) error(op string, err error) error {
 	return &net.OpError{
 		Op: op, Net: c.LocalAddr().Network(), Source: c.LocalAddr(), Addr: c.RemoteAddr(), Err: os.NewSyscallError(op, err),
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // connPair is a Conn and its other end.
-func connPair(t *testing.T) (here *Conn, there *net.TCPConn) {
+func connPair(t *testing.T) (here *TCPConn, there *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -30,7 +30,7 @@ func connPair(t *testing.T) (here *Conn, there *net.TCPConn) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = c.Close(), other.Close() })
-	here, ok := NewConn(c).(*Conn)
+	here, ok := NewConn(c).(*TCPConn)
 	if !ok {
 		t.Fatal("a TCP connection is not made a Conn")
 	}

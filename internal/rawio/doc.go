@@ -6,7 +6,7 @@
 // long (go.dev/issue/18236). A proxy with a few events a second is idle between any two of them.
 //
 // There are two users. A Sender sends what a socket has room for, and leaves the wait to its caller:
-// the writers of watches. A Conn is a net.Conn that waits in Go's poller as net's own does: the
+// the writers of watches. A TCPConn is a net.Conn that waits in Go's poller as net's own does: the
 // connections to the apiserver.
 //
 // Invariant: only calls that cannot block are made without an announcement (MSG_DONTWAIT). The
@@ -15,6 +15,6 @@
 // Why not package net: it announces every call. Why not io_uring: see docs/design/rejected.md.
 //
 // Where the kernel is not Linux, NewConn returns its argument, and a Sender sends nothing (Supported).
-// With the race detector, a Conn calls package syscall, which tells the detector what happened
+// With the race detector, a TCPConn calls package syscall, which tells the detector what happened
 // before what.
 package rawio

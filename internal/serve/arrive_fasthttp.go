@@ -83,7 +83,7 @@ func lastAnswer(c net.Conn, answer string) {
 	_ = c.SetDeadline(time.Now().Add(lastWordsWait)) // fails on a closed connection, as what follows will
 	_, err := io.WriteString(c, answer)
 	c = belowHead(c)
-	if below, ok := c.(*clientconn.Conn); ok {
+	if below, ok := c.(*clientconn.PacedConn); ok {
 		c = below.Conn
 	}
 	if half, ok := c.(interface{ CloseWrite() error }); ok && err == nil {

@@ -16,10 +16,10 @@ const gzipThreshold = 128 << 10
 const maxText = 8 << 20
 
 // textual reports that the answer is for people to read.
-func textual(f plan.Form) bool { return f.Format == object.YAML || f.Pretty }
+func textual(f plan.AnswerForm) bool { return f.Format == object.YAML || f.Pretty }
 
 // textOf makes such an answer of a JSON document.
-func textOf(f plan.Form, document []byte) ([]byte, error) {
+func textOf(f plan.AnswerForm, document []byte) ([]byte, error) {
 	if f.Format == object.YAML {
 		return codec.YAML(document)
 	}
@@ -33,11 +33,11 @@ func (s *Server) begin(w apistatus.Responder, p answering, verb string) {
 }
 
 // compresses reports whether a document of size bytes is to be compressed.
-func compresses(f plan.Form, size int) bool { return f.Gzip && size > gzipThreshold }
+func compresses(f plan.AnswerForm, size int) bool { return f.Gzip && size > gzipThreshold }
 
 // writeDocument answers with a document.
 func writeDocument(w apistatus.Responder, p plan.Plan, document []byte) {
-	compressed := compresses(p.Form, len(document))
+	compressed := compresses(p.AnswerForm, len(document))
 	if compressed {
 		document = codec.AppendMember(nil, document)
 	}

@@ -64,7 +64,7 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		Window:     http2Window,
 		MaxHeader:  http.DefaultMaxHeaderBytes,
 		Bounds:     h.bounds(from, front),
-		Stall:      func() time.Duration { return h.server.haste.StallTimeout(h.server.opts.StallTimeout) },
+		Stall:      func() time.Duration { return h.server.eviction.StallTimeout(h.server.opts.StallTimeout) },
 		Quiet:      http2Quiet,
 		Pong:       http2Pong,
 		Idle:       idleTimeout,
@@ -133,12 +133,15 @@ func (h *http2Server) left(c *h2.Conn) {
 }
 
 // answer answers one request.
-func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *clientconn.Conn) {
+func (h *http2Server) answer(w http.ResponseWriter, r *http.Request, front Front, below *clientconn.PacedConn) {
 	out := clientconn.NewPacedWriter(w, below, h.server.opts.StallTimeout)
 	defer out.Close()
 	anonymous := front.anonymous(r)
 	out.EndsConnection = func(code int) bool { return anonymous || code == http.StatusUnauthorized }
-	c := http2Call{NetResponder: clientconn.NetResponder{Writer: out, RequestFields: r.Header}, server: h.server, r: r, front: front}
+	c := http2Call{
+		NetResponder: clientconn.NetResponder{Writer: out, RequestFields: r.Header},
+		server:       h.server, r: r, front: front,
+	}
 	defer c.recovered()
 	if below.OverLimit() {
 		apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())

@@ -44,7 +44,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	s.listed(v, listedMemory)
 	s.begin(c, a, "list")
 	documentHeaders(c, p, made.compressed)
-	body := &notedBody{WriterTo: made.limited(s.haste), server: s, resource: p.Source.Resource().Info.String(),
+	body := &notedBody{WriterTo: made.limited(s.eviction), server: s, resource: p.Source.Resource().Info.String(),
 		client: c.address().String()}
 	c.Stream(http.StatusOK, body, int64(made.body.Size()))
 	return true
@@ -107,9 +107,9 @@ func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error
 	switch {
 	case err != nil:
 		return composed{}, err
-	case textual(p.Form):
+	case textual(p.AnswerForm):
 		return composeText(p, list)
-	case compresses(p.Form, list.Size()):
+	case compresses(p.AnswerForm, list.Size()):
 		return composed{body: list, list: list}, nil
 	}
 	return composed{body: list}, nil
@@ -158,11 +158,11 @@ func composeText(p plan.Plan, list *codec.List) (composed, error) {
 	if list.Size() > maxText {
 		return composed{}, nil
 	}
-	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.Form, document) })
+	text, err := list.Text(func(document []byte) ([]byte, error) { return textOf(p.AnswerForm, document) })
 	if err != nil {
 		return composed{}, err
 	}
-	compressed := compresses(p.Form, len(text))
+	compressed := compresses(p.AnswerForm, len(text))
 	if compressed {
 		text = codec.AppendMember(nil, text)
 	}

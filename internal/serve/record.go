@@ -52,7 +52,8 @@ type record struct {
 
 // recording begins the record of a request.
 func (s *Server) recording(c call) *record {
-	return &record{server: s, call: c, received: time.Now(), id: apistatus.AuditIDFor(c.RequestHeader(apistatus.AuditIDHeader))}
+	id := apistatus.AuditIDFor(c.RequestHeader(apistatus.AuditIDHeader))
+	return &record{server: s, call: c, received: time.Now(), id: id}
 }
 
 // recordOf is the record of the request that w answers; nil: none is kept.

@@ -53,8 +53,8 @@ func (r fastResponder) pace() {
 // pacedBody writes a body while its client keeps up.
 type pacedBody struct {
 	body   io.WriterTo
-	conn   *clientconn.Conn // nil: no more is demanded than of any answer
-	secure bool             // it is below TLS
+	conn   *clientconn.PacedConn // nil: no more is demanded than of any answer
+	secure bool                  // it is below TLS
 	stall  time.Duration
 	pinned int64 // bytes that it keeps alive
 }

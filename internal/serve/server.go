@@ -98,7 +98,7 @@ type Server struct {
 	coalescer *coalescer
 	warned    lastWarnings
 	seats     *clientconn.Seats
-	haste     *clientconn.EvictionPolicy
+	eviction  *clientconn.EvictionPolicy
 	readers   readers
 	doubts    *rate.Limiter // watches that pass through since nothing can be proven
 	arrivals  clientconn.Arrivals
@@ -117,18 +117,20 @@ type Server struct {
 // New makes a server without listeners. Close it.
 func New(opts Options) *Server {
 	s := &Server{opts: opts, metrics: opts.Metrics, log: opts.Log, seats: clientconn.NewSeats(runtime.GOMAXPROCS(0)),
-		haste: &clientconn.EvictionPolicy{}, readers: newReaders(), doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
+		eviction: &clientconn.EvictionPolicy{}, readers: newReaders(),
+		doubts: rate.NewLimiter(doubtRate, doubtBurst), arrivals: clientconn.UsualArrivals}
 	s.planner = plan.Planner{Catalog: opts.Catalog, WatchTimeout: randomWatchTimeout}
 	s.base, s.stop = context.WithCancelCause(context.Background())
 	s.gone = clientconn.NewPoller(opts.Log)
 	s.watches = watch.NewManager(watch.Options{
 		Base: s.base, StallTimeout: opts.StallTimeout, Writers: !opts.Goroutines && s.gone != nil, Limiter: opts.Limiter,
-		Seats: s.seats, Haste: s.haste, Panicked: s.panicked, Withdraw: s.withdraw, Metrics: opts.Metrics.watches, Log: opts.Log,
+		Seats: s.seats, Eviction: s.eviction, Panicked: s.panicked, Withdraw: s.withdraw,
+		Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
 	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
 	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
-	opts.Limiter.OnCrowded(s.haste.EndCrowded)
+	opts.Limiter.OnCrowded(s.eviction.EndCrowded)
 	return s
 }
 
@@ -157,7 +159,9 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if closed {
 		return ln.Close()
 	}
-	accepted := clientconn.Listener{Listener: ln, Seats: s.seats, Haste: s.haste, Conns: s.conns, Tls: front.TLS != nil, Log: s.log}
+	accepted := clientconn.Listener{
+		Listener: ln, Seats: s.seats, Eviction: s.eviction, Conns: s.conns, TLS: front.TLS != nil, Log: s.log,
+	}
 	if front.TLS != nil && len(front.StrictTransportSecurity) > 0 {
 		directives := strings.Join(front.StrictTransportSecurity, "; ")
 		accepted.Strict = &directives
@@ -177,7 +181,8 @@ func (s *Server) http1(front Front) *http1Server {
 	return newHTTP1Server(http1Options{
 		Handle:   func(c fastCall) { s.handle(c, front) },
 		HTTP2:    func(c net.Conn) error { return s.http2.serve(c, front) },
-		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone, Heads: s.opts.Limiter.LargeHeads(),
+		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
+		Heads:    s.opts.Limiter.LargeHeads(),
 		Arrivals: s.arrivals, StallTimeout: s.opts.StallTimeout, IdleTimeout: idleTimeout, Panicked: s.panicked, Log: s.log,
 	})
 }

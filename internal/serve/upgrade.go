@@ -29,8 +29,9 @@ func (w *replayWriter) WriteHeader(code int) {
 	case code >= http.StatusOK && h["Content-Type"] == nil:
 		h["Content-Type"] = nil
 	}
-	if strict := clientconn.StrictTransportSecurity(w.x.conn); strict != "" && h[clientconn.StrictTransportSecurityHeader] == nil {
-		h.Set(clientconn.StrictTransportSecurityHeader, strict)
+	const header = clientconn.StrictTransportSecurityHeader
+	if strict := clientconn.StrictTransportSecurity(w.x.conn); strict != "" && h[header] == nil {
+		h.Set(header, strict)
 	}
 	w.ResponseWriter.WriteHeader(code)
 }

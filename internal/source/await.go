@@ -46,10 +46,9 @@ func (e *TooLargeError) Error() string {
 
 // Status implements apierrors.APIStatus.
 func (e *TooLargeError) Status() metav1.Status {
-	return *apistatus.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+e.Error(), &metav1.StatusDetails{
-		Causes:            []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}},
-		RetryAfterSeconds: 1,
-	})
+	cause := metav1.StatusCause{Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version"}
+	return *apistatus.New(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "Timeout: "+e.Error(),
+		&metav1.StatusDetails{Causes: []metav1.StatusCause{cause}, RetryAfterSeconds: 1})
 }
 
 // errBehind says that upstream has, or may have, a resourceVersion that has not arrived here.

@@ -79,7 +79,8 @@ func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
 
 // choose counts the stream's selector.
 func (st *Stream) choose(flow flowcontrol.Flow) (refusal *flowcontrol.Refusal) {
-	st.plan.Selector, refusal = st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, st.plan.Source, st.plan.Selector, st.plan.Encoding)
+	p := &st.plan
+	p.Selector, refusal = st.manager.opts.Limiter.ClaimSelector(&st.selected, flow, p.Source, p.Selector, p.Encoding)
 	return refusal
 }
 

@@ -111,7 +111,8 @@ func (s *Stream) backfill(past *fanout.Backfill) error {
 // back and be told.
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
-	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() && errors.As(err, &expired) && expired.Missing()
+	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&
+		errors.As(err, &expired) && expired.Missing()
 }
 
 // unfilled is why a client was not told of the past.

@@ -96,7 +96,10 @@ func (s *slot) figures() figures {
 	if s.over {
 		return figures{over: true}
 	}
-	f := figures{live: true, bytes: s.stream.bytes.Load(), standing: s.stream.cursor.Standing(), unsent: len(s.rest) + len(s.port.held)}
+	f := figures{
+		live: true, bytes: s.stream.bytes.Load(), standing: s.stream.cursor.Standing(),
+		unsent: len(s.rest) + len(s.port.held),
+	}
 	if s.parked {
 		f.waited = s.progress.time()
 	}

@@ -77,7 +77,8 @@ func (m *Manager) Watches(ctx context.Context) ([]Watch, error) {
 func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
 	w := Watch{
 		ID: s.id, Source: s.plan.Source, Selected: s.selection(), Encoding: streamEncoding(s.plan.Encoding),
-		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(), Began: s.began(), Deadline: s.deadline.time(),
+		User: s.client.name(), Agent: s.client.userAgent(), Client: out.client(), Protocol: out.protocol(),
+		Began: s.began(), Deadline: s.deadline.time(),
 		Phase: Starting, Bytes: f.bytes, Unsent: f.unsent,
 	}
 	if !f.waited.IsZero() {

@@ -21,9 +21,9 @@ type Options struct {
 	// Writers delivers by a few writers, and not by a goroutine for each stream. They need a poller.
 	Writers bool
 	// Limiter, Seats and Haste are shared with what else is sent to clients.
-	Limiter *flowcontrol.Limiter
-	Seats   *clientconn.Seats
-	Haste   *clientconn.EvictionPolicy
+	Limiter  *flowcontrol.Limiter
+	Seats    *clientconn.Seats
+	Eviction *clientconn.EvictionPolicy
 
 	// Panicked reports what a panic of a delivery was about.
 	Panicked func(p any)
@@ -62,7 +62,9 @@ type Manager struct {
 
 // NewManager makes a manager. End its base, and then Wait.
 func NewManager(o Options) *Manager {
-	m := &Manager{opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, haste: o.Haste, metrics: o.Metrics, log: o.Log}
+	m := &Manager{
+		opts: o, base: o.Base, deliver: goroutines{}, seats: o.Seats, haste: o.Eviction, metrics: o.Metrics, log: o.Log,
+	}
 	m.mu.streams, m.mu.sent = map[*Stream]struct{}{}, map[string]int64{}
 	if o.Writers {
 		m.writers = newWriters(m)

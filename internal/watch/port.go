@@ -21,10 +21,10 @@ type outlet interface {
 // them at most, and none while the client keeps up.
 type port struct {
 	out    outlet
-	secure net.Conn         // nil: no TLS
-	below  *clientconn.Conn // under TLS
-	seal   *[]byte          // the writer's: records on their way to the outlet
-	held   []byte           // those that are late
+	secure net.Conn              // nil: no TLS
+	below  *clientconn.PacedConn // under TLS
+	seal   *[]byte               // the writer's: records on their way to the outlet
+	held   []byte                // those that are late
 
 	behind behind // for a lookahead
 }

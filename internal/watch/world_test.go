@@ -73,7 +73,7 @@ func newWorld(t *testing.T, d delivery, pods ...string) *world {
 	base, stop := context.WithCancelCause(context.Background())
 	w.stop = stop
 	w.manager = NewManager(Options{
-		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Haste: &clientconn.EvictionPolicy{},
+		Base: base, StallTimeout: worldStall, Seats: clientconn.NewSeats(1), Eviction: &clientconn.EvictionPolicy{},
 		Panicked: func(any) {},
 		Withdraw: func(p plan.Plan, _ error) { w.source.Codec.Withdraw(p.Encoding.Format, p.Encoding.View) },
 		Metrics:  NewStreamMetrics(), Log: zap.NewNop(),

@@ -22,13 +22,17 @@ import (
 
 // Resources that tests use: namespaced and not, with and without a group, built in and custom.
 var (
-	Pods        = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
-	Nodes       = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
-	Namespaces  = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "Namespace", false, true)
-	Deployments = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", true, true)
-	Widgets     = object.NewResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget", true, false,
+	Pods        = object.NewResource(v1("", "pods"), "Pod", true, true)
+	Nodes       = object.NewResource(v1("", "nodes"), "Node", false, true)
+	Namespaces  = object.NewResource(v1("", "namespaces"), "Namespace", false, true)
+	Deployments = object.NewResource(v1("apps", "deployments"), "Deployment", true, true)
+	Widgets     = object.NewResource(v1("example.com", "widgets"), "Widget", true, false,
 		object.Field{Label: "spec.color", Path: []string{"spec", "color"}})
 )
+
+func v1(group, resource string) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}
+}
 
 // Resources is a source.Catalog that does not change.
 type Resources map[schema.GroupVersionResource]*source.Source
@@ -82,7 +86,8 @@ func ParseOne(t testing.TB, info *object.Resource, text string) *object.Object {
 	t.Helper()
 	words := strings.Fields(text)
 	namespace, name, _ := strings.Cut(words[0], "/")
-	meta := fmt.Sprintf(`"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q`, name, namespace, "uid-"+words[0], words[1])
+	meta := fmt.Sprintf(`"name":%q,"namespace":%q,"uid":%q,"resourceVersion":%q`,
+		name, namespace, "uid-"+words[0], words[1])
 	if !info.Namespaced {
 		meta = fmt.Sprintf(`"name":%q,"uid":%q,"resourceVersion":%q`, words[0], "uid-"+words[0], words[1])
 	}
