@@ -7,9 +7,6 @@ import (
 	"spillway/internal/rawio"
 )
 
-// WritersSupported says that a few writers can serve all watches here.
-const WritersSupported = rawio.Supported
-
 // socket is the outlet of a connection. If the connection is closed meanwhile, it cannot send on
 // another one that has got the same descriptor: raw keeps the descriptor until the send is over.
 type socket struct {
