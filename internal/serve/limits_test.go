@@ -398,11 +398,12 @@ func dialFrom(t *testing.T, address string) *http.Client {
 // With hundreds of requests of one client waiting, others are let in before all but one of them.
 func TestLimitPassThroughIsFair(t *testing.T) {
 	const elephants = 250 // no more than may wait
+	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, nil)
 	arrived, release := make(chan string, elephants+10), make(chan struct{})
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
 		<-release
-	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{PassThrough: 2}, nil) }})
+	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
 	var all sync.WaitGroup
 	ask := func(from, path string) {
 		client := dialFrom(t, from)
@@ -412,7 +413,6 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 			}
 		})
 	}
-	limiter := fr.forwarder.opts.Limiter
 	for range elephants + 2 {
 		ask("127.0.0.1", "/elephant")
 	}
@@ -436,23 +436,21 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	}
 	close(release)
 	all.Wait()
-	returned(t, fr.forwarder.opts.Limiter)
+	returned(t, limiter)
 }
 
 // A watch that passes through has a seat until its answer begins, an upgrade and a log have none, and each counts among what lasts.
 func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
-		o.mutate = func(o *ForwarderOptions) {
-			o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, nil)
-		}
+		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, nil)
+		o.mutate = func(o *ForwarderOptions) { o.Limiter = limiter }
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			headed <- struct{}{}
 			<-goOn
 			_ = http.NewResponseController(w).Flush()
 			<-goOn
 		}), o)
-		limiter := fr.forwarder.opts.Limiter
 		for _, c := range []struct {
 			target         string
 			before, during int64 // seats before the head, and after it
