@@ -51,9 +51,10 @@ var mayImport = map[string][]string{
 		"apistatus", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
 		"h2", "object", "plan", "rawio", "ring", "source",
 	},
+	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "plan"},
 	"serve": {
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
-		"h2", "object", "plan", "source", "tracing", "watch",
+		"h2", "object", "passthrough", "plan", "source", "tracing", "watch",
 	},
 	"status":   {},
 	"top":      {"status"},

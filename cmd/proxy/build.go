@@ -16,6 +16,7 @@ import (
 	"spillway/internal/health"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
+	"spillway/internal/passthrough"
 	"spillway/internal/report"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
@@ -44,7 +45,7 @@ type process struct {
 	// of clients
 	limits    flowcontrol.Limits
 	limiter   *flowcontrol.Limiter
-	forwarder *serve.Forwarder
+	forwarder *passthrough.Forwarder
 	access    *access
 	pod       *podFiles   // nil: it is no sidecar
 	secure    *tls.Config // nil: no listener has TLS

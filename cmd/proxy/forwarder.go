@@ -9,7 +9,9 @@ import (
 
 	"spillway/internal/config"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/serve"
+	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
@@ -17,10 +19,10 @@ import (
 // each is made of the credentials that it may have.
 func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *flowcontrol.Limiter,
 	o *config.Settings, registry prometheus.Registerer,
-	log *zap.Logger) (*serve.Forwarder, error) {
-	opts := serve.ForwarderOptions{
+	log *zap.Logger) (*passthrough.Forwarder, error) {
+	opts := passthrough.ForwarderOptions{
 		Base: base, Claims: o.FrontProxy.Claims, NeverAs: o.ImpersonateDenyGroups, Limiter: limiter,
-		StallTimeout: o.StallTimeout, Metrics: serve.NewForwardMetrics(registry), Log: log,
+		StallTimeout: o.StallTimeout, Metrics: passthrough.NewForwardMetrics(registry), Log: log,
 	}
 	var err error
 	if opts.Client, err = withoutCredentials(transports, bare); err != nil {
@@ -36,14 +38,14 @@ func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.R
 			return nil, err
 		}
 	}
-	return serve.NewForwarder(opts), nil
+	return passthrough.NewForwarder(opts), nil
 }
 
 // withoutCredentials are the transports that add no credentials; shared is the first of them.
-func withoutCredentials(transports *transport.Factory, shared http.RoundTripper) (t serve.Transports, err error) {
+func withoutCredentials(transports *transport.Factory, shared http.RoundTripper) (t passthrough.Transports, err error) {
 	t.Any = shared
 	if t.HTTP1, err = transports.Bare(transport.PassingHTTP1); err != nil {
-		return serve.Transports{}, err
+		return passthrough.Transports{}, err
 	}
 	t.Fresh, err = transports.Bare(transport.PassingFresh)
 	return t, err
@@ -51,10 +53,10 @@ func withoutCredentials(transports *transport.Factory, shared http.RoundTripper)
 
 // withCredentials are the transports that add the factory's credentials; shared is the first of
 // them.
-func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t serve.Transports, err error) {
+func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t passthrough.Transports, err error) {
 	t.Any = shared
 	if t.HTTP1, err = transports.Own(transport.PassingHTTP1); err != nil {
-		return serve.Transports{}, err
+		return passthrough.Transports{}, err
 	}
 	t.Fresh, err = transports.Own(transport.PassingFresh)
 	return t, err
@@ -63,18 +65,18 @@ func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t
 // impersonators are the transports of an identity that may impersonate. Only the credentials are
 // read from its kubeconfig: the proxy's own configuration has the address of upstream and its
 // authorities.
-func impersonators(transports *transport.Factory, kubeconfig string) (serve.Transports, error) {
-	who, err := transport.LoadConfig(kubeconfig)
+func impersonators(transports *transport.Factory, kubeconfig string) (passthrough.Transports, error) {
+	who, err := upstream.LoadConfig(kubeconfig)
 	if err != nil {
-		return serve.Transports{}, err
+		return passthrough.Transports{}, err
 	}
 	others, err := transports.As(who)
 	if err != nil {
-		return serve.Transports{}, err
+		return passthrough.Transports{}, err
 	}
 	shared, err := others.Own(transport.Passing)
 	if err != nil {
-		return serve.Transports{}, err
+		return passthrough.Transports{}, err
 	}
 	return withCredentials(others, shared)
 }

@@ -18,6 +18,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/memory"
 	"spillway/internal/mirror"
+	"spillway/internal/passthrough"
 	"spillway/internal/rotation"
 	"spillway/internal/serve"
 )
@@ -109,7 +110,7 @@ func metricGroups() []metricGroup {
 	}
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
-	serve.NewForwardMetrics(&groups[2])
+	passthrough.NewForwardMetrics(&groups[2])
 	flowcontrol.NewLimiter(serverLimits(config.New().Limits), &groups[3])
 	newAccessMetrics(&groups[4])
 	audit.NewMetrics(&groups[5])

@@ -12,6 +12,7 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/listen"
 	"spillway/internal/mirror"
+	"spillway/internal/passthrough"
 	"spillway/internal/serve"
 )
 
@@ -80,12 +81,12 @@ func (p *process) begin(ctx context.Context) error {
 func (p *process) serve() {
 	if l := p.listeners.plain; l != nil {
 		front := serve.Front{
-			Guard:     serve.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.PlainSelfConnect),
+			Guard:     passthrough.NewPlainGuard(p.o.AcceptHosts, p.o.AcceptOrigins, p.o.PlainSelfConnect),
 			Access:    p.access.plain,
 			AnswerAll: p.o.InsecureAllowAll,
 		}
 		if p.o.PlainIdentity == config.IdentitySelf {
-			front.Identity, front.Self = serve.IdentitySelf, p.record.self.Load
+			front.Identity, front.Self = passthrough.IdentitySelf, p.record.self.Load
 		}
 		p.spawn(func() error { return p.server.Serve(l, front) })
 	}

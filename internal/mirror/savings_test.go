@@ -10,6 +10,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/memory"
+	"spillway/internal/passthrough"
 	"spillway/internal/serve"
 )
 
@@ -20,7 +21,7 @@ func TestShortOfMemory(t *testing.T) {
 	m := mirroring(t, up, nil, "*", "configmaps")
 	m.awaitReady(t, kubetest.ConfigMaps)
 	server := serve.New(serve.Options{
-		Catalog: m, Forwarder: serve.NewForwarder(serve.ForwarderOptions{}), Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
+		Catalog: m, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
 		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 	})
 	defer server.Close(t.Context())

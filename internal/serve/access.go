@@ -13,6 +13,7 @@ import (
 	"spillway/internal/auth/reauth"
 	"spillway/internal/fairness"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
@@ -83,7 +84,7 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 	case front.AnswerAll:
 		c.proven()
 		return visitor{admitted: true}, nil
-	case front.Identity == IdentitySelf && len(c.headers(ownIdentity)) == 0:
+	case front.Identity == passthrough.IdentitySelf && len(c.headers(passthrough.OwnIdentity)) == 0:
 		c.proven()
 		v := visitor{admitted: true}
 		if front.Self != nil {
@@ -177,13 +178,13 @@ func (s *Server) sendAway(c call) {
 }
 
 // pass passes a request through, if it is there what it is here.
-func (s *Server) pass(c call, v visitor, h heard) {
+func (s *Server) pass(c call, v visitor, h passthrough.AnswerHooks) {
 	var as *auth.Impersonation
 	if v.stranded {
 		var err error
-		if as, err = s.opts.Forwarder.lend(v.who); err != nil {
-			if h.head != nil {
-				h.head()
+		if as, err = s.opts.Forwarder.Lend(v.who); err != nil {
+			if h.Head != nil {
+				h.Head()
 			}
 			apistatus.Write(c, v.notPassed(err))
 			return
@@ -215,7 +216,7 @@ func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1
 	case ok:
 		apistatus.WriteAs(c, form, status)
 	case v.denied:
-		s.pass(c, v, heard{})
+		s.pass(c, v, passthrough.AnswerHooks{})
 	default:
 		apistatus.WriteAs(c, apistatus.Form{Indented: true}, status) // as upstream does for want of a form
 	}

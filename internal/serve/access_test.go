@@ -36,6 +36,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/kubetest"
+	"spillway/internal/passthrough"
 	"spillway/internal/source"
 	"spillway/internal/watch"
 )
@@ -348,7 +349,7 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 	t.Parallel()
 	for _, asking := range []bool{false, true} {
-		r := newRig(t, rigOptions{access: asking, identity: IdentitySelf})
+		r := newRig(t, rigOptions{access: asking, identity: passthrough.IdentitySelf})
 		if asking {
 			r.people()
 		}
@@ -523,9 +524,9 @@ func TestImpersonatedCertificates(t *testing.T) {
 	}{
 		{"alice", alice, [2]string{}, 200, "Bearer own|alice|dev|||"},
 		{"alice with a token", alice, [2]string{"Authorization", "Bearer bob"}, 200, "Bearer own|alice|dev|||"},
-		{"alice with a token for a browser", alice, [2]string{"Sec-WebSocket-Protocol", "v4.channel.k8s.io, " + webSocketBearer + "Ym9i, x"}, 200,
+		{"alice with a token for a browser", alice, [2]string{"Sec-WebSocket-Protocol", "v4.channel.k8s.io, " + passthrough.WebSocketBearer + "Ym9i, x"}, 200,
 			"Bearer own|alice|dev|||v4.channel.k8s.io, x"},
-		{"alice with nothing but that", alice, [2]string{"Sec-WebSocket-Protocol", webSocketBearer + "Ym9i"}, 200, "Bearer own|alice|dev|||"},
+		{"alice with nothing but that", alice, [2]string{"Sec-WebSocket-Protocol", passthrough.WebSocketBearer + "Ym9i"}, 200, "Bearer own|alice|dev|||"},
 		{"alice with a claim", alice, [2]string{"X-Remote-User", "bob"}, 200, "Bearer own|alice|dev|||"},
 		{"alice as bob", alice, [2]string{"Impersonate-User", "bob"}, 403, ""},
 		{"alice in another group", alice, [2]string{"Impersonate-Group", "system:masters"}, 403, ""},

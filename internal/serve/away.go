@@ -2,6 +2,7 @@ package serve
 
 import (
 	"spillway/internal/apistatus"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 )
 
@@ -19,7 +20,7 @@ func (s *Server) turnAway(c call, r plan.Request) bool {
 	if why == nil {
 		return false
 	}
-	status := apistatus.Unavailable("upstream apiserver is unavailable: " + failureKind(why))
+	status := apistatus.Unavailable("upstream apiserver is unavailable: " + passthrough.FailureKind(why))
 	query := r.Query()
 	if t, ok := plan.ParseTarget(r.Path); ok && t.Watches(query) {
 		status = apistatus.NotReady(apistatus.RetryAfter())

@@ -15,6 +15,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 )
 
@@ -56,7 +57,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 		pods = append(pods, fmt.Sprintf("a/pod-%d %d app=a-label-that-is-not-short", i, i+1))
 	}
 	source := sourcetest.New(b, sourcetest.Pods, sourcetest.NewOracle(uint64(n)), uint64(n), pods...)
-	forwarder := NewForwarder(ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
 	server := New(Options{
 		Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
 		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/cache"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -23,7 +24,7 @@ type call interface {
 	// request is what a plan looks at.
 	request() plan.Request
 	// guarded is what a guard looks at.
-	guarded() PlainRequest
+	guarded() passthrough.PlainRequest
 	// headers are those of the request that are wanted, by their canonical keys.
 	headers(wanted func(key string) bool) http.Header
 	// certificates are those that the client sent, its own first; nobody has verified them.
@@ -40,7 +41,7 @@ type call interface {
 	// forward passes the request through, and returns when the answer has begun or later. The
 	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
 	// answer.
-	forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard)
+	forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
 }
 
 // handle answers one request, and sees to it that it is on record and traced if that is wanted.
@@ -95,9 +96,9 @@ func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	case p.MostRecent():
 		s.passRecent(c, request, p, v)
 	case p.List != nil:
-		s.passList(c, v, heard{})
+		s.passList(c, v, passthrough.AnswerHooks{})
 	default:
-		s.pass(c, v, heard{})
+		s.pass(c, v, passthrough.AnswerHooks{})
 	}
 }
 

@@ -17,6 +17,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
@@ -77,8 +78,8 @@ func (c fastCall) Departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
-func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, bearer{listener: c.server.opts.Identity, as: as, flow: flow}, h)
+func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)
 }
 
 // request copies what a plan needs.
@@ -129,14 +130,14 @@ func (c fastCall) certificates() []*x509.Certificate {
 }
 
 // guarded copies what a guard needs.
-func (c fastCall) guarded() PlainRequest {
+func (c fastCall) guarded() passthrough.PlainRequest {
 	h := &c.ctx.Request.Header
-	r := PlainRequest{
+	r := passthrough.PlainRequest{
 		Host:    string(h.Host()),
 		Method:  string(h.Method()),
 		Target:  string(h.RequestURI()),
 		Upgrade: len(h.Peek("Upgrade")) > 0,
-		AsSelf:  c.server.opts.Identity == IdentitySelf && !ownCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+		AsSelf:  c.server.opts.Identity == passthrough.IdentitySelf && !passthrough.OwnCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
 	}
 	for _, o := range h.PeekAll("Origin") {
 		r.Origins = append(r.Origins, string(o))

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"testing"
+
+	"spillway/internal/passthrough"
 )
 
 // Upstream refuses a body before it has read it, and the client sends no more of it when it sees that. The refusal must still arrive whole:
@@ -24,10 +26,10 @@ func TestEarlyRefusal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fr := newFront(t, http.NotFoundHandler(), frontOptions{http2: true, mutate: func(o *ForwarderOptions) {
+	fr := newFront(t, http.NotFoundHandler(), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) {
 		o.Base, o.Client = base, all(upstream.Client().Transport)
 	}})
-	client, body := fr.client(t), bytes.Repeat([]byte("x"), 2*ownedBodyMax)
+	client, body := fr.client(t), bytes.Repeat([]byte("x"), 2*passthrough.OwnedBodyLimit)
 	for range 100 { // what has been sent when the refusal comes is up to chance
 		request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, fr.url()+"/api/v1/namespaces/a/configmaps", bytes.NewReader(body))
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 
 	"github.com/valyala/fasthttp"
 )
@@ -18,21 +19,21 @@ import (
 // fastRequest is a request that fasthttp read and that passes through.
 type fastRequest struct{ ctx *fasthttp.RequestCtx }
 
-func (r fastRequest) answerWithin(stall time.Duration) apistatus.Responder {
+func (r fastRequest) AnswerWithin(stall time.Duration) apistatus.Responder {
 	return fastResponder{ctx: r.ctx, stall: stall}
 }
 
-func (r fastRequest) head() rawHead {
+func (r fastRequest) Head() passthrough.RawHead {
 	h := &r.ctx.Request.Header
-	return rawHead{
-		method: string(h.Method()), target: string(h.RequestURI()), proto: string(h.Protocol()), raw: h.RawHeaders(),
-		length: h.ContentLength(), remote: r.ctx.RemoteAddr(),
+	return passthrough.RawHead{
+		Method: string(h.Method()), Target: string(h.RequestURI()), Proto: string(h.Protocol()), Fields: h.RawHeaders(),
+		Length: h.ContentLength(), Remote: r.ctx.RemoteAddr(),
 	}
 }
 
-func (r fastRequest) conn() net.Conn { return r.ctx.Conn() }
+func (r fastRequest) Conn() net.Conn { return r.ctx.Conn() }
 
-func (r fastRequest) body(length int64) ([]byte, error) {
+func (r fastRequest) Body(length int64) ([]byte, error) {
 	if length == 0 {
 		return nil, nil
 	}
@@ -50,9 +51,9 @@ func (r fastRequest) body(length int64) ([]byte, error) {
 // prefetchMax is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
 const prefetchMax = 8 << 10
 
-// bodyStart returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
+// BodyStart returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
 // every byte of a chunked body, comes from the hijacked connection.
-func (r fastRequest) bodyStart(length int64) ([]byte, error) {
+func (r fastRequest) BodyStart(length int64) ([]byte, error) {
 	stream := r.ctx.RequestBodyStream()
 	if stream == nil {
 		return r.ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
@@ -64,8 +65,8 @@ func (r fastRequest) bodyStart(length int64) ([]byte, error) {
 	return read, nil
 }
 
-// relay copies status and headers; Date is fasthttp's own.
-func (r fastRequest) relay(resp *http.Response) {
+// Relay copies status and headers; Date is fasthttp's own.
+func (r fastRequest) Relay(resp *http.Response) {
 	r.ctx.Response.SetStatusCode(resp.StatusCode)
 	h := &r.ctx.Response.Header
 	for key, values := range resp.Header {
@@ -78,7 +79,7 @@ func (r fastRequest) relay(resp *http.Response) {
 	}
 }
 
-func (r fastRequest) relayBody(body relayedBody, size int64, stall time.Duration) {
+func (r fastRequest) RelayBody(body passthrough.RelayedBody, size int64, stall time.Duration) {
 	// fasthttp clears after the answer only a deadline that it knows of; the body then moves it along.
 	_ = r.ctx.SetWriteDeadline(time.Now().Add(stall))
 	r.ctx.Response.ImmediateHeaderFlush = size < 0 // the first byte of the body may be long in coming
@@ -86,14 +87,14 @@ func (r fastRequest) relayBody(body relayedBody, size int64, stall time.Duration
 }
 
 // writtenBody tells fasthttp to use WriteTo, whose pieces are eight times as large as its own.
-type writtenBody struct{ relayedBody }
+type writtenBody struct{ passthrough.RelayedBody }
 
 // SupportsBodyWriteTo implements fasthttp.BodyWriterTo.
 func (writtenBody) SupportsBodyWriteTo() bool { return true }
 
-func (r fastRequest) hijack(take func(net.Conn), lost func()) { hijack(r.ctx, take, lost) }
+func (r fastRequest) Hijack(take func(net.Conn), lost func()) { hijack(r.ctx, take, lost) }
 
-func (r fastRequest) shareHead() *flowcontrol.LargeHead {
+func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 	if h := headConnOf(r.ctx.Conn()); h != nil {
 		return h.large.Share()
 	}

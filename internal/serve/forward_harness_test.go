@@ -19,6 +19,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 )
 
@@ -27,7 +28,7 @@ const patience = time.Minute
 
 // front is a fasthttp server that passes everything through to a net/http upstream.
 type front struct {
-	forwarder *Forwarder
+	forwarder *passthrough.Forwarder
 	registry  *prometheus.Registry
 	addr      string
 	tls       *tls.Config // of clients; nil for plain
@@ -38,10 +39,10 @@ type front struct {
 type frontOptions struct {
 	tls      bool
 	http2    bool // over TLS
-	identity Identity
+	identity passthrough.Identity
 	as       *auth.Impersonation // identity of requests over HTTP/1.1
 	took     func(time.Duration)
-	mutate   func(*ForwarderOptions)
+	mutate   func(*passthrough.ForwarderOptions)
 }
 
 func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
@@ -53,14 +54,14 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 	}
 	client, self := bareTransport(), bareTransport()
 	fr := &front{upstream: u, registry: prometheus.NewRegistry()}
-	opts := ForwarderOptions{
+	opts := passthrough.ForwarderOptions{
 		Base: base, Client: all(client), Self: all(withToken{self}),
-		Metrics: NewForwardMetrics(fr.registry),
+		Metrics: passthrough.NewForwardMetrics(fr.registry),
 	}
 	if o.mutate != nil {
 		o.mutate(&opts)
 	}
-	fr.forwarder = NewForwarder(opts)
+	fr.forwarder = passthrough.NewForwarder(opts)
 	t.Cleanup(func() {
 		for _, tr := range []*http.Transport{client, self} {
 			tr.CloseIdleConnections()
@@ -69,8 +70,8 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(fastRequest{ctx}, bearer{listener: o.identity, as: o.as,
-			flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, heard{took: o.took})
+		fr.forwarder.Forward(fastRequest{ctx}, passthrough.Bearer{Listener: o.identity, As: o.as,
+			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, passthrough.AnswerHooks{Took: o.took})
 	})
 	if o.http2 {
 		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
@@ -141,7 +142,9 @@ func bareTransport() *http.Transport {
 }
 
 // all is one transport for everything.
-func all(t http.RoundTripper) Transports { return Transports{Any: t, HTTP1: t, Fresh: t} }
+func all(t http.RoundTripper) passthrough.Transports {
+	return passthrough.Transports{Any: t, HTTP1: t, Fresh: t}
+}
 
 // withToken stands for a transport with the proxy's own credentials.
 type withToken struct{ next http.RoundTripper }

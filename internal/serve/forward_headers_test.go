@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"spillway/internal/passthrough"
 )
 
 // recorder remembers the headers of the last request.
@@ -111,7 +113,7 @@ func TestForwardRefusesToDropBrowsersTokens(t *testing.T) {
 
 func TestForwardAsSelf(t *testing.T) {
 	seen := make(recorder, 1)
-	fr := newFront(t, seen, frontOptions{identity: IdentitySelf})
+	fr := newFront(t, seen, frontOptions{identity: passthrough.IdentitySelf})
 	bearer := "Sec-WebSocket-Protocol: v4.channel.k8s.io, base64url.bearer.authorization.k8s.io.eA"
 	for _, way := range ways {
 		for header, want := range map[string][]string{
@@ -139,7 +141,7 @@ func TestForwardAsSelf(t *testing.T) {
 }
 
 func TestForwardWithoutSelf(t *testing.T) {
-	fr := newFront(t, make(recorder), frontOptions{identity: IdentitySelf, mutate: func(o *ForwarderOptions) { o.Self = Transports{} }})
+	fr := newFront(t, make(recorder), frontOptions{identity: passthrough.IdentitySelf, mutate: func(o *passthrough.ForwarderOptions) { o.Self = passthrough.Transports{} }})
 	for _, way := range ways {
 		if code, body := fr.send(t, fmt.Sprintf(way, "")); code != 403 || !strings.Contains(body, "no identity of its own") {
 			t.Errorf("%q: %d %s", way, code, body)

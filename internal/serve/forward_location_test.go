@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"spillway/internal/passthrough"
 )
 
 // U10: below a path, a redirect led to that path twice. On every way through it is followed to
@@ -28,7 +30,9 @@ func TestRedirectsBelowAPathAreFollowed(t *testing.T) {
 				_, _ = io.Copy(w, r.Body)
 				_, _ = io.WriteString(w, r.URL.RawQuery)
 			})
-			o.mutate = func(f *ForwarderOptions) { f.Base = &url.URL{Scheme: f.Base.Scheme, Host: f.Base.Host, Path: prefix} }
+			o.mutate = func(f *passthrough.ForwarderOptions) {
+				f.Base = &url.URL{Scheme: f.Base.Scheme, Host: f.Base.Host, Path: prefix}
+			}
 			fr := newFront(t, up, o)
 			client, base := fr.client(t), fr.url()
 			client.CheckRedirect = nil

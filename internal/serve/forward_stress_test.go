@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"spillway/internal/passthrough"
 )
 
 func TestForwardEndsStalledClients(t *testing.T) {
@@ -18,7 +20,7 @@ func TestForwardEndsStalledClients(t *testing.T) {
 			_, _ = w.Write(make([]byte, 1<<20))
 		}
 		cancelled <- struct{}{}
-	}), frontOptions{mutate: func(o *ForwarderOptions) { o.StallTimeout = 10 * time.Millisecond }})
+	}), frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.StallTimeout = 10 * time.Millisecond }})
 	conn, _ := fr.dial(t)
 	fmt.Fprint(conn, "GET /endless HTTP/1.1\r\nHost: a\r\n\r\n") // and never reads
 	await(t, cancelled, "the cancellation upstream")

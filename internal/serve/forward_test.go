@@ -16,6 +16,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
+	"spillway/internal/passthrough"
 )
 
 // answers is an upstream with one path per kind of answer.
@@ -122,7 +123,7 @@ func TestForwardKeepsTheConnection(t *testing.T) {
 			{"POST", "/echo", "hello", "POST 5 hello"},
 			{"GET", "/small", "", `{"a":1}`},
 			{"PATCH", "/echo", strings.Repeat("p", 20_000), "PATCH 20000 " + strings.Repeat("p", 20_000)},
-			{"PUT", "/echo", strings.Repeat("q", ownedBodyMax), fmt.Sprintf("PUT %d ", ownedBodyMax) + strings.Repeat("q", ownedBodyMax)},
+			{"PUT", "/echo", strings.Repeat("q", passthrough.OwnedBodyLimit), fmt.Sprintf("PUT %d ", passthrough.OwnedBodyLimit) + strings.Repeat("q", passthrough.OwnedBodyLimit)},
 			{"DELETE", "/echo", "", "DELETE 0 "},
 			{"POST", "/echo", "", "POST 0 "},
 			{"GET", "/large", "", strings.Repeat("x", 300_000)},
@@ -199,7 +200,7 @@ func TestForwardLimits(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		started <- struct{}{}
 		<-release
-	}), frontOptions{mutate: func(o *ForwarderOptions) {
+	}), frontOptions{mutate: func(o *passthrough.ForwarderOptions) {
 		o.Limiter = impatient(flowcontrol.Limits{Watches: 1, PassThrough: 2, PassThroughPerUser: 1})
 	}})
 	for _, target := range []string{"/x", "/x?watch=1"} {
@@ -233,7 +234,7 @@ func TestForwardLimits(t *testing.T) {
 func (f *front) awaitIdle(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		n := f.forwarder.inFlight()
+		n := f.forwarder.InFlight()
 		if n == 0 {
 			return
 		}
@@ -246,11 +247,11 @@ func (f *front) awaitIdle(t *testing.T) {
 func TestForwardUpstreamFailures(t *testing.T) {
 	breaks := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
 	deaf := kubetest.RefusingAddress(t)
-	refused := func(o *ForwarderOptions) { o.Base.Host = deaf }
+	refused := func(o *passthrough.ForwarderOptions) { o.Base.Host = deaf }
 	every(t, func(t *testing.T, o frontOptions) {
 		for _, tc := range []struct {
 			name, method, query string
-			mutate              func(*ForwarderOptions)
+			mutate              func(*passthrough.ForwarderOptions)
 			code                int
 			retry, text         string
 		}{
@@ -301,7 +302,7 @@ type panicking struct{}
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
 
 func TestForwardContainsPanics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{mutate: func(o *ForwarderOptions) { o.Client = all(panicking{}) }})
+	fr := newFront(t, answers(), frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.Client = all(panicking{}) }})
 	for range 2 {
 		if resp, _ := get(t, fr.client(t), "GET", fr.url()+"/small"); resp.StatusCode != 502 {
 			t.Errorf("got %d, want 502", resp.StatusCode)
@@ -343,7 +344,7 @@ func TestForwarderClose(t *testing.T) {
 }
 
 func TestForwarderCloseUnused(t *testing.T) {
-	if err := NewForwarder(ForwarderOptions{}).Close(context.Background()); err != nil {
+	if err := passthrough.NewForwarder(passthrough.ForwarderOptions{}).Close(context.Background()); err != nil {
 		t.Error(err)
 	}
 }

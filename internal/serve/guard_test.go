@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
 	"github.com/valyala/fasthttp"
@@ -18,9 +19,9 @@ import (
 // TestPlainGuardOverUnixSocket shows that curl --unix-socket, which sends Host: localhost, passes, and that a request's own
 // credentials lift the rules about the proxy's.
 func TestPlainGuardOverUnixSocket(t *testing.T) {
-	guard := NewPlainGuard(nil, nil, false)
+	guard := passthrough.NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		c := fastCall{fastResponder: fastResponder{ctx: ctx}, server: &http1Server{opts: http1Options{Identity: IdentitySelf}}}
+		c := fastCall{fastResponder: fastResponder{ctx: ctx}, server: &http1Server{opts: http1Options{Identity: passthrough.IdentitySelf}}}
 		if guard.Admit(c, c.guarded()) {
 			ctx.SetStatusCode(http.StatusNoContent)
 		}
@@ -65,7 +66,7 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 // taking the upgrade for granted, is no request.
 func TestRefusedConnectsReachNothing(t *testing.T) {
 	up := newTargets()
-	fr := newFront(t, up, frontOptions{identity: IdentitySelf})
+	fr := newFront(t, up, frontOptions{identity: passthrough.IdentitySelf})
 	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil),
 		Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -74,7 +75,7 @@ func TestRefusedConnectsReachNothing(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- server.Serve(listener, Front{Identity: IdentitySelf, Guard: NewPlainGuard(nil, nil, false)})
+		served <- server.Serve(listener, Front{Identity: passthrough.IdentitySelf, Guard: passthrough.NewPlainGuard(nil, nil, false)})
 	}()
 	defer func() {
 		_ = server.Close(t.Context())

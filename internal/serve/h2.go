@@ -12,6 +12,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/h2"
+	"spillway/internal/passthrough"
 )
 
 // The settings are those of a kube-apiserver (W-1): stream windows that hold 99 % of the objects, a
@@ -93,7 +94,7 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 // need not wait for upstream's answer to it.
 func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
 	response, ok := w.(*h2.Response)
-	if !ok || front.Access == nil || response.Proven() || !bearsToken(r.Header) || !proving.CompareAndSwap(false, true) {
+	if !ok || front.Access == nil || response.Proven() || !passthrough.BearsToken(r.Header) || !proving.CompareAndSwap(false, true) {
 		return
 	}
 	a := front.Access.Authenticator

@@ -11,6 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
@@ -51,10 +52,12 @@ func (c http2Call) address() netip.Addr {
 	return address.Addr()
 }
 
-func (c http2Call) Departs(gone func()) (stop func()) { return departsWith(c.r.Context())(gone) }
+func (c http2Call) Departs(gone func()) (stop func()) {
+	return passthrough.DepartsWith(c.r.Context())(gone)
+}
 
-func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, bearer{listener: c.front.Identity, as: as, flow: flow}, h)
+func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow}, h)
 }
 
 // request is what a plan needs. A request with a body is nothing that a plan knows.
@@ -91,14 +94,14 @@ func (c http2Call) certificates() []*x509.Certificate {
 }
 
 // guarded is what a guard needs.
-func (c http2Call) guarded() PlainRequest {
+func (c http2Call) guarded() passthrough.PlainRequest {
 	h := c.r.Header
-	return PlainRequest{
+	return passthrough.PlainRequest{
 		Host:    c.r.Host,
 		Origins: h["Origin"],
 		Method:  c.r.Method,
 		Target:  c.r.RequestURI,
-		AsSelf:  c.front.Identity == IdentitySelf && !ownCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
+		AsSelf:  c.front.Identity == passthrough.IdentitySelf && !passthrough.OwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/watch"
 )
 
@@ -265,7 +266,7 @@ func TestHTTP2Frames(t *testing.T) {
 func TestHTTP2Fronts(t *testing.T) {
 	t.Parallel()
 	got := make(chan http.Header, 1)
-	fr := newFront(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }), frontOptions{http2: true, identity: IdentitySelf})
+	fr := newFront(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }), frontOptions{http2: true, identity: passthrough.IdentitySelf})
 	send := func(path, name, value string) int {
 		t.Helper()
 		r, err := http.NewRequest("GET", fr.url()+path, nil)
@@ -284,7 +285,7 @@ func TestHTTP2Fronts(t *testing.T) {
 	}
 	for _, c := range []struct{ name, value, authorization string }{
 		{"", "", "Bearer own"}, {"Authorization", "Bearer mine", "Bearer mine"}, {"X-Remote-User", "root", "Bearer own"},
-		{"Sec-Websocket-Protocol", webSocketBearer + "eA", ""},
+		{"Sec-Websocket-Protocol", passthrough.WebSocketBearer + "eA", ""},
 	} {
 		code, seen := send("/x", c.name, c.value), await(t, got, "the request")
 		if code != 200 || seen.Get("Authorization") != c.authorization || seen.Get("X-Remote-User") != "" || seen.Get("X-Forwarded-For") != "127.0.0.1" {
@@ -306,7 +307,7 @@ func TestHTTP2Guard(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: NewPlainGuard(nil, nil, false), Identity: IdentitySelf})
+		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil, false), Identity: passthrough.IdentitySelf})
 	}()
 	defer func() {
 		r.close()
@@ -341,7 +342,7 @@ func TestHTTP2Guard(t *testing.T) {
 
 // A bug ends one request, and says so on whatever it had begun.
 func TestHTTP2Panics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Client = all(panicking{}) }})
+	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) { o.Client = all(panicking{}) }})
 	client := fr.client(t)
 	for range 2 {
 		if resp, body := get(t, client, "GET", fr.url()+"/small"); resp.StatusCode != 500 || !strings.Contains(body, "bug of the proxy") {
@@ -371,7 +372,7 @@ func TestHTTP2PassThrough(t *testing.T) {
 				return
 			}
 		}
-	}), frontOptions{http2: true, mutate: func(o *ForwarderOptions) { o.Limiter = impatient(flowcontrol.Limits{Watches: 1}) }})
+	}), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = impatient(flowcontrol.Limits{Watches: 1}) }})
 	client := fr.client(t)
 	for _, leaves := range []bool{false, true} {
 		body, feed := io.Pipe()

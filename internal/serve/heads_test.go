@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
 	"go.uber.org/zap"
@@ -36,7 +37,7 @@ func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Limiter: m.limiter})
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Limiter: m.limiter})
 	m.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Limiter: m.limiter,
 		Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

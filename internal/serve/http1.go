@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/watch"
 
 	"github.com/valyala/fasthttp"
@@ -24,9 +25,9 @@ type http1Options struct {
 	// HTTP2 serves a connection on which the client chose HTTP/2, until its end.
 	HTTP2 func(c net.Conn) error
 
-	Forwarder *Forwarder
+	Forwarder *passthrough.Forwarder
 	// Identity is as whom requests that pass through reach upstream.
-	Identity Identity
+	Identity passthrough.Identity
 	Watches  *watch.Manager
 	Poller   *clientconn.Poller      // nil: clients that leave are not noticed
 	Heads    *flowcontrol.LargeHeads // of large heads; nil: they are not bounded

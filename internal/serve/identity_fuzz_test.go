@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/passthrough"
+
 	"github.com/valyala/fasthttp"
 )
 
@@ -27,7 +29,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 		f.Add(lines)
 	}
 	matters := func(key string) bool {
-		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" || ownIdentity(key)
+		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" || passthrough.OwnIdentity(key)
 	}
 	f.Fuzz(func(t *testing.T, lines string) {
 		raw := "GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n\r\n"
@@ -35,16 +37,16 @@ func FuzzIdentityHeaders(f *testing.F) {
 		if err := ctx.Request.Header.Read(bufio.NewReaderSize(strings.NewReader(raw), 16<<10)); err != nil {
 			return
 		}
-		in, err := readInbound(fastRequest{ctx}.head())
+		in, err := passthrough.ReadInbound(fastRequest{ctx}.Head())
 		c := fastCall{fastResponder: fastResponder{ctx: ctx}}
 		if err != nil {
-			if c.request().Plain && len(c.headers(ownIdentity)) > 0 {
+			if c.request().Plain && len(c.headers(passthrough.OwnIdentity)) > 0 {
 				t.Logf("%q is read by fasthttp alone: %v", lines, err)
 			}
 			return
 		}
 		seen, sent := c.headers(matters), http.Header{}
-		for key, values := range in.header {
+		for key, values := range in.Header {
 			if matters(key) {
 				sent[key] = values
 			}

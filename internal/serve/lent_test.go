@@ -16,6 +16,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 )
 
@@ -124,13 +125,13 @@ func mallory(t *testing.T) *auth.Impersonation {
 func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self bool)) {
 	as := mallory(t)
 	for name, o := range map[string]frontOptions{
-		"self": {identity: IdentitySelf}, "self over TLS": {identity: IdentitySelf, tls: true},
-		"self over HTTP/2": {identity: IdentitySelf, http2: true},
+		"self": {identity: passthrough.IdentitySelf}, "self over TLS": {identity: passthrough.IdentitySelf, tls: true},
+		"self over HTTP/2": {identity: passthrough.IdentitySelf, http2: true},
 		"impersonator":     {as: as}, "impersonator over TLS": {as: as, tls: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			up := newTargets()
-			o.mutate = func(f *ForwarderOptions) {
+			o.mutate = func(f *passthrough.ForwarderOptions) {
 				f.As = f.Self
 				f.Base.Path = "/k8s/clusters/c-1"
 			}
@@ -198,11 +199,11 @@ func TestLentCredentialsStayBelowTheBasePath(t *testing.T) {
 // Whose credentials are the client's own is upstream's to judge, wherever it goes.
 func TestOwnCredentialsGoAnywhere(t *testing.T) {
 	t.Parallel()
-	for name, o := range map[string]frontOptions{"self": {identity: IdentitySelf},
-		"self over HTTP/2": {identity: IdentitySelf, http2: true}} {
+	for name, o := range map[string]frontOptions{"self": {identity: passthrough.IdentitySelf},
+		"self over HTTP/2": {identity: passthrough.IdentitySelf, http2: true}} {
 		t.Run(name, func(t *testing.T) {
 			up := newTargets()
-			o.mutate = func(f *ForwarderOptions) { f.Base.Path = "/k8s/clusters/c-1" }
+			o.mutate = func(f *passthrough.ForwarderOptions) { f.Base.Path = "/k8s/clusters/c-1" }
 			fr := newFront(t, up, o)
 			for _, path := range straying {
 				if strings.Contains(path, "%%") { // no path at all
@@ -234,11 +235,11 @@ func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
 		header = append(header, key, "/v3/secrets")
 	}
 	for name, o := range map[string]frontOptions{
-		"self": {identity: IdentitySelf}, "HTTP/2": {identity: IdentitySelf, http2: true}, "impersonator": {as: mallory(t)},
+		"self": {identity: passthrough.IdentitySelf}, "HTTP/2": {identity: passthrough.IdentitySelf, http2: true}, "impersonator": {as: mallory(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := make(recorder, 1)
-			o.mutate = func(f *ForwarderOptions) { f.As = f.Self }
+			o.mutate = func(f *passthrough.ForwarderOptions) { f.As = f.Self }
 			fr := newFront(t, seen, o)
 			for _, target := range []string{"/a", "/a?watch=1"} {
 				fr.ask(t, "GET", target, header...)

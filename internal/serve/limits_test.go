@@ -23,6 +23,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/watch"
 )
 
@@ -403,7 +404,7 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		arrived <- r.URL.Path
 		<-release
-	}), frontOptions{mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
+	}), frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
 	var all sync.WaitGroup
 	ask := func(from, path string) {
 		client := dialFrom(t, from)
@@ -444,7 +445,7 @@ func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
 		limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 10, PassThrough: 10}, nil)
-		o.mutate = func(o *ForwarderOptions) { o.Limiter = limiter }
+		o.mutate = func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }
 		fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			headed <- struct{}{}
 			<-goOn
@@ -480,7 +481,7 @@ func TestLimitPassThroughLasting(t *testing.T) {
 // A client that asks too often is told so, whatever it asks for, and others are not.
 func TestLimitPassThroughRate(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
-		o.mutate = func(o *ForwarderOptions) {
+		o.mutate = func(o *passthrough.ForwarderOptions) {
 			o.Limiter = flowcontrol.NewLimiter(flowcontrol.Limits{PassThroughQPS: 0.001, PassThroughBurst: 2}, nil)
 		}
 		fr := newFront(t, answers(), o)

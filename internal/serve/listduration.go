@@ -4,6 +4,8 @@ import (
 	"sync"
 	"time"
 
+	"spillway/internal/passthrough"
+
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -28,10 +30,10 @@ func (s *Server) listed(v visitor, by string) {
 }
 
 // passList passes a LIST through that would have been answered here.
-func (s *Server) passList(c call, v visitor, h heard) {
+func (s *Server) passList(c call, v visitor, h passthrough.AnswerHooks) {
 	begun := sync.OnceFunc(func() { s.listed(v, listedUpstream) })
-	head := h.head
-	h.head = func() {
+	head := h.Head
+	h.Head = func() {
 		begun()
 		if head != nil {
 			head()

@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/audit"
 	"spillway/internal/kubetest"
+	"spillway/internal/passthrough"
 )
 
 // revealing is a transport with a bug that shows what it was working on.
@@ -36,7 +37,7 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			every(t, func(t *testing.T, o frontOptions) {
 				core, logs := observer.New(zap.DebugLevel)
-				o.mutate = func(f *ForwarderOptions) {
+				o.mutate = func(f *passthrough.ForwarderOptions) {
 					f.Client, f.Log = all(revealing{how}), zap.New(core)
 				}
 				fr := newFront(t, http.NotFoundHandler(), o)
@@ -84,7 +85,7 @@ func TestPanicField(t *testing.T) {
 	} {
 		func() {
 			defer func() {
-				if got := panicField(recover()).String; got != c.want {
+				if got := passthrough.PanicField(recover()).String; got != c.want {
 					t.Errorf("panicField is %q, want %q", got, c.want)
 				}
 			}()

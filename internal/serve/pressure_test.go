@@ -15,6 +15,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/watch"
 )
 
@@ -181,7 +182,7 @@ func TestBodiesWithoutRoom(t *testing.T) {
 			fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				n, err := io.Copy(io.Discard, r.Body)
 				fmt.Fprintf(w, "%d bytes, %v, %d held", n, err, limiter.BodyBytes())
-			}), frontOptions{http2: http2, mutate: func(o *ForwarderOptions) { o.Limiter = limiter }})
+			}), frontOptions{http2: http2, mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = limiter }})
 			for size, held := range map[int]int{0: 0, 1000: 1000, 1001: 0, 100_000: 0} {
 				response, err := fr.client(t).Post(fr.url()+"/x", "text/plain", strings.NewReader(strings.Repeat("x", size)))
 				if err != nil {

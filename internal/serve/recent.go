@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 )
 
@@ -40,13 +41,13 @@ var secrets = schema.GroupResource{Resource: "secrets"}
 func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
 	alone := func(head func()) {
-		s.passList(c, v, heard{head: head, took: func(took time.Duration) { fresh.Passed(n, took) }})
+		s.passList(c, v, passthrough.AnswerHooks{Head: head, Took: func(took time.Duration) { fresh.Passed(n, took) }})
 	}
 	if info.GVR.GroupResource() == secrets {
 		alone(nil)
 		return
 	}
-	if s.coalescer.pass(c, laneOf(r, c.RequestHeader("Accept-Encoding")), r.UserAgent, alone) {
+	if s.coalescer.Pass(c, passthrough.LaneOf(r, c.RequestHeader("Accept-Encoding")), r.UserAgent, alone) {
 		s.metrics.shared.WithLabelValues(info.String()).Inc()
 		s.listed(v, listedShared)
 	}

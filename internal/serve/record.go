@@ -18,6 +18,7 @@ import (
 	"spillway/internal/codec"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
 )
@@ -167,7 +168,7 @@ func (r *record) required(code int) bool {
 // passOn has upstream answer, which may last. Nothing is held any more for an answer from here.
 func (r *record) passOn() {
 	r.server.opts.Audit.Passed()
-	r.server.pass(r.call, r.visitor, heard{})
+	r.server.pass(r.call, r.visitor, passthrough.AnswerHooks{})
 }
 
 // over puts a request on record that nobody has answered: it ran into a bug, which whoever called us will answer.
@@ -211,7 +212,7 @@ func (c recorded) Stream(code int, body io.WriterTo, size int64) {
 	c.call.Stream(code, body, size)
 }
 
-func (c recorded) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
+func (c recorded) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.record.settled = true // upstream's to record
 	c.call.forward(flow, as, h)
 }
@@ -264,27 +265,27 @@ func jsonOfObject(p plan.Plan, o *object.Object) []byte {
 	return document
 }
 
-// shares implements shareObserver.
-func (c recorded) shares(a sharedAnswer) {
+// ObserveShared implements shareObserver.
+func (c recorded) ObserveShared(a passthrough.SharedAnswer) {
 	c.record.keepShared(a)
-	if o, ok := c.call.(shareObserver); ok {
-		o.shares(a)
+	if o, ok := c.call.(passthrough.ShareObserver); ok {
+		o.ObserveShared(a)
 	}
 }
 
 // keepShared is keep for an answer of upstream's that several share.
-func (r *record) keepShared(a sharedAnswer) {
-	readable := strings.HasPrefix(a.header.Get("Content-Type"), "application/json") && a.header.Get("Content-Encoding") == ""
-	if status := (metav1.Status{}); readable && a.code >= http.StatusBadRequest && json.Unmarshal(a.body, &status) == nil && status.Kind == "Status" {
+func (r *record) keepShared(a passthrough.SharedAnswer) {
+	readable := strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") && a.Header.Get("Content-Encoding") == ""
+	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest && json.Unmarshal(a.Body, &status) == nil && status.Kind == "Status" {
 		r.ObserveFailure(&status)
 		return
 	}
 	if !r.whole() {
 		return
 	}
-	if !readable || len(a.body) > audit.MaxObject {
+	if !readable || len(a.Body) > audit.MaxObject {
 		r.keep(nil)
 		return
 	}
-	r.keep(a.body)
+	r.keep(a.Body)
 }

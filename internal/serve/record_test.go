@@ -20,6 +20,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/kubetest"
+	"spillway/internal/passthrough"
 )
 
 // journal is what an audit log is written to. It may be full.
@@ -266,7 +267,7 @@ func TestRecordOfPanics(t *testing.T) {
 // Who acts as the proxy itself is put on record as that, and who is asked nothing as nobody.
 func TestRecordOfSelf(t *testing.T) {
 	t.Parallel()
-	r, j := audited(t, internal.LevelMetadata, false, rigOptions{identity: IdentitySelf})
+	r, j := audited(t, internal.LevelMetadata, false, rigOptions{identity: passthrough.IdentitySelf})
 	got := r.list(inN + "?resourceVersion=0")
 	if e := j.of(t, got.Header.Get(apistatus.AuditIDHeader))[1]; e.User.Username != "the proxy" || e.Annotations != nil {
 		t.Errorf("%+v", e)

@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"testing"
+
+	"spillway/internal/passthrough"
 )
 
 func TestReplayStreamsAnswers(t *testing.T) {
@@ -62,7 +64,7 @@ func TestReplayLargeBodies(t *testing.T) {
 		for _, tc := range []struct {
 			size    int
 			chunked bool
-		}{{8 << 20, false}, {8 << 20, true}, {ownedBodyMax + 1, false}, {ownedBodyMax, false}, {100, true}, {prefetchMax, false}, {0, true}} {
+		}{{8 << 20, false}, {8 << 20, true}, {passthrough.OwnedBodyLimit + 1, false}, {passthrough.OwnedBodyLimit, false}, {100, true}, {prefetchMax, false}, {0, true}} {
 			b := body[:tc.size]
 			req, err := http.NewRequest("PUT", fr.url()+"/x", bytes.NewReader(b))
 			if err != nil {
@@ -89,7 +91,7 @@ func TestReplayAnswerBeforeTheBodyIsRead(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "too large", http.StatusRequestEntityTooLarge)
 	}), frontOptions{})
-	for _, size := range []int{100, ownedBodyMax, 2 << 20} {
+	for _, size := range []int{100, passthrough.OwnedBodyLimit, 2 << 20} {
 		for range 5 {
 			conn, r := fr.dial(t)
 			fmt.Fprintf(conn, "PUT /x HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", size)

@@ -27,6 +27,7 @@ import (
 	"spillway/internal/flowcontrol"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/tracing"
@@ -70,12 +71,12 @@ type rigOptions struct {
 	clients   flowcontrol.Limits
 	impatient bool
 	// as and neverAs are the Forwarder's.
-	as      Transports
+	as      passthrough.Transports
 	neverAs []string
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
 	// identity is the listeners'; who has none of his own is answered as the proxy if it is IdentitySelf.
-	identity Identity
+	identity passthrough.Identity
 	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
 	access   bool
 	clientCA string
@@ -194,7 +195,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
 		Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: NewForwarder(ForwarderOptions{Base: base, Client: all(passing), As: o.as, NeverAs: o.neverAs, Limiter: r.limiter,
+		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(passing), As: o.as, NeverAs: o.neverAs, Limiter: r.limiter,
 			StallTimeout: o.stall}),
 	})
 	secured := &front{}
@@ -219,7 +220,7 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		to := Front{TLS: to.tls, Access: r.access, Identity: o.identity, Self: func() *auth.Identity {
 			return auth.NewIdentity(authenticationv1.UserInfo{Username: "the proxy"})
 		},
-			AnswerAll: !o.access && o.identity == IdentityClient, StrictTransportSecurity: o.strict}
+			AnswerAll: !o.access && o.identity == passthrough.IdentityClient, StrictTransportSecurity: o.strict}
 		go func() { done <- r.server.Serve(ln, to) }()
 	}
 	r.t.Cleanup(func() {

@@ -26,6 +26,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/source"
 	"spillway/internal/tracing"
@@ -35,7 +36,7 @@ import (
 // Options configure a Server.
 type Options struct {
 	Catalog   source.Catalog
-	Forwarder *Forwarder
+	Forwarder *passthrough.Forwarder
 	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
 	// not decompress.
 	Own http.RoundTripper
@@ -73,9 +74,9 @@ type Front struct {
 	// StrictTransportSecurity are the directives of that header, as kube-apiserver sends them; none without TLS.
 	StrictTransportSecurity []string
 	// Guard admits requests to a plain listener; nil admits all.
-	Guard *PlainGuard
+	Guard *passthrough.PlainGuard
 	// Identity is as whom requests that pass through reach upstream.
-	Identity Identity
+	Identity passthrough.Identity
 	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but by what follows and by Identity.
 	Access *Access
 	// Self is whom requests are put on record for that act as the proxy itself, or nil while that is not known; nil: nobody asks. It matters to
@@ -95,7 +96,7 @@ type Server struct {
 	log       *zap.Logger
 	gone      *clientconn.Poller
 	watches   *watch.Manager
-	coalescer *coalescer
+	coalescer *passthrough.Coalescer
 	warned    lastWarnings
 	seats     *clientconn.Seats
 	eviction  *clientconn.EvictionPolicy
@@ -127,7 +128,7 @@ func New(opts Options) *Server {
 		Seats: s.seats, Eviction: s.eviction, Panicked: s.panicked, Withdraw: s.withdraw,
 		Metrics: opts.Metrics.watches, Log: opts.Log,
 	})
-	s.coalescer = newCoalescer(s.base, opts.Own, opts.Forwarder.opts.Base)
+	s.coalescer = passthrough.NewCoalescer(s.base, opts.Own, opts.Forwarder.Opts.Base)
 	s.conns = clientconn.NewConnections(opts.MaxConnections, opts.MaxConnectionsPerPeer, opts.Metrics.conns, s.base.Done())
 	s.http2 = newHTTP2Server(s)
 	opts.Limiter.OnCrowded(s.eviction.EndCrowded)
@@ -198,7 +199,7 @@ func (s *Server) Ended() (map[watch.EndReason]uint64, []watch.Eviction) { return
 
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
-	s.log.Error("BUG: a request panicked; please report this", panicField(p), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("BUG: a request panicked; please report this", passthrough.PanicField(p), zap.ByteString("stack", debug.Stack()))
 }
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.
@@ -219,7 +220,7 @@ func (s *Server) Close(ctx context.Context) error {
 		errs = append(errs, front.shutdown(ctx))
 	}
 	s.watches.Wait()
-	s.coalescer.wait()
+	s.coalescer.Wait()
 	errs = append(errs, s.opts.Forwarder.Close(ctx))
 	s.http2.close()
 	s.gone.Close()

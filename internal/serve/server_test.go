@@ -22,6 +22,7 @@ import (
 	"spillway/internal/fanout"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"
+	"spillway/internal/passthrough"
 	"spillway/internal/source"
 	"spillway/internal/source/sourcetest"
 	"spillway/internal/watch"
@@ -413,7 +414,7 @@ func TestServeAndClose(t *testing.T) {
 	for _, first := range []string{"close", "serve", "both"} {
 		t.Run(first, func(t *testing.T) {
 			for range 20 {
-				s := New(Options{Catalog: sourcetest.Resources{}, Forwarder: NewForwarder(ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
+				s := New(Options{Catalog: sourcetest.Resources{}, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)

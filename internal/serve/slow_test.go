@@ -18,6 +18,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
 	"go.uber.org/zap"
@@ -42,7 +43,7 @@ func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *turnstil
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed, Metrics: NewForwardMetrics(nil)})
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed, Metrics: passthrough.NewForwardMetrics(nil)})
 	g.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
 	g.server.arrivals = allowed
 	g.server.conns.AdmitAtOnce()

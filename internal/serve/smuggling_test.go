@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
 	"go.uber.org/zap"
@@ -184,7 +185,7 @@ func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		body = []byte("(broken)")
 	}
-	one := fmt.Sprintf("%s %s %q %q %s", r.Method, visible(r.RequestURI), r.Header["Authorization"],
+	one := fmt.Sprintf("%s %s %q %q %s", r.Method, passthrough.VisibleTarget(r.RequestURI), r.Header["Authorization"],
 		r.Trailer["Authorization"], body)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -215,7 +216,7 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := NewForwarder(ForwarderOptions{Base: base, Client: all(client), Metrics: NewForwardMetrics(nil)})
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Metrics: passthrough.NewForwardMetrics(nil)})
 	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

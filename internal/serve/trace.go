@@ -9,6 +9,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/tracing"
 	"spillway/internal/watch"
 )
@@ -83,11 +84,11 @@ func (t *trace) id() string {
 	return t.span.TraceID()
 }
 
-// shares implements shareObserver: the answer is one of upstream's that several get.
-func (c traced) shares(sharedAnswer) { c.trace.source = tracedShared }
+// ObserveShared implements shareObserver: the answer is one of upstream's that several get.
+func (c traced) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
 
-// propagate tells upstream in the headers of a request which span it belongs to; who is not sampled has said himself what he wants.
-func (t *trace) propagate(header http.Header) { t.span.Propagate(header) }
+// Propagate tells upstream in the headers of a request which span it belongs to; who is not sampled has said himself what he wants.
+func (t *trace) Propagate(header http.Header) { t.span.Propagate(header) }
 
 // answered ends the span of what is answered here.
 func (t *trace) answered(code int, bytes int64) {
@@ -102,8 +103,8 @@ func (t *trace) answered(code int, bytes int64) {
 	t.span.End(tracing.Answer{Code: code, Source: source, Bytes: bytes, AuditID: t.auditID})
 }
 
-// answeredUpstream ends the span of what upstream answers.
-func (t *trace) answeredUpstream(code int) {
+// AnsweredUpstream ends the span of what upstream answers.
+func (t *trace) AnsweredUpstream(code int) {
 	t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
 }
 
@@ -114,8 +115,8 @@ func (t *trace) over() {
 	}
 }
 
-// noting is w, whose answer ends the span.
-func (t *trace) noting(w apistatus.Responder) apistatus.Responder { return noted{w, t} }
+// Noting is w, whose answer ends the span.
+func (t *trace) Noting(w apistatus.Responder) apistatus.Responder { return noted{w, t} }
 
 // noted is a responder whose answer ends a span.
 type noted struct {
@@ -158,7 +159,7 @@ func (c traced) watch(st *watch.Stream, headers watch.HeadersFunc) {
 	c.call.watch(st, headers)
 }
 
-func (c traced) forward(flow flowcontrol.Flow, as *auth.Impersonation, h heard) {
-	c.trace.passed, h.trace = true, c.trace
+func (c traced) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+	c.trace.passed, h.Trace = true, c.trace
 	c.call.forward(flow, as, h)
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	"k8s.io/client-go/rest"
 
+	"spillway/internal/passthrough"
 	"spillway/internal/upstream/transport"
 )
 
@@ -112,7 +113,7 @@ func TestStrangersEndNoUploads(t *testing.T) {
 		up.TLS = &tls.Config{NextProtos: []string{"h2", "http/1.1"}} //nolint:gosec // httptest's
 		up.Config.TLSNextProto = map[string]func(*http.Server, *tls.Conn, http.Handler){"h2": w.serve}
 		up.StartTLS()
-		o.mutate = func(o *ForwarderOptions) { o.Base, o.Client = without(t, up) }
+		o.mutate = func(o *passthrough.ForwarderOptions) { o.Base, o.Client = without(t, up) }
 		fr := newFront(t, http.NotFoundHandler(), o)
 		ctx := deadline(t)
 
@@ -132,7 +133,7 @@ func TestStrangersEndNoUploads(t *testing.T) {
 }
 
 // without are the transports to an upstream without credentials, as they are outside of tests.
-func without(t *testing.T, up *httptest.Server) (*url.URL, Transports) {
+func without(t *testing.T, up *httptest.Server) (*url.URL, passthrough.Transports) {
 	t.Helper()
 	base, err := url.Parse(up.URL)
 	if err != nil {
@@ -162,7 +163,7 @@ func without(t *testing.T, up *httptest.Server) (*url.URL, Transports) {
 		up.CloseClientConnections()
 		up.Close()
 	})
-	return base, Transports{Any: shared, HTTP1: http1, Fresh: fresh}
+	return base, passthrough.Transports{Any: shared, HTTP1: http1, Fresh: fresh}
 }
 
 // post sends a body and tells the code of the answer, or what is wrong.

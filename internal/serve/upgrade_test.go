@@ -124,7 +124,7 @@ func TestUpgradeRefused(t *testing.T) {
 func TestUpgradeEndsWithTheForwarder(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(switching), frontOptions{})
 	_, r, _ := fr.upgrade(t, "/x", spdy, "")
-	fr.forwarder.abort()
+	fr.forwarder.Abort()
 	if _, err := r.Read(make([]byte, 1)); err == nil {
 		t.Error("the upgraded connection is still open")
 	}

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apiserver/pkg/server/filters"
 
 	"spillway/internal/flowcontrol"
+	"spillway/internal/passthrough"
 	"spillway/internal/serve"
 	"spillway/internal/source"
 )
@@ -62,11 +63,11 @@ func spillway(t *testing.T, upstream string) string {
 		t.Fatal(err)
 	}
 	transport := &http.Transport{DisableCompression: true}
-	client := serve.Transports{Any: transport, HTTP1: transport, Fresh: transport}
+	client := passthrough.Transports{Any: transport, HTTP1: transport, Fresh: transport}
 	limiter := flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1}, nil)
 	server := serve.New(serve.Options{
 		Catalog: nothing{}, Limiter: limiter, StallTimeout: patience, Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
-		Forwarder: serve.NewForwarder(serve.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),
+		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: client, Limiter: limiter}),
 	})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

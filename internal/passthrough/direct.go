@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"bytes"
@@ -18,14 +18,14 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // direct sends x straight to upstream and hands the answer to the server, which streams it after the handler returns.
 // Meanwhile an epoll tells of a client that leaves, since the server may not (W-253).
-func (f *Forwarder) direct(r serverRequest, x *exchange) {
+func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 	streams := false
 	stop := func() {}
 	defer func() {
 		if p := recover(); p != nil {
-			f.log.Error("BUG: panic while passing a request through", panicField(p), zap.Stack("stack"))
+			f.log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
 			streams, x.code = false, http.StatusBadGateway
-			w := r.answerWithin(0)
+			w := r.AnswerWithin(0)
 			w.HangUp()
 			apistatus.Write(w, apistatus.BadGateway("the proxy failed; the request may have been carried out"))
 		}
@@ -36,7 +36,7 @@ func (f *Forwarder) direct(r serverRequest, x *exchange) {
 	}()
 	body, err := arrivingBody(r, x)
 	if err != nil {
-		w := r.answerWithin(0)
+		w := r.AnswerWithin(0)
 		w.HangUp()
 		apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 		return
@@ -51,21 +51,21 @@ func (f *Forwarder) direct(r serverRequest, x *exchange) {
 	x.answered(resp)
 	x.heard.answeredUpstream(x.code)
 	responseHeader(resp.Header)
-	r.relay(resp)
+	r.Relay(resp)
 	if bodiless(x.in.method, resp) {
 		_ = resp.Body.Close()
 		return
 	}
 	streams = true
-	r.relayBody(&answerBody{
-		x: x, upstream: resp.Body, stop: stop, stall: f.opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
-	}, resp.ContentLength, f.opts.StallTimeout)
+	r.RelayBody(&answerBody{
+		x: x, upstream: resp.Body, stop: stop, stall: f.Opts.StallTimeout, spent: time.Since(began), left: resp.ContentLength,
+	}, resp.ContentLength, f.Opts.StallTimeout)
 }
 
 // failed answers for an upstream that did not. If the client left there is nobody to answer.
-func (f *Forwarder) failed(r serverRequest, x *exchange, err error) {
+func (f *Forwarder) failed(r HTTP1Request, x *exchange, err error) {
 	s := failureStatus(x.class, err)
-	w := r.answerWithin(0)
+	w := r.AnswerWithin(0)
 	if x.ctx.Err() != nil {
 		w.HangUp()
 	} else {
@@ -90,12 +90,12 @@ func (x *exchange) request(body []byte) *http.Request {
 }
 
 // arrivingBody is the request's body, while which the request is still on its way.
-func arrivingBody(r serverRequest, x *exchange) ([]byte, error) {
+func arrivingBody(r HTTP1Request, x *exchange) ([]byte, error) {
 	if p := clientconn.Of(x.conn); p != nil && x.in.length > 0 {
 		p.Enter(clientconn.Arriving)
 		defer p.Enter(clientconn.Active)
 	}
-	return r.body(x.in.length)
+	return r.Body(x.in.length)
 }
 
 // bodiless reports whether the answer has no body, whatever its headers say.

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"errors"
@@ -20,48 +20,48 @@ const (
 	IdentitySelf
 )
 
-// bearer is under whose credentials a request reaches upstream: its own, or those of somebody who impersonates who sent it, or, where it
+// Bearer is under whose credentials a request reaches upstream: its own, or those of somebody who impersonates who sent it, or, where it
 // brings none and the listener says so, the proxy's.
 //
 // Each has transports of its own, and they are never mixed (design D12): a request without borrowed credentials cannot reach a transport
 // that has some.
-type bearer struct {
-	listener Identity
-	as       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
-	flow     flowcontrol.Flow    // that the limits count the request for
+type Bearer struct {
+	Listener Identity
+	As       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
+	Flow     flowcontrol.Flow    // that the limits count the request for
 }
 
 // self reports that a request with these headers is lent the proxy's own credentials.
-func (b bearer) self(in http.Header) bool {
-	return b.as == nil && b.listener == IdentitySelf && !ownCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
+func (b Bearer) self(in http.Header) bool {
+	return b.As == nil && b.Listener == IdentitySelf && !OwnCredentials(in["Authorization"], in["Sec-Websocket-Protocol"])
 }
 
 // lends reports that a request with these headers travels under credentials that are not its own.
-func (b bearer) lends(in http.Header) bool { return b.as != nil || b.self(in) }
+func (b Bearer) lends(in http.Header) bool { return b.As != nil || b.self(in) }
 
 // transport carries a request upstream; nil: there is none.
-func (f *Forwarder) transport(b bearer, in *inbound, c class) http.RoundTripper {
+func (f *Forwarder) transport(b Bearer, in *Inbound, c class) http.RoundTripper {
 	switch {
-	case b.as != nil:
-		through := f.opts.As.carrier(in, c, true)
-		if through == nil || !f.lends(b.as) {
+	case b.As != nil:
+		through := f.Opts.As.carrier(in, c, true)
+		if through == nil || !f.lends(b.As) {
 			return nil
 		}
-		return b.as.Through(through)
-	case b.self(in.header):
-		return f.opts.Self.carrier(in, c, true)
+		return b.As.Through(through)
+	case b.self(in.Header):
+		return f.Opts.Self.carrier(in, c, true)
 	}
 	// What upstream might take for credentials in the other place for them asks for an upgrade, or is none.
-	return f.opts.Client.carrier(in, c, len(in.header["Authorization"]) > 0)
+	return f.Opts.Client.carrier(in, c, len(in.Header["Authorization"]) > 0)
 }
 
 // errNotLent is why a request is not passed through by impersonation, whatever its identity's bytes.
 var errNotLent = errors.New("nothing impersonates this identity")
 
-// lend puts an identity into the form in which upstream reads exactly that identity, if it may be
+// Lend puts an identity into the form in which upstream reads exactly that identity, if it may be
 // impersonated. The error is errNotLent or an *auth.UncarriableError.
-func (f *Forwarder) lend(who *auth.Identity) (*auth.Impersonation, error) {
-	if who == nil || f.opts.As.Any == nil {
+func (f *Forwarder) Lend(who *auth.Identity) (*auth.Impersonation, error) {
+	if who == nil || f.Opts.As.Any == nil {
 		return nil, errNotLent
 	}
 	as, err := auth.NewImpersonation(who)
@@ -76,7 +76,7 @@ func (f *Forwarder) lend(who *auth.Identity) (*auth.Impersonation, error) {
 
 // lends reports that an identity may be impersonated.
 func (f *Forwarder) lends(as *auth.Impersonation) bool {
-	return f.opts.As.Any != nil && !slices.ContainsFunc(f.opts.NeverAs, as.MemberOf)
+	return f.Opts.As.Any != nil && !slices.ContainsFunc(f.Opts.NeverAs, as.MemberOf)
 }
 
 // withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.
@@ -90,7 +90,7 @@ func withoutIdentity(out http.Header) {
 	var protocols []string
 	for _, list := range out["Sec-Websocket-Protocol"] {
 		for p := range strings.SplitSeq(list, ",") {
-			if p = strings.TrimSpace(p); !strings.Contains(p, webSocketBearer) {
+			if p = strings.TrimSpace(p); !strings.Contains(p, WebSocketBearer) {
 				protocols = append(protocols, p)
 			}
 		}

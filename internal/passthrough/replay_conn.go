@@ -1,10 +1,10 @@
-package serve
+package passthrough
 
 import (
 	"net"
 )
 
-// replayConn is a hijacked connection with a request head in front. Reads see the head first, then what fasthttp had
+// replayConn is a hijacked connection with a request head in front. Reads see the head first, then what the server had
 // buffered, then the client. Closing it ends the exchange.
 type replayConn struct {
 	net.Conn

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // failureStatus is the answer when upstream gave none. A client may repeat at once what was not carried out: reads, and
 // anything that never got a connection. It is told the kind of failure only; addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
-	message := "upstream apiserver is unavailable: " + failureKind(err)
+	message := "upstream apiserver is unavailable: " + FailureKind(err)
 	if c == classRead || c == classStream || neverSent(err) {
 		return apistatus.Unavailable(message)
 	}
@@ -44,8 +44,8 @@ func neverSent(err error) bool {
 	return false
 }
 
-// failureKind names err without anything that identifies a machine.
-func failureKind(err error) string {
+// FailureKind names err without anything that identifies a machine.
+func FailureKind(err error) string {
 	var (
 		dns  *net.DNSError
 		cert *tls.CertificateVerificationError
@@ -70,9 +70,9 @@ func timedOut(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// panicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
+// PanicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
 // their type. The stack tells the rest.
-func panicField(p any) zap.Field {
+func PanicField(p any) zap.Field {
 	if e, ok := p.(runtime.Error); ok {
 		return zap.String("panic", e.Error())
 	}

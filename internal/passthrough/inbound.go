@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"net/http"
@@ -8,11 +8,11 @@ import (
 	"spillway/internal/plan"
 )
 
-// inbound is one client request as it came, copied out of its server's buffers. Headers are read from the raw head with
+// Inbound is one client request as it came, copied out of its server's buffers. Headers are read from the raw head with
 // the parser that upstream itself uses, not from the server's view, which drops and merges some.
-type inbound struct {
+type Inbound struct {
 	method, target, proto string
-	header                http.Header
+	Header                http.Header
 	length                int64  // of the body in bytes; 0: none, -1: chunked
 	peer                  string // the client's IP; empty on a unix socket
 	upgrade               string // the protocol asked for, or empty
@@ -40,7 +40,7 @@ func (c class) String() string {
 func (c class) short() bool { return c == classRead || c == classWrite }
 
 // class says how the request is counted and limited.
-func (in *inbound) class() class {
+func (in *Inbound) class() class {
 	switch {
 	case in.upgrade != "" && !upgradesWatch(in.method, in.path, in.query), in.path.connect():
 		return classConnect
@@ -53,7 +53,7 @@ func (in *inbound) class() class {
 }
 
 // probes reports whether the request asks for upstream's health: what kube-apiserver's flow schema "probes" exempts from all limits.
-func (in *inbound) probes() bool {
+func (in *Inbound) probes() bool {
 	if in.method != http.MethodGet {
 		return false
 	}
@@ -65,13 +65,13 @@ func (in *inbound) probes() bool {
 }
 
 // repeatable reports whether a transport may send the request again: there is no body, or it is owned, which those of HTTP/1.0 never are.
-func (in *inbound) repeatable(c class) bool {
-	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= ownedBodyMax && in.proto != "HTTP/1.0"
+func (in *Inbound) repeatable(c class) bool {
+	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= OwnedBodyLimit && in.proto != "HTTP/1.0"
 }
 
 // direct reports whether the request can take the cheap way: one answer, a body small enough to own, and a client that
 // understands chunked answers.
-func (in *inbound) direct(c class) bool {
+func (in *Inbound) direct(c class) bool {
 	return c.short() && in.proto == "HTTP/1.1" && in.repeatable(c)
 }
 

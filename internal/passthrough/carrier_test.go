@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"net/http"
@@ -16,7 +16,7 @@ func TestCarrier(t *testing.T) {
 	f := func(want named, credentials bool, method, target, proto string, length int64, upgrade string) {
 		t.Helper()
 		path, query, _ := strings.Cut(target, "?")
-		in := &inbound{method: method, proto: proto, length: length, upgrade: upgrade, path: parseAPIPath(path), query: query}
+		in := &Inbound{method: method, proto: proto, length: length, upgrade: upgrade, path: parseAPIPath(path), query: query}
 		if got := transports.carrier(in, in.class(), credentials); got != want {
 			t.Errorf("%s %s in %s, %d bytes, upgrade %q, credentials %t: %v, want %v", method, target, proto, length, upgrade, credentials, got, want)
 		}
@@ -32,10 +32,10 @@ func TestCarrier(t *testing.T) {
 			f("HTTP/1.1", credentials, "GET", maps, proto, 5, "")
 			f(shared, credentials, "GET", maps+"?watch=1", proto, 0, "")
 			f(shared, credentials, "POST", maps, proto, 5, "")
-			f(shared, credentials, "POST", maps, proto, ownedBodyMax, "")
+			f(shared, credentials, "POST", maps, proto, OwnedBodyLimit, "")
 			f(shared, credentials, "DELETE", maps, proto, 0, "")
 			f(shared, credentials, "GET", service, proto, 0, "")
-			f("fresh", credentials, "POST", maps, proto, ownedBodyMax+1, "")
+			f("fresh", credentials, "POST", maps, proto, OwnedBodyLimit+1, "")
 			f("fresh", credentials, "POST", maps, proto, -1, "")
 			f("fresh", credentials, "GET", maps, proto, -1, "")
 			f("fresh", credentials, "GET", maps+"?watch=1", proto, 5, "")

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ func targetURL(base *url.URL, target string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	raw, query, asked := strings.Cut(visible(target), "?")
+	raw, query, asked := strings.Cut(VisibleTarget(target), "?")
 	raw = strings.TrimSuffix(base.EscapedPath(), "/") + raw
 	out := &url.URL{
 		Scheme:     base.Scheme,
@@ -34,10 +34,10 @@ func targetURL(base *url.URL, target string) (*url.URL, error) {
 	return out, nil
 }
 
-// visible percent-encodes what is not visible ASCII: blanks, which end a target in a request line,
+// VisibleTarget percent-encodes what is not visible ASCII: blanks, which end a target in a request line,
 // and bytes above it; and '#', behind which some see a fragment. It never completes an escape that
 // was malformed: no hexadecimal digit is encoded, and none begins an encoded byte.
-func visible(target string) string {
+func VisibleTarget(target string) string {
 	unsafe := func(b byte) bool { return b <= ' ' || b >= 0x7f || b == '#' }
 	var out []byte
 	done := 0 // of target, in out

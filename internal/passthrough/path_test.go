@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"encoding/hex"
@@ -64,7 +64,7 @@ func TestInboundClass(t *testing.T) {
 	f := func(method, target, upgrade string, want class, direct bool) {
 		t.Helper()
 		path, query, _ := cutTarget(target)
-		in := &inbound{method: method, proto: "HTTP/1.1", upgrade: upgrade, path: parseAPIPath(path), query: query}
+		in := &Inbound{method: method, proto: "HTTP/1.1", upgrade: upgrade, path: parseAPIPath(path), query: query}
 		if got := in.class(); got != want || in.direct(got) != direct {
 			t.Errorf("%s %s: %v, direct %v; want %v, %v", method, target, got, in.direct(got), want, direct)
 		}
@@ -158,7 +158,7 @@ func FuzzVisible(f *testing.F) {
 		if err != nil || target[0] != '/' {
 			return
 		}
-		sent := visible(target)
+		sent := VisibleTarget(target)
 		out, err := url.ParseRequestURI(sent)
 		if err != nil {
 			t.Fatalf("%q became %q: %v", target, sent, err)

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"bytes"
@@ -72,7 +72,7 @@ func (w *written) Stream(code int, b io.WriterTo, _ int64) {
 type crowd struct {
 	t         *testing.T
 	upstream  *lister
-	coalescer *coalescer
+	coalescer *Coalescer
 	asked     sync.WaitGroup
 
 	mu      sync.Mutex
@@ -87,10 +87,10 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		c := &crowd{t: t, upstream: &lister{answers: make(chan *http.Response)}, release: make(chan struct{})}
-		c.coalescer = newCoalescer(ctx, c.upstream, &url.URL{Scheme: "https", Host: "upstream"})
+		c.coalescer = NewCoalescer(ctx, c.upstream, &url.URL{Scheme: "https", Host: "upstream"})
 		test(c)
 		cancel()
-		c.coalescer.wait()
+		c.coalescer.Wait()
 		c.asked.Wait()
 		if n := len(c.coalescer.mu.lanes); n != 0 || c.coalescer.mu.sharing != 0 {
 			t.Errorf("%d lanes and %d shared requests are left", n, c.coalescer.mu.sharing)
@@ -102,7 +102,7 @@ func inCrowd(t *testing.T, test func(c *crowd)) {
 func (c *crowd) list(r plan.Request) {
 	c.asked.Go(func() {
 		w := &written{set: http.Header{}}
-		shared := c.coalescer.pass(w, laneOf(r, "gzip"), r.UserAgent, func(func()) {
+		shared := c.coalescer.Pass(w, LaneOf(r, "gzip"), r.UserAgent, func(func()) {
 			c.mu.Lock()
 			c.alone++
 			c.mu.Unlock()

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ const (
 	largeFor = time.Minute
 )
 
-// coalescer lets LISTs of the most recent state that pass through at the same time share one request upstream (design D7): when
+// Coalescer lets LISTs of the most recent state that pass through at the same time share one request upstream (design D7): when
 // a thousand clients come back at once, upstream makes the list twice instead of a thousand times.
 //
 // The first passes through as it is. Equal ones that arrive while upstream is at work on it gather.
@@ -40,22 +40,22 @@ const (
 // credentials: only users that may read whatever is mirrored share one, and nothing of it is as a
 // client sent it but the two Accept headers. Path and query are made of what was parsed and
 // authorised.
-type coalescer struct {
+type Coalescer struct {
 	own  http.RoundTripper // with the proxy's own credentials; nil: nothing is shared
 	base *url.URL
 	ctx  context.Context
 
 	mu struct {
 		sync.Mutex
-		lanes   map[laneKey]*lane
-		large   map[laneKey]time.Time // answers that were too large, and when
+		lanes   map[LaneKey]*lane
+		large   map[LaneKey]time.Time // answers that were too large, and when
 		sharing int
 	}
 	active sync.WaitGroup // requests that are shared
 }
 
-// laneKey is everything that decides what upstream answers.
-type laneKey struct {
+// LaneKey is everything that decides what upstream answers.
+type LaneKey struct {
 	path, query, accept, acceptEncoding string
 	pretty                              bool // by parameter or by User-Agent (W-9)
 }
@@ -73,40 +73,40 @@ type gathering struct {
 	late  *time.Timer
 	done  chan struct{}
 
-	answer *sharedAnswer // nil: each passes through by himself
+	answer *SharedAnswer // nil: each passes through by himself
 	alone  bool          // and he is the only one: the lane waits for him
 }
 
-// sharedAnswer is an answer that can be written more than once.
-type sharedAnswer struct {
-	code   int
-	header http.Header
-	body   []byte
+// SharedAnswer is an answer that can be written more than once.
+type SharedAnswer struct {
+	Code   int
+	Header http.Header
+	Body   []byte
 }
 
-func newCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *coalescer {
-	c := &coalescer{own: own, base: base, ctx: ctx}
-	c.mu.lanes, c.mu.large = map[laneKey]*lane{}, map[laneKey]time.Time{}
+func NewCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *Coalescer {
+	c := &Coalescer{own: own, base: base, ctx: ctx}
+	c.mu.lanes, c.mu.large = map[LaneKey]*lane{}, map[LaneKey]time.Time{}
 	return c
 }
 
-// laneOf is the lane of a request that was planned as a LIST.
-func laneOf(r plan.Request, acceptEncoding string) laneKey {
+// LaneOf is the lane of a request that was planned as a LIST.
+func LaneOf(r plan.Request, acceptEncoding string) LaneKey {
 	t, _ := plan.ParseTarget(r.Path) // as it was when it was planned
 	query := r.Query()
-	return laneKey{
+	return LaneKey{
 		path: t.Path(), query: query.Encode(), accept: r.Accept, acceptEncoding: acceptEncoding,
 		pretty: plan.WantsPretty(query.Get("pretty"), r.UserAgent),
 	}
 }
 
-func (k laneKey) size() int {
+func (k LaneKey) size() int {
 	return len(k.path) + len(k.query) + len(k.accept) + len(k.acceptEncoding)
 }
 
-// pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
+// Pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
 // head of its answer is there. It reports whether it was shared.
-func (c *coalescer) pass(w apistatus.Responder, key laneKey, agent string, alone func(head func())) bool {
+func (c *Coalescer) Pass(w apistatus.Responder, key LaneKey, agent string, alone func(head func())) bool {
 	g, first := c.join(key, agent)
 	if g != nil {
 		<-g.done
@@ -126,7 +126,7 @@ func (c *coalescer) pass(w apistatus.Responder, key laneKey, agent string, alone
 }
 
 // join is the gathering to wait with. None: pass through, as the first if nothing of the lane is under way.
-func (c *coalescer) join(key laneKey, agent string) (g *gathering, first bool) {
+func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
@@ -152,7 +152,7 @@ func (c *coalescer) join(key laneKey, agent string) (g *gathering, first bool) {
 }
 
 // land counts out a request of the lane, and lets those who have gathered go.
-func (c *coalescer) land(key laneKey) {
+func (c *Coalescer) land(key LaneKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	l := c.mu.lanes[key]
@@ -167,7 +167,7 @@ func (c *coalescer) land(key laneKey) {
 }
 
 // startLocked lets those who have gathered go.
-func (c *coalescer) startLocked(key laneKey, l *lane) {
+func (c *Coalescer) startLocked(key LaneKey, l *lane) {
 	g := l.next
 	g.late.Stop()
 	l.next = nil
@@ -190,7 +190,7 @@ func (c *coalescer) startLocked(key laneKey, l *lane) {
 }
 
 // fetch asks upstream; nil if what comes cannot be shared.
-func (c *coalescer) fetch(key laneKey, agent string) *sharedAnswer {
+func (c *Coalescer) fetch(key LaneKey, agent string) *SharedAnswer {
 	answer, tooLarge := c.ask(key, agent)
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -204,7 +204,7 @@ func (c *coalescer) fetch(key laneKey, agent string) *sharedAnswer {
 	return answer
 }
 
-func (c *coalescer) ask(key laneKey, agent string) (answer *sharedAnswer, tooLarge bool) {
+func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLarge bool) {
 	ctx, cancel := context.WithTimeout(c.ctx, sharedWait)
 	defer cancel()
 	target := key.path
@@ -237,7 +237,7 @@ func (c *coalescer) ask(key laneKey, agent string) (answer *sharedAnswer, tooLar
 		return nil, err == nil
 	}
 	responseHeader(resp.Header)
-	return &sharedAnswer{code: resp.StatusCode, header: resp.Header, body: body}, false
+	return &SharedAnswer{Code: resp.StatusCode, Header: resp.Header, Body: body}, false
 }
 
 // sharable reports an answer that everybody would have got: the list, or that upstream cannot make it now. Any other refusal may
@@ -251,24 +251,24 @@ func sharable(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError
 }
 
-// shareObserver is a responder that is shown a shared answer before it is written.
-type shareObserver interface{ shares(a sharedAnswer) }
+// ShareObserver is a responder that is shown a shared answer before it is written.
+type ShareObserver interface{ ObserveShared(a SharedAnswer) }
 
 // write answers one of those who share the answer.
-func (a *sharedAnswer) write(w apistatus.Responder) {
-	for name := range a.header {
+func (a *SharedAnswer) write(w apistatus.Responder) {
+	for name := range a.Header {
 		switch name {
 		case apistatus.AuditIDHeader, "Date", "Content-Length", "Set-Cookie": // a cookie would be the proxy's own
 		default:
-			w.SetHeader(name, a.header.Get(name))
+			w.SetHeader(name, a.Header.Get(name))
 		}
 	}
 	w.SetHeader(apistatus.AuditIDHeader, apistatus.AuditIDFor(w.RequestHeader(apistatus.AuditIDHeader)))
-	if o, ok := w.(shareObserver); ok {
-		o.shares(*a)
+	if o, ok := w.(ShareObserver); ok {
+		o.ObserveShared(*a)
 	}
-	w.Stream(a.code, bytes.NewReader(a.body), int64(len(a.body)))
+	w.Stream(a.Code, bytes.NewReader(a.Body), int64(len(a.Body)))
 }
 
-// wait returns when no request is shared any more. Cancel the coalescer's context before.
-func (c *coalescer) wait() { c.active.Wait() }
+// Wait returns when no request is shared any more. Cancel the coalescer's context before.
+func (c *Coalescer) Wait() { c.active.Wait() }

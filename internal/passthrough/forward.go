@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"context"
@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// ownedBodyMax is the largest body, in bytes, that is copied before it is sent: a transport may still read a body
-	// after the answer is there, and fasthttp's own stream is gone by then. Larger bodies are replayed.
-	ownedBodyMax = 1 << 20
+	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent: a transport may still read a body
+	// after the answer is there, and the server's own stream is gone by then. Larger bodies are replayed.
+	OwnedBodyLimit = 1 << 20
 	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as upstream's own limit for
 	// a whole request.
 	defaultStallTimeout = 60 * time.Second
@@ -50,9 +50,9 @@ type ForwarderOptions struct {
 
 // Forwarder passes requests through to upstream unchanged, streaming both ways.
 //
-// Over HTTP/1.1 there are two ways. A short request goes straight from the fasthttp handler to a RoundTripper, with a body of its own,
+// Over HTTP/1.1 there are two ways. A short request goes straight from the handler to a RoundTripper, with a body of its own,
 // and the answer is streamed back; that costs two thirds of net/http's own proxy. Everything else (upgrades, watches,
-// logs, chunked and large bodies) leaves fasthttp: its connection is hijacked and one request replayed into a net/http server
+// logs, chunked and large bodies) leaves the server: its connection is hijacked and one request replayed into a net/http server
 // that runs httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not fasthttpadaptor: it buffers
 // bodies and never cancels.
 //
@@ -61,7 +61,7 @@ type ForwarderOptions struct {
 // All ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
 // ended exactly once, whoever ends it: the answer, the client, or Close.
 type Forwarder struct {
-	opts    ForwarderOptions
+	Opts    ForwarderOptions
 	metrics *ForwardMetrics
 	log     *zap.Logger
 	base    context.Context // parent of every exchange
@@ -80,18 +80,18 @@ type Forwarder struct {
 
 // NewForwarder returns a Forwarder that starts its two goroutines with the first request.
 func NewForwarder(opts ForwarderOptions) *Forwarder {
-	f := &Forwarder{opts: opts, metrics: opts.Metrics, log: opts.Log}
+	f := &Forwarder{Opts: opts, metrics: opts.Metrics, log: opts.Log}
 	if f.metrics == nil {
 		f.metrics = NewForwardMetrics(nil)
 	}
 	if f.log == nil {
 		f.log = zap.NewNop()
 	}
-	if f.opts.StallTimeout <= 0 {
-		f.opts.StallTimeout = defaultStallTimeout
+	if f.Opts.StallTimeout <= 0 {
+		f.Opts.StallTimeout = defaultStallTimeout
 	}
-	if f.opts.Arrivals == (clientconn.Arrivals{}) {
-		f.opts.Arrivals = clientconn.UsualArrivals
+	if f.Opts.Arrivals == (clientconn.Arrivals{}) {
+		f.Opts.Arrivals = clientconn.UsualArrivals
 	}
 	f.base, f.cancel = context.WithCancel(context.Background())
 	f.mu.exchanges = make(map[*exchange]struct{})
@@ -107,7 +107,7 @@ func (f *Forwarder) start() {
 // Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns
 // ctx's error if some had to be ended, and is idempotent.
 func (f *Forwarder) Close(ctx context.Context) error {
-	f.opts.Limiter.Close()
+	f.Opts.Limiter.Close()
 	f.mu.Lock()
 	f.mu.closing = true
 	f.mu.Unlock()
@@ -123,7 +123,7 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	case <-ended:
 	case <-ctx.Done():
 		err = ctx.Err()
-		f.abort()
+		f.Abort()
 		<-ended
 	}
 	f.cancel()
@@ -132,15 +132,15 @@ func (f *Forwarder) Close(ctx context.Context) error {
 	return err
 }
 
-// inFlight is how many requests pass through at the moment.
-func (f *Forwarder) inFlight() int {
+// InFlight is how many requests pass through at the moment.
+func (f *Forwarder) InFlight() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.mu.exchanges)
 }
 
-// abort ends every exchange at once.
-func (f *Forwarder) abort() {
+// Abort ends every exchange at once.
+func (f *Forwarder) Abort() {
 	f.mu.Lock()
 	var all []*exchange
 	for x := range f.mu.exchanges {

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // exchange is one request on its way through and its answer. It is counted and can be aborted from begin to end.
 type exchange struct {
 	f         *Forwarder
-	in        *inbound
+	in        *Inbound
 	class     class
 	target    *url.URL
 	header    http.Header // what upstream gets
@@ -31,7 +31,7 @@ type exchange struct {
 
 	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
 	lasting flowcontrol.Pass // of what lasts
-	heard   heard
+	heard   AnswerHooks
 	code    int                      // of the answer; 0: none yet. Owned by whoever answers
 	waiting atomic.Bool              // replayed, but not yet with the net/http server: nobody but abort would end it
 	broken  atomic.Bool              // replayed, and its body could not be read to its end
@@ -54,8 +54,8 @@ type reach struct {
 
 // begin decides what goes upstream of a request, in one place for all ways there, waits for its turn, and counts it in. It returns nil
 // after it has answered a request that does not go.
-func (f *Forwarder) begin(w apistatus.Responder, in *inbound, b bearer, to reach) *exchange {
-	target, err := targetURL(f.opts.Base, in.target)
+func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach) *exchange {
+	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
 		apistatus.WriteMalformed(w, "malformed request target")
 		return nil
@@ -73,17 +73,17 @@ func (f *Forwarder) begin(w apistatus.Responder, in *inbound, b bearer, to reach
 		apistatus.Write(w, s)
 		return nil
 	}
-	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.header), sever: to.sever}
+	x := &exchange{f: f, in: in, class: in.class(), target: target, lent: b.lends(in.Header), sever: to.sever}
 	x.own()
-	x.header, x.transport = outgoingHeader(in.header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
-	if b.as != nil {
+	x.header, x.transport = outgoingHeader(in.Header, f.claims, in.peer, in.upgrade), f.transport(b, in, x.class)
+	if b.As != nil {
 		withoutIdentity(x.header)
 	}
 	if x.lent {
 		withoutPlace(x.header)
 	}
 	x.ctx, x.cancel = context.WithCancel(f.base)
-	if !f.limited(w, x, b.flow, to.departs) || !f.enter(w, x) {
+	if !f.limited(w, x, b.Flow, to.departs) || !f.enter(w, x) {
 		x.letGo()
 		return nil
 	}
@@ -104,7 +104,7 @@ func (x *exchange) own() {
 	if x.in.length <= 0 || !x.in.repeatable(x.class) {
 		return
 	}
-	if x.in.passed = !x.f.opts.Limiter.ReserveBody(x.in.length); !x.in.passed {
+	if x.in.passed = !x.f.Opts.Limiter.ReserveBody(x.in.length); !x.in.passed {
 		x.owned = x.in.length
 	}
 }
@@ -117,14 +117,14 @@ func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol
 	}
 	code := http.StatusTooManyRequests
 	switch {
-	case f.opts.Limiter.Closed():
+	case f.Opts.Limiter.Closed():
 		code = http.StatusServiceUnavailable
 	case refusal.Reason == flowcontrol.ReasonCancelled:
 		code = codeClientGone
 		w.HangUp() // nobody is there for what is answered now
 	}
 	f.metrics.answered(x.class, code)
-	apistatus.WriteLimited(w, apistatus.Form{}, f.opts.Limiter.Closed(), refusal.RetryAfter)
+	apistatus.WriteLimited(w, apistatus.Form{}, f.Opts.Limiter.Closed(), refusal.RetryAfter)
 	return false
 }
 
@@ -134,12 +134,12 @@ func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Depa
 	if x.in.probes() {
 		return nil
 	}
-	refusal := f.opts.Limiter.AllowRate(flow)
+	refusal := f.Opts.Limiter.AllowRate(flow)
 	if refusal == nil && !x.class.short() {
-		x.lasting, refusal = f.opts.Limiter.AdmitLasting(flow)
+		x.lasting, refusal = f.Opts.Limiter.AdmitLasting(flow)
 	}
 	if refusal == nil && (x.class.short() || x.class == classStream && watching(x.in.path, x.in.query)) {
-		x.seat, refusal = f.opts.Limiter.AdmitPassThrough(d, flow)
+		x.seat, refusal = f.Opts.Limiter.AdmitPassThrough(d, flow)
 	}
 	return refusal
 }
@@ -172,51 +172,51 @@ func (x *exchange) letGo() {
 	x.cancel()
 	x.seat.Release()
 	x.lasting.Release()
-	x.f.opts.Limiter.ReleaseBody(x.owned)
+	x.f.Opts.Limiter.ReleaseBody(x.owned)
 	x.owned = 0
 }
 
-// heard is who wants to know of an answer on its way through. Its functions may be nil.
-type heard struct {
-	// head is told that upstream's answer has begun, or that there will be none. It is not told by those whose Forward returns
+// AnswerHooks is who wants to know of an answer on its way through. Its functions may be nil.
+type AnswerHooks struct {
+	// Head is told that upstream's answer has begun, or that there will be none. It is not told by those whose Forward returns
 	// then anyway. It may be called more than once.
-	head func()
-	// took is told once how long upstream took for a whole short answer, if one came.
-	took func(time.Duration)
-	// trace follows the answer; nil: it is not traced.
-	trace answerTrace
+	Head func()
+	// Took is told once how long upstream took for a whole short answer, if one came.
+	Took func(time.Duration)
+	// Trace follows the answer; nil: it is not traced.
+	Trace AnswerTrace
 }
 
-// answerTrace is the trace of a request that passes through.
-type answerTrace interface {
-	// noting is w, whose answer ends the trace.
-	noting(w apistatus.Responder) apistatus.Responder
-	// propagate puts the trace into the headers that upstream gets.
-	propagate(header http.Header)
-	// answeredUpstream ends the trace by the code of upstream's answer.
-	answeredUpstream(code int)
+// AnswerTrace is the trace of a request that passes through.
+type AnswerTrace interface {
+	// Noting is w, whose answer ends the trace.
+	Noting(w apistatus.Responder) apistatus.Responder
+	// Propagate puts the trace into the headers that upstream gets.
+	Propagate(header http.Header)
+	// AnsweredUpstream ends the trace by the code of upstream's answer.
+	AnsweredUpstream(code int)
 }
 
 // noting is w, whose answer ends the trace, if there is one.
-func (h heard) noting(w apistatus.Responder) apistatus.Responder {
-	if h.trace == nil {
+func (h AnswerHooks) noting(w apistatus.Responder) apistatus.Responder {
+	if h.Trace == nil {
 		return w
 	}
-	return h.trace.noting(w)
+	return h.Trace.Noting(w)
 }
 
 // answeredUpstream ends the trace, if there is one.
-func (h heard) answeredUpstream(code int) {
-	if h.trace != nil {
-		h.trace.answeredUpstream(code)
+func (h AnswerHooks) answeredUpstream(code int) {
+	if h.Trace != nil {
+		h.Trace.AnsweredUpstream(code)
 	}
 }
 
 // hear has h told of the answer, and upstream what trace it belongs to.
-func (x *exchange) hear(h heard) {
+func (x *exchange) hear(h AnswerHooks) {
 	x.heard = h
-	if h.trace != nil {
-		h.trace.propagate(x.header)
+	if h.Trace != nil {
+		h.Trace.Propagate(x.header)
 	}
 }
 
@@ -228,7 +228,7 @@ func (x *exchange) answered(resp *http.Response) {
 	if x.lent && !x.in.path.proxies() {
 		resp.Header.Del("Set-Cookie")
 	}
-	mapBack(resp.Header, x.f.opts.Base)
+	mapBack(resp.Header, x.f.Opts.Base)
 }
 
 // begun tells whoever wants to know it that the head of the answer is there.
@@ -236,16 +236,16 @@ func (x *exchange) begun() {
 	if !x.class.short() {
 		x.seat.Release()
 	}
-	if x.heard.head != nil {
-		x.heard.head()
+	if x.heard.Head != nil {
+		x.heard.Head()
 	}
 }
 
 // complete tells whoever wants to know it how long upstream took for the whole answer.
 func (x *exchange) complete(spent time.Duration) {
-	if x.heard.took != nil && x.code == http.StatusOK {
-		x.heard.took(spent)
-		x.heard.took = nil
+	if x.heard.Took != nil && x.code == http.StatusOK {
+		x.heard.Took(spent)
+		x.heard.Took = nil
 	}
 }
 

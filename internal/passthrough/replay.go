@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"context"
@@ -65,12 +65,12 @@ func (r *replayer) start() {
 }
 
 // take hijacks the connection of a request and passes it on, with the head and what the server has read of the body in front.
-func (r *replayer) take(from serverRequest, x *exchange) {
+func (r *replayer) take(from HTTP1Request, x *exchange) {
 	head := replayHead(x.in)
 	if x.in.length > 0 {
-		read, err := from.bodyStart(x.in.length)
+		read, err := from.BodyStart(x.in.length)
 		if err != nil {
-			w := from.answerWithin(0)
+			w := from.AnswerWithin(0)
 			w.HangUp()
 			apistatus.Write(w, apistatus.BadRequest("the request body ended early"))
 			x.end()
@@ -78,14 +78,14 @@ func (r *replayer) take(from serverRequest, x *exchange) {
 		}
 		head = append(head, read...)
 	}
-	x.large = from.shareHead()
+	x.large = from.ShareHead()
 	x.hurry = func() {
 		if p := clientconn.Of(x.conn); p != nil {
-			_ = p.SetPace(x.f.opts.StallTimeout, 0) // fails on a closed connection, as the answer will
+			_ = p.SetPace(x.f.Opts.StallTimeout, 0) // fails on a closed connection, as the answer will
 		}
 	}
 	x.waiting.Store(true)
-	from.hijack(func(c net.Conn) {
+	from.Hijack(func(c net.Conn) {
 		if !x.waiting.CompareAndSwap(true, false) {
 			_ = c.Close() // aborted meanwhile
 			return
@@ -104,7 +104,7 @@ func (r *replayer) take(from serverRequest, x *exchange) {
 }
 
 // replayHead is the least that net/http has to know of the request.
-func replayHead(in *inbound) []byte {
+func replayHead(in *Inbound) []byte {
 	head := fmt.Appendf(nil, "%s / %s\r\nHost: replay\r\n", in.method, in.proto)
 	switch {
 	case in.length > 0:
@@ -162,5 +162,5 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 	}
 	out := clientconn.NewPacedWriter(w, nil, 0)
 	defer out.Close()
-	apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.header}, s)
+	apistatus.Write(clientconn.NetResponder{Writer: out, RequestFields: x.in.Header}, s)
 }

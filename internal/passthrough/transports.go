@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import "net/http"
 
@@ -22,7 +22,7 @@ type Transports struct {
 }
 
 // carrier is which of them takes a request.
-func (t Transports) carrier(in *inbound, c class, credentials bool) http.RoundTripper {
+func (t Transports) carrier(in *Inbound, c class, credentials bool) http.RoundTripper {
 	switch {
 	case in.upgrade != "":
 		return t.HTTP1

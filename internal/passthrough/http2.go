@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
 // all of them take net/http's proxy; what goes upstream is decided by the code that decides it for HTTP/1.1. out and r are of one
 // handler, which must return after this does: when the whole answer is sent.
-func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b bearer, h heard) {
+func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
 	in, err := readInboundHTTP2(r)
@@ -27,14 +27,14 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 		apistatus.Write(w, apistatus.BadRequest(err.Error()))
 		return
 	}
-	x := f.begin(w, in, b, reach{sever: out.Cut, departs: departsWith(r.Context())})
+	x := f.begin(w, in, b, reach{sever: out.Cut, departs: DepartsWith(r.Context())})
 	if x == nil {
 		return
 	}
 	defer x.end()
 	x.body, x.measures = r.Body, true
 	x.hear(h)
-	if bearsToken(in.header) {
+	if BearsToken(in.Header) {
 		x.known = out.Prove
 	}
 	if !x.class.short() {
@@ -47,8 +47,8 @@ func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b
 	f.replays.handler.ServeHTTP(out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, x)))
 }
 
-// departsWith is the departure of a client whose request's context ends with it.
-func departsWith(ctx context.Context) flowcontrol.Departs {
+// DepartsWith is the departure of a client whose request's context ends with it.
+func DepartsWith(ctx context.Context) flowcontrol.Departs {
 	return func(gone func()) (stop func()) {
 		end := context.AfterFunc(ctx, gone)
 		return func() { end() }
@@ -56,11 +56,11 @@ func departsWith(ctx context.Context) flowcontrol.Departs {
 }
 
 // readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is never in doubt.
-func readInboundHTTP2(r *http.Request) (*inbound, error) {
+func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	if !strings.HasPrefix(r.RequestURI, "/") || r.Method == http.MethodConnect {
 		return nil, errors.New("the request target must be a path")
 	}
-	in := &inbound{method: r.Method, target: r.RequestURI, proto: r.Proto, header: r.Header, length: r.ContentLength}
+	in := &Inbound{method: r.Method, target: r.RequestURI, proto: r.Proto, Header: r.Header, length: r.ContentLength}
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		in.peer = host
 	}
@@ -75,7 +75,7 @@ func ownBody(out *clientconn.PacedWriter, r *http.Request, x *exchange) error {
 	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil
 	}
-	_ = out.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.Owned)) // fails when the stream is gone, as the read will
+	_ = out.SetReadDeadline(time.Now().Add(x.f.Opts.Arrivals.Owned)) // fails when the stream is gone, as the read will
 	body := make([]byte, x.in.length)
 	if _, err := io.ReadFull(r.Body, body); err != nil {
 		return fmt.Errorf("reading %d bytes of request body: %w", x.in.length, err)

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"spillway/internal/plan"
 )
 
-// webSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
-const webSocketBearer = "base64url.bearer.authorization.k8s.io." // #nosec G101 -- a prefix, not a token
+// WebSocketBearer starts the subprotocol in which browsers send a bearer token (W-119).
+const WebSocketBearer = "base64url.bearer.authorization.k8s.io." // #nosec G101 -- a prefix, not a token
 
 // hopByHop are the headers that end at this proxy, and those that it or the transport writes anew.
 var hopByHop = []string{
@@ -27,42 +27,42 @@ var hopByHop = []string{
 	"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto",
 }
 
-// ownCredentials reports whether a request brings an identity of its own, in the only two places where upstream looks
+// OwnCredentials reports whether a request brings an identity of its own, in the only two places where upstream looks
 // for one on a plain connection. An empty Authorization counts: whoever sends it does not ask for ours.
-func ownCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
+func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	if len(authorization) > 0 {
 		return true
 	}
 	for _, p := range protocols {
-		if strings.Contains(string(p), webSocketBearer) {
+		if strings.Contains(string(p), WebSocketBearer) {
 			return true
 		}
 	}
 	return false
 }
 
-// ownIdentity reports whether a header makes a request somebody's own, so that its loss would change the answer. key is canonical.
-func ownIdentity(key string) bool {
+// OwnIdentity reports whether a header makes a request somebody's own, so that its loss would change the answer. key is canonical.
+func OwnIdentity(key string) bool {
 	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
 
 // claims reports whether a header is one in which a front proxy vouches for a user. key is canonical.
 func (f *Forwarder) claims(key string) bool {
-	return strings.HasPrefix(key, "X-Remote-") || f.opts.Claims != nil && f.opts.Claims(key)
+	return strings.HasPrefix(key, "X-Remote-") || f.Opts.Claims != nil && f.Opts.Claims(key)
 }
 
 // refusal returns why a request may not be forwarded under a bearer's credentials, or nil.
-func (f *Forwarder) refusal(in *inbound, b bearer) *metav1.Status {
-	if s := headerRefusal(in.header, b, f.claims); s != nil || !b.lends(in.header) {
+func (f *Forwarder) refusal(in *Inbound, b Bearer) *metav1.Status {
+	if s := headerRefusal(in.Header, b, f.claims); s != nil || !b.lends(in.Header) {
 		return s
 	}
-	return placeRefusal(f.opts.Base, in)
+	return placeRefusal(f.Opts.Base, in)
 }
 
 // placeRefusal returns why a request may not be forwarded under credentials that are not its own,
 // or nil. They are lent for the apiserver at base, and for what is read of the request here; the
 // client must not choose another place, nor have more read there.
-func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
+func placeRefusal(base *url.URL, in *Inbound) *metav1.Status {
 	path, query, _ := strings.Cut(in.target, "?")
 	switch {
 	case base.Path != "" && base.Path != "/" && strays(path):
@@ -78,11 +78,11 @@ func placeRefusal(base *url.URL, in *inbound) *metav1.Status {
 
 // unsendable returns what of a request cannot be sent upstream as it came, in net/http's words, or
 // "". The target is looked at elsewhere.
-func unsendable(in *inbound) string {
+func unsendable(in *Inbound) string {
 	if !httpguts.ValidHeaderFieldName(in.method) { // a method is the same kind of token
 		return "invalid method"
 	}
-	for key, values := range in.header {
+	for key, values := range in.Header {
 		if !httpguts.ValidHeaderFieldName(key) {
 			return "invalid header name"
 		}
@@ -114,10 +114,10 @@ func withoutPlace(out http.Header) {
 
 // headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever
 // lends his is not the client's. claims tells the headers of a front proxy.
-func headerRefusal(in http.Header, b bearer, claims func(string) bool) *metav1.Status {
+func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
-		if ownIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && ownCredentials(nil, in[key]) {
+		if OwnIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && OwnCredentials(nil, in[key]) {
 			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) + ": a proxy would drop it and change who is asking")
 		}
 	}
@@ -210,15 +210,15 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 	}
 }
 
-// bearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first Authorization, by the
+// BearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first Authorization, by the
 // scheme in any case, up to the next blank; or a WebSocket's subprotocol.
-func bearsToken(h http.Header) bool {
+func BearsToken(h http.Header) bool {
 	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
 	if len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != "" {
 		return true
 	}
 	for _, p := range h["Sec-Websocket-Protocol"] {
-		if strings.Contains(p, webSocketBearer) {
+		if strings.Contains(p, WebSocketBearer) {
 			return true
 		}
 	}

@@ -1,4 +1,4 @@
-package serve
+package passthrough
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ func discreet(h http.Handler, log *zap.Logger) http.Handler {
 				return
 			}
 			if p != http.ErrAbortHandler {
-				log.Error("BUG: panic while passing a request through", panicField(p), zap.Stack("stack"))
+				log.Error("BUG: panic while passing a request through", PanicField(p), zap.Stack("stack"))
 			}
 			panic(http.ErrAbortHandler)
 		}()
@@ -51,7 +51,7 @@ func replayHandler(proxy http.Handler) http.Handler {
 		defer context.AfterFunc(x.ctx, cancel)()
 		if x.class.short() && x.in.length != 0 {
 			x.late = http.NewResponseController(w)
-			_ = x.late.SetReadDeadline(time.Now().Add(x.f.opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
+			_ = x.late.SetReadDeadline(time.Now().Add(x.f.Opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
 		}
 		proxy.ServeHTTP(&replayWriter{ResponseWriter: w, x: x}, req.WithContext(ctx))
 	})
@@ -126,7 +126,7 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil {
 		x.heard.answeredUpstream(resp.StatusCode)
 	}
-	if err == nil && x.heard.took != nil {
+	if err == nil && x.heard.Took != nil {
 		resp.Body = &timedBody{ReadCloser: resp.Body, x: x, spent: time.Since(began)}
 	}
 	return resp, err
