@@ -26,16 +26,16 @@ type LargeHeads struct {
 	most    int64 // static; 0: no limit
 	refused atomic.Uint64
 
-	Mu struct {
+	mu struct {
 		sync.Mutex
 		held  int64
-		Peers map[netip.Addr]int64
+		peers map[netip.Addr]int64
 	}
 }
 
 func NewLargeHeads(most int64) *LargeHeads {
 	p := &LargeHeads{most: most}
-	p.Mu.Peers = map[netip.Addr]int64{}
+	p.mu.peers = map[netip.Addr]int64{}
 	return p
 }
 
@@ -44,15 +44,15 @@ func (p *LargeHeads) Take(peer netip.Addr, n int64) bool {
 	if p == nil {
 		return true
 	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	share := max(p.most/2, leastHeadShare)
-	if p.most > 0 && (p.Mu.held+n > p.most || p.Mu.Peers[peer]+n > share) {
+	if p.most > 0 && (p.mu.held+n > p.most || p.mu.peers[peer]+n > share) {
 		p.refused.Add(1)
 		return false
 	}
-	p.Mu.held += n
-	p.Mu.Peers[peer] += n
+	p.mu.held += n
+	p.mu.peers[peer] += n
 	return true
 }
 
@@ -61,11 +61,11 @@ func (p *LargeHeads) Give(peer netip.Addr, n int64) {
 	if p == nil || n == 0 {
 		return
 	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	p.Mu.held -= n
-	if p.Mu.Peers[peer] -= n; p.Mu.Peers[peer] == 0 {
-		delete(p.Mu.Peers, peer)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mu.held -= n
+	if p.mu.peers[peer] -= n; p.mu.peers[peer] == 0 {
+		delete(p.mu.peers, peer)
 	}
 }
 
@@ -74,9 +74,9 @@ func (p *LargeHeads) Held() int64 {
 	if p == nil {
 		return 0
 	}
-	p.Mu.Lock()
-	defer p.Mu.Unlock()
-	return p.Mu.held
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.mu.held
 }
 
 // LargeHead is what one large head over HTTP/1.1 holds of the pool. The server has it until the answer is sent or the

@@ -82,10 +82,10 @@ func (v *visitor) client() watch.Client {
 func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
-		c.proven()
+		c.Proven()
 		return visitor{admitted: true}, nil
-	case front.Identity == passthrough.IdentitySelf && len(c.headers(passthrough.OwnIdentity)) == 0:
-		c.proven()
+	case front.Identity == passthrough.IdentitySelf && len(c.Headers(passthrough.OwnIdentity)) == 0:
+		c.Proven()
 		v := visitor{admitted: true}
 		if front.Self != nil {
 			v.self = front.Self()
@@ -96,19 +96,19 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 	case front.Access.Owner != "":
 		return front.Access.owner(s.base, c, r, candidate)
 	}
-	peer := c.certificates()
+	peer := c.Certificates()
 	if !candidate && len(peer) == 0 {
 		return visitor{}, nil
 	}
 	a := front.Access
-	request := auth.Request{Header: c.headers(a.Authenticator.Reads), Peer: peer}
+	request := auth.Request{Header: c.Headers(a.Authenticator.Reads), Peer: peer}
 	result := a.Authenticator.Authenticate(s.base, request)
 	if result.Outcome != auth.Authenticated {
 		v, refusal := unknownVisitor(result, request)
 		v.busy = errors.Is(result.Err, auth.ErrBusy)
 		return v, refusal
 	}
-	c.proven()
+	c.Proven()
 	v := visitor{stranded: result.Credential.Certified(), who: result.Identity}
 	if !candidate {
 		return v, nil
@@ -139,7 +139,7 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 // owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears of him from here. Whom the owner wants
 // to impersonate is upstream's to judge.
 func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
-	headers := c.headers(a.Authenticator.Reads)
+	headers := c.Headers(a.Authenticator.Reads)
 	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
 	result := a.Authenticator.Authenticate(ctx, token)
 	switch {
@@ -152,7 +152,7 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 	case result.Identity.Name() != a.Owner:
 		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
 	}
-	c.proven()
+	c.Proven()
 	if !candidate || len(headers) > 1 {
 		return visitor{}, nil
 	}
@@ -190,7 +190,7 @@ func (s *Server) pass(c call, v visitor, h passthrough.AnswerHooks) {
 			return
 		}
 	}
-	c.forward(v.flow, as, h)
+	c.Forward(v.flow, as, h)
 }
 
 // notPassed is the answer to a request that is not passed through, since upstream would take it for

@@ -21,27 +21,27 @@ import (
 // all protocols; a call knows how to read it and how to carry that out.
 type call interface {
 	apistatus.Responder
-	// request is what a plan looks at.
-	request() plan.Request
-	// guarded is what a guard looks at.
-	guarded() passthrough.PlainRequest
-	// headers are those of the request that are wanted, by their canonical keys.
-	headers(wanted func(key string) bool) http.Header
-	// certificates are those that the client sent, its own first; nobody has verified them.
-	certificates() []*x509.Certificate
-	// proven notes that the sender of the request is known, or that the listener does not ask.
-	proven()
-	// address is the client's IP address; none for a unix socket.
-	address() netip.Addr
+	// PlanRequest is what a plan looks at.
+	PlanRequest() plan.Request
+	// Guarded is what a guard looks at.
+	Guarded() passthrough.PlainRequest
+	// Headers are those of the request that are wanted, by their canonical keys.
+	Headers(wanted func(key string) bool) http.Header
+	// Certificates are those that the client sent, its own first; nobody has verified them.
+	Certificates() []*x509.Certificate
+	// Proven notes that the sender of the request is known, or that the listener does not ask.
+	Proven()
+	// Address is the client's IP address; none for a unix socket.
+	Address() netip.Addr
 	// Departs tells of the client's departure, for those that wait before they answer.
 	Departs(gone func()) (stop func())
-	// watch serves a stream that was admitted to its end, or has it served. headers sets what the head
+	// Watch serves a stream that was admitted to its end, or has it served. headers sets what the head
 	// of the answer says of the resource.
-	watch(st *watch.Stream, headers watch.HeadersFunc)
-	// forward passes the request through, and returns when the answer has begun or later. The
+	Watch(st *watch.Stream, headers watch.HeadersFunc)
+	// Forward passes the request through, and returns when the answer has begun or later. The
 	// limits count it for flow; as is its identity, if upstream has to know it; h observes the
 	// answer.
-	forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
+	Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks)
 }
 
 // handle answers one request, and sees to it that it is on record and traced if that is wanted.
@@ -62,10 +62,10 @@ func (s *Server) handle(c call, front Front) {
 
 // respond answers one request: here if the plan says so and still can, else from upstream. r is its record, t its trace.
 func (s *Server) respond(c call, front Front, r *record, t *trace) {
-	if front.Guard != nil && !front.Guard.Admit(c, c.guarded()) {
+	if front.Guard != nil && !front.Guard.Admit(c, c.Guarded()) {
 		return
 	}
-	came, request := time.Now(), c.request()
+	came, request := time.Now(), c.PlanRequest()
 	if s.ready(c, request) || s.turnAway(c, request) {
 		return
 	}
@@ -140,7 +140,7 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 			return true
 		}
 		defer s.watches.Dismiss(st) // if it runs into a bug before somebody takes it
-		c.watch(st, a.headers)
+		c.Watch(st, a.headers)
 	}
 	return true
 }

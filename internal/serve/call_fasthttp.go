@@ -28,10 +28,15 @@ type fastCall struct {
 	server *http1Server
 }
 
+// callOf is the call of a request that fasthttp has read.
+func (s *http1Server) callOf(ctx *fasthttp.RequestCtx) fastCall {
+	return fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s}
+}
+
 // handler answers requests that fasthttp has read.
 func (s *http1Server) handler() fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		c := fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s}
+		c := s.callOf(ctx)
 		defer c.strict()
 		defer c.recovered()
 		if h := headConnOf(ctx.Conn()); h != nil {
@@ -70,20 +75,21 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) proven() {} // its connection has one head at a time
+func (c fastCall) Proven() {} // its connection has one head at a time
 
-func (c fastCall) address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
+func (c fastCall) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
 func (c fastCall) Departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
-func (c fastCall) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
-	c.server.opts.Forwarder.Forward(fastRequest{c.ctx}, passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)
+func (c fastCall) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+	c.server.opts.Forwarder.Forward(requestOf(c.ctx),
+		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)
 }
 
-// request copies what a plan needs.
-func (c fastCall) request() plan.Request {
+// PlanRequest copies what a plan needs.
+func (c fastCall) PlanRequest() plan.Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0 &&
@@ -110,8 +116,8 @@ func ordinary(connection [][]byte) bool {
 	return true
 }
 
-// headers implements call.
-func (c fastCall) headers(wanted func(string) bool) http.Header {
+// Headers implements call.
+func (c fastCall) Headers(wanted func(string) bool) http.Header {
 	all := http.Header{}
 	for key, value := range c.ctx.Request.Header.All() {
 		if name := textproto.CanonicalMIMEHeaderKey(string(key)); wanted(name) {
@@ -121,16 +127,16 @@ func (c fastCall) headers(wanted func(string) bool) http.Header {
 	return all
 }
 
-// certificates implements call.
-func (c fastCall) certificates() []*x509.Certificate {
+// Certificates implements call.
+func (c fastCall) Certificates() []*x509.Certificate {
 	if state := c.ctx.TLSConnectionState(); state != nil {
 		return state.PeerCertificates
 	}
 	return nil
 }
 
-// guarded copies what a guard needs.
-func (c fastCall) guarded() passthrough.PlainRequest {
+// Guarded copies what a guard needs.
+func (c fastCall) Guarded() passthrough.PlainRequest {
 	h := &c.ctx.Request.Header
 	r := passthrough.PlainRequest{
 		Host:    string(h.Host()),
@@ -145,8 +151,8 @@ func (c fastCall) guarded() passthrough.PlainRequest {
 	return r
 }
 
-// watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) watch(st *watch.Stream, headers watch.HeadersFunc) {
+// Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
+func (c fastCall) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
 	st.SetChunked()
 	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}

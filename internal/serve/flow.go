@@ -14,12 +14,12 @@ func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
 	case v.grant != nil:
 		who = v.grant.result.Identity
 	case who == nil && !v.admitted && front.Access != nil:
-		who = front.Access.Authenticator.Recall(auth.Request{Header: c.headers(isAuthorization)})
+		who = front.Access.Authenticator.Recall(auth.Request{Header: c.Headers(isAuthorization)})
 	}
 	if who != nil {
 		return flowcontrol.UserFlow(who.Name())
 	}
-	return flowcontrol.AddrFlow(c.address())
+	return flowcontrol.AddrFlow(c.Address())
 }
 
 func isAuthorization(key string) bool { return key == "Authorization" }

@@ -16,6 +16,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// requestOf is a request that fasthttp read, for the Forwarder.
+func requestOf(ctx *fasthttp.RequestCtx) passthrough.HTTP1Request { return fastRequest{ctx} }
+
 // fastRequest is a request that fasthttp read and that passes through.
 type fastRequest struct{ ctx *fasthttp.RequestCtx }
 

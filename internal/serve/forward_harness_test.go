@@ -70,7 +70,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(fastRequest{ctx}, passthrough.Bearer{Listener: o.identity, As: o.as,
+		fr.forwarder.Forward(requestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
 			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, passthrough.AnswerHooks{Took: o.took})
 	})
 	if o.http2 {

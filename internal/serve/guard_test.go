@@ -21,8 +21,8 @@ import (
 func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := passthrough.NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		c := fastCall{fastResponder: fastResponder{ctx: ctx}, server: &http1Server{opts: http1Options{Identity: passthrough.IdentitySelf}}}
-		if guard.Admit(c, c.guarded()) {
+		c := newHTTP1Server(http1Options{Identity: passthrough.IdentitySelf}).callOf(ctx)
+		if guard.Admit(c, c.Guarded()) {
 			ctx.SetStatusCode(http.StatusNoContent)
 		}
 	})

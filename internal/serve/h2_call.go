@@ -45,9 +45,9 @@ func (c http2Call) recovered() {
 	}
 }
 
-func (c http2Call) proven() { c.Writer.Prove() }
+func (c http2Call) Proven() { c.Writer.Prove() }
 
-func (c http2Call) address() netip.Addr {
+func (c http2Call) Address() netip.Addr {
 	address, _ := netip.ParseAddrPort(c.r.RemoteAddr) // of a unix socket it is none
 	return address.Addr()
 }
@@ -56,12 +56,12 @@ func (c http2Call) Departs(gone func()) (stop func()) {
 	return passthrough.DepartsWith(c.r.Context())(gone)
 }
 
-func (c http2Call) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow}, h)
 }
 
-// request is what a plan needs. A request with a body is nothing that a plan knows.
-func (c http2Call) request() plan.Request {
+// PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.
+func (c http2Call) PlanRequest() plan.Request {
 	path, query, _ := strings.Cut(c.r.RequestURI, "?")
 	return plan.Request{
 		Method:         c.r.Method,
@@ -74,8 +74,8 @@ func (c http2Call) request() plan.Request {
 	}
 }
 
-// headers implements call.
-func (c http2Call) headers(wanted func(string) bool) http.Header {
+// Headers implements call.
+func (c http2Call) Headers(wanted func(string) bool) http.Header {
 	all := http.Header{}
 	for name, values := range c.r.Header {
 		if wanted(name) {
@@ -85,16 +85,16 @@ func (c http2Call) headers(wanted func(string) bool) http.Header {
 	return all
 }
 
-// certificates implements call.
-func (c http2Call) certificates() []*x509.Certificate {
+// Certificates implements call.
+func (c http2Call) Certificates() []*x509.Certificate {
 	if c.r.TLS == nil {
 		return nil
 	}
 	return c.r.TLS.PeerCertificates
 }
 
-// guarded is what a guard needs.
-func (c http2Call) guarded() passthrough.PlainRequest {
+// Guarded is what a guard needs.
+func (c http2Call) Guarded() passthrough.PlainRequest {
 	h := c.r.Header
 	return passthrough.PlainRequest{
 		Host:    c.r.Host,
@@ -105,8 +105,8 @@ func (c http2Call) guarded() passthrough.PlainRequest {
 	}
 }
 
-// watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
-func (c http2Call) watch(st *watch.Stream, headers watch.HeadersFunc) {
+// Watch delivers the stream of a watch to its end, or to where it needs its handler no longer.
+func (c http2Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
 	ctx := c.r.Context()
 	stop := context.AfterFunc(ctx, func() {

@@ -40,18 +40,18 @@ func FuzzIdentityHeaders(f *testing.F) {
 		in, err := passthrough.ReadInbound(fastRequest{ctx}.Head())
 		c := fastCall{fastResponder: fastResponder{ctx: ctx}}
 		if err != nil {
-			if c.request().Plain && len(c.headers(passthrough.OwnIdentity)) > 0 {
+			if c.PlanRequest().Plain && len(c.Headers(passthrough.OwnIdentity)) > 0 {
 				t.Logf("%q is read by fasthttp alone: %v", lines, err)
 			}
 			return
 		}
-		seen, sent := c.headers(matters), http.Header{}
+		seen, sent := c.Headers(matters), http.Header{}
 		for key, values := range in.Header {
 			if matters(key) {
 				sent[key] = values
 			}
 		}
-		if !c.request().Plain && strings.Contains(lines, ":") { // it goes on as it is, and only who is lent something matters
+		if !c.PlanRequest().Plain && strings.Contains(lines, ":") { // it goes on as it is, and only who is lent something matters
 			delete(seen, "Connection")
 			delete(sent, "Connection")
 		}

@@ -45,7 +45,7 @@ func (s *Server) list(c call, a answering, v visitor) bool {
 	s.begin(c, a, "list")
 	documentHeaders(c, p, made.compressed)
 	body := &notedBody{WriterTo: made.limited(s.eviction), server: s, resource: p.Source.Resource().Info.String(),
-		client: c.address().String()}
+		client: c.Address().String()}
 	c.Stream(http.StatusOK, body, int64(made.body.Size()))
 	return true
 }

@@ -101,12 +101,12 @@ func (r *record) begin() *audit.Entry {
 
 // request is what is put on record of the request itself.
 func (r *record) request() audit.Request {
-	asked := r.call.request()
+	asked := r.call.PlanRequest()
 	q := audit.Request{
 		ID: r.id, Received: r.received, URI: uriOf(asked), Who: r.visitor.who,
-		Header: r.call.headers(audit.ReadsHeader),
+		Header: r.call.Headers(audit.ReadsHeader),
 	}
-	if address := r.call.address(); address.IsValid() {
+	if address := r.call.Address(); address.IsValid() {
 		q.Remote = address.Unmap().String()
 	}
 	var ok bool
@@ -212,9 +212,9 @@ func (c recorded) Stream(code int, body io.WriterTo, size int64) {
 	c.call.Stream(code, body, size)
 }
 
-func (c recorded) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c recorded) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.record.settled = true // upstream's to record
-	c.call.forward(flow, as, h)
+	c.call.Forward(flow, as, h)
 }
 
 // begin sets the headers that were kept.
@@ -224,14 +224,14 @@ func (c recorded) begin() {
 	}
 }
 
-func (c recorded) watch(st *watch.Stream, headers watch.HeadersFunc) {
+func (c recorded) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	if !c.record.starts() {
 		c.record.server.watches.Dismiss(st)
 		c.record.passOn()
 		return
 	}
 	st.KeepRecord(c.record.ended())
-	c.call.watch(st, headers)
+	c.call.Watch(st, headers)
 }
 
 // ended is what a watch keeps of its record.

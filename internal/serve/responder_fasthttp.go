@@ -12,6 +12,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// responderTo answers an HTTP/1.1 request, at any pace.
+func responderTo(ctx *fasthttp.RequestCtx) apistatus.Responder { return fastResponder{ctx: ctx} }
+
 // fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has returned.
 type fastResponder struct {
 	ctx   *fasthttp.RequestCtx

@@ -58,12 +58,12 @@ func (t *trace) of(c call, who *auth.Identity) {
 	t.begun = true
 	var parent http.Header
 	if c.RequestHeader("Traceparent") != "" {
-		parent = c.headers(tracing.ReadsHeader)
+		parent = c.Headers(tracing.ReadsHeader)
 	}
 	if t.span = t.tracer.Start(t.came, parent, trustedParent(who)); t.span == nil {
 		return
 	}
-	asked := c.request()
+	asked := c.PlanRequest()
 	what, ok := auth.AttributesOf(asked.Method, asked.Path, asked.RawQuery)
 	if !ok {
 		what = auth.Attributes{Verb: strings.ToLower(asked.Method)}
@@ -151,15 +151,15 @@ func (c traced) Stream(code int, body io.WriterTo, size int64) {
 	noted{c.call, c.trace}.Stream(code, body, size)
 }
 
-func (c traced) watch(st *watch.Stream, headers watch.HeadersFunc) {
+func (c traced) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	if id := st.RecordID(); id != "" {
 		c.trace.auditID = id
 	}
 	c.trace.answered(http.StatusOK, -1)
-	c.call.watch(st, headers)
+	c.call.Watch(st, headers)
 }
 
-func (c traced) forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+func (c traced) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.trace.passed, h.Trace = true, c.trace
-	c.call.forward(flow, as, h)
+	c.call.Forward(flow, as, h)
 }
