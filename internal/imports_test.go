@@ -52,9 +52,10 @@ var mayImport = map[string][]string{
 		"h2", "object", "plan", "rawio", "ring", "source",
 	},
 	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "plan"},
+	"http1":       {"apistatus", "auth", "clientconn", "flowcontrol", "passthrough", "plan", "watch"},
 	"serve": {
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
-		"h2", "object", "passthrough", "plan", "source", "tracing", "watch",
+		"h2", "http1", "object", "passthrough", "plan", "source", "tracing", "watch",
 	},
 	"status":   {},
 	"top":      {"status"},
@@ -76,8 +77,8 @@ var keptTo = []struct {
 	packages []string
 	reason   string
 }{
-	{"github.com/valyala/fasthttp", []string{"serve"},
-		"fasthttp reuses what it hands out; only serve knows when that happens"},
+	{"github.com/valyala/fasthttp", []string{"http1"},
+		"fasthttp reuses what it hands out; only http1 knows when that happens"},
 	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "kubetest", "allowance"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
 	{"charm.land/bubbletea", []string{"top"},
@@ -216,9 +217,9 @@ func TestForbidden(t *testing.T) {
 	f("internal/status", "spillway/internal/serve", "imports no package of ours")
 	f("internal/top", "spillway/internal/status", "")
 
-	f("internal/serve", "github.com/valyala/fasthttp/fasthttputil", "")
-	f("internal/fanout", "github.com/valyala/fasthttp", "only serve may")
-	f("cmd/proxy", "github.com/valyala/fasthttp", "only serve may")
+	f("internal/http1", "github.com/valyala/fasthttp/fasthttputil", "")
+	f("internal/fanout", "github.com/valyala/fasthttp", "only http1 may")
+	f("cmd/proxy", "github.com/valyala/fasthttp", "only http1 may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
 	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, kubetest, allowance may")
 	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest, allowance may")

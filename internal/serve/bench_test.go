@@ -63,7 +63,7 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })
-	handler := server.http1(Front{AnswerAll: true}).handler()
+	handler := server.http1(Front{AnswerAll: true}).Handler()
 	out := bufio.NewWriter(io.Discard)
 	return func() int {
 		var ctx fasthttp.RequestCtx

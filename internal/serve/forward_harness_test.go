@@ -19,6 +19,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 )
@@ -70,7 +71,7 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 		u.Close()
 	})
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		fr.forwarder.Forward(requestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
+		fr.forwarder.Forward(http1.RequestOf(ctx), passthrough.Bearer{Listener: o.identity, As: o.as,
 			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, passthrough.AnswerHooks{Took: o.took})
 	})
 	if o.http2 {

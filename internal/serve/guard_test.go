@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
@@ -21,7 +22,7 @@ import (
 func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := passthrough.NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
-		c := newHTTP1Server(http1Options{Identity: passthrough.IdentitySelf}).callOf(ctx)
+		c := http1.New(http1.ServerOptions{Identity: passthrough.IdentitySelf}).CallOf(ctx)
 		if guard.Admit(c, c.Guarded()) {
 			ctx.SetStatusCode(http.StatusNoContent)
 		}

@@ -12,6 +12,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/h2"
+	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 )
 
@@ -27,12 +28,14 @@ const (
 	http2Pong  = 15 * time.Second
 )
 
-// http2Server serves the connections on which clients chose HTTP/2, which are those of a TLS listener that offers it. fasthttp,
-// which has no HTTP/2, hands them over after the handshake. A request here is what it is there: the same plan, the same
-// answers; a watch is a slot of a writer, and all watches of one client share one connection.
+// http2Server serves the connections on which clients chose HTTP/2: those of a TLS listener that offers
+// it. Package http1 hands them over after the handshake. A request here is what it is there: the same
+// plan, the same answers; a watch is a slot of a writer, and all watches of one client share one
+// connection.
 //
-// There are no upgrades: HTTP/2 forbids the headers, and extended CONNECT (RFC 8441) is not offered, by a kube-apiserver neither.
-// Clients that upgrade (exec, attach, port-forward, WebSockets) ask for HTTP/1.1 in the handshake.
+// There are no upgrades: HTTP/2 forbids the headers, and extended CONNECT (RFC 8441) is not offered, by a
+// kube-apiserver neither. Clients that upgrade (exec, attach, port-forward, WebSockets) ask for HTTP/1.1
+// in the handshake.
 type http2Server struct {
 	// Static after construction.
 	server *Server
@@ -78,7 +81,7 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 		},
 	})
 	if !h.admit(conn) {
-		return nil // fasthttp closes it
+		return nil // its listener closes it
 	}
 	defer h.left(conn)
 	if below != nil {
@@ -194,7 +197,7 @@ func (h *http2Server) bounds(peer netip.Addr, front Front) *h2.Bounds {
 	pool := h.server.opts.Limiter.LargeHeads()
 	return &h2.Bounds{
 		Head: http2Head, Unproven: http2Unproven, Proven: http2Proven, Handlers: http2Handlers,
-		Arrival: h.server.arrivals.Head, Large: headArrival,
+		Arrival: h.server.arrivals.Head, Large: http1.HeadArrivalTimeout,
 		Reserve:     func(n int64) bool { return pool.Take(peer, n) },
 		Release:     func(n int64) { pool.Give(peer, n) },
 		Credentials: func(r *http.Request) bool { return !front.anonymous(r) },

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"spillway/internal/flowcontrol"
+	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/source/sourcetest"
 
@@ -106,7 +107,7 @@ func (m *mouth) eventuallyFree(t *testing.T) {
 func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 	m := newMouth(t, 64<<20, measuring)
 	const overhead = len("GET /x HTTP/1.1\r\nHost: localhost\r\nCookie: \r\n\r\n")
-	for _, n := range []int{10, ordinaryHead - overhead, ordinaryHead - overhead + 1, 16384, 100_000,
+	for _, n := range []int{10, http1.OrdinaryHeadBytes - overhead, http1.OrdinaryHeadBytes - overhead + 1, 16384, 100_000,
 		flowcontrol.LargestHeadBytes - overhead} {
 		// The connection goes on with heads of any size.
 		got := answersOf(t, m.plain, cookieOf(n), cookieOf(1), cookieOf(n), cookieOf(n))

@@ -1,8 +1,12 @@
-// Package serve speaks the Kubernetes protocol over fasthttp: it plans each request, answers LIST, WATCH and GET from memory
-// where that is exactly what upstream would answer, and passes everything else through.
+// Package serve is the request pipeline: it authorises a request, plans it, and answers LIST, WATCH and
+// GET from memory where that is exactly what upstream would answer. Everything else passes through.
 //
-// Invariant: a request is answered as upstream would, or by upstream (design D1). There is no third answer: no stale state
-// passed off as fresh, no empty list while starting.
+// A call is one request and the place for its answer, over HTTP/1.1 (package http1) or HTTP/2 (package
+// h2). Server.respond decides once for both what becomes of it; recorded and traced wrap a call whose
+// answer is put on record or traced.
+//
+// Invariant: a request is answered as upstream would, or by upstream (design D1). There is no third
+// answer: no stale state passed off as fresh, no empty list while starting.
 package serve
 
 import (
@@ -26,6 +30,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/clientconn"
 	"spillway/internal/flowcontrol"
+	"spillway/internal/http1"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
 	"spillway/internal/source"
@@ -86,8 +91,8 @@ type Front struct {
 	AnswerAll bool
 }
 
-// Server answers requests on any number of listeners. Its streams outlive fasthttp's view of their connections, so it counts
-// and drains them itself.
+// Server answers requests on any number of listeners. Streams outlive the handlers of their requests;
+// package watch counts and drains them.
 type Server struct {
 	// Static after construction.
 	opts      Options
@@ -110,7 +115,7 @@ type Server struct {
 
 	mu struct {
 		sync.Mutex
-		fronts    []*http1Server
+		fronts    []*http1.ListenerServer
 		listeners []net.Listener
 	}
 }
@@ -171,16 +176,16 @@ func (s *Server) Serve(ln net.Listener, front Front) error {
 	if front.TLS != nil {
 		paced = tls.NewListener(paced, front.TLS)
 	}
-	if err := server.serve(paced); err != nil {
+	if err := server.Serve(paced); err != nil {
 		return fmt.Errorf("serving on %s: %w", ln.Addr(), err)
 	}
 	return nil
 }
 
 // http1 serves HTTP/1.1, and accepts HTTP/2, for a listener.
-func (s *Server) http1(front Front) *http1Server {
-	return newHTTP1Server(http1Options{
-		Handle:   func(c fastCall) { s.handle(c, front) },
+func (s *Server) http1(front Front) *http1.ListenerServer {
+	return http1.New(http1.ServerOptions{
+		Handle:   func(c http1.Call) { s.handle(c, front) },
 		HTTP2:    func(c net.Conn) error { return s.http2.serve(c, front) },
 		Identity: front.Identity, Forwarder: s.opts.Forwarder, Watches: s.watches, Poller: s.gone,
 		Heads:    s.opts.Limiter.LargeHeads(),
@@ -217,7 +222,7 @@ func (s *Server) Close(ctx context.Context) error {
 	s.watches.Cut()
 	var errs []error
 	for _, front := range fronts {
-		errs = append(errs, front.shutdown(ctx))
+		errs = append(errs, front.Shutdown(ctx))
 	}
 	s.watches.Wait()
 	s.coalescer.Wait()

@@ -22,7 +22,7 @@ func (r *rig) openConnections() int32 {
 	defer r.server.mu.Unlock()
 	var n int32
 	for _, f := range r.server.mu.fronts {
-		n += f.openConnections()
+		n += f.OpenConnections()
 	}
 	return n
 }

@@ -8,6 +8,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/clientconn"
+	"spillway/internal/http1"
 
 	"github.com/google/uuid"
 	"github.com/valyala/fasthttp"
@@ -25,7 +26,7 @@ func TestStatusBodies(t *testing.T) {
 		rec := httptest.NewRecorder()
 		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}}, s)
 		var ctx fasthttp.RequestCtx
-		apistatus.Write(responderTo(&ctx), s)
+		apistatus.Write(http1.ResponderTo(&ctx), s)
 		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
 		}
@@ -57,9 +58,9 @@ func TestStatusHeaders(t *testing.T) {
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {
 		switch string(ctx.Path()) {
 		case "/status":
-			apistatus.Write(responderTo(ctx), apistatus.Unauthorized())
+			apistatus.Write(http1.ResponderTo(ctx), apistatus.Unauthorized())
 		case "/many":
-			apistatus.WriteTooManyRequests(responderTo(ctx), 3)
+			apistatus.WriteTooManyRequests(http1.ResponderTo(ctx), 3)
 		}
 	})
 	fr := serveFront(t, server)

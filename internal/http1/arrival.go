@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"errors"
@@ -18,7 +18,7 @@ import (
 // What becomes of an HTTP/1.1 connection before and between its requests, where fasthttp has it.
 
 // headArrived gives a body its own time.
-func (s *http1Server) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
+func (s *ListenerServer) headArrived(*fasthttp.RequestHeader) fasthttp.RequestConfig {
 	return fasthttp.RequestConfig{ReadTimeout: s.opts.Arrivals.Owned}
 }
 
@@ -42,7 +42,7 @@ func connState(c net.Conn, state fasthttp.ConnState) {
 
 // misread ends a connection on which no request could be read, with the answer that net/http, and so upstream, has for that. Who took
 // too long, or left, gets none. A head that is too large for the buffer is read elsewhere if the buffer is an ordinary one.
-func (s *http1Server) misread(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
+func (s *ListenerServer) misread(ctx *fasthttp.RequestCtx, err error, ordinary bool) {
 	c := ctx.Conn()
 	var tooLarge *fasthttp.ErrSmallBuffer
 	var broken net.Error

@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"bytes"
@@ -22,21 +22,21 @@ import (
 	"spillway/internal/watch"
 )
 
-// fastCall is an HTTP/1.1 request.
-type fastCall struct {
+// Call is an HTTP/1.1 request.
+type Call struct {
 	fastResponder
-	server *http1Server
+	server *ListenerServer
 }
 
-// callOf is the call of a request that fasthttp has read.
-func (s *http1Server) callOf(ctx *fasthttp.RequestCtx) fastCall {
-	return fastCall{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s}
+// CallOf is the call of a request that fasthttp has read.
+func (s *ListenerServer) CallOf(ctx *fasthttp.RequestCtx) Call {
+	return Call{fastResponder: fastResponder{ctx: ctx, stall: s.opts.StallTimeout}, server: s}
 }
 
-// handler answers requests that fasthttp has read.
-func (s *http1Server) handler() fasthttp.RequestHandler {
+// Handler answers requests that fasthttp has read.
+func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 	return func(ctx *fasthttp.RequestCtx) {
-		c := s.callOf(ctx)
+		c := s.CallOf(ctx)
 		defer c.strict()
 		defer c.recovered()
 		if h := headConnOf(ctx.Conn()); h != nil {
@@ -60,14 +60,14 @@ func (s *http1Server) handler() fasthttp.RequestHandler {
 }
 
 // strict adds to an answer what browsers are to know, if it does not say so already.
-func (c fastCall) strict() {
+func (c Call) strict() {
 	if directives := clientconn.StrictTransportSecurity(c.ctx.Conn()); directives != "" && len(c.ctx.Response.Header.Peek(clientconn.StrictTransportSecurityHeader)) == 0 {
 		c.ctx.Response.Header.Set(clientconn.StrictTransportSecurityHeader, directives)
 	}
 }
 
 // recovered turns a panic, which fasthttp would let kill the process, into a 500 and a log line.
-func (c fastCall) recovered() {
+func (c Call) recovered() {
 	if p := recover(); p != nil {
 		c.server.opts.Panicked(p)
 		c.ctx.Response.Reset()
@@ -75,21 +75,21 @@ func (c fastCall) recovered() {
 	}
 }
 
-func (c fastCall) Proven() {} // its connection has one head at a time
+func (c Call) Proven() {} // its connection has one head at a time
 
-func (c fastCall) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
+func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
-func (c fastCall) Departs(gone func()) (stop func()) {
+func (c Call) Departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
-func (c fastCall) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
-	c.server.opts.Forwarder.Forward(requestOf(c.ctx),
+func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
+	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
 		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)
 }
 
 // PlanRequest copies what a plan needs.
-func (c fastCall) PlanRequest() plan.Request {
+func (c Call) PlanRequest() plan.Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
 	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0 &&
@@ -117,7 +117,7 @@ func ordinary(connection [][]byte) bool {
 }
 
 // Headers implements call.
-func (c fastCall) Headers(wanted func(string) bool) http.Header {
+func (c Call) Headers(wanted func(string) bool) http.Header {
 	all := http.Header{}
 	for key, value := range c.ctx.Request.Header.All() {
 		if name := textproto.CanonicalMIMEHeaderKey(string(key)); wanted(name) {
@@ -128,7 +128,7 @@ func (c fastCall) Headers(wanted func(string) bool) http.Header {
 }
 
 // Certificates implements call.
-func (c fastCall) Certificates() []*x509.Certificate {
+func (c Call) Certificates() []*x509.Certificate {
 	if state := c.ctx.TLSConnectionState(); state != nil {
 		return state.PeerCertificates
 	}
@@ -136,7 +136,7 @@ func (c fastCall) Certificates() []*x509.Certificate {
 }
 
 // Guarded copies what a guard needs.
-func (c fastCall) Guarded() passthrough.PlainRequest {
+func (c Call) Guarded() passthrough.PlainRequest {
 	h := &c.ctx.Request.Header
 	r := passthrough.PlainRequest{
 		Host:    string(h.Host()),
@@ -152,7 +152,7 @@ func (c fastCall) Guarded() passthrough.PlainRequest {
 }
 
 // Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
-func (c fastCall) Watch(st *watch.Stream, headers watch.HeadersFunc) {
+func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
 	st.SetChunked()
 	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}
@@ -185,7 +185,7 @@ func pipelined(taken net.Conn) bool {
 }
 
 // runConn delivers a stream, maybe beyond its return.
-func (s *http1Server) runConn(st *watch.Stream, out *watch.ConnSink) {
+func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
 	clientconn.DropTLSBuffers(out.Conn)
 	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Interrupt(watch.EndDeparted) })
 	s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
@@ -200,7 +200,7 @@ func (s *http1Server) runConn(st *watch.Stream, out *watch.ConnSink) {
 }
 
 // next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.
-func (s *http1Server) next(out *watch.ConnSink, draining bool) {
+func (s *ListenerServer) next(out *watch.ConnSink, draining bool) {
 	if out.Closing || draining {
 		_ = out.Conn.Close() // there is nobody left to tell
 		return

@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// http1Options configure an http1Server.
-type http1Options struct {
+// ServerOptions configure an http1Server.
+type ServerOptions struct {
 	// Handle answers a request.
-	Handle func(c fastCall)
+	Handle func(c Call)
 	// HTTP2 serves a connection on which the client chose HTTP/2, until its end.
 	HTTP2 func(c net.Conn) error
 
@@ -40,38 +40,38 @@ type http1Options struct {
 	Log      *zap.Logger
 }
 
-// http1Server serves the HTTP/1.1 connections of one listener.
-type http1Server struct {
-	opts http1Options
+// ListenerServer serves the HTTP/1.1 connections of one listener.
+type ListenerServer struct {
+	opts ServerOptions
 	fast *fasthttp.Server
 }
 
-// newHTTP1Server makes a server without a listener.
-func newHTTP1Server(o http1Options) *http1Server {
-	s := &http1Server{opts: o}
-	s.fast = s.fasthttp(ordinaryHead)
+// New makes a server without a listener.
+func New(o ServerOptions) *ListenerServer {
+	s := &ListenerServer{opts: o}
+	s.fast = s.fasthttp(OrdinaryHeadBytes)
 	s.fast.ErrorHandler = func(ctx *fasthttp.RequestCtx, err error) { s.misread(ctx, err, true) }
-	s.fast.Handler = s.handler()
+	s.fast.Handler = s.Handler()
 	s.fast.NextProto(http2.NextProtoTLS, func(c net.Conn) error { return o.HTTP2(belowHead(c)) })
 	return s
 }
 
-// serve answers requests on ln until shutdown or an error of ln.
-func (s *http1Server) serve(ln net.Listener) error { return s.fast.Serve(headListener{ln}) }
+// Serve answers requests on ln until shutdown or an error of ln.
+func (s *ListenerServer) Serve(ln net.Listener) error { return s.fast.Serve(headListener{ln}) }
 
-// shutdown waits for requests under way. The listener is closed already.
-func (s *http1Server) shutdown(ctx context.Context) error {
+// Shutdown waits for requests under way. The listener is closed already.
+func (s *ListenerServer) Shutdown(ctx context.Context) error {
 	if err := s.fast.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
 		return err
 	}
 	return nil
 }
 
-// openConnections is how many connections are served.
-func (s *http1Server) openConnections() int32 { return s.fast.GetOpenConnectionsCount() }
+// OpenConnections is how many connections are served.
+func (s *ListenerServer) OpenConnections() int32 { return s.fast.GetOpenConnectionsCount() }
 
 // fasthttp is a fasthttp.Server without a handler that takes heads of so many bytes.
-func (s *http1Server) fasthttp(head int) *fasthttp.Server {
+func (s *ListenerServer) fasthttp(head int) *fasthttp.Server {
 	return &fasthttp.Server{
 		KeepHijackedConns:            true,
 		StreamRequestBody:            true,

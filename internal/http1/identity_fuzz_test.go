@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"bufio"
@@ -38,7 +38,7 @@ func FuzzIdentityHeaders(f *testing.F) {
 			return
 		}
 		in, err := passthrough.ReadInbound(fastRequest{ctx}.Head())
-		c := fastCall{fastResponder: fastResponder{ctx: ctx}}
+		c := Call{fastResponder: fastResponder{ctx: ctx}}
 		if err != nil {
 			if c.PlanRequest().Plain && len(c.Headers(passthrough.OwnIdentity)) > 0 {
 				t.Logf("%q is read by fasthttp alone: %v", lines, err)

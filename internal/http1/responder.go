@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"errors"
@@ -12,8 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// responderTo answers an HTTP/1.1 request, at any pace.
-func responderTo(ctx *fasthttp.RequestCtx) apistatus.Responder { return fastResponder{ctx: ctx} }
+// ResponderTo answers an HTTP/1.1 request, at any pace.
+func ResponderTo(ctx *fasthttp.RequestCtx) apistatus.Responder { return fastResponder{ctx: ctx} }
 
 // fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has returned.
 type fastResponder struct {

@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"errors"
@@ -15,10 +15,10 @@ import (
 )
 
 const (
-	// ordinaryHead is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
-	ordinaryHead = 16 << 10
-	// headArrival is how long a head may take to arrive once it is large: until then others cannot have what it holds.
-	headArrival = 10 * time.Second
+	// OrdinaryHeadBytes is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
+	OrdinaryHeadBytes = 16 << 10
+	// HeadArrivalTimeout is how long a head may take to arrive once it is large: until then others cannot have what it holds.
+	HeadArrivalTimeout = 10 * time.Second
 )
 
 // errHeadTooLarge says that a head is larger than any may be, and errNoHeadRoom that there is no room for it.
@@ -34,7 +34,7 @@ var (
 //
 // So all connections have small buffers, and a large head is parsed, checked and answered by the
 // code that does it for all.
-func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
+func (s *ListenerServer) serveLarge(c net.Conn, heard []byte) {
 	head := flowcontrol.NewLargeHead(s.opts.Heads, clientconn.AddressOf(c.RemoteAddr()))
 	defer head.Handled()
 	all, end, err := readLargeHead(c, heard, head)
@@ -49,7 +49,7 @@ func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
 		return
 	}
 	fast := s.fasthttp(end)
-	handler := s.handler()
+	handler := s.Handler()
 	fast.Handler = func(ctx *fasthttp.RequestCtx) {
 		handler(ctx)
 		s.giveBack(ctx)
@@ -61,7 +61,7 @@ func (s *http1Server) serveLarge(c net.Conn, heard []byte) {
 
 // giveBack has the connection return to its server after the answer, unless it was taken over or has to be
 // closed: where a body was sent, one cannot be certain that all of it is read.
-func (s *http1Server) giveBack(ctx *fasthttp.RequestCtx) {
+func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
 	switch {
 	case ctx.Hijacked():
 		return
@@ -84,7 +84,7 @@ func (s *http1Server) giveBack(ctx *fasthttp.RequestCtx) {
 }
 
 // rejoin lets a connection serve its next request.
-func (s *http1Server) rejoin(c net.Conn) {
+func (s *ListenerServer) rejoin(c net.Conn) {
 	clientconn.Of(c).Enter(clientconn.Idle)
 	if err := s.fast.ServeConn(throughHead(c, nil, nil)); err != nil {
 		s.opts.Log.Debug("a connection's next request", zap.String("error", errorKind(err)))
@@ -93,10 +93,10 @@ func (s *http1Server) rejoin(c net.Conn) {
 
 // readLargeHead reads on until the head's end, and returns all that was read and where the head ends in it.
 func readLargeHead(c net.Conn, heard []byte, head *flowcontrol.LargeHead) ([]byte, int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(headArrival)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(HeadArrivalTimeout)); err != nil {
 		return nil, 0, err
 	}
-	size := 2 * ordinaryHead
+	size := 2 * OrdinaryHeadBytes
 	if !head.Grow(flowcontrol.HeadCopies * int64(size)) {
 		return nil, 0, errNoHeadRoom
 	}

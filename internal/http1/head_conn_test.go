@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"bufio"
@@ -16,7 +16,7 @@ import (
 func TestLongHeadsAreNotKept(t *testing.T) {
 	t.Parallel()
 	kept := make(chan int, 1)
-	server := (&http1Server{}).fasthttp(ordinaryHead)
+	server := (&ListenerServer{}).fasthttp(OrdinaryHeadBytes)
 	var last *fasthttp.RequestCtx
 	server.Handler = func(ctx *fasthttp.RequestCtx) {
 		if last != nil {

@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"bytes"
@@ -16,8 +16,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// requestOf is a request that fasthttp read, for the Forwarder.
-func requestOf(ctx *fasthttp.RequestCtx) passthrough.HTTP1Request { return fastRequest{ctx} }
+// RequestOf is a request that fasthttp read, for the Forwarder.
+func RequestOf(ctx *fasthttp.RequestCtx) passthrough.HTTP1Request { return fastRequest{ctx} }
 
 // fastRequest is a request that fasthttp read and that passes through.
 type fastRequest struct{ ctx *fasthttp.RequestCtx }
@@ -51,8 +51,8 @@ func (r fastRequest) Body(length int64) ([]byte, error) {
 	return body, nil
 }
 
-// prefetchMax is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
-const prefetchMax = 8 << 10
+// PrefetchBytesLimit is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
+const PrefetchBytesLimit = 8 << 10
 
 // BodyStart returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
 // every byte of a chunked body, comes from the hijacked connection.
@@ -61,7 +61,7 @@ func (r fastRequest) BodyStart(length int64) ([]byte, error) {
 	if stream == nil {
 		return r.ctx.Request.Body(), nil // the server does not stream bodies: this is all of it
 	}
-	read := make([]byte, min(length, prefetchMax))
+	read := make([]byte, min(length, PrefetchBytesLimit))
 	if _, err := io.ReadFull(stream, read); err != nil {
 		return nil, fmt.Errorf("reading the start of a request body: %w", err)
 	}

@@ -1,4 +1,4 @@
-package serve
+package http1
 
 import (
 	"bytes"
@@ -93,7 +93,7 @@ func (c *headConn) remember(b []byte) {
 	if c.heard == nil {
 		c.heard = heardHeads.Get().(*[]byte)
 	}
-	*c.heard = append(*c.heard, b[:min(len(b), ordinaryHead+1-len(*c.heard))]...)
+	*c.heard = append(*c.heard, b[:min(len(b), OrdinaryHeadBytes+1-len(*c.heard))]...)
 }
 
 // listen remembers what comes from now on, or forgets it.
@@ -139,7 +139,7 @@ func (c *headConn) ends() {
 
 // whole is what fasthttp's full buffer holds of a head, or nil if that is not known.
 func (c *headConn) whole() []byte {
-	if c.heard == nil || len(*c.heard) != ordinaryHead {
+	if c.heard == nil || len(*c.heard) != OrdinaryHeadBytes {
 		return nil
 	}
 	return *c.heard
