@@ -31,7 +31,7 @@ var mayImport = map[string][]string{
 	"upstream": {"object", "rawio", "rotation"},
 	"auth":     {"flowcontrol", "object", "rotation"},
 	// of serve it takes Source and Catalog alone, until these have a package below both
-	"mirror":      {"cache", "codec", "fanout", "health", "object", "source", "status", "upstream"},
+	"mirror":      {"backfill", "cache", "codec", "fanout", "health", "object", "source", "status", "upstream"},
 	"listen":      {"rotation"},
 	"logging":     {},
 	"memory":      {},
@@ -45,10 +45,10 @@ var mayImport = map[string][]string{
 	"apistatus":   {"codec", "object"},
 	"flowcontrol": {"object"},
 	"clientconn":  {"apistatus", "flowcontrol", "ring"},
-	"source":      {"apistatus", "cache", "codec", "fanout", "object"},
+	"source":      {"apistatus", "backfill", "cache", "codec", "fanout", "object"},
 	"plan":        {"apistatus", "object", "source"},
 	"watch": {
-		"apistatus", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
+		"apistatus", "auth", "backfill", "cache", "clientconn", "codec", "fanout", "flowcontrol",
 		"h2", "object", "plan", "rawio", "ring", "source",
 	},
 	"passthrough": {"apistatus", "auth", "clientconn", "flowcontrol", "plan"},

@@ -10,8 +10,6 @@ import (
 	"spillway/internal/config"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
-	"spillway/internal/serve"
-	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
 
@@ -66,7 +64,7 @@ func withCredentials(transports *transport.Factory, shared http.RoundTripper) (t
 // read from its kubeconfig: the proxy's own configuration has the address of upstream and its
 // authorities.
 func impersonators(transports *transport.Factory, kubeconfig string) (passthrough.Transports, error) {
-	who, err := upstream.LoadConfig(kubeconfig)
+	who, err := transport.LoadConfig(kubeconfig)
 	if err != nil {
 		return passthrough.Transports{}, err
 	}

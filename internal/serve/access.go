@@ -11,7 +11,6 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
-	"spillway/internal/fairness"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/passthrough"
 	"spillway/internal/plan"
@@ -60,11 +59,11 @@ type grant struct {
 }
 
 // permit is what a watch goes on by; nil: it rests on the listener.
-func (g *grant) permit() func(auth.Stream) *auth.Permit {
+func (g *grant) permit() func(reauth.Stream) *reauth.Permit {
 	if g == nil {
 		return nil
 	}
-	return func(st auth.Stream) *auth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
+	return func(st reauth.Stream) *reauth.Permit { return g.by.Admit(g.result, g.what, g.decision, st) }
 }
 
 // client is the sender of a request, for operators. Its name is empty if it was not asked for.

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/auth/reauth"
-	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/kubetest"
 	"spillway/internal/object"

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
 	"spillway/internal/cache"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
@@ -26,7 +26,7 @@ type StreamOptions struct {
 	Owner  fanout.Owner
 	Client Client
 	// Admit registers the stream with what reauthorises it; nil: nothing does.
-	Admit func(auth.Stream) *auth.Permit
+	Admit func(reauth.Stream) *reauth.Permit
 }
 
 // request is what begins a watch: where it is answered if it cannot begin, and how its client departs.

@@ -11,7 +11,6 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
 	"spillway/internal/plan"
 	"spillway/internal/source"
 )
@@ -86,7 +85,7 @@ func (s *Stream) seenUpstream() bool {
 
 // backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
 // is merely silent, as one from the future is.
-func (s *Stream) backfill(past *fanout.Backfill) error {
+func (s *Stream) backfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
 	for {

@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"spillway/internal/auth"
+	"spillway/internal/auth/reauth"
+	"spillway/internal/backfill"
 	"spillway/internal/cache"
-	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/source/sourcetest"
 )
@@ -23,7 +23,7 @@ type narrator struct {
 	ctx  context.Context
 }
 
-func (n *narrator) Begin(context.Context) (uint64, fanout.Telling, error) { return 1000, n, nil }
+func (n *narrator) Begin(context.Context) (uint64, backfill.HistoryWatch, error) { return 1000, n, nil }
 
 func (n *narrator) Watch(ctx context.Context, _ object.Selector, _ uint64) error {
 	n.ctx = ctx
@@ -54,7 +54,7 @@ func (n *narrator) mark(rv uint64) {
 func narrate(t *testing.T, w *world, query string, rv uint64) (*narrator, *peer) {
 	t.Helper()
 	n := &narrator{t: t, says: make(chan func() (object.Type, *object.Object, uint64, error))}
-	w.source.Past = fanout.NewBackfills(w.source.Hub, n, fanout.NewBackfillLimit(1))
+	w.source.Past = backfill.New(w.source.Hub, n, backfill.NewWatchLimit(1))
 	t.Cleanup(w.source.Past.Close)
 	p := w.watchAs(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=%d%s", rv, query), func(st *Stream) {
 		var err error
@@ -89,7 +89,7 @@ func TestPastIsGated(t *testing.T) {
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
 		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		for _, held := range []bool{false, true} {
 			bubbles(t, func(t *testing.T, d delivery) {
@@ -144,14 +144,14 @@ func TestPastOfAStalledClient(t *testing.T) {
 // Every reason why the past is not told has a series, and no watch fails for another.
 func TestUnfilledReasons(t *testing.T) {
 	for err, want := range map[error]unfilled{
-		&cache.ExpiredError{}: unfilledExpired, fanout.ErrBackfillBusy: unfilledBusy, fanout.ErrBackfillBehind: unfilledBehind,
+		&cache.ExpiredError{}: unfilledExpired, backfill.ErrBusy: unfilledBusy, backfill.ErrBehind: unfilledBehind,
 		endError(EndTimeout): "", io.ErrClosedPipe: "",
 	} {
 		if got := unfilledFor(fmt.Errorf("wrapped: %w", err)); got != want {
 			t.Errorf("%v: %q, want %q", err, got, want)
 		}
 	}
-	if !slices.Contains(EndReasons, ReasonOf(fanout.ErrBackfillBehind)) || !ReasonOf(fanout.ErrBackfillBusy).Clean() {
+	if !slices.Contains(EndReasons, ReasonOf(backfill.ErrBehind)) || !ReasonOf(backfill.ErrBusy).Clean() {
 		t.Error("who cannot be told now does not end cleanly")
 	}
 }
@@ -163,7 +163,7 @@ func TestOvertakenByASeam(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 95")
 			if told {
-				w.source.Past = fanout.NewBackfills(w.source.Hub, &narrator{t: t}, fanout.NewBackfillLimit(1))
+				w.source.Past = backfill.New(w.source.Hub, &narrator{t: t}, backfill.NewWatchLimit(1))
 				t.Cleanup(w.source.Past.Close)
 			}
 			p := w.watch("/api/v1/pods?watch=1&resourceVersion=150&allowWatchBookmarks=1")

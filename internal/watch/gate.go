@@ -32,7 +32,7 @@ func (g *gate) opens() <-chan struct{} {
 	return nil
 }
 
-// Hold implements auth.Stream.
+// Hold implements reauth.Stream.
 func (s *Stream) Hold() {
 	if s.gate.shut.Load() == nil { // only the Reauthorizer shuts it, one call after the other
 		shut := make(chan struct{})
@@ -40,7 +40,7 @@ func (s *Stream) Hold() {
 	}
 }
 
-// Resume implements auth.Stream.
+// Resume implements reauth.Stream.
 func (s *Stream) Resume() {
 	if shut := s.gate.shut.Swap(nil); shut != nil {
 		close(*shut)
@@ -52,8 +52,8 @@ func (s *Stream) Resume() {
 // taken until then, it does not get.
 const CutAfter = time.Second
 
-// End implements auth.Stream.
-func (s *Stream) End(why auth.End) {
+// End implements reauth.Stream.
+func (s *Stream) End(why reauth.End) {
 	s.Interrupt(EndReason(why))
 	g := &s.gate
 	g.mu.Lock()

@@ -41,7 +41,7 @@ func TestHeldToTheEnd(t *testing.T) {
 	for reason, end := range map[EndReason]func(*peer){
 		EndTimeout:   func(*peer) { time.Sleep(100 * time.Second) },
 		EndDrain:     func(p *peer) { p.stream.Interrupt(EndDrain) },
-		EndForbidden: func(p *peer) { p.stream.End(auth.EndForbidden) },
+		EndForbidden: func(p *peer) { p.stream.End(reauth.EndForbidden) },
 	} {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d, "a/x 5")
@@ -82,7 +82,7 @@ func TestRevokedWhileFull(t *testing.T) {
 		synctest.Wait()
 		w.set("a/x 102")
 		synctest.Wait()
-		p.stream.End(auth.EndForbidden)
+		p.stream.End(reauth.EndForbidden)
 		time.Sleep(CutAfter)
 		synctest.Wait()
 		if got := <-p.reason; got != EndForbidden {
@@ -178,7 +178,7 @@ func TestHeldFromTheBeginning(t *testing.T) {
 		time.Sleep(300 * time.Second)
 		late.ends(EndTimeout)
 
-		never := w.watchAs(query, func(st *Stream) { st.End(auth.EndForbidden) })
+		never := w.watchAs(query, func(st *Stream) { st.End(reauth.EndForbidden) })
 		never.ends(EndForbidden)
 	})
 }
@@ -247,7 +247,7 @@ func TestRevocationsAreReasons(t *testing.T) {
 	for _, r := range EndReasons {
 		known[r] = true
 	}
-	for _, why := range auth.Ends {
+	for _, why := range reauth.Ends {
 		if r := EndReason(why); !known[r] || !r.revoked() || !r.Clean() {
 			t.Errorf("%s: known: %v, revoked: %v, clean: %v", r, known[r], r.revoked(), r.Clean())
 		}

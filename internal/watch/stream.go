@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
@@ -31,7 +30,7 @@ type Stream struct {
 	manager  *Manager
 	out      sink // set under manager.mu, once, before it is delivered
 	plan     plan.Plan
-	admit    func(auth.Stream) *auth.Permit // nil: its listener's clients may have everything
+	admit    func(reauth.Stream) *reauth.Permit // nil: its listener's clients may have everything
 	deadline moment
 	over     func(EndReason)           // called once, by whoever delivers it, when it has ended
 	owner    fanout.Owner              // that the hub counts it for
@@ -42,8 +41,8 @@ type Stream struct {
 	end    ending
 	slot   atomic.Pointer[slot] // where it is delivered from, once it has no goroutine
 	gate   gate
-	permit *auth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
-	record *Record      // nil: none is kept. Set before it is delivered
+	permit *reauth.Permit // what it goes on by; nil: nobody asks. Set before it is delivered
+	record *Record        // nil: none is kept. Set before it is delivered
 
 	// The deliverer's.
 	past     *backfill.Backfill // of what the client lacks before the log begins; nil: nothing, or it is being told
