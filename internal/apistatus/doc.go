@@ -2,8 +2,8 @@
 //
 // A client of the proxy reads a Status as if the apiserver had sent it: same JSON, same Audit-Id,
 // Cache-Control, Retry-After and nosniff headers (W-3, W-170 to W-182). Responder is where the one
-// answer to a request is written. Each protocol implements it, so what an answer says is decided once
-// for all of them.
+// answer to a request is written. Each protocol implements it, so what an answer says is decided
+// once for all of them.
 //
 // Invariant: a Responder sends one answer. A 502 has no Retry-After, since client-go repeats every
 // request whose answer has one, and a request behind a 502 may have been carried out.

@@ -15,8 +15,9 @@ import (
 	"spillway/internal/object"
 )
 
-// Responder is where the one answer to a request is written: a fasthttp response, or one of net/http. What an answer says is
-// decided above it, once for both; what it does to a connection is decided below.
+// Responder is where the one answer to a request is written: a fasthttp response, or one of
+// net/http. What an answer says is decided above it, once for both; what it does to a connection is
+// decided below.
 //
 // Exactly one of send and stream is called, once, after the headers are set.
 type Responder interface {
@@ -67,8 +68,8 @@ func SetCommonHeaders(w Responder, contentType string) {
 	w.SetHeader("Content-Type", contentType)
 }
 
-// Write answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control (W-3, W-170). On HEAD
-// the headers stay and the body is dropped, as upstream does.
+// Write answers with s as upstream would: compact JSON and one LF, its Audit-Id and Cache-Control
+// (W-3, W-170). On HEAD the headers stay and the body is dropped, as upstream does.
 func Write(w Responder, s *metav1.Status) {
 	observeFailure(w, s)
 	SetCommonHeaders(w, "application/json")
@@ -93,7 +94,8 @@ func WriteAs(w Responder, form Form, s *metav1.Status) {
 	w.Send(int(s.Code), body)
 }
 
-// WriteTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in seconds (W-180).
+// WriteTooManyRequests answers 429 in the words of upstream's flow control; retryAfter is in
+// seconds (W-180).
 func WriteTooManyRequests(w Responder, retryAfter int) {
 	SetCommonHeaders(w, "text/plain; charset=utf-8")
 	w.SetHeader("Retry-After", strconv.Itoa(retryAfter))
@@ -101,7 +103,8 @@ func WriteTooManyRequests(w Responder, retryAfter int) {
 	w.Send(http.StatusTooManyRequests, []byte(TooManyRequestsText))
 }
 
-// WriteMalformed answers a request that net/http, and so upstream, would not even parse, and closes the connection.
+// WriteMalformed answers a request that net/http, and so upstream, would not even parse, and closes
+// the connection.
 func WriteMalformed(w Responder, why string) {
 	w.HangUp()
 	SetCommonHeaders(w, "text/plain; charset=utf-8")
@@ -132,8 +135,8 @@ func WriteLimited(w Responder, form Form, stopping bool, after time.Duration) {
 	WriteTooManyRequests(w, int(after/time.Second))
 }
 
-// Of is what upstream answers for an error of its own code: the Status that the error brings, or else a 500 that gives
-// no reason (W-27, W-170).
+// Of is what upstream answers for an error of its own code: the Status that the error brings, or
+// else a 500 that gives no reason (W-27, W-170).
 func Of(err error) *metav1.Status {
 	var known apierrors.APIStatus
 	if !errors.As(err, &known) {

@@ -43,25 +43,28 @@ func Forbidden(message string) *metav1.Status {
 	return New(http.StatusForbidden, metav1.StatusReasonForbidden, message, &metav1.StatusDetails{})
 }
 
-// NotReady is the 429 for a cache that is still being filled; retryAfter is in seconds (W-72, W-180).
+// NotReady is the 429 for a cache that is still being filled; retryAfter is in seconds (W-72,
+// W-180).
 func NotReady(retryAfter int) *metav1.Status {
 	return New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
 		"storage is (re)initializing", &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- a status code, or seconds of our own
 }
 
-// Unavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182, W-197).
+// Unavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182,
+// W-197).
 func Unavailable(message string) *metav1.Status {
 	return New(http.StatusServiceUnavailable, metav1.StatusReasonServiceUnavailable,
 		message, &metav1.StatusDetails{RetryAfterSeconds: 1})
 }
 
-// BadGateway is a 502 without Retry-After: client-go repeats any request whose answer has one, and this one
-// may have been carried out (W-197).
+// BadGateway is a 502 without Retry-After: client-go repeats any request whose answer has one, and
+// this one may have been carried out (W-197).
 func BadGateway(message string) *metav1.Status {
 	return New(http.StatusBadGateway, metav1.StatusReasonInternalError, message, nil)
 }
 
-// ShuttingDown is the answer to requests that arrive while the proxy stops. The words are upstream's (W-182).
+// ShuttingDown is the answer to requests that arrive while the proxy stops. The words are
+// upstream's (W-182).
 func ShuttingDown() *metav1.Status {
 	return Unavailable("apiserver is shutting down")
 }

@@ -6,16 +6,19 @@ import (
 	"time"
 )
 
-// Arrivals are how long a client may take for what it sends, in all and however it is cut into pieces.
+// Arrivals are how long a client may take for what it sends, in all and however it is cut into
+// pieces.
 type Arrivals struct {
 	Head  time.Duration // a TLS handshake, and then a request's head
 	Owned time.Duration // a body that is small enough to be read before it is sent on
-	// Passed is for a larger body of a request that has one answer. What lasts (exec, a proxied upload) may take as long as it likes.
+	// Passed is for a larger body of a request that has one answer. What lasts (exec, a proxied
+	// upload) may take as long as it likes.
 	Passed time.Duration
 }
 
-// UsualArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s for a request; what passes through has a little
-// more, so that upstream says in its own words that this took too long.
+// UsualArrivals are kube-apiserver's times: 32 s for a head, and its --request-timeout of 60 s for
+// a request; what passes through has a little more, so that upstream says in its own words that
+// this took too long.
 var UsualArrivals = Arrivals{Head: 32 * time.Second, Owned: time.Minute, Passed: 75 * time.Second}
 
 // AddressOf is the IP address of a connection's other end; none for a unix socket.

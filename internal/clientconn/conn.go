@@ -14,8 +14,8 @@ import (
 // ErrStalled says that a client took nothing for the stall timeout.
 var ErrStalled = errors.New("the client stopped reading")
 
-// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without capping the window on long
-// paths as a small send buffer would (design D10a).
+// notSentLow bounds what a stalled client pins in the kernel to about this many bytes, without
+// capping the window on long paths as a small send buffer would (design D10a).
 const notSentLow = 64 << 10
 
 // Listener makes every connection a paced one, and counts it.
@@ -30,14 +30,15 @@ type Listener struct {
 	Log    *zap.Logger
 }
 
-// acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and at most (net/http's).
+// acceptAgain and acceptAtLast are how long an Accept that failed is not tried again, at first and
+// at most (net/http's).
 const (
 	acceptAgain  = 5 * time.Millisecond
 	acceptAtLast = time.Second
 )
 
-// Accept waits for the next connection. Where the system cannot give one now, as without descriptors left, it tries again: an error would
-// end the server.
+// Accept waits for the next connection. Where the system cannot give one now, as without
+// descriptors left, it tries again: an error would end the server.
 func (l Listener) Accept() (net.Conn, error) {
 	for pause := acceptAgain; ; pause = min(2*pause, acceptAtLast) {
 		c, err := l.Listener.Accept()
@@ -55,7 +56,8 @@ func (l Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// passing reports that an Accept may succeed the next time: the system is short of something, or the client has left already.
+// passing reports that an Accept may succeed the next time: the system is short of something, or
+// the client has left already.
 func passing(err error) bool {
 	for _, short := range []syscall.Errno{
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.ECONNABORTED, syscall.EPERM,
@@ -67,9 +69,9 @@ func passing(err error) bool {
 	return false
 }
 
-// PacedConn is where backpressure lives: a client's socket. While it is paced, a Write waits for the client only as long as the
-// client makes progress. It lies below TLS, since a TLS connection cannot go on after a write that timed out half-way, while
-// a socket can.
+// PacedConn is where backpressure lives: a client's socket. While it is paced, a Write waits for
+// the client only as long as the client makes progress. It lies below TLS, since a TLS connection
+// cannot go on after a write that timed out half-way, while a socket can.
 type PacedConn struct {
 	net.Conn
 	seat    seat            // the answerer's
@@ -138,7 +140,8 @@ func (c *PacedConn) follow(p *pace) {
 	}
 }
 
-// ClearPace ends what an earlier answer demanded. What passes through may pause as long as its own rules allow.
+// ClearPace ends what an earlier answer demanded. What passes through may pause as long as its own
+// rules allow.
 func (c *PacedConn) ClearPace() {
 	if c.timed.Load() {
 		_ = c.SetPace(0, 0) // fails on a closed connection, as the answer will
@@ -151,8 +154,8 @@ func (c *PacedConn) OnLost(lost func()) { c.lost.Store(&lost) }
 // TakeOver reports that the connection has not been closed since onLost.
 func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 
-// Collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent again.
-// It is called by the goroutine that writes.
+// Collect has what TLS writes appended to b from now on, and nothing of it sent; nil: it is sent
+// again. It is called by the goroutine that writes.
 func (c *PacedConn) Collect(b *[]byte) { c.gather = b }
 
 // Prefetch reads what a write reads of the connection, so that it is in the cache.
@@ -167,14 +170,15 @@ func (c *PacedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// StopPacing ends what is demanded of writes, and nothing else: whoever sends from now on has a clock of his own.
+// StopPacing ends what is demanded of writes, and nothing else: whoever sends from now on has a
+// clock of his own.
 func (c *PacedConn) StopPacing() {
 	c.follow(nil)
 	_ = c.Conn.SetWriteDeadline(time.Time{}) // fails on a closed connection
 }
 
-// StallChecks is how often a Write that waits looks, within a stall timeout, whether the client took something meanwhile: a client
-// is evicted that much late at most.
+// StallChecks is how often a Write that waits looks, within a stall timeout, whether the client
+// took something meanwhile: a client is evicted that much late at most.
 const StallChecks = 4
 
 // Write sends b. Under a pace it returns errStalled, or why its pin was condemned, once the client
@@ -218,7 +222,8 @@ func (c *PacedConn) Write(b []byte) (int, error) {
 	}
 }
 
-// send sends b without a seat, or else gives it up while it waits for the client. It tells how long it waited to have it back.
+// send sends b without a seat, or else gives it up while it waits for the client. It tells how long
+// it waited to have it back.
 func (c *PacedConn) send(b []byte) (n int, waited time.Duration, err error) {
 	if !c.seat.taken {
 		n, err = c.Conn.Write(b)
@@ -232,15 +237,16 @@ func (c *PacedConn) send(b []byte) (n int, waited time.Duration, err error) {
 	return n, c.seat.of.Take(), err
 }
 
-// abort resets the connection of a client that stalled. After a clean end, the kernel would keep what the client does not take
-// and go on offering it; and TLS would wait to say goodbye.
+// abort resets the connection of a client that stalled. After a clean end, the kernel would keep
+// what the client does not take and go on offering it; and TLS would wait to say goodbye.
 func (c *PacedConn) abort() error {
 	c.stalled.Store(true)
 	c.Cut()
 	return ErrStalled
 }
 
-// Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may call it.
+// Cut ends the connection so that the peer sees an abort and not a clean end. Any goroutine may
+// call it.
 func (c *PacedConn) Cut() {
 	if t, ok := c.Conn.(interface{ SetLinger(int) error }); ok {
 		_ = t.SetLinger(0) // without it the close is still a close

@@ -10,14 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tune prepares an accepted connection for long streams. What a kernel does not know it refuses, and the connection works
-// without it.
+// tune prepares an accepted connection for long streams. What a kernel does not know it refuses,
+// and the connection works without it.
 func tune(c net.Conn) {
 	setTCP(c, unix.TCP_NOTSENT_LOWAT, notSentLow)
 }
 
-// endVanished makes the kernel end the connection when its peer has acknowledged nothing, or kept its window shut, for so
-// long: a host that vanished sends no FIN. 0 leaves that to keepalive, as for clients that may pause as long as they like.
+// endVanished makes the kernel end the connection when its peer has acknowledged nothing, or kept
+// its window shut, for so long: a host that vanished sends no FIN. 0 leaves that to keepalive, as
+// for clients that may pause as long as they like.
 func endVanished(c net.Conn, after time.Duration) {
 	setTCP(c, unix.TCP_USER_TIMEOUT, int(after.Milliseconds()))
 }
@@ -34,7 +35,8 @@ func setTCP(c net.Conn, option, value int) {
 	_ = raw.Control(func(fd uintptr) { _ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, option, value) })
 }
 
-// sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells how long it waited to have it back.
+// sendSeated sends b, and gives the seat up only while there is no room: sending is work. It tells
+// how long it waited to have it back.
 func sendSeated(c syscall.Conn, seats *Seats, b []byte) (n int, waited time.Duration, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

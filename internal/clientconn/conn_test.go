@@ -87,7 +87,8 @@ func pinnedIf(pins bool) int64 {
 	return 0
 }
 
-// A pause between two writes is the proxy's, not the client's; and without a pace a write waits as long as it takes.
+// A pause between two writes is the proxy's, not the client's; and without a pace a write waits as
+// long as it takes.
 func TestPaceOfWritesOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)
@@ -121,7 +122,8 @@ func TestPaceOfWritesOnly(t *testing.T) {
 	})
 }
 
-// slow takes a little at a time: a TLS record of 16 KiB lasts longer than a pace waits for one byte.
+// slow takes a little at a time: a TLS record of 16 KiB lasts longer than a pace waits for one
+// byte.
 type slow struct{ net.Conn }
 
 func (s slow) Read(b []byte) (int, error) {
@@ -129,8 +131,8 @@ func (s slow) Read(b []byte) (int, error) {
 	return s.Conn.Read(b[:min(len(b), 1000)])
 }
 
-// TLS above a paced connection says what the connection said: a stall is a stall, and a slow client that goes on gets
-// every byte, although writes timed out half-way below.
+// TLS above a paced connection says what the connection said: a stall is a stall, and a slow client
+// that goes on gets every byte, although writes timed out half-way below.
 func TestPaceBelowTLS(t *testing.T) {
 	s := httptest.NewTLSServer(nil)
 	config := &tls.Config{Certificates: s.TLS.Certificates}

@@ -9,26 +9,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Connections are those of clients, on all listeners: how many there may be, of all clients and of one peer, and who has to make room for
-// another one.
+// Connections are those of clients, on all listeners: how many there may be, of all clients and of
+// one peer, and who has to make room for another one.
 //
-// A connection is worth what its client has done with it. One that has yet to bring a whole request (it is *arriving*) costs whoever opens
-// it nothing, so a flood is made of those; one between two requests (it is *resting*) is closed sooner or later anyway, which clients know how to
-// take; one that is being answered or watched is what the proxy is for, and is never closed for another. So at the limit a new connection
-// takes the place of the one that
+// A connection is worth what its client has done with it. One that has yet to bring a whole request
+// (it is *arriving*) costs whoever opens it nothing, so a flood is made of those; one between two
+// requests (it is *resting*) is closed sooner or later anyway, which clients know how to take; one
+// that is being answered or watched is what the proxy is for, and is never closed for another. So
+// at the limit a new connection takes the place of the one that
 //
 //   - has been arriving for longest, if that is longer than who means well needs (arrivalPatience), or if so many are arriving that they are
 //     a flood;
 //   - else has been resting for longest;
 //   - else has been arriving for longest.
 //
-// Nobody is displaced before he has had a moment to arrive (arrivalLeast): until then the next one waits in the kernel's queue, behind those
-// who came before him. Otherwise a flood that comes back as fast as it is displaced would displace whoever needs longer than that.
+// Nobody is displaced before he has had a moment to arrive (arrivalLeast): until then the next one
+// waits in the kernel's queue, behind those who came before him. Otherwise a flood that comes back
+// as fast as it is displaced would displace whoever needs longer than that.
 //
-// Where all are busy, a few more than the limit are taken, to tell them so: their requests are answered 429, with a time to come back.
-// Beyond those few the one that has waited longest for that is cut.
+// Where all are busy, a few more than the limit are taken, to tell them so: their requests are
+// answered 429, with a time to come back. Beyond those few the one that has waited longest for that
+// is cut.
 //
-// Invariant: a connection is counted from when it is accepted until it is closed, or told to go, once.
+// Invariant: a connection is counted from when it is accepted until it is closed, or told to go,
+// once.
 type Connections struct {
 	// Static after construction.
 	most    int // 0: no limit
@@ -47,14 +51,15 @@ type Connections struct {
 }
 
 const (
-	// arrivalPatience is how long a connection may take for its first whole request before others go first: a TLS handshake and a head are
-	// a few round trips.
+	// arrivalPatience is how long a connection may take for its first whole request before others go
+	// first: a TLS handshake and a head are a few round trips.
 	arrivalPatience = 5 * time.Second
 	// arrivalLeast is how long a connection has for it in any case.
 	arrivalLeast = 2 * time.Second
 	// admitAgain is how often is looked whether there is room for one that waits.
 	admitAgain = 10 * time.Millisecond
-	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a flood.
+	// floodShare is the part of the limit, one in so many, from which on those that are arriving are a
+	// flood.
 	floodShare = 4
 	// surplusMost is how many connections beyond the limit are told that there are too many.
 	surplusMost = 128
@@ -78,7 +83,8 @@ type tally struct {
 	waiting [2]queue // arriving and resting
 }
 
-// guest is the part of a connection that its place among the others is about. Guarded by connections.mu, but for what is static.
+// guest is the part of a connection that its place among the others is about. Guarded by
+// connections.mu, but for what is static.
 type guest struct {
 	at    *Connections // static; nil: it is not counted
 	phase ConnPhase
@@ -96,8 +102,8 @@ func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Co
 	return k
 }
 
-// AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is called
-// before the first.
+// AdmitAtOnce gives no connection a moment to arrive before another may take its place. It is
+// called before the first.
 func (k *Connections) AdmitAtOnce() { k.least = 0 }
 
 // ActiveConnections is how many connections are answered or watched.
@@ -111,8 +117,8 @@ func newTally(link int) tally {
 	return tally{waiting: [2]queue{Arriving: {link: link}, Idle: {link: link}}}
 }
 
-// admit counts a connection that has been accepted, and ends those that make room for it, which may have to be waited for. The nil
-// connections count nothing.
+// admit counts a connection that has been accepted, and ends those that make room for it, which may
+// have to be waited for. The nil connections count nothing.
 func (k *Connections) admit(c *PacedConn) {
 	if k == nil {
 		return
@@ -309,8 +315,8 @@ func (k *Connections) forgetLocked(c *PacedConn) {
 	}
 }
 
-// Enter notes what the connection's client has done. A connection for which there was no room, or that
-// has been ended, keeps its phase. The nil connection is counted nowhere.
+// Enter notes what the connection's client has done. A connection for which there was no room, or
+// that has been ended, keeps its phase. The nil connection is counted nowhere.
 func (c *PacedConn) Enter(p ConnPhase) {
 	if c == nil || c.guest.at == nil {
 		return
@@ -366,7 +372,8 @@ func (g *guest) left(c *PacedConn) {
 	}
 }
 
-// peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this machine.
+// peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this
+// machine.
 func peerOf(c net.Conn) netip.Addr {
 	if tcp, ok := c.RemoteAddr().(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()
@@ -374,8 +381,8 @@ func peerOf(c net.Conn) netip.Addr {
 	return netip.Addr{}
 }
 
-// queue is connections in the order in which they came into it. It is made of links in the connections themselves, since every request
-// goes through two of them.
+// queue is connections in the order in which they came into it. It is made of links in the
+// connections themselves, since every request goes through two of them.
 type queue struct {
 	link        int // which links are this queue's
 	first, last *PacedConn

@@ -99,7 +99,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// Those who are told that there is no room are few, and those who wait for that for longest are cut.
+// Those who are told that there is no room are few, and those who wait for that for longest are
+// cut.
 func TestConnectionsSurplus(t *testing.T) {
 	h := newHall(1, 0)
 	h.enters("10.0.0.1", Active)
@@ -113,7 +114,8 @@ func TestConnectionsSurplus(t *testing.T) {
 	}
 }
 
-// Whoever comes has a moment to arrive: the next one waits for that, and no longer than until somebody else leaves.
+// Whoever comes has a moment to arrive: the next one waits for that, and no longer than until
+// somebody else leaves.
 func TestConnectionsHaveAMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHall(2, 0)
@@ -142,7 +144,8 @@ func TestConnectionsHaveAMoment(t *testing.T) {
 	})
 }
 
-// Whatever happens, each connection is counted once while it is there, and nothing is left of those that are not.
+// Whatever happens, each connection is counted once while it is there, and nothing is left of those
+// that are not.
 func TestConnectionsCount(t *testing.T) {
 	synctest.Test(t, connectionsCount)
 }

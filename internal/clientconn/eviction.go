@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// EvictionPolicy is how patient the server is with clients that do not take what they asked for. While memory is short it is not: what such a client
-// keeps from being freed, here and in the kernel, would in the end be everybody's. The nil haste is always as patient as it was told to be.
+// EvictionPolicy is how patient the server is with clients that do not take what they asked for.
+// While memory is short it is not: what such a client keeps from being freed, here and in the
+// kernel, would in the end be everybody's. The nil haste is always as patient as it was told to be.
 type EvictionPolicy struct {
 	hurried atomic.Bool
 
@@ -38,7 +39,8 @@ const (
 	// ParkedBytes is how many bytes the kernel is assumed to hold for a client that takes nothing: the
 	// last offer, on top of notSentLow.
 	ParkedBytes = OfferBytesLimit + notSentLow
-	// LookAgainInterval is how long a write waits at most before it looks whether it is still to be as patient.
+	// LookAgainInterval is how long a write waits at most before it looks whether it is still to be as
+	// patient.
 	LookAgainInterval = time.Second
 )
 
@@ -63,12 +65,14 @@ func (h *EvictionPolicy) unpin(p *pin) {
 	}
 }
 
-// EndCrowded ends the most expensive of the large answers whose clients are slow, since another waits for room.
+// EndCrowded ends the most expensive of the large answers whose clients are slow, since another
+// waits for room.
 func (h *EvictionPolicy) EndCrowded() {
 	h.pins.condemn(cmp.Or(h.CrowdedRate, crowdedRate), cmp.Or(h.CrowdedFor, crowdedFor), ErrCrowded, math.MaxInt)
 }
 
-// EndSlow ends the most expensive of the large answers whose clients are too slow while memory is short.
+// EndSlow ends the most expensive of the large answers whose clients are too slow while memory is
+// short.
 func (h *EvictionPolicy) EndSlow() { h.pins.condemn(hastyRate, hastyStall, ErrSlow, condemnPart) }
 
 // SetAggressive makes the server impatient, or patient again, and reports whether that is a change.

@@ -11,7 +11,8 @@ import (
 // guardLooks is how often the guard of the memory looks.
 const guardLooks = 100 * time.Millisecond
 
-// Who takes nothing, or little of what pins old state, is let go of soon once the server is in haste: also he whose write has begun before.
+// Who takes nothing, or little of what pins old state, is let go of soon once the server is in
+// haste: also he whose write has begun before.
 func TestHasteOfWrites(t *testing.T) {
 	const stall = 10 * time.Minute
 	for _, c := range []struct {
@@ -68,7 +69,8 @@ func TestHasteOfWrites(t *testing.T) {
 	}
 }
 
-// Who takes at once whatever there is goes on, however long it takes to make: that is not the client's doing.
+// Who takes at once whatever there is goes on, however long it takes to make: that is not the
+// client's doing.
 func TestHasteIsWithClientsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		near, far := pipe(t)

@@ -8,12 +8,14 @@ import (
 	"time"
 )
 
-// PacedWriter is an answer of net/http whose client must keep up, as conn is for a whole connection. On HTTP/2 a client may take
-// one stream and leave another, and flow control then holds that one back alone; so each has a clock of its own, which runs
-// only while a write waits. Whoever stops taking is told by a reset of his stream; his others go on.
+// PacedWriter is an answer of net/http whose client must keep up, as conn is for a whole
+// connection. On HTTP/2 a client may take one stream and leave another, and flow control then holds
+// that one back alone; so each has a clock of its own, which runs only while a write waits. Whoever
+// stops taking is told by a reset of his stream; his others go on.
 //
-// It sees progress a piece at a time, since net/http says nothing of a piece before it has gone out as a whole: a client is
-// evicted that takes less than pieceNet within the stall timeout, where conn counts every byte.
+// It sees progress a piece at a time, since net/http says nothing of a piece before it has gone out
+// as a whole: a client is evicted that takes less than pieceNet within the stall timeout, where
+// conn counts every byte.
 type PacedWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -21,8 +23,8 @@ type PacedWriter struct {
 	stall   time.Duration
 	seat    seat
 	began   bool // the head is written
-	// EndsConnection reports that the connection ends with an answer of that status, as kube-apiserver has it for requests over
-	// HTTP/2 that it does not know the user of; nil: it does not.
+	// EndsConnection reports that the connection ends with an answer of that status, as kube-apiserver
+	// has it for requests over HTTP/2 that it does not know the user of; nil: it does not.
 	EndsConnection func(code int) bool
 
 	mu      sync.Mutex
@@ -33,10 +35,12 @@ type PacedWriter struct {
 	over    bool // the handler returns: net/http's writer must not be touched any more
 }
 
-// pieceNet is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces would cost frames.
+// pieceNet is what HTTP/2 clients take in one frame unless they ask for more: smaller pieces would
+// cost frames.
 const pieceNet = 16 << 10
 
-// NewPacedWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0 demands nothing of the client.
+// NewPacedWriter makes a netWriter. Over it with close, before the handler returns. A stall of 0
+// demands nothing of the client.
 func NewPacedWriter(w http.ResponseWriter, below *PacedConn, stall time.Duration) *PacedWriter {
 	n := &PacedWriter{ResponseWriter: w, control: http.NewResponseController(w), conn: below, stall: stall}
 	if below != nil {
@@ -69,8 +73,9 @@ func (n *PacedWriter) Prove() {
 	}
 }
 
-// Write sends b, of which net/http may hold something back until it is flushed. It returns errStalled, or why
-// its pin was condemned, once the client falls below the pace, and has reset the stream.
+// Write sends b, of which net/http may hold something back until it is flushed. It returns
+// errStalled, or why its pin was condemned, once the client falls below the pace, and has reset the
+// stream.
 func (n *PacedWriter) Write(b []byte) (int, error) {
 	written := 0
 	for len(b) > 0 {
@@ -93,7 +98,8 @@ func (n *PacedWriter) Write(b []byte) (int, error) {
 // FlushError sends what is buffered.
 func (n *PacedWriter) FlushError() error { return n.timed(n.control.Flush) }
 
-// timed does what may have to wait for the client, without a seat: what there is to send is net/http's work, whoever makes it.
+// timed does what may have to wait for the client, without a seat: what there is to send is
+// net/http's work, whoever makes it.
 func (n *PacedWriter) timed(send func() error) error {
 	if n.seat.taken {
 		n.seat.of.Give()
@@ -143,7 +149,8 @@ func (n *PacedWriter) SetReadDeadline(t time.Time) error { return n.control.SetR
 // HeadWritten reports that the answer has begun.
 func (n *PacedWriter) HeadWritten() bool { return n.began }
 
-// Pace demands progress from now on. An answer that keeps so many bytes of old state alive has a seat meanwhile.
+// Pace demands progress from now on. An answer that keeps so many bytes of old state alive has a
+// seat meanwhile.
 func (n *PacedWriter) Pace(pinned int64) {
 	n.seat.want(pinned > 0)
 	var next *pin
@@ -187,10 +194,12 @@ func (n *PacedWriter) evict() {
 	n.reset(&n.stalled)
 }
 
-// Cut ends the answer so that the client sees that it has no end. A write that waits returns. Any goroutine may call it.
+// Cut ends the answer so that the client sees that it has no end. A write that waits returns. Any
+// goroutine may call it.
 func (n *PacedWriter) Cut() { n.reset(&n.severed) }
 
-// reset notes why, and breaks the answer: for a deadline that has passed, net/http resets an HTTP/2 stream at once.
+// reset notes why, and breaks the answer: for a deadline that has passed, net/http resets an HTTP/2
+// stream at once.
 func (n *PacedWriter) reset(why *bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

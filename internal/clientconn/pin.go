@@ -49,7 +49,8 @@ func (p *pin) waited() {
 	}
 }
 
-// slower reports that the client has taken less than a rate, in bytes per second, and was waited for at least so long.
+// slower reports that the client has taken less than a rate, in bytes per second, and was waited
+// for at least so long.
 func (p *pin) slower(rate float64, least time.Duration) bool {
 	spent := time.Duration(p.spent.Load())
 	if began := p.waiting.Load(); began != 0 {
@@ -93,7 +94,8 @@ func (s *pins) drop(p *pin) {
 // the next one shows whether that was enough.
 const condemnPart = 16
 
-// condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at least.
+// condemn ends the most expensive of the pins that are slower than a rate: one in part, and one at
+// least.
 func (s *pins) condemn(rate float64, least time.Duration, why error, part int) {
 	s.mu.Lock()
 	var slow []*pin

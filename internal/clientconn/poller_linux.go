@@ -12,13 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Poller tells what happens to connections that nobody is reading or waiting to write: that a client left, or that there is
-// room again in a socket that was full. One epoll watches the sockets; it is itself watched by Go's poller, so that the one
-// goroutine here parks no thread. A goroutine per request reading ahead would cost more and take bytes that belong to the next
+// Poller tells what happens to connections that nobody is reading or waiting to write: that a
+// client left, or that there is room again in a socket that was full. One epoll watches the
+// sockets; it is itself watched by Go's poller, so that the one goroutine here parks no thread. A
+// goroutine per request reading ahead would cost more and take bytes that belong to the next
 // request.
 //
-// Invariant: gone is called at most once per watch, and nothing is called after its stop has returned. A descriptor may be
-// reused as soon as its connection is closed, so events carry a number that is not.
+// Invariant: gone is called at most once per watch, and nothing is called after its stop has
+// returned. A descriptor may be reused as soon as its connection is closed, so events carry a
+// number that is not.
 type Poller struct {
 	// Static after construction.
 	file *os.File // the epoll
@@ -42,8 +44,8 @@ type Watched struct {
 	room func() // nil: nobody has asked
 }
 
-// NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches nothing:
-// requests are then cancelled only when their answer cannot be written.
+// NewPoller starts watching. Without an epoll (out of descriptors) it returns nil, which watches
+// nothing: requests are then cancelled only when their answer cannot be written.
 func NewPoller(log *zap.Logger) *Poller {
 	p, err := openPoller()
 	if err != nil {
@@ -72,8 +74,8 @@ func openPoller() (*Poller, error) {
 	return &Poller{file: file, raw: raw, done: make(chan struct{}), watched: make(map[uint64]*Watched)}, nil
 }
 
-// Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone must not block. A connection
-// without a socket is not watched: the result is nil.
+// Watch calls gone once if the peer of c ends or resets the connection before stop is called. gone
+// must not block. A connection without a socket is not watched: the result is nil.
 func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
 	conn := RawConn(c)
 	if p == nil || conn == nil {
@@ -90,7 +92,8 @@ func (p *Poller) Watch(c net.Conn, gone func()) *Watched {
 	return w
 }
 
-// NotifyRoom calls room, from now on, whenever the socket has room after it had none; and once if it has some now. room must not block.
+// NotifyRoom calls room, from now on, whenever the socket has room after it had none; and once if
+// it has some now. room must not block.
 func (w *Watched) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
 	w.room = room

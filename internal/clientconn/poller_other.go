@@ -9,8 +9,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// Poller tells what happens to connections, on platforms that have epoll. Here nobody tells: a request is cancelled when its
-// answer cannot be written.
+// Poller tells what happens to connections, on platforms that have epoll. Here nobody tells: a
+// request is cancelled when its answer cannot be written.
 type Poller struct{}
 
 type Watched struct{}

@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// records sends the TLS records of large answers several at a time. TLS writes them one by one, 16 KiB each, and for a connection below
-// that is as much work as for a send of several: a deadline, a system call, a way through the kernel, and a client to be woken.
+// records sends the TLS records of large answers several at a time. TLS writes them one by one, 16
+// KiB each, and for a connection below that is as much work as for a send of several: a deadline, a
+// system call, a way through the kernel, and a client to be woken.
 type records struct {
 	tls  io.Writer
 	conn *PacedConn // below
@@ -14,8 +15,9 @@ type records struct {
 
 const (
 	RecordBytes = 16 << 10 // of what is in it, at most
-	// recordsSize is from how much on what is gathered is sent: three records, since a segment, before the device cuts it up, is just less
-	// than 64 KiB. A fourth one would leave a bit for another segment, and more than notSentLow in the kernel.
+	// recordsSize is from how much on what is gathered is sent: three records, since a segment, before
+	// the device cuts it up, is just less than 64 KiB. A fourth one would leave a bit for another
+	// segment, and more than notSentLow in the kernel.
 	recordsSize = 48 << 10
 )
 
@@ -24,7 +26,8 @@ var recordBuffers = sync.Pool{New: func() any {
 	return &b
 }}
 
-// RecordWriter writes to a TLS connection, and sends its records several at a time on the connection below.
+// RecordWriter writes to a TLS connection, and sends its records several at a time on the
+// connection below.
 func RecordWriter(tls io.Writer, below *PacedConn) io.Writer { return records{tls: tls, conn: below} }
 
 // Write implements io.Writer. When it returns, everything has been sent.

@@ -7,13 +7,15 @@ import (
 	"spillway/internal/ring"
 )
 
-// Seats are for large answers, lists and initial states: who makes, encrypts and sends one has a seat meanwhile. (kube-apiserver's flow
-// control calls it so, too.) Events are urgent and little work, large answers are much work and not urgent. Without seats a herd of them takes
-// all processors, and who delivers events is one among many that want one.
+// Seats are for large answers, lists and initial states: who makes, encrypts and sends one has a
+// seat meanwhile. (kube-apiserver's flow control calls it so, too.) Events are urgent and little
+// work, large answers are much work and not urgent. Without seats a herd of them takes all
+// processors, and who delivers events is one among many that want one.
 //
-// There is one seat fewer than there are processors, and who takes one lets writers go first if no processor would be left. A seat is given
-// up while its answer's client is waited for, so a client that is slow holds nobody up, and is had again in the order of asking. It is held
-// in the kernel, too: what is sent there is work. The nil seats bound nothing.
+// There is one seat fewer than there are processors, and who takes one lets writers go first if no
+// processor would be left. A seat is given up while its answer's client is waited for, so a client
+// that is slow holds nobody up, and is had again in the order of asking. It is held in the kernel,
+// too: what is sent there is work. The nil seats bound nothing.
 type Seats struct {
 	processors int           // static
 	taken      chan struct{} // one for each
@@ -21,7 +23,8 @@ type Seats struct {
 	delivered  ring.Signal   // one of them has delivered it
 }
 
-// courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a piece every so often.
+// courtesy is how long who takes a seat waits for writers: if they are never done, lists go on at a
+// piece every so often.
 const courtesy = 10 * time.Millisecond
 
 // NewSeats makes the seats of a process that has so many processors.
@@ -85,7 +88,8 @@ func (t *Seats) makeWay() {
 	}
 }
 
-// SetDelivering tells that a writer has something to deliver from now on, or has delivered everything.
+// SetDelivering tells that a writer has something to deliver from now on, or has delivered
+// everything.
 func (t *Seats) SetDelivering(something bool) {
 	switch {
 	case t == nil:

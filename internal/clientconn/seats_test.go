@@ -31,7 +31,8 @@ func connected(t *testing.T) (near, far net.Conn) {
 	return near, far
 }
 
-// An answer whose client does not read has no seat; it goes on when it is read and has its seat, and gives it back.
+// An answer whose client does not read has no seat; it goes on when it is read and has its seat,
+// and gives it back.
 func TestSeatIsGivenUpWhileWaiting(t *testing.T) {
 	near, far := connected(t)
 	tune(near)

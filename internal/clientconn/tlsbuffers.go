@@ -8,10 +8,12 @@ import (
 	"unsafe"
 )
 
-// tlsBuffers are where a tls.Conn keeps what it reads into: as much as a ClientHello needed, twice, which is 3.5 kB if the client
-// offers a post-quantum key exchange. It never lets go of them, and a watch, from which nothing more is read, would hold them to its end.
+// tlsBuffers are where a tls.Conn keeps what it reads into: as much as a ClientHello needed, twice,
+// which is 3.5 kB if the client offers a post-quantum key exchange. It never lets go of them, and a
+// watch, from which nothing more is read, would hold them to its end.
 //
-// Nothing but their places is known of them. Where they are not found, as in another version of Go, they are left alone.
+// Nothing but their places is known of them. Where they are not found, as in another version of Go,
+// they are left alone.
 type tlsBuffers struct {
 	raw, hand, input uintptr
 	known            bool
@@ -34,11 +36,12 @@ func findTLSBuffers(conn reflect.Type) (b tlsBuffers) {
 	}
 }
 
-// DropTLSBuffers lets go of the buffers that a TLS connection reads into, if they are empty. Nothing
-// reads the connection meanwhile. Any other connection is left alone.
+// DropTLSBuffers lets go of the buffers that a TLS connection reads into, if they are empty.
+// Nothing reads the connection meanwhile. Any other connection is left alone.
 func DropTLSBuffers(c net.Conn) { buffersOfTLS.drop(c) }
 
-// drop lets go of the buffers of a connection that nobody reads meanwhile, if they are empty. It makes new ones when it is read again.
+// drop lets go of the buffers of a connection that nobody reads meanwhile, if they are empty. It
+// makes new ones when it is read again.
 func (b tlsBuffers) drop(c net.Conn) {
 	conn, ok := c.(*tls.Conn)
 	if !ok || !b.known {

@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestTLSBuffers holds that what a handshake and a request needed is let go of, that nothing unread is, and that the connection goes on.
-// Where it fails because another version of Go keeps its buffers elsewhere, nothing is wrong but the memory of idle watches.
+// TestTLSBuffers holds that what a handshake and a request needed is let go of, that nothing unread
+// is, and that the connection goes on. Where it fails because another version of Go keeps its
+// buffers elsewhere, nothing is wrong but the memory of idle watches.
 func TestTLSBuffers(t *testing.T) {
 	if !buffersOfTLS.known {
 		t.Fatal("the buffers of crypto/tls are not where they are looked for")

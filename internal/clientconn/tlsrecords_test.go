@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTLSBuffersStaySmall holds that crypto/tls keeps a buffer of one record for a client that sends long ones without a
-// pause, of whatever lengths, and that all bytes arrive.
+// TestTLSBuffersStaySmall holds that crypto/tls keeps a buffer of one record for a client that
+// sends long ones without a pause, of whatever lengths, and that all bytes arrive.
 func TestTLSBuffersStaySmall(t *testing.T) {
 	t.Parallel()
 	identity := httptest.NewUnstartedServer(nil)

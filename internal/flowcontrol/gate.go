@@ -17,15 +17,15 @@ type Options struct {
 	// What no other flow wants may be had; what has been let in is not ended for others, so the
 	// reserve is theirs. 0: no flow holds more than its share.
 	Reserve int64
-	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does, and who cannot be let in at once is
-	// refused.
+	// Waiting is how many may wait, and WaitingEach how many of one flow; if either is 0 nobody does,
+	// and who cannot be let in at once is refused.
 	Waiting, WaitingEach int
 	// Wait is how long one may wait.
 	Wait time.Duration
 }
 
-// Gate lets in what there is room for, and is fair to those who wait. All methods may be called by any goroutine, and on a nil Gate,
-// which lets everybody in.
+// Gate lets in what there is room for, and is fair to those who wait. All methods may be called by
+// any goroutine, and on a nil Gate, which lets everybody in.
 type Gate struct {
 	wait time.Duration
 
@@ -55,8 +55,8 @@ func NewGate(o Options) *Gate {
 	return g
 }
 
-// Pass is the right to be inside. Whoever has it releases it; releasing it again does nothing, which holds for one Pass and not for
-// copies of it. The zero Pass holds nothing.
+// Pass is the right to be inside. Whoever has it releases it; releasing it again does nothing,
+// which holds for one Pass and not for copies of it. The zero Pass holds nothing.
 type Pass struct {
 	gate  *Gate
 	width int64
@@ -77,8 +77,8 @@ func (p *Pass) Release() {
 	}
 }
 
-// Try lets a request of some width in if there is room for it at once, and nobody waits who is to be let in first. A width above the
-// share of a flow counts as that share.
+// Try lets a request of some width in if there is room for it at once, and nobody waits who is to
+// be let in first. A width above the share of a flow counts as that share.
 func (g *Gate) Try(key Flow, width int64) (Pass, bool) {
 	if g == nil {
 		return Pass{}, true
@@ -118,8 +118,8 @@ func (g *Gate) Admit(ctx context.Context, key Flow, width int64) (Pass, *Refusal
 	return g.await(ctx, w)
 }
 
-// refuseLocked refuses somebody who may not even wait. Who is at the end of what his own flow may have is told how long that is to stay
-// away, however it goes for others.
+// refuseLocked refuses somebody who may not even wait. Who is at the end of what his own flow may
+// have is told how long that is to stay away, however it goes for others.
 func (g *Gate) refuseLocked(key Flow, width int64) *Refusal {
 	l, pressed := g.mu.line, &g.mu.pressure
 	reason := ReasonQueueFull
@@ -169,7 +169,8 @@ func (g *Gate) Crowded(width int64) bool {
 	return !g.mu.line.room(g.mu.line.width(width))
 }
 
-// Narrow lets hardly anybody in, or as many as usual again: until then a small part of the limit counts, or a single one if he needs more.
+// Narrow lets hardly anybody in, or as many as usual again: until then a small part of the limit
+// counts, or a single one if he needs more.
 func (g *Gate) Narrow(on bool) {
 	if g == nil {
 		return

@@ -60,7 +60,8 @@ func TestGateNone(t *testing.T) {
 	}
 }
 
-// Where nobody waits, whoever comes too late is refused at once, for the limit or for his own share.
+// Where nobody waits, whoever comes too late is refused at once, for the limit or for his own
+// share.
 func TestGateWithoutQueue(t *testing.T) {
 	g := NewGate(Options{Limit: 3, Share: 2})
 	a, b := in(t, g, key(0), 1), in(t, g, key(0), 1)
@@ -99,7 +100,8 @@ func TestGateShareAlone(t *testing.T) {
 	empty(t, g)
 }
 
-// Who waits is let in when there is room, and refused when his time is up, when he goes, and when the line is full.
+// Who waits is let in when there is room, and refused when his time is up, when he goes, and when
+// the line is full.
 func TestGateWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(Options{Limit: 1, Waiting: 3, WaitingEach: 2, Wait: 5 * time.Second})
@@ -159,7 +161,8 @@ func TestGateCancelled(t *testing.T) {
 	})
 }
 
-// With many who come, wait, give up, and leave, all at once, no more is held than may be, and nothing is left.
+// With many who come, wait, give up, and leave, all at once, no more is held than may be, and
+// nothing is left.
 func TestGateMany(t *testing.T) {
 	const limit, share = 64, 24
 	g := NewGate(Options{Limit: limit, Share: share, Waiting: 40, WaitingEach: 10, Wait: 2 * time.Millisecond})

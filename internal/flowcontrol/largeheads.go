@@ -7,13 +7,15 @@ import (
 	"sync/atomic"
 )
 
-// What large heads of requests hold: bytes of a pool that all connections of all listeners share, from
-// when a head becomes large until nothing needs it any more (Limits.HeadBytes).
+// What large heads of requests hold: bytes of a pool that all connections of all listeners share,
+// from when a head becomes large until nothing needs it any more (Limits.HeadBytes).
 const (
-	// LargestHeadBytes is the largest head that kube-apiserver takes: net/http's limit, and the buffer that it reads with.
+	// LargestHeadBytes is the largest head that kube-apiserver takes: net/http's limit, and the buffer
+	// that it reads with.
 	LargestHeadBytes = http.DefaultMaxHeaderBytes + 4096
-	// HeadCopies is how many times a head over HTTP/1.1 is held, about, while it is handled: as it came, in fasthttp's
-	// buffer, as fasthttp's fields and raw head, as net/http's header, and as what goes upstream.
+	// HeadCopies is how many times a head over HTTP/1.1 is held, about, while it is handled: as it
+	// came, in fasthttp's buffer, as fasthttp's fields and raw head, as net/http's header, and as what
+	// goes upstream.
 	HeadCopies = 6
 	// leastHeadShare is what one peer may hold of the pool in any case; otherwise half of it.
 	leastHeadShare = HeadCopies * LargestHeadBytes
@@ -79,8 +81,9 @@ func (p *LargeHeads) Held() int64 {
 	return p.mu.held
 }
 
-// LargeHead is what one large head over HTTP/1.1 holds of the pool. The server has it until the answer is sent or the
-// connection is taken over, and an exchange that goes on holds the part that it needs.
+// LargeHead is what one large head over HTTP/1.1 holds of the pool. The server has it until the
+// answer is sent or the connection is taken over, and an exchange that goes on holds the part that
+// it needs.
 type LargeHead struct {
 	pool *LargeHeads
 	peer netip.Addr
@@ -116,7 +119,8 @@ func (l *LargeHead) Share() *LargeHead {
 	return l
 }
 
-// Handled follows the server's part: what an exchange still needs are two headers of the same values.
+// Handled follows the server's part: what an exchange still needs are two headers of the same
+// values.
 func (l *LargeHead) Handled() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

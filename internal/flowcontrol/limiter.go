@@ -8,23 +8,29 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Limits are how much clients may ask for at a time, in all and each user by himself. 0 is no limit.
+// Limits are how much clients may ask for at a time, in all and each user by himself. 0 is no
+// limit.
 type Limits struct {
-	// Watches bounds all that lasts: watches, from memory and passed through, and what passes through and lasts otherwise: logs, exec,
-	// attach, port-forward, proxy. Who comes too late is refused at once.
-	// While WatchesReserve of them remain free, one user may have more than WatchesPerUser; 0: never.
+	// Watches bounds all that lasts: watches, from memory and passed through, and what passes through
+	// and lasts otherwise: logs, exec, attach, port-forward, proxy. Who comes too late is refused at
+	// once. While WatchesReserve of them remain free, one user may have more than WatchesPerUser; 0:
+	// never.
 	Watches, WatchesPerUser, WatchesReserve int
-	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the states that watches begin with. One
-	// user has half of it at most. Beyond it they wait, and are then refused.
+	// ListBytes bounds the large answers from memory that are being made and sent: LISTs, and the
+	// states that watches begin with. One user has half of it at most. Beyond it they wait, and are
+	// then refused.
 	ListBytes int64
-	// SelectorTerms bounds what the selectors of watches from memory weigh. A watch beyond the bound is refused at once.
+	// SelectorTerms bounds what the selectors of watches from memory weigh. A watch beyond the bound
+	// is refused at once.
 	SelectorTerms, SelectorTermsPerUser int
-	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent again. Others are sent on while they come.
+	// BodyBytes bounds the bodies that are read before they are sent on, so that they can be sent
+	// again. Others are sent on while they come.
 	BodyBytes int64
 	// HeadBytes bounds what large heads of requests hold together.
 	HeadBytes int64
-	// PassThrough bounds the requests that are under way to upstream and have an answer that ends. Watches count until their answer begins;
-	// all else that lasts does not count, as in kube-apiserver's flow control. Beyond it they wait, and are then refused.
+	// PassThrough bounds the requests that are under way to upstream and have an answer that ends.
+	// Watches count until their answer begins; all else that lasts does not count, as in
+	// kube-apiserver's flow control. Beyond it they wait, and are then refused.
 	PassThrough, PassThroughPerUser int
 	// PassThroughQPS is how many requests of one user pass through per second, after a burst.
 	PassThroughQPS   float64
@@ -34,20 +40,24 @@ type Limits struct {
 }
 
 const (
-	// listWait is how long a LIST or watch waits for its turn: about as long as for a state that is on its way (design D14).
+	// listWait is how long a LIST or watch waits for its turn: about as long as for a state that is on
+	// its way (design D14).
 	listWait = 5 * time.Second
-	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it in all (WithPriorityAndFairness).
+	// passThroughWait is as long as kube-apiserver lets a request wait: a quarter of what it gives it
+	// in all (WithPriorityAndFairness).
 	passThroughWait = 15 * time.Second
-	// waitingMost is how many wait for the same, and waitingEach how many of them are of one user: a kube-apiserver's workload-low level,
-	// where controllers are, holds 128 queues of 50, of which a user has 6.
+	// waitingMost is how many wait for the same, and waitingEach how many of them are of one user: a
+	// kube-apiserver's workload-low level, where controllers are, holds 128 queues of 50, of which a
+	// user has 6.
 	waitingMost = 6400
 	waitingEach = 300
-	// userPart is the part of ListBytes that one user has at most. With all of it, a single one who reads slowly keeps everybody from
-	// their first state.
+	// userPart is the part of ListBytes that one user has at most. With all of it, a single one who
+	// reads slowly keeps everybody from their first state.
 	userPart = 2
 )
 
-// Limiter applies limits. A Server and its Forwarder have the same one. The nil Limiter limits nothing.
+// Limiter applies limits. A Server and its Forwarder have the same one. The nil Limiter limits
+// nothing.
 type Limiter struct {
 	lasting, lists, passing *limit
 	selectors               *selections
@@ -143,14 +153,16 @@ func (l *Limiter) AdmitList(d Departs, flow Flow, width int64) (Pass, *Refusal) 
 	return l.lists.admit(d, flow, width)
 }
 
-// OnCrowded has one large answer whose client is slow ended for each that has to wait, since there is no room for it.
+// OnCrowded has one large answer whose client is slow ended for each that has to wait, since there
+// is no room for it.
 func (l *Limiter) OnCrowded(relieve func()) {
 	if l != nil {
 		l.relieve = relieve
 	}
 }
 
-// AdmitPassThrough lets in a request that passes through and has one answer, or the beginning of one.
+// AdmitPassThrough lets in a request that passes through and has one answer, or the beginning of
+// one.
 func (l *Limiter) AdmitPassThrough(d Departs, flow Flow) (Pass, *Refusal) {
 	if l == nil {
 		return Pass{}, nil
@@ -177,7 +189,8 @@ func (l *Limiter) SetLowMemory(on bool) {
 	}
 }
 
-// ReserveBody reserves room for a body that is to be read before it is sent on. disown gives it back.
+// ReserveBody reserves room for a body that is to be read before it is sent on. disown gives it
+// back.
 func (l *Limiter) ReserveBody(size int64) bool { return l == nil || l.bodies.take(size) }
 
 func (l *Limiter) ReleaseBody(size int64) {
@@ -222,7 +235,8 @@ type limit struct {
 	waited  prometheus.Observer
 }
 
-// admit waits for room, as long as the client does and the gate allows. It costs nothing to notice a client's departure if nobody waits.
+// admit waits for room, as long as the client does and the gate allows. It costs nothing to notice
+// a client's departure if nobody waits.
 func (l *limit) admit(d Departs, flow Flow, width int64) (Pass, *Refusal) {
 	if pass, ok := l.gate.Try(flow, width); ok {
 		return pass, nil

@@ -12,7 +12,8 @@ const (
 	LimitSelectors   = "selectors"
 )
 
-// limitMetrics are what is told of limits. Their names follow kube-apiserver's apiserver_flowcontrol_….
+// limitMetrics are what is told of limits. Their names follow kube-apiserver's
+// apiserver_flowcontrol_….
 type limitMetrics struct {
 	refused *prometheus.CounterVec
 	waited  *prometheus.HistogramVec

@@ -5,13 +5,15 @@ import (
 	"slices"
 )
 
-// line is who holds what of a gate and who waits for it: all of the gate but its lock, its clock and its goroutines, so that it can be
-// tried out move by move.
+// line is who holds what of a gate and who waits for it: all of the gate but its lock, its clock
+// and its goroutines, so that it can be tried out move by move.
 //
-// Whose turn is next? Of those who wait, the flow that holds least; among equals, the one whose last turn is longest ago. That is
-// max-min fairness of what is held, and not of how often somebody was let in: a flow whose requests last ten times as long as another's
-// has no more of the gate for it. Inside a flow, first come is first served. Whose turn it is waits until there is room for its width,
-// and all others behind it do, since narrow requests would otherwise keep wide ones out for ever.
+// Whose turn is next? Of those who wait, the flow that holds least; among equals, the one whose
+// last turn is longest ago. That is max-min fairness of what is held, and not of how often somebody
+// was let in: a flow whose requests last ten times as long as another's has no more of the gate for
+// it. Inside a flow, first come is first served. Whose turn it is waits until there is room for its
+// width, and all others behind it do, since narrow requests would otherwise keep wide ones out for
+// ever.
 type line struct {
 	limit, share int64 // the most that is held, by all and by one flow; share <= limit
 	reserve      int64 // what remains free when a flow exceeds its share; 0: none does
@@ -103,7 +105,8 @@ func (l *line) take(key Flow, width int64) (*flow, bool) {
 	return f, true
 }
 
-// join puts a request in line, in the place of another if it has to; nil if there is no place for it.
+// join puts a request in line, in the place of another if it has to; nil if there is no place for
+// it.
 func (l *line) join(key Flow, width int64) *waiter {
 	f := l.flows[key]
 	if l.most == 0 || f.waits() >= l.each {
@@ -125,8 +128,9 @@ func (l *line) join(key Flow, width int64) *waiter {
 	return w
 }
 
-// displace makes a place for one of f, which may be nil, by sending away the last of the flow that has most waiting, if that has at
-// least two more. Without it, many flows at once could shut all others out. It looks at every flow, but only of a line that is full.
+// displace makes a place for one of f, which may be nil, by sending away the last of the flow that
+// has most waiting, if that has at least two more. Without it, many flows at once could shut all
+// others out. It looks at every flow, but only of a line that is full.
 func (l *line) displace(f *flow) bool {
 	var longest *flow
 	for _, g := range l.flows {
@@ -189,7 +193,8 @@ func (l *line) drop(w *waiter) {
 	l.place(f)
 }
 
-// place gives a flow its place among turns, or takes it out, and forgets a flow that neither holds nor waits.
+// place gives a flow its place among turns, or takes it out, and forgets a flow that neither holds
+// nor waits.
 func (l *line) place(f *flow) {
 	due := len(f.waiting) > 0 && f.held+f.waiting[0].width <= l.share
 	switch {
@@ -222,7 +227,8 @@ func (l *line) enter(key Flow) *flow {
 	return f
 }
 
-// spareMost is how many flows are kept to be used again: so many come and go at once without an allocation.
+// spareMost is how many flows are kept to be used again: so many come and go at once without an
+// allocation.
 const spareMost = 64
 
 func (l *line) forget(f *flow) {

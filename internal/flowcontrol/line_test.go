@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// reference is what a line is to do, in the plainest way there is: every decision looks at everybody.
+// reference is what a line is to do, in the plainest way there is: every decision looks at
+// everybody.
 type reference struct {
 	line  *line // its bounds
 	flows map[Flow]*referenceFlow
@@ -67,7 +68,8 @@ func (r *reference) advance() (in []*waiter) {
 	return in
 }
 
-// player makes moves on a line and on the reference, and fails when they differ or when an invariant does not hold.
+// player makes moves on a line and on the reference, and fails when they differ or when an
+// invariant does not hold.
 type player struct {
 	t    testing.TB
 	line *line
@@ -84,7 +86,8 @@ func newPlayer(t testing.TB, limit, share int64, most, each int) *player {
 
 func key(n int) Flow { return UserFlow(fmt.Sprint("user-", n)) }
 
-// ask asks for width, waits if it cannot be had at once, and reports whether it is inside and whether it waits.
+// ask asks for width, waits if it cannot be had at once, and reports whether it is inside and
+// whether it waits.
 func (p *player) ask(k Flow, width int64) (inside, waits bool) {
 	p.t.Helper()
 	width = p.line.width(width)
@@ -311,7 +314,8 @@ func TestLineElephant(t *testing.T) {
 	}
 }
 
-// Flows that ask equally often hold equally much, also if the requests of one last ten times as long.
+// Flows that ask equally often hold equally much, also if the requests of one last ten times as
+// long.
 func TestLineLongRequests(t *testing.T) {
 	p := newPlayer(t, 10, 10, 400, 200)
 	for range 105 {
@@ -342,7 +346,8 @@ func TestLineLongRequests(t *testing.T) {
 	}
 }
 
-// A request as wide as everything is let in as soon as what was let in before it is gone, however many narrow ones come.
+// A request as wide as everything is let in as soon as what was let in before it is gone, however
+// many narrow ones come.
 func TestLineWide(t *testing.T) {
 	p := newPlayer(t, 10, 10, 100, 100)
 	for range 10 {
@@ -378,7 +383,8 @@ func TestLineShare(t *testing.T) {
 	}
 }
 
-// When the line is full, whoever has fewer waiting takes the place of the last one of whoever has most.
+// When the line is full, whoever has fewer waiting takes the place of the last one of whoever has
+// most.
 func TestLineDisplaces(t *testing.T) {
 	p := newPlayer(t, 1, 1, 5, 5)
 	for range 6 {
@@ -394,7 +400,8 @@ func TestLineDisplaces(t *testing.T) {
 	}
 }
 
-// A narrow line lets in a small part of the limit, and whatever is wider by itself; those who waited come in when it is wide again.
+// A narrow line lets in a small part of the limit, and whatever is wider by itself; those who
+// waited come in when it is wide again.
 func TestNarrow(t *testing.T) {
 	l := newLine(160, 160, 10, 10)
 	l.narrow = true

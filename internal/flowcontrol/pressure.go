@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// pressure is how long those who are refused are told to stay away. As in kube-apiserver's flow control (its DroppedRequestsTracker)
-// that is twice as long whenever three a second were refused for so long, and a second less when hardly anybody was. There it is the same
-// for all, who then come back together; here each is told a time of his own.
+// pressure is how long those who are refused are told to stay away. As in kube-apiserver's flow
+// control (its DroppedRequestsTracker) that is twice as long whenever three a second were refused
+// for so long, and a second less when hardly anybody was. There it is the same for all, who then
+// come back together; here each is told a time of his own.
 type pressure struct {
 	after   time.Duration // whole seconds; 0: nobody has been refused yet
 	since   time.Time     // refused is counted from here
@@ -17,8 +18,8 @@ type pressure struct {
 // retryMost is the longest that anybody is told to stay away: as long as there.
 const retryMost = 32 * time.Second
 
-// refuse counts a refusal and returns how long whoever was refused is to stay away: between a second and twice the present time, in
-// whole seconds, since that is what Retry-After can say.
+// refuse counts a refusal and returns how long whoever was refused is to stay away: between a
+// second and twice the present time, in whole seconds, since that is what Retry-After can say.
 func (p *pressure) refuse(now time.Time) time.Duration {
 	if p.after == 0 {
 		p.after, p.since = time.Second, now

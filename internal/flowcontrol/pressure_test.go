@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// press refuses n a second for so many seconds, from now on, and returns when it ended and the longest time that was told in the last one.
+// press refuses n a second for so many seconds, from now on, and returns when it ended and the
+// longest time that was told in the last one.
 func press(p *pressure, now time.Time, seconds, n int) (time.Time, time.Duration) {
 	longest := time.Duration(0)
 	for s := range seconds {
@@ -19,7 +20,8 @@ func press(p *pressure, now time.Time, seconds, n int) (time.Time, time.Duration
 	return now, longest
 }
 
-// The more are refused, the longer they are told to stay away, up to a bound; and it goes down again.
+// The more are refused, the longer they are told to stay away, up to a bound; and it goes down
+// again.
 func TestPressure(t *testing.T) {
 	var p pressure
 	now := time.Unix(1e9, 0)

@@ -8,11 +8,13 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Rates bounds how often each flow asks: a token bucket for each, which fills at a rate up to a burst.
+// Rates bounds how often each flow asks: a token bucket for each, which fills at a rate up to a
+// burst.
 //
-// There are two generations of buckets. One that is used moves to the young generation; when that is as old as an empty bucket needs to
-// fill, or has as many buckets as may be, the old one is dropped and the young one is old. So a bucket is forgotten when it is full and
-// as good as new, or else when generationMost others were used since: memory is bounded whatever the number of flows.
+// There are two generations of buckets. One that is used moves to the young generation; when that
+// is as old as an empty bucket needs to fill, or has as many buckets as may be, the old one is
+// dropped and the young one is old. So a bucket is forgotten when it is full and as good as new, or
+// else when generationMost others were used since: memory is bounded whatever the number of flows.
 type Rates struct {
 	every rate.Limit
 	burst int
@@ -28,7 +30,8 @@ type Rates struct {
 // generationMost is how many buckets a generation has at most: some 2 MB for both of them.
 const generationMost = 8192
 
-// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which lets everybody in, if perSecond is 0.
+// NewRates returns rates of perSecond requests with bursts of burst, at least one; nil, which lets
+// everybody in, if perSecond is 0.
 func NewRates(perSecond float64, burst int) *Rates {
 	if perSecond <= 0 {
 		return nil

@@ -2,8 +2,8 @@ package flowcontrol
 
 import "time"
 
-// Reason is why somebody was refused: a metric's label. The first four are called as in kube-apiserver's
-// apiserver_flowcontrol_rejected_requests_total.
+// Reason is why somebody was refused: a metric's label. The first four are called as in
+// kube-apiserver's apiserver_flowcontrol_rejected_requests_total.
 type Reason string
 
 // The reasons.
@@ -22,6 +22,7 @@ var Reasons = []Reason{ReasonLimit, ReasonQueueFull, ReasonTimeout, ReasonCancel
 // Refusal is what those get who are not let in.
 type Refusal struct {
 	Reason Reason
-	// RetryAfter is when to ask again: whole seconds, at least one, and not the same for all who are refused at once.
+	// RetryAfter is when to ask again: whole seconds, at least one, and not the same for all who are
+	// refused at once.
 	RetryAfter time.Duration
 }

@@ -42,7 +42,8 @@ type claim struct {
 // SelectorClaim is a watch's part in a claim. The zero claimed is none. Guarded by selections.mu.
 type SelectorClaim struct{ claim *claim }
 
-// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than the watch itself, which is.
+// FreeSelectorWeight is up to which weight a selector is not counted: it takes no more memory than
+// the watch itself, which is.
 const FreeSelectorWeight = 16
 
 // newSelections counts by a limit.
@@ -52,8 +53,8 @@ func newSelections(l *limit) *selections {
 	return s
 }
 
-// ClaimSelector counts the selector of a watch of the flow's. The watch is to use the selector that it returns,
-// which is the one that equal ones use. source is of the resource.
+// ClaimSelector counts the selector of a watch of the flow's. The watch is to use the selector that
+// it returns, which is the one that equal ones use. source is of the resource.
 func (l *Limiter) ClaimSelector(part *SelectorClaim, flow Flow, source any, sel object.Selector, e object.Encoding) (
 	object.Selector, *Refusal,
 ) {

@@ -11,8 +11,8 @@ func Width(size int64, compressed bool) int64 {
 	return max(size, LeastWidth)
 }
 
-// LeastWidth is what a large answer counts at least: while it waits for its client it keeps the pieces that it is sent in, here and
-// in the kernel, however small a part of the whole they are.
+// LeastWidth is what a large answer counts at least: while it waits for its client it keeps the
+// pieces that it is sent in, here and in the kernel, however small a part of the whole they are.
 const LeastWidth = 192 << 10
 
 // IsLarge tells the bodies that are not written at once.

@@ -61,8 +61,10 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 
 // strict adds to an answer what browsers are to know, if it does not say so already.
 func (c Call) strict() {
-	if directives := clientconn.StrictTransportSecurity(c.ctx.Conn()); directives != "" && len(c.ctx.Response.Header.Peek(clientconn.StrictTransportSecurityHeader)) == 0 {
-		c.ctx.Response.Header.Set(clientconn.StrictTransportSecurityHeader, directives)
+	const key = clientconn.StrictTransportSecurityHeader
+	h := &c.ctx.Response.Header
+	if directives := clientconn.StrictTransportSecurity(c.ctx.Conn()); directives != "" && len(h.Peek(key)) == 0 {
+		h.Set(key, directives)
 	}
 }
 
@@ -105,8 +107,8 @@ func (c Call) PlanRequest() plan.Request {
 	}
 }
 
-// ordinary reports that Connection headers say nothing but how long the connection lasts. Others name headers, which may say who is
-// asking.
+// ordinary reports that Connection headers say nothing but how long the connection lasts. Others
+// name headers, which may say who is asking.
 func ordinary(connection [][]byte) bool {
 	for _, value := range connection {
 		if !bytes.EqualFold(value, []byte("keep-alive")) && !bytes.EqualFold(value, []byte("close")) {
@@ -143,7 +145,8 @@ func (c Call) Guarded() passthrough.PlainRequest {
 		Method:  string(h.Method()),
 		Target:  string(h.RequestURI()),
 		Upgrade: len(h.Peek("Upgrade")) > 0,
-		AsSelf:  c.server.opts.Identity == passthrough.IdentitySelf && !passthrough.OwnCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
+		AsSelf: c.server.opts.Identity == passthrough.IdentitySelf &&
+			!passthrough.OwnCredentials(h.PeekAll("Authorization"), h.PeekAll("Sec-WebSocket-Protocol")),
 	}
 	for _, o := range h.PeekAll("Origin") {
 		r.Origins = append(r.Origins, string(o))
@@ -151,12 +154,14 @@ func (c Call) Guarded() passthrough.PlainRequest {
 	return r
 }
 
-// Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and no request context stay.
+// Watch takes the connection away from fasthttp and makes it a stream: no handler, no buffers and
+// no request context stay.
 func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	s := c.server
 	st.SetChunked()
 	out := &watch.ConnSink{StallTimeout: s.opts.StallTimeout, Closing: c.ctx.Request.Header.ConnectionClose()}
-	out.Head = watch.Head(st, headers, st.AuditID(c.RequestHeader(apistatus.AuditIDHeader)), clientconn.StrictTransportSecurity(c.ctx.Conn()))
+	id := st.AuditID(c.RequestHeader(apistatus.AuditIDHeader))
+	out.Head = watch.Head(st, headers, id, clientconn.StrictTransportSecurity(c.ctx.Conn()))
 	st.Take()
 	hijack(c.ctx, func(conn net.Conn) {
 		out.Closing = out.Closing || pipelined(conn)
@@ -173,8 +178,9 @@ func (c Call) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 	})
 }
 
-// pipelined reports that a connection that was taken from fasthttp has more than the request that was read of it. The reader that has the
-// beginning of that is dropped, so it cannot be answered any more, and what is left of it must not be read as a request.
+// pipelined reports that a connection that was taken from fasthttp has more than the request that
+// was read of it. The reader that has the beginning of that is dropped, so it cannot be answered
+// any more, and what is left of it must not be read as a request.
 func pipelined(taken net.Conn) bool {
 	past := time.Unix(1, 0)
 	if err := taken.SetReadDeadline(past); err != nil {
@@ -199,7 +205,8 @@ func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
 	})
 }
 
-// next lets a connection serve its next request after the clean end of a watch (W-2), if there may be one.
+// next lets a connection serve its next request after the clean end of a watch (W-2), if there may
+// be one.
 func (s *ListenerServer) next(out *watch.ConnSink, draining bool) {
 	if out.Closing || draining {
 		_ = out.Conn.Close() // there is nobody left to tell

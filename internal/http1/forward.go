@@ -51,11 +51,12 @@ func (r fastRequest) Body(length int64) ([]byte, error) {
 	return body, nil
 }
 
-// PrefetchBytesLimit is how many bytes of a sized body fasthttp may have read when the handler runs (its readBodyWithStreaming).
+// PrefetchBytesLimit is how many bytes of a sized body fasthttp may have read when the handler runs
+// (its readBodyWithStreaming).
 const PrefetchBytesLimit = 8 << 10
 
-// BodyStart returns the start of a sized body: at least what fasthttp has taken off the connection. The rest, and
-// every byte of a chunked body, comes from the hijacked connection.
+// BodyStart returns the start of a sized body: at least what fasthttp has taken off the connection.
+// The rest, and every byte of a chunked body, comes from the hijacked connection.
 func (r fastRequest) BodyStart(length int64) ([]byte, error) {
 	stream := r.ctx.RequestBodyStream()
 	if stream == nil {
@@ -104,8 +105,9 @@ func (r fastRequest) ShareHead() *flowcontrol.LargeHead {
 	return nil
 }
 
-// hijack takes the connection of ctx away from fasthttp, which answers nothing then. Exactly one of the functions is called: take, by a
-// goroutine of its own, or lost, if the connection is closed before; fasthttp says nothing of that.
+// hijack takes the connection of ctx away from fasthttp, which answers nothing then. Exactly one of
+// the functions is called: take, by a goroutine of its own, or lost, if the connection is closed
+// before; fasthttp says nothing of that.
 func hijack(ctx *fasthttp.RequestCtx, take func(net.Conn), lost func()) {
 	below := clientconn.Of(ctx.Conn())
 	if below != nil {

@@ -17,8 +17,8 @@ import (
 // those bytes. The connection then goes on elsewhere (serveLarge), and this one is closed without
 // it.
 //
-// What is remembered is right only if fasthttp's buffer was empty when the head began; otherwise it is shorter than
-// that buffer when that is full, so that whole tells the one from the other.
+// What is remembered is right only if fasthttp's buffer was empty when the head began; otherwise it
+// is shorter than that buffer when that is full, so that whole tells the one from the other.
 type headConn struct {
 	net.Conn
 	prefix   []byte                 // read before, to be read first
@@ -108,8 +108,8 @@ func (c *headConn) listen(on bool) {
 	}
 }
 
-// Of a head, fasthttp keeps what it was read into for the next one of its connection: some 70 bytes for a field, and
-// several times the bytes of its request line. More than these are not kept.
+// Of a head, fasthttp keeps what it was read into for the next one of its connection: some 70 bytes
+// for a field, and several times the bytes of its request line. More than these are not kept.
 const (
 	keptHeadBytes  = 2 << 10
 	keptHeadFields = 64
@@ -192,7 +192,8 @@ func (c *headConn) deadline(set func() error) error {
 	return set()
 }
 
-// headEnd is where the head that b begins with may end: not behind where fasthttp sees its end. -1: it is not there.
+// headEnd is where the head that b begins with may end: not behind where fasthttp sees its end. -1:
+// it is not there.
 func headEnd(b []byte, from int) int {
 	for at := max(from, 0); ; {
 		n := bytes.IndexByte(b[at:], '\n')

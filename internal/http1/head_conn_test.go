@@ -12,7 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// TestLongHeadsAreNotKept holds that a connection of HTTP/1.1 keeps nothing of a long head for its next request, and goes on.
+// TestLongHeadsAreNotKept holds that a connection of HTTP/1.1 keeps nothing of a long head for its
+// next request, and goes on.
 func TestLongHeadsAreNotKept(t *testing.T) {
 	t.Parallel()
 	kept := make(chan int, 1)

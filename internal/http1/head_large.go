@@ -15,22 +15,25 @@ import (
 )
 
 const (
-	// OrdinaryHeadBytes is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's buffer.
+	// OrdinaryHeadBytes is how many bytes a head over HTTP/1.1 has that is not large: fasthttp's
+	// buffer.
 	OrdinaryHeadBytes = 16 << 10
-	// HeadArrivalTimeout is how long a head may take to arrive once it is large: until then others cannot have what it holds.
+	// HeadArrivalTimeout is how long a head may take to arrive once it is large: until then others
+	// cannot have what it holds.
 	HeadArrivalTimeout = 10 * time.Second
 )
 
-// errHeadTooLarge says that a head is larger than any may be, and errNoHeadRoom that there is no room for it.
+// errHeadTooLarge says that a head is larger than any may be, and errNoHeadRoom that there is no
+// room for it.
 var (
 	errHeadTooLarge = errors.New("the head is larger than 1 MiB")
 	errNoHeadRoom   = errors.New("there is no room for a large head")
 )
 
-// serveLarge serves the one request of an HTTP/1.1 connection whose head does not fit into fasthttp's
-// buffer. heard is its beginning. The head is read to its end, and the connection is served by a
-// fasthttp.Server of its own, whose buffer is as large as that head. After the answer the connection
-// returns to the ordinary server, and buffers and server are garbage.
+// serveLarge serves the one request of an HTTP/1.1 connection whose head does not fit into
+// fasthttp's buffer. heard is its beginning. The head is read to its end, and the connection is
+// served by a fasthttp.Server of its own, whose buffer is as large as that head. After the answer
+// the connection returns to the ordinary server, and buffers and server are garbage.
 //
 // So all connections have small buffers, and a large head is parsed, checked and answered by the
 // code that does it for all.
@@ -59,8 +62,8 @@ func (s *ListenerServer) serveLarge(c net.Conn, heard []byte) {
 	}
 }
 
-// giveBack has the connection return to its server after the answer, unless it was taken over or has to be
-// closed: where a body was sent, one cannot be certain that all of it is read.
+// giveBack has the connection return to its server after the answer, unless it was taken over or
+// has to be closed: where a body was sent, one cannot be certain that all of it is read.
 func (s *ListenerServer) giveBack(ctx *fasthttp.RequestCtx) {
 	switch {
 	case ctx.Hijacked():
@@ -91,7 +94,8 @@ func (s *ListenerServer) rejoin(c net.Conn) {
 	}
 }
 
-// readLargeHead reads on until the head's end, and returns all that was read and where the head ends in it.
+// readLargeHead reads on until the head's end, and returns all that was read and where the head
+// ends in it.
 func readLargeHead(c net.Conn, heard []byte, head *flowcontrol.LargeHead) ([]byte, int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(HeadArrivalTimeout)); err != nil {
 		return nil, 0, err

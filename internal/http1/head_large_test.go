@@ -12,7 +12,8 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// headEnd is never behind the end that a reader of heads finds: what is behind that may be another request.
+// headEnd is never behind the end that a reader of heads finds: what is behind that may be another
+// request.
 func FuzzHeadEnd(f *testing.F) {
 	for _, s := range []string{"GET / HTTP/1.1\r\nA: b\r\n\r\nbody", "a\n\nb", "a\r\n\nb", "a\n\r\nb", "\r\n\r\n",
 		"a\r\r\n\r\n"} {

@@ -13,8 +13,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// FuzzIdentityHeaders: who sends a request is read from fasthttp's view of it, and what upstream gets from its raw head. In a request that
-// is passed on they say the same, and so they do in one that may be answered from memory.
+// FuzzIdentityHeaders: who sends a request is read from fasthttp's view of it, and what upstream
+// gets from its raw head. In a request that is passed on they say the same, and so they do in one
+// that may be answered from memory.
 func FuzzIdentityHeaders(f *testing.F) {
 	for _, lines := range []string{
 		"Authorization: Bearer a", "authorization:Bearer a\r\nAUTHORIZATION: Bearer b", "Authorization:\r\n Bearer a", "X: y\r\n Authorization: Bearer a",
@@ -69,7 +70,8 @@ func FuzzIdentityHeaders(f *testing.F) {
 	})
 }
 
-// options are those that a Connection header has: a list, in which an element may be empty, and no letter's case matters (RFC 9110, 5.6.1 and 7.6.1).
+// options are those that a Connection header has: a list, in which an element may be empty, and no
+// letter's case matters (RFC 9110, 5.6.1 and 7.6.1).
 func options(values []string) []string {
 	var all []string
 	for _, value := range values {

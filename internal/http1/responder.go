@@ -15,7 +15,8 @@ import (
 // ResponderTo answers an HTTP/1.1 request, at any pace.
 func ResponderTo(ctx *fasthttp.RequestCtx) apistatus.Responder { return fastResponder{ctx: ctx} }
 
-// fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has returned.
+// fastResponder answers an HTTP/1.1 request. fasthttp writes the answer when the handler has
+// returned.
 type fastResponder struct {
 	ctx   *fasthttp.RequestCtx
 	stall time.Duration // how long the client may take nothing; 0: as long as it likes

@@ -94,8 +94,9 @@ func (s *ListenerServer) fasthttp(head int) *fasthttp.Server {
 	}
 }
 
-// serverLog takes fasthttp's log lines, which are about single connections. Its errors quote what could not be read, which may be a
-// credential (also with SecureErrorLogMessage), so of them only those of the network are logged, and of others the type.
+// serverLog takes fasthttp's log lines, which are about single connections. Its errors quote what
+// could not be read, which may be a credential (also with SecureErrorLogMessage), so of them only
+// those of the network are logged, and of others the type.
 type serverLog struct{ log *zap.Logger }
 
 // Printf implements fasthttp.Logger.

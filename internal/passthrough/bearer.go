@@ -20,11 +20,11 @@ const (
 	IdentitySelf
 )
 
-// Bearer is under whose credentials a request reaches upstream: its own, or those of somebody who impersonates who sent it, or, where it
-// brings none and the listener says so, the proxy's.
+// Bearer is under whose credentials a request reaches upstream: its own, or those of somebody who
+// impersonates who sent it, or, where it brings none and the listener says so, the proxy's.
 //
-// Each has transports of its own, and they are never mixed (design D12): a request without borrowed credentials cannot reach a transport
-// that has some.
+// Each has transports of its own, and they are never mixed (design D12): a request without borrowed
+// credentials cannot reach a transport that has some.
 type Bearer struct {
 	Listener Identity
 	As       *auth.Impersonation // proven here by what upstream cannot be shown; nil: upstream sees for itself
@@ -51,11 +51,13 @@ func (f *Forwarder) transport(b Bearer, in *Inbound, c class) http.RoundTripper 
 	case b.self(in.Header):
 		return f.Opts.Self.carrier(in, c, true)
 	}
-	// What upstream might take for credentials in the other place for them asks for an upgrade, or is none.
+	// What upstream might take for credentials in the other place for them asks for an upgrade, or is
+	// none.
 	return f.Opts.Client.carrier(in, c, len(in.Header["Authorization"]) > 0)
 }
 
-// errNotLent is why a request is not passed through by impersonation, whatever its identity's bytes.
+// errNotLent is why a request is not passed through by impersonation, whatever its identity's
+// bytes.
 var errNotLent = errors.New("nothing impersonates this identity")
 
 // Lend puts an identity into the form in which upstream reads exactly that identity, if it may be
@@ -79,7 +81,8 @@ func (f *Forwarder) lends(as *auth.Impersonation) bool {
 	return f.Opts.As.Any != nil && !slices.ContainsFunc(f.Opts.NeverAs, as.MemberOf)
 }
 
-// withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody else will say it.
+// withoutIdentity takes from headers on their way upstream whatever says who is asking: somebody
+// else will say it.
 func withoutIdentity(out http.Header) {
 	delete(out, "Authorization")
 	for key := range out {

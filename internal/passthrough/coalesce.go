@@ -18,10 +18,11 @@ const (
 	sharedMost = 8 << 20
 	// sharingMost is how many such answers are being fetched at once.
 	sharingMost = 16
-	// laneKeyLimit is how long the key of a lane may be, in bytes: keys are kept, and clients make them up.
+	// laneKeyLimit is how long the key of a lane may be, in bytes: keys are kept, and clients make
+	// them up.
 	laneKeyLimit = 4 << 10
-	// gatherMost is how long a LIST waits for the one before it to be under way. After that upstream is taken to be stuck, which is
-	// no reason to wait any longer.
+	// gatherMost is how long a LIST waits for the one before it to be under way. After that upstream
+	// is taken to be stuck, which is no reason to wait any longer.
 	gatherMost = 2 * time.Second
 	// sharedWait bounds a request that is shared, as upstream bounds it itself.
 	sharedWait = 75 * time.Second
@@ -29,8 +30,9 @@ const (
 	largeFor = time.Minute
 )
 
-// Coalescer lets LISTs of the most recent state that pass through at the same time share one request upstream (design D7): when
-// a thousand clients come back at once, upstream makes the list twice instead of a thousand times.
+// Coalescer lets LISTs of the most recent state that pass through at the same time share one
+// request upstream (design D7): when a thousand clients come back at once, upstream makes the list
+// twice instead of a thousand times.
 //
 // The first passes through as it is. Equal ones that arrive while upstream is at work on it gather.
 // When the head of that answer is there, those that have gathered share one request, and later ones
@@ -66,7 +68,8 @@ type lane struct {
 	next *gathering
 }
 
-// gathering is those who wait for the next request of a lane. What comes of it is set before done is closed.
+// gathering is those who wait for the next request of a lane. What comes of it is set before done
+// is closed.
 type gathering struct {
 	agent string // of the first: all of them get the same answer
 	size  int
@@ -104,8 +107,8 @@ func (k LaneKey) size() int {
 	return len(k.path) + len(k.query) + len(k.accept) + len(k.acceptEncoding)
 }
 
-// Pass answers a LIST of the most recent state: by what it shares with others, or by alone, which calls head or returns when the
-// head of its answer is there. It reports whether it was shared.
+// Pass answers a LIST of the most recent state: by what it shares with others, or by alone, which
+// calls head or returns when the head of its answer is there. It reports whether it was shared.
 func (c *Coalescer) Pass(w apistatus.Responder, key LaneKey, agent string, alone func(head func())) bool {
 	g, first := c.join(key, agent)
 	if g != nil {
@@ -125,7 +128,8 @@ func (c *Coalescer) Pass(w apistatus.Responder, key LaneKey, agent string, alone
 	return false
 }
 
-// join is the gathering to wait with. None: pass through, as the first if nothing of the lane is under way.
+// join is the gathering to wait with. None: pass through, as the first if nothing of the lane is
+// under way.
 func (c *Coalescer) join(key LaneKey, agent string) (g *gathering, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,15 +244,16 @@ func (c *Coalescer) ask(key LaneKey, agent string) (answer *SharedAnswer, tooLar
 	return &SharedAnswer{Code: resp.StatusCode, Header: resp.Header, Body: body}, false
 }
 
-// sharable reports an answer that everybody would have got: the list, or that upstream cannot make it now. Any other refusal may
-// be of us alone.
+// sharable reports an answer that everybody would have got: the list, or that upstream cannot make
+// it now. Any other refusal may be of us alone.
 func sharable(resp *http.Response) bool {
 	for _, values := range resp.Header {
 		if len(values) > 1 {
 			return false // a responder writes one value of each
 		}
 	}
-	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode >= http.StatusInternalServerError
+	return resp.StatusCode == http.StatusOK || resp.StatusCode == http.StatusTooManyRequests ||
+		resp.StatusCode >= http.StatusInternalServerError
 }
 
 // ShareObserver is a responder that is shown a shared answer before it is written.

@@ -130,7 +130,8 @@ func (c *crowd) expect(alone, requests, shared int) {
 
 var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json", UserAgent: "one"}
 
-// Whoever asks while upstream is at work on the same shares what is asked next, and never what was sent before.
+// Whoever asks while upstream is at work on the same shares what is asked next, and never what was
+// sent before.
 func TestCoalescing(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		c.list(pods500)
@@ -213,7 +214,8 @@ func TestLongListsAreNotShared(t *testing.T) {
 	})
 }
 
-// Who is the only one to have gathered passes through as he would have, and others gather behind him.
+// Who is the only one to have gathered passes through as he would have, and others gather behind
+// him.
 func TestNobodyToShareWith(t *testing.T) {
 	inCrowd(t, func(c *crowd) {
 		for range 2 {

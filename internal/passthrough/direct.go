@@ -16,8 +16,9 @@ import (
 // copyBuffers hold what is on its way from upstream to a client.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// direct sends x straight to upstream and hands the answer to the server, which streams it after the handler returns.
-// Meanwhile an epoll tells of a client that leaves, since the server may not (W-253).
+// direct sends x straight to upstream and hands the answer to the server, which streams it after
+// the handler returns. Meanwhile an epoll tells of a client that leaves, since the server may not
+// (W-253).
 func (f *Forwarder) direct(r HTTP1Request, x *exchange) {
 	streams := false
 	stop := func() {}
@@ -75,8 +76,8 @@ func (f *Forwarder) failed(r HTTP1Request, x *exchange, err error) {
 	apistatus.Write(w, s)
 }
 
-// request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the pooled one turns
-// out to be dead before a byte was written.
+// request is what goes upstream. GetBody lets the transport repeat it on a fresh connection if the
+// pooled one turns out to be dead before a byte was written.
 func (x *exchange) request(body []byte) *http.Request {
 	r := &http.Request{
 		Method: x.in.method, URL: x.target, Header: x.header, Host: x.target.Host,
@@ -104,9 +105,9 @@ func bodiless(method string, resp *http.Response) bool {
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 }
 
-// answerBody is an answer's body on its way through. Reading it moves the client's write deadline along: the client must
-// take something now and then, but the answer as a whole may last. Close ends the exchange; the server calls it once the
-// answer is written, or cannot be.
+// answerBody is an answer's body on its way through. Reading it moves the client's write deadline
+// along: the client must take something now and then, but the answer as a whole may last. Close
+// ends the exchange; the server calls it once the answer is written, or cannot be.
 type answerBody struct {
 	x        *exchange
 	upstream io.ReadCloser

@@ -14,7 +14,8 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// exchange is one request on its way through and its answer. It is counted and can be aborted from begin to end.
+// exchange is one request on its way through and its answer. It is counted and can be aborted from
+// begin to end.
 type exchange struct {
 	f         *Forwarder
 	in        *Inbound
@@ -52,8 +53,8 @@ type reach struct {
 	departs flowcontrol.Departs
 }
 
-// begin decides what goes upstream of a request, in one place for all ways there, waits for its turn, and counts it in. It returns nil
-// after it has answered a request that does not go.
+// begin decides what goes upstream of a request, in one place for all ways there, waits for its
+// turn, and counts it in. It returns nil after it has answered a request that does not go.
 func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach) *exchange {
 	target, err := targetURL(f.Opts.Base, in.target)
 	if err != nil {
@@ -128,8 +129,9 @@ func (f *Forwarder) limited(w apistatus.Responder, x *exchange, flow flowcontrol
 	return false
 }
 
-// letIn lets x in as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a seat until its answer begins, and what
-// lasts otherwise has none. What lasts is counted as such. Probes are exempt.
+// letIn lets x in as kube-apiserver's flow control would (WithPriorityAndFairness): a watch has a
+// seat until its answer begins, and what lasts otherwise has none. What lasts is counted as such.
+// Probes are exempt.
 func (f *Forwarder) letIn(x *exchange, flow flowcontrol.Flow, d flowcontrol.Departs) *flowcontrol.Refusal {
 	if x.in.probes() {
 		return nil
@@ -178,8 +180,8 @@ func (x *exchange) letGo() {
 
 // AnswerHooks is who wants to know of an answer on its way through. Its functions may be nil.
 type AnswerHooks struct {
-	// Head is told that upstream's answer has begun, or that there will be none. It is not told by those whose Forward returns
-	// then anyway. It may be called more than once.
+	// Head is told that upstream's answer has begun, or that there will be none. It is not told by
+	// those whose Forward returns then anyway. It may be called more than once.
 	Head func()
 	// Took is told once how long upstream took for a whole short answer, if one came.
 	Took func(time.Duration)
@@ -220,9 +222,10 @@ func (x *exchange) hear(h AnswerHooks) {
 	}
 }
 
-// answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A cookie that a front
-// hands out is worth what the credentials were that it was asked with: the client keeps none that it was lent. Those of
-// what is behind a proxy subresource are that service's own.
+// answered notes the head of upstream's answer, and maps back what leads to upstream's addresses. A
+// cookie that a front hands out is worth what the credentials were that it was asked with: the
+// client keeps none that it was lent. Those of what is behind a proxy subresource are that
+// service's own.
 func (x *exchange) answered(resp *http.Response) {
 	x.code = resp.StatusCode
 	if x.lent && !x.in.path.proxies() {

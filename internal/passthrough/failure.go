@@ -17,8 +17,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// failureStatus is the answer when upstream gave none. A client may repeat at once what was not carried out: reads, and
-// anything that never got a connection. It is told the kind of failure only; addresses and certificates are for the log.
+// failureStatus is the answer when upstream gave none. A client may repeat at once what was not
+// carried out: reads, and anything that never got a connection. It is told the kind of failure
+// only; addresses and certificates are for the log.
 func failureStatus(c class, err error) *metav1.Status {
 	message := "upstream apiserver is unavailable: " + FailureKind(err)
 	if c == classRead || c == classStream || neverSent(err) {
@@ -70,8 +71,8 @@ func timedOut(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// PanicField tells of a panic what cannot hold a byte of the request in which it happened: what the runtime says, of other values only
-// their type. The stack tells the rest.
+// PanicField tells of a panic what cannot hold a byte of the request in which it happened: what the
+// runtime says, of other values only their type. The stack tells the rest.
 func PanicField(p any) zap.Field {
 	if e, ok := p.(runtime.Error); ok {
 		return zap.String("panic", e.Error())

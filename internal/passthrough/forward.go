@@ -13,11 +13,12 @@ import (
 )
 
 const (
-	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent: a transport may still read a body
-	// after the answer is there, and the server's own stream is gone by then. Larger bodies are replayed.
+	// OwnedBodyLimit is the largest body, in bytes, that is copied before it is sent: a transport may
+	// still read a body after the answer is there, and the server's own stream is gone by then. Larger
+	// bodies are replayed.
 	OwnedBodyLimit = 1 << 20
-	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as upstream's own limit for
-	// a whole request.
+	// defaultStallTimeout is how long a client may take no byte of a short answer: as long as
+	// upstream's own limit for a whole request.
 	defaultStallTimeout = 60 * time.Second
 )
 
@@ -29,13 +30,13 @@ type ForwarderOptions struct {
 	Client Transports
 	// Self is the same with the proxy's credentials. Empty unless a listener has IdentitySelf.
 	Self Transports
-	// As is the same with the credentials of somebody who may impersonate, for those whose own cannot be forwarded. Empty: nobody is
-	// impersonated.
+	// As is the same with the credentials of somebody who may impersonate, for those whose own cannot
+	// be forwarded. Empty: nobody is impersonated.
 	As Transports
 	// NeverAs are groups none of whose members is impersonated.
 	NeverAs []string
-	// Claims reports whether a header, by its canonical key, is one more in which a front proxy vouches for a user, besides X-Remote-*:
-	// upstream never gets them from here. nil: there are none.
+	// Claims reports whether a header, by its canonical key, is one more in which a front proxy
+	// vouches for a user, besides X-Remote-*: upstream never gets them from here. nil: there are none.
 	Claims func(key string) bool
 	// Limiter bounds what is in flight; nil: nothing is.
 	Limiter *flowcontrol.Limiter
@@ -50,16 +51,17 @@ type ForwarderOptions struct {
 
 // Forwarder passes requests through to upstream unchanged, streaming both ways.
 //
-// Over HTTP/1.1 there are two ways. A short request goes straight from the handler to a RoundTripper, with a body of its own,
-// and the answer is streamed back; that costs two thirds of net/http's own proxy. Everything else (upgrades, watches,
-// logs, chunked and large bodies) leaves the server: its connection is hijacked and one request replayed into a net/http server
-// that runs httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not fasthttpadaptor: it buffers
-// bodies and never cancels.
+// Over HTTP/1.1 there are two ways. A short request goes straight from the handler to a
+// RoundTripper, with a body of its own, and the answer is streamed back; that costs two thirds of
+// net/http's own proxy. Everything else (upgrades, watches, logs, chunked and large bodies) leaves
+// the server: its connection is hijacked and one request replayed into a net/http server that runs
+// httputil.ReverseProxy, which streams both ways and notices a client that leaves. Not
+// fasthttpadaptor: it buffers bodies and never cancels.
 //
 // HTTP/2 requests take net/http's proxy as they are, in their own goroutine.
 //
-// All ways send the same headers, decided once, before the ways part. Invariant: every request that begin admits is
-// ended exactly once, whoever ends it: the answer, the client, or Close.
+// All ways send the same headers, decided once, before the ways part. Invariant: every request that
+// begin admits is ended exactly once, whoever ends it: the answer, the client, or Close.
 type Forwarder struct {
 	Opts    ForwarderOptions
 	metrics *ForwardMetrics
@@ -104,8 +106,8 @@ func (f *Forwarder) start() {
 	f.replays.start()
 }
 
-// Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the rest. It returns
-// ctx's error if some had to be ended, and is idempotent.
+// Close refuses new requests, waits until those in flight have ended or ctx is done, then ends the
+// rest. It returns ctx's error if some had to be ended, and is idempotent.
 func (f *Forwarder) Close(ctx context.Context) error {
 	f.Opts.Limiter.Close()
 	f.mu.Lock()

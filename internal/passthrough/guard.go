@@ -12,19 +12,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// PlainGuard says who may use a listener without TLS. Loopback is not an identity: browsers reach it by DNS
-// rebinding and by cross-site requests, so a request must name a host and, if it has one, an origin that the operator
-// expects; and what acts with the proxy's own rights may not reach into workloads unless that was asked for. Immutable.
-// It stands in front of everything such a listener serves, cached reads included, on TCP and on unix sockets alike.
+// PlainGuard says who may use a listener without TLS. Loopback is not an identity: browsers reach
+// it by DNS rebinding and by cross-site requests, so a request must name a host and, if it has one,
+// an origin that the operator expects; and what acts with the proxy's own rights may not reach into
+// workloads unless that was asked for. Immutable. It stands in front of everything such a listener
+// serves, cached reads included, on TCP and on unix sockets alike.
 type PlainGuard struct {
 	hosts       []string
 	origins     []string
 	selfConnect bool
 }
 
-// NewPlainGuard returns a guard that admits localhost, 127.0.0.1, [::1] (with any port) and acceptHosts: an entry
-// without a port stands for every port. acceptOrigins are compared whole (scheme://host[:port]). selfConnect allows exec,
-// attach, portforward and proxy requests that act as the proxy itself.
+// NewPlainGuard returns a guard that admits localhost, 127.0.0.1, [::1] (with any port) and
+// acceptHosts: an entry without a port stands for every port. acceptOrigins are compared whole
+// (scheme://host[:port]). selfConnect allows exec, attach, portforward and proxy requests that act
+// as the proxy itself.
 func NewPlainGuard(acceptHosts, acceptOrigins []string, selfConnect bool) *PlainGuard {
 	g := &PlainGuard{hosts: []string{"localhost", "127.0.0.1", "[::1]"}, selfConnect: selfConnect}
 	for _, h := range acceptHosts {
@@ -96,8 +98,9 @@ func (g *PlainGuard) hostAccepted(host string) bool {
 	return slices.Contains(g.hosts, name)
 }
 
-// connectRequest reports whether r reaches into a workload, and what to call it. An upgrade of anything but a watch does:
-// subresources of other API groups (consoles, VNC) are connects by another name.
+// connectRequest reports whether r reaches into a workload, and what to call it. An upgrade of
+// anything but a watch does: subresources of other API groups (consoles, VNC) are connects by
+// another name.
 func connectRequest(r PlainRequest) (string, bool) {
 	raw, query, _ := strings.Cut(r.Target, "?")
 	path := parseAPIPath(raw)

@@ -27,8 +27,9 @@ var hopByHop = []string{
 	"Forwarded", "X-Forwarded-Host", "X-Forwarded-Proto",
 }
 
-// OwnCredentials reports whether a request brings an identity of its own, in the only two places where upstream looks
-// for one on a plain connection. An empty Authorization counts: whoever sends it does not ask for ours.
+// OwnCredentials reports whether a request brings an identity of its own, in the only two places
+// where upstream looks for one on a plain connection. An empty Authorization counts: whoever sends
+// it does not ask for ours.
 func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	if len(authorization) > 0 {
 		return true
@@ -41,12 +42,14 @@ func OwnCredentials[S ~string | ~[]byte](authorization, protocols []S) bool {
 	return false
 }
 
-// OwnIdentity reports whether a header makes a request somebody's own, so that its loss would change the answer. key is canonical.
+// OwnIdentity reports whether a header makes a request somebody's own, so that its loss would
+// change the answer. key is canonical.
 func OwnIdentity(key string) bool {
 	return key == "Authorization" || strings.HasPrefix(key, "Impersonate-")
 }
 
-// claims reports whether a header is one in which a front proxy vouches for a user. key is canonical.
+// claims reports whether a header is one in which a front proxy vouches for a user. key is
+// canonical.
 func (f *Forwarder) claims(key string) bool {
 	return strings.HasPrefix(key, "X-Remote-") || f.Opts.Claims != nil && f.Opts.Claims(key)
 }
@@ -112,8 +115,9 @@ func withoutPlace(out http.Header) {
 	}
 }
 
-// headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or nil. The right to impersonate of whoever
-// lends his is not the client's. claims tells the headers of a front proxy.
+// headerRefusal returns why these headers may not be forwarded under a bearer's credentials, or
+// nil. The right to impersonate of whoever lends his is not the client's. claims tells the headers
+// of a front proxy.
 func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.Status {
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
@@ -149,9 +153,9 @@ func impersonationLoss(in http.Header) *metav1.Status {
 	return nil
 }
 
-// outgoingHeader is what upstream gets to see of in: hop-by-hop headers and claims of a front proxy are gone, peer (an IP,
-// or empty) is appended to X-Forwarded-For, and an absent User-Agent stays absent. upgrade, if not empty, is the
-// protocol asked for. in is left as it is.
+// outgoingHeader is what upstream gets to see of in: hop-by-hop headers and claims of a front proxy
+// are gone, peer (an IP, or empty) is appended to X-Forwarded-For, and an absent User-Agent stays
+// absent. upgrade, if not empty, is the protocol asked for. in is left as it is.
 func outgoingHeader(in http.Header, claims func(string) bool, peer, upgrade string) http.Header {
 	out := make(http.Header, len(in)+2)
 	for key, values := range in {
@@ -210,8 +214,8 @@ func connectionTokens(h http.Header) iter.Seq[string] {
 	}
 }
 
-// BearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first Authorization, by the
-// scheme in any case, up to the next blank; or a WebSocket's subprotocol.
+// BearsToken reports that a header has a bearer token, as kube-apiserver reads it: of the first
+// Authorization, by the scheme in any case, up to the next blank; or a WebSocket's subprotocol.
 func BearsToken(h http.Header) bool {
 	parts := strings.SplitN(strings.TrimSpace(h.Get("Authorization")), " ", 3)
 	if len(parts) > 1 && strings.EqualFold(parts[0], "bearer") && parts[1] != "" {

@@ -20,7 +20,8 @@ type HTTP1Request interface {
 	// AnswerWithin is where the request is answered. The client must take the answer at no less than a
 	// pace; 0: at any pace.
 	AnswerWithin(stall time.Duration) apistatus.Responder
-	// Head is the head of the request. Its raw headers are the server's, and valid until the request ends.
+	// Head is the head of the request. Its raw headers are the server's, and valid until the request
+	// ends.
 	Head() RawHead
 	// Conn is the client's connection. It is the server's until the request is hijacked.
 	Conn() net.Conn
@@ -30,8 +31,8 @@ type HTTP1Request interface {
 	BodyStart(length int64) ([]byte, error)
 	// Relay answers with upstream's status and headers. Without a body that is all.
 	Relay(resp *http.Response)
-	// RelayBody has body be the answer's, of size bytes, or chunked if it is negative: then the head is
-	// sent at once. The client must take a first part of it within stall. The server closes it.
+	// RelayBody has body be the answer's, of size bytes, or chunked if it is negative: then the head
+	// is sent at once. The client must take a first part of it within stall. The server closes it.
 	RelayBody(body RelayedBody, size int64, stall time.Duration)
 	// Hijack takes the connection from the server. Exactly one of the functions is called: take, by a
 	// goroutine of its own, or lost, if the connection is closed before.
@@ -54,9 +55,10 @@ type RawHead struct {
 	Remote                net.Addr
 }
 
-// Forward answers the request with upstream's answer. The caller has already decided that the request may go upstream, as b says.
-// It returns when the answer's head is known (short requests) or at once (those that are replayed: their connection is then
-// no longer the server's). h is told of the answer.
+// Forward answers the request with upstream's answer. The caller has already decided that the
+// request may go upstream, as b says. It returns when the answer's head is known (short requests)
+// or at once (those that are replayed: their connection is then no longer the server's). h is told
+// of the answer.
 func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(r.AnswerWithin(f.Opts.StallTimeout))
@@ -82,8 +84,9 @@ func (f *Forwarder) Forward(r HTTP1Request, b Bearer, h AnswerHooks) {
 	f.replays.take(r, x)
 }
 
-// ReadInbound copies the request. It fails for what net/http would refuse to parse and for framing that two parsers
-// may read differently; nothing of such a connection may be trusted, so it must be closed.
+// ReadInbound copies the request. It fails for what net/http would refuse to parse and for framing
+// that two parsers may read differently; nothing of such a connection may be trusted, so it must be
+// closed.
 func ReadInbound(h RawHead) (*Inbound, error) {
 	in := &Inbound{method: h.Method, target: h.Target, proto: h.Proto}
 	if in.proto != "HTTP/1.1" && in.proto != "HTTP/1.0" {
@@ -109,8 +112,9 @@ func ReadInbound(h RawHead) (*Inbound, error) {
 	return in, nil
 }
 
-// bodyLength is the length of the body in bytes, -1 for chunked. parsed is the server's result, which has already refused
-// duplicate, signed and unknown framing; it lets both framings at once pass, and spaces inside header names.
+// bodyLength is the length of the body in bytes, -1 for chunked. parsed is the server's result,
+// which has already refused duplicate, signed and unknown framing; it lets both framings at once
+// pass, and spaces inside header names.
 func bodyLength(h http.Header, parsed int) (int64, error) {
 	for key := range h {
 		if strings.Contains(key, " ") {

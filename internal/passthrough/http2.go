@@ -16,9 +16,10 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine already and streams both ways, so
-// all of them take net/http's proxy; what goes upstream is decided by the code that decides it for HTTP/1.1. out and r are of one
-// handler, which must return after this does: when the whole answer is sent.
+// ForwardHTTP2 answers a request on an HTTP/2 stream with upstream's answer. Each has a goroutine
+// already and streams both ways, so all of them take net/http's proxy; what goes upstream is
+// decided by the code that decides it for HTTP/1.1. out and r are of one handler, which must return
+// after this does: when the whole answer is sent.
 func (f *Forwarder) ForwardHTTP2(out *clientconn.PacedWriter, r *http.Request, b Bearer, h AnswerHooks) {
 	f.starts.Do(f.start)
 	w := h.noting(clientconn.NetResponder{Writer: out, RequestFields: r.Header})
@@ -55,7 +56,8 @@ func DepartsWith(ctx context.Context) flowcontrol.Departs {
 	}
 }
 
-// readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is never in doubt.
+// readInboundHTTP2 is readInbound for HTTP/2, where net/http has parsed the head and framing is
+// never in doubt.
 func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	if !strings.HasPrefix(r.RequestURI, "/") || r.Method == http.MethodConnect {
 		return nil, errors.New("the request target must be a path")
@@ -69,8 +71,8 @@ func readInboundHTTP2(r *http.Request) (*Inbound, error) {
 	return in, nil
 }
 
-// ownBody copies a small body, so that the transport can send it again on a fresh connection if the pooled one turns out to be
-// dead; larger ones are passed on while they come.
+// ownBody copies a small body, so that the transport can send it again on a fresh connection if the
+// pooled one turns out to be dead; larger ones are passed on while they come.
 func ownBody(out *clientconn.PacedWriter, r *http.Request, x *exchange) error {
 	if x.in.length == 0 || !x.in.repeatable(x.class) {
 		return nil

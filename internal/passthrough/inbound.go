@@ -8,8 +8,9 @@ import (
 	"spillway/internal/plan"
 )
 
-// Inbound is one client request as it came, copied out of its server's buffers. Headers are read from the raw head with
-// the parser that upstream itself uses, not from the server's view, which drops and merges some.
+// Inbound is one client request as it came, copied out of its server's buffers. Headers are read
+// from the raw head with the parser that upstream itself uses, not from the server's view, which
+// drops and merges some.
 type Inbound struct {
 	method, target, proto string
 	Header                http.Header
@@ -52,7 +53,8 @@ func (in *Inbound) class() class {
 	return classWrite
 }
 
-// probes reports whether the request asks for upstream's health: what kube-apiserver's flow schema "probes" exempts from all limits.
+// probes reports whether the request asks for upstream's health: what kube-apiserver's flow schema
+// "probes" exempts from all limits.
 func (in *Inbound) probes() bool {
 	if in.method != http.MethodGet {
 		return false
@@ -64,13 +66,14 @@ func (in *Inbound) probes() bool {
 	return false
 }
 
-// repeatable reports whether a transport may send the request again: there is no body, or it is owned, which those of HTTP/1.0 never are.
+// repeatable reports whether a transport may send the request again: there is no body, or it is
+// owned, which those of HTTP/1.0 never are.
 func (in *Inbound) repeatable(c class) bool {
 	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= OwnedBodyLimit && in.proto != "HTTP/1.0"
 }
 
-// direct reports whether the request can take the cheap way: one answer, a body small enough to own, and a client that
-// understands chunked answers.
+// direct reports whether the request can take the cheap way: one answer, a body small enough to
+// own, and a client that understands chunked answers.
 func (in *Inbound) direct(c class) bool {
 	return c.short() && in.proto == "HTTP/1.1" && in.repeatable(c)
 }
@@ -80,7 +83,8 @@ func watching(path apiPath, query string) bool {
 	return path.verb == "watch" || queryOption(query, "watch")
 }
 
-// streaming reports whether the answer may last: watches and logs. Logs without follow end, but may be long in coming.
+// streaming reports whether the answer may last: watches and logs. Logs without follow end, but may
+// be long in coming.
 func streaming(path apiPath, query string) bool {
 	return watching(path, query) || path.subresource == "log" || queryOption(query, "follow")
 }

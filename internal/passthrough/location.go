@@ -98,8 +98,8 @@ func belowPath(target, prefix string) (string, bool) {
 	return rest, true
 }
 
-// climbs reports that some party may read the path of a target as one with a segment that leads up, at any depth of
-// percent-decoding.
+// climbs reports that some party may read the path of a target as one with a segment that leads up,
+// at any depth of percent-decoding.
 func climbs(target string) bool {
 	path := target
 	if end := strings.IndexAny(target, "?#"); end >= 0 {

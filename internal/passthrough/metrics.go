@@ -6,19 +6,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// codeClientGone is the metric's code for requests whose client left before there was an answer. It is never sent.
+// codeClientGone is the metric's code for requests whose client left before there was an answer. It
+// is never sent.
 const codeClientGone = 499
 
-// ForwardMetrics counts what passes through. The verb label is read, write, watch (watches and logs) or connect
-// (upgrades and proxy subresources); code is the answer's status, 499 if the client left first.
+// ForwardMetrics counts what passes through. The verb label is read, write, watch (watches and
+// logs) or connect (upgrades and proxy subresources); code is the answer's status, 499 if the
+// client left first.
 type ForwardMetrics struct {
 	requests *prometheus.CounterVec
 	inFlight *prometheus.GaugeVec
 	upgrades prometheus.Gauge
 }
 
-// NewForwardMetrics returns the collectors, registered with reg; a nil reg registers nothing. It panics if they are
-// registered there already, as all of Prometheus' Must functions do.
+// NewForwardMetrics returns the collectors, registered with reg; a nil reg registers nothing. It
+// panics if they are registered there already, as all of Prometheus' Must functions do.
 func NewForwardMetrics(reg prometheus.Registerer) *ForwardMetrics {
 	m := &ForwardMetrics{
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{

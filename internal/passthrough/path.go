@@ -10,24 +10,26 @@ import (
 	"unicode/utf8"
 )
 
-// connects are the subresources that hand the client a connection to something behind the apiserver.
+// connects are the subresources that hand the client a connection to something behind the
+// apiserver.
 var connects = []string{"exec", "attach", "portforward", "proxy"}
 
 // mostParts is more than the segments of the longest path whose parts have names.
 const mostParts = 16
 
-// apiPath is what a request path names, read as upstream reads it: percent-decoded once, then split at every slash
-// (W-21), so that an encoded slash makes two segments there and here. Resource, name and subresource are empty where
-// the path has none.
+// apiPath is what a request path names, read as upstream reads it: percent-decoded once, then split
+// at every slash (W-21), so that an encoded slash makes two segments there and here. Resource, name
+// and subresource are empty where the path has none.
 type apiPath struct {
 	verb                        string // "watch" or "proxy" of the old /api/v1/watch/… form, else empty
 	resource, name, subresource string
-	// suspect says that a party between us and the apiserver might read this path otherwise than we do, and connects that
-	// some segment that any reading could make of it is one of those.
+	// suspect says that a party between us and the apiserver might read this path otherwise than we
+	// do, and connects that some segment that any reading could make of it is one of those.
 	suspect, connects bool
 }
 
-// parseAPIPath reads the raw path of a request target. A path that cannot be decoded is suspect and names nothing.
+// parseAPIPath reads the raw path of a request target. A path that cannot be decoded is suspect and
+// names nothing.
 func parseAPIPath(raw string) apiPath {
 	path, err := url.PathUnescape(raw)
 	if err != nil {
@@ -53,7 +55,8 @@ func parseAPIPath(raw string) apiPath {
 	return p
 }
 
-// connect reports whether any reading of the path opens a connection to a workload, node or service.
+// connect reports whether any reading of the path opens a connection to a workload, node or
+// service.
 func (p apiPath) connect() bool {
 	if p.verb == "proxy" || slices.Contains(connects, p.subresource) {
 		return true
@@ -71,10 +74,12 @@ func anyConnects(segments iter.Seq[string]) bool {
 	return false
 }
 
-// proxies reports that every reading of the path is that of a service, pod or node behind the apiserver.
+// proxies reports that every reading of the path is that of a service, pod or node behind the
+// apiserver.
 func (p apiPath) proxies() bool { return !p.suspect && (p.verb == "proxy" || p.subresource == "proxy") }
 
-// resourceParts are the segments after /api/{version} or /apis/{group}/{version}; none for any other path.
+// resourceParts are the segments after /api/{version} or /apis/{group}/{version}; none for any
+// other path.
 func resourceParts(parts []string) []string {
 	switch {
 	case parts[0] == "api" && len(parts) > 2:
@@ -85,7 +90,8 @@ func resourceParts(parts []string) []string {
 	return nil
 }
 
-// suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double encoding.
+// suspectPath reports slashes that are encoded or doubled, dot segments, backslashes and double
+// encoding.
 func suspectPath(raw, path, trimmed string) bool {
 	return strings.Count(raw, "/") != strings.Count(path, "/") ||
 		strings.Contains(path, "//") || strings.ContainsAny(path, `%\`) ||
@@ -101,8 +107,9 @@ func dotted(path string) bool {
 	return false
 }
 
-// decodeFully percent-decodes until nothing is left to decode, in one pass: a decoded byte may complete an escape whose
-// beginning is in front of it. What is no escape stays, as lenient decoders have it, and hides nothing behind it.
+// decodeFully percent-decodes until nothing is left to decode, in one pass: a decoded byte may
+// complete an escape whose beginning is in front of it. What is no escape stays, as lenient
+// decoders have it, and hides nothing behind it.
 func decodeFully(path string) string {
 	if !strings.Contains(path, "%") {
 		return path
@@ -139,7 +146,8 @@ func strays(raw string) bool {
 	return false
 }
 
-// queryTrue reports whether a boolean option is on: its first value is anything but 0 and false (W-24, W-25).
+// queryTrue reports whether a boolean option is on: its first value is anything but 0 and false
+// (W-24, W-25).
 func queryTrue(query url.Values, name string) bool {
 	values, ok := query[name]
 	return ok && values[0] != "0" && !strings.EqualFold(values[0], "false")

@@ -147,7 +147,8 @@ func TestTargetURL(t *testing.T) {
 	}
 }
 
-// FuzzVisible: what is sent instead of a target that a request line cannot carry is read by upstream as the same.
+// FuzzVisible: what is sent instead of a target that a request line cannot carry is read by
+// upstream as the same.
 func FuzzVisible(f *testing.F) {
 	for _, target := range []string{"/a b", "/%zz?% 2", "/a#b?c#d", "/ü", "/?a=%\xff", "/?a=%2\xff1", "/%2 0",
 		"/?a;b c=%+ d"} {
@@ -172,7 +173,8 @@ func FuzzVisible(f *testing.F) {
 	})
 }
 
-// FuzzDecodeFully: one pass decodes as much as any number of lenient decoders, one behind the other.
+// FuzzDecodeFully: one pass decodes as much as any number of lenient decoders, one behind the
+// other.
 func FuzzDecodeFully(f *testing.F) {
 	for _, path := range []string{"%252e%25252E", "%25zz%252f", "%%32%35", "%2%35f", "%25%32%35", "%", "%2", "%%%"} {
 		f.Add(path)

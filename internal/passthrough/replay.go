@@ -16,13 +16,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// replayer serves what needs net/http's proxy: it takes a connection from its server and lets a net/http server find one
-// request on it.
+// replayer serves what needs net/http's proxy: it takes a connection from its server and lets a
+// net/http server find one request on it.
 //
-// The head that is replayed tells net/http only where the body ends and whether another protocol is asked for. What goes
-// upstream was decided before, by the code that decides it for direct requests; so no second reading of the client's
-// bytes can come to another result. Invariant: exactly one request per replayed connection, since the next one would
-// pass by the handler of that server, with its checks.
+// The head that is replayed tells net/http only where the body ends and whether another protocol is
+// asked for. What goes upstream was decided before, by the code that decides it for direct
+// requests; so no second reading of the client's bytes can come to another result. Invariant:
+// exactly one request per replayed connection, since the next one would pass by the handler of that
+// server, with its checks.
 type replayer struct {
 	f       *Forwarder
 	handler http.Handler // answers a request whose context has an exchange with upstream's answer
@@ -64,7 +65,8 @@ func (r *replayer) start() {
 	}()
 }
 
-// take hijacks the connection of a request and passes it on, with the head and what the server has read of the body in front.
+// take hijacks the connection of a request and passes it on, with the head and what the server has
+// read of the body in front.
 func (r *replayer) take(from HTTP1Request, x *exchange) {
 	head := replayHead(x.in)
 	if x.in.length > 0 {
@@ -146,7 +148,8 @@ func (r *replayer) close() {
 	}
 }
 
-// replayFailed answers a replayed request that upstream did not, or not because of the request itself.
+// replayFailed answers a replayed request that upstream did not, or not because of the request
+// itself.
 func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err error) {
 	x := exchangeOf(req.Context())
 	s := failureStatus(x.class, err)

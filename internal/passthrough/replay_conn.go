@@ -4,8 +4,8 @@ import (
 	"net"
 )
 
-// replayConn is a hijacked connection with a request head in front. Reads see the head first, then what the server had
-// buffered, then the client. Closing it ends the exchange.
+// replayConn is a hijacked connection with a request head in front. Reads see the head first, then
+// what the server had buffered, then the client. Closing it ends the exchange.
 type replayConn struct {
 	net.Conn
 	head []byte // owned by Read, which net/http never calls from two goroutines at once
@@ -24,7 +24,8 @@ func (c *replayConn) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// CloseWrite ends the direction to the client, if the connection can do that; net/http and upgraded protocols use it.
+// CloseWrite ends the direction to the client, if the connection can do that; net/http and upgraded
+// protocols use it.
 func (c *replayConn) CloseWrite() error {
 	conn := c.Conn
 	if h, ok := conn.(interface{ UnsafeConn() net.Conn }); ok {

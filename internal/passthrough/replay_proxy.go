@@ -14,7 +14,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// discreet is a handler whose panics are logged without what they hold, where net/http would print all of it.
+// discreet is a handler whose panics are logged without what they hold, where net/http would print
+// all of it.
 func discreet(h http.Handler, log *zap.Logger) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer func() {
@@ -106,7 +107,8 @@ func measure(resp *http.Response) {
 	}{read, rest}
 }
 
-// ends reports that an answer is short, whatever was asked for: a refusal, or one whose length is known.
+// ends reports that an answer is short, whatever was asked for: a refusal, or one whose length is
+// known.
 func ends(resp *http.Response) bool {
 	return resp.StatusCode >= http.StatusMultipleChoices || resp.StatusCode >= http.StatusOK && resp.ContentLength >= 0
 }
@@ -132,9 +134,10 @@ func (exchangeTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// clientBody notes that the client's body cannot be read to its end, for which upstream is not to blame. Once upstream wants no more of
-// it, it is closed for good: ReverseProxy keeps it open until it is done with the answer, for the end of which HTTP/2's transport waits until
-// the body has been read, which a client that has seen the head of a refusal sends no more of.
+// clientBody notes that the client's body cannot be read to its end, for which upstream is not to
+// blame. Once upstream wants no more of it, it is closed for good: ReverseProxy keeps it open until
+// it is done with the answer, for the end of which HTTP/2's transport waits until the body has been
+// read, which a client that has seen the head of a refusal sends no more of.
 type clientBody struct {
 	io.ReadCloser
 	x        *exchange

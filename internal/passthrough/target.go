@@ -26,17 +26,17 @@ func targetURL(base *url.URL, target string) (*url.URL, error) {
 		RawQuery:   query,
 		ForceQuery: asked && query == "",
 	}
-	// net/url re-encodes a path that it would have encoded otherwise. Opaque is written as it is, but would be taken
-	// for an authority if it began with two slashes; such a path goes out re-encoded.
+	// net/url re-encodes a path that it would have encoded otherwise. Opaque is written as it is, but
+	// would be taken for an authority if it began with two slashes; such a path goes out re-encoded.
 	if out.EscapedPath() != raw && !strings.HasPrefix(raw, "//") {
 		out.Opaque = raw
 	}
 	return out, nil
 }
 
-// VisibleTarget percent-encodes what is not visible ASCII: blanks, which end a target in a request line,
-// and bytes above it; and '#', behind which some see a fragment. It never completes an escape that
-// was malformed: no hexadecimal digit is encoded, and none begins an encoded byte.
+// VisibleTarget percent-encodes what is not visible ASCII: blanks, which end a target in a request
+// line, and bytes above it; and '#', behind which some see a fragment. It never completes an escape
+// that was malformed: no hexadecimal digit is encoded, and none begins an encoded byte.
 func VisibleTarget(target string) string {
 	unsafe := func(b byte) bool { return b <= ' ' || b >= 0x7f || b == '#' }
 	var out []byte

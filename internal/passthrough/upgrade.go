@@ -9,9 +9,9 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// replayWriter is what ReverseProxy writes a replayed answer to. It undoes two habits of net/http that a client would
-// notice: guessing a Content-Type that upstream did not send, and, on an upgrade, losing what the client sent
-// right behind its request.
+// replayWriter is what ReverseProxy writes a replayed answer to. It undoes two habits of net/http
+// that a client would notice: guessing a Content-Type that upstream did not send, and, on an
+// upgrade, losing what the client sent right behind its request.
 type replayWriter struct {
 	http.ResponseWriter
 	x *exchange
@@ -36,7 +36,8 @@ func (w *replayWriter) WriteHeader(code int) {
 	w.ResponseWriter.WriteHeader(code)
 }
 
-// Hijack implements http.Hijacker: upstream has agreed to switch protocols, the connection is raw from here on.
+// Hijack implements http.Hijacker: upstream has agreed to switch protocols, the connection is raw
+// from here on.
 func (w *replayWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
 	if err != nil {
@@ -47,8 +48,8 @@ func (w *replayWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return &upgradedConn{Conn: conn, early: buffered.Reader, closed: sync.OnceFunc(upgrades.Dec)}, buffered, nil
 }
 
-// upgradedConn is a client's connection after 101. ReverseProxy reads from the connection only, so what net/http had
-// buffered of it is read here.
+// upgradedConn is a client's connection after 101. ReverseProxy reads from the connection only, so
+// what net/http had buffered of it is read here.
 type upgradedConn struct {
 	net.Conn
 	early  *bufio.Reader // nil once empty; owned by Read

@@ -11,11 +11,12 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// readable are objects of which a plan shows some: in two namespaces, one of which is the beginning of the other's name, and in none.
+// readable are objects of which a plan shows some: in two namespaces, one of which is the beginning
+// of the other's name, and in none.
 var readable = []string{"a/x 1", "a/y 2", "ab/x 3", "ab/y 4", "x 5", "y 6", "a 7", "ab 8"}
 
-// FuzzTargetIsWhatIsAuthorized: whatever the planner would answer from memory is what the authorizer was asked about, or less. The two
-// read the path and the query by code of their own.
+// FuzzTargetIsWhatIsAuthorized: whatever the planner would answer from memory is what the
+// authorizer was asked about, or less. The two read the path and the query by code of their own.
 func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	for _, path := range []string{
 		podsPath, podsPath + "/", podsPath + "//", "//api/v1/pods", "/api//v1/pods", "/api/v1//pods", "/api/v1/namespaces//pods", "/api/v1/namespaces//pods/x",

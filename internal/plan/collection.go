@@ -14,11 +14,11 @@ import (
 type collection struct {
 	*internalversion.ListOptions
 	selector object.Selector
-	// single: upstream looks up one key, since the selector names it, instead of scanning a range. Then a limit does not make
-	// a resourceVersion an exact one.
+	// single: upstream looks up one key, since the selector names it, instead of scanning a range.
+	// Then a limit does not make a resourceVersion an exact one.
 	single bool
-	// narrowed: upstream scans one namespace of all, since the selector names it. It does so for the first page of a list only,
-	// although its token is relative to what was scanned (W-71).
+	// narrowed: upstream scans one namespace of all, since the selector names it. It does so for the
+	// first page of a list only, although its token is relative to what was scanned (W-71).
 	narrowed bool
 }
 
@@ -38,8 +38,8 @@ func newCollection(info *object.Resource, t Target, o *internalversion.ListOptio
 	return c
 }
 
-// scanned is the range that upstream scans for the collection. Where it has an index it scans no more than that; but neither
-// exact states nor the rest of a list have one.
+// scanned is the range that upstream scans for the collection. Where it has an index it scans no
+// more than that; but neither exact states nor the rest of a list have one.
 func (c collection) scanned(info *object.Resource, indexed bool) object.Selector {
 	switch {
 	case c.single:
@@ -50,7 +50,8 @@ func (c collection) scanned(info *object.Resource, indexed bool) object.Selector
 	return object.NewSelector(c.selector.Namespace, "", nil, nil)
 }
 
-// nodeIndex is the part of a field selector for which upstream's cache has an index: what is on one node.
+// nodeIndex is the part of a field selector for which upstream's cache has an index: what is on one
+// node.
 func nodeIndex(info *object.Resource, f fields.Selector) fields.Selector {
 	switch info.String() {
 	case "pods", "resourceslices.resource.k8s.io":

@@ -21,8 +21,8 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// FuzzPlan: a plan never panics; what is answered from the cache is what apimachinery takes, and what is refused is what it, or
-// the rules around it, refuse.
+// FuzzPlan: a plan never panics; what is answered from the cache is what apimachinery takes, and
+// what is refused is what it, or the rules around it, refuse.
 func FuzzPlan(f *testing.F) {
 	for _, seed := range []struct{ path, query, accept string }{
 		{podsPath, "resourceVersion=0", ""},
@@ -76,7 +76,8 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// complaint is something that upstream may refuse a request for. Which of them counts depends on what the request is.
+// complaint is something that upstream may refuse a request for. Which of them counts depends on
+// what the request is.
 type complaint string
 
 const (
@@ -158,7 +159,8 @@ func checkReading(t *testing.T, plan Plan, query url.Values) {
 	}
 }
 
-// FuzzContinueToken: no token leads out of the scope of its request, whatever it says; and what we make, we read.
+// FuzzContinueToken: no token leads out of the scope of its request, whatever it says; and what we
+// make, we read.
 func FuzzContinueToken(f *testing.F) {
 	for _, text := range []string{
 		`{"v":"meta.k8s.io/v1","rv":90,"start":"/c1/b\u0000"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"b"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"/"}`,
@@ -193,7 +195,8 @@ func FuzzContinueToken(f *testing.F) {
 				}
 			}
 		}
-		// Keys are paths, and no path of an object has a NUL or what is not Unicode; resourceVersions are etcd's, so int64.
+		// Keys are paths, and no path of an object has a NUL or what is not Unicode; resourceVersions are
+		// etcd's, so int64.
 		if rv == 0 || rv > math.MaxInt64 || path.Clean("/"+last) != "/"+last || last == "" || !utf8.ValidString(last) {
 			return
 		}

@@ -50,8 +50,9 @@ func (c collection) listed(info *object.Resource) (*ListPlan, error) {
 	return l, nil
 }
 
-// continued is the rest of a list, at the token's resourceVersion or at the most recent one. The token's key is put under the
-// request's own scope, whatever it says, so that it can never widen that (W-81).
+// continued is the rest of a list, at the token's resourceVersion or at the most recent one. The
+// token's key is put under the request's own scope, whatever it says, so that it can never widen
+// that (W-81).
 func (c collection) continued(info *object.Resource) (*ListPlan, error) {
 	token, err := decodeContinue(c.Continue)
 	switch {
@@ -80,8 +81,8 @@ func (c collection) honoured() int64 {
 	return max(c.Limit, 0)
 }
 
-// recent reports that the LIST asks for the most recent state: by naming none, by a token that names none, or by a zero that
-// is not "0" where a resourceVersion would be exact.
+// recent reports that the LIST asks for the most recent state: by naming none, by a token that
+// names none, or by a zero that is not "0" where a resourceVersion would be exact.
 func (c collection) recent(l *ListPlan) bool {
 	switch {
 	case l.RV > 0:

@@ -118,7 +118,8 @@ func TestPlanTokens(t *testing.T) {
 	}
 }
 
-// A page that is full looks for more in what upstream scans: what is on one node, where it has an index of that (W-69).
+// A page that is full looks for more in what upstream scans: what is on one node, where it has an
+// index of that (W-69).
 func TestPlanScanned(t *testing.T) {
 	p := testPlanner(t)
 	elsewhere := sourcetest.ParseOne(t, sourcetest.Pods, "c1/c 8")

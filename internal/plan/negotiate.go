@@ -31,10 +31,12 @@ type asked struct {
 	watch      bool
 }
 
-// negotiate decides in what form upstream would answer, or reports false if it alone can: it would refuse, or answer in a form
-// that is not made here. Both stages of upstream are in it: the router's for built-in resources, and the handler's (W-42).
+// negotiate decides in what form upstream would answer, or reports false if it alone can: it would
+// refuse, or answer in a form that is not made here. Both stages of upstream are in it: the
+// router's for built-in resources, and the handler's (W-42).
 //
-// Where upstream would choose protobuf and there is none here, the next element that asks for the same view may do.
+// Where upstream would choose protobuf and there is none here, the next element that asks for the
+// same view may do.
 func negotiate(r Request, query url.Values, a asked) (AnswerForm, bool) {
 	builtin := a.source.Resource().Info.Builtin
 	if builtin && !routable(r.Accept) {
@@ -69,12 +71,13 @@ func negotiate(r Request, query url.Values, a asked) (AnswerForm, bool) {
 	return AnswerForm{}, false
 }
 
-// acceptLimit is how many elements and parameters an Accept header may have that is read here: what they become is many
-// times as large as they are. Upstream reads more.
+// acceptLimit is how many elements and parameters an Accept header may have that is read here: what
+// they become is many times as large as they are. Upstream reads more.
 const acceptLimit = 1000
 
-// NegotiateFailure is the form of a Status: that of the first element that asks for no transform. If there is none, it is
-// indented JSON (W-10). It is false if that element asks for what is not made here.
+// NegotiateFailure is the form of a Status: that of the first element that asks for no transform.
+// If there is none, it is indented JSON (W-10). It is false if that element asks for what is not
+// made here.
 func NegotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
 	if strings.Count(accept, ",")+strings.Count(accept, ";") >= acceptLimit {
 		return apistatus.Form{Indented: true}, false
@@ -87,8 +90,8 @@ func NegotiateFailure(accept string, pretty bool) (apistatus.Form, bool) {
 	return apistatus.Form{Indented: true}, true
 }
 
-// routable is the router's stage: some element, cut at its parameters, is literally a type that is served (W-42). CBOR, which
-// upstream may serve, makes no difference here: it is not made here.
+// routable is the router's stage: some element, cut at its parameters, is literally a type that is
+// served (W-42). CBOR, which upstream may serve, makes no difference here: it is not made here.
 func routable(accept string) bool {
 	if accept == "" {
 		return true
@@ -123,8 +126,8 @@ var served = []struct {
 	{"cbor", mediaChoice{unmade: true}},
 }
 
-// mediaChoices are all that an Accept header allows, the best first. It reads the header with the very code that upstream
-// reads it with, whose order among equals is no other's.
+// mediaChoices are all that an Accept header allows, the best first. It reads the header with the
+// very code that upstream reads it with, whose order among equals is no other's.
 func mediaChoices(accept string) []mediaChoice {
 	if accept == "" {
 		return []mediaChoice{served[0].choice}
@@ -198,8 +201,9 @@ func (c *mediaChoice) allowed(builtin bool) bool {
 	return false
 }
 
-// view is the view that an element asks for, or false if it is not made here, or not for what is asked: upstream refuses the
-// metadata of a list as that of an object, and the reverse (W-44); a table it prints itself (W-46).
+// view is the view that an element asks for, or false if it is not made here, or not for what is
+// asked: upstream refuses the metadata of a list as that of an object, and the reverse (W-44); a
+// table it prints itself (W-46).
 func (c *mediaChoice) view(a asked) (object.View, bool) {
 	if c.unmade {
 		return object.Whole, false

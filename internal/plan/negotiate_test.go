@@ -15,7 +15,8 @@ import (
 var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 	"CustomResourceDefinition", false, true)
 
-// inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if it is another.
+// inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if
+// it is another.
 func (f AnswerForm) inWords() string {
 	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
 	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata", object.MetadataV1beta1: " metadata beta"}[f.View]
@@ -135,7 +136,8 @@ func TestNegotiate(t *testing.T) {
 	f(old, proto+list+",application/json", "upstream")
 }
 
-// TestNegotiatePretty is W-9: it never applies to watches, and to nothing but JSON; to failures it does.
+// TestNegotiatePretty is W-9: it never applies to watches, and to nothing but JSON; to failures it
+// does.
 func TestNegotiatePretty(t *testing.T) {
 	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1)
 	f := func(r Request, a asked, want string) {

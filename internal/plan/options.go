@@ -19,8 +19,9 @@ import (
 // watchListOn says that upstream has the feature, as it does since 1.34 (W-101).
 const watchListOn = true
 
-// decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order: what is taken is what upstream
-// takes, with the same defaults, and an error is worded as there (W-24 to W-32, W-101, W-150, W-151).
+// decodeOptions reads the options of a LIST or WATCH with upstream's own code and in its order:
+// what is taken is what upstream takes, with the same defaults, and an error is worded as there
+// (W-24 to W-32, W-101, W-150, W-151).
 func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
 	o := &internalversion.ListOptions{}
 	if err := scheme.ParameterCodec.DecodeParameters(query, metav1.SchemeGroupVersion, o); err != nil {
@@ -36,8 +37,8 @@ func decodeOptions(query url.Values) (*internalversion.ListOptions, error) {
 	return o, nil
 }
 
-// selectable reports that the resource has every field which the selector names. Upstream refuses the others; but a newer one
-// may have more of them than we know, so it is asked (W-152, W-154).
+// selectable reports that the resource has every field which the selector names. Upstream refuses
+// the others; but a newer one may have more of them than we know, so it is asked (W-152, W-154).
 func selectable(info *object.Resource, f fields.Selector) bool {
 	for _, r := range f.Requirements() {
 		if !info.Selectable(r.Field) {
@@ -47,7 +48,8 @@ func selectable(info *object.Resource, f fields.Selector) bool {
 	return true
 }
 
-// selectName adds the name of a deprecated watch's path to the field selector, which may only repeat it (W-33).
+// selectName adds the name of a deprecated watch's path to the field selector, which may only
+// repeat it (W-33).
 func selectName(f fields.Selector, name string) (fields.Selector, error) {
 	if name == "" {
 		return f, nil
@@ -61,7 +63,8 @@ func selectName(f fields.Selector, name string) (fields.Selector, error) {
 	return f, nil
 }
 
-// parseRV reads a resourceVersion; "" is 0. Leading zeros count for nothing, but "00" is not the string "0" (W-27).
+// parseRV reads a resourceVersion; "" is 0. Leading zeros count for nothing, but "00" is not the
+// string "0" (W-27).
 func parseRV(text string) (uint64, error) {
 	if text == "" || text == "0" {
 		return 0, nil

@@ -47,7 +47,8 @@ type GetPlan struct {
 	Key  string
 	Name string
 	RV   uint64
-	// Hurried: the client may give up before the cache has reached RV (W-28), and hears of that from upstream.
+	// Hurried: the client may give up before the cache has reached RV (W-28), and hears of that from
+	// upstream.
 	Hurried bool
 }
 
@@ -57,8 +58,8 @@ type ListPlan struct {
 	Exact bool
 	Limit int64  // 0: none
 	Start string // key to begin with, "" the first
-	// Scanned is the range in which a page that is full looks for more: if it holds a key after the last one, the list has a
-	// continue token, whether that key is selected or not (W-69).
+	// Scanned is the range in which a page that is full looks for more: if it holds a key after the
+	// last one, the list has a continue token, whether that key is selected or not (W-69).
 	Scanned object.Selector
 	Hurried bool // as in GetPlan
 }
@@ -68,8 +69,8 @@ type WatchPlan struct {
 	RV        uint64
 	Start     WatchStart
 	Bookmarks bool
-	// EndMark: a bookmark of its own kind ends the initial events. This is what a client calls a watch-list (W-101), and not
-	// every watch that begins with the state has it.
+	// EndMark: a bookmark of its own kind ends the initial events. This is what a client calls a
+	// watch-list (W-101), and not every watch that begins with the state has it.
 	EndMark bool
 	// Timeout is how long the watch lasts. One that is not positive is over before it begins (W-29).
 	Timeout time.Duration
@@ -88,22 +89,25 @@ const (
 	EventsFromNewest                   // the events from upstream's present on
 )
 
-// Planner decides how requests are answered. Pure: it looks at the request and at the catalog, and does nothing.
+// Planner decides how requests are answered. Pure: it looks at the request and at the catalog, and
+// does nothing.
 type Planner struct {
 	Catalog source.Catalog
 	// WatchTimeout chooses how long a watch lasts that does not say (W-29).
 	WatchTimeout func() time.Duration
 }
 
-// Candidate is a request that may be answered from memory, as far as can be told before anybody knows who sends it.
+// Candidate is a request that may be answered from memory, as far as can be told before anybody
+// knows who sends it.
 type Candidate struct {
 	Request
 	target Target
 	query  url.Values
 }
 
-// Consider reports whether a request may be answered from memory, if its sender may have what it asks for. All others go upstream,
-// whoever sends them. It starts nothing: who has no rights has nothing mirrored for him.
+// Consider reports whether a request may be answered from memory, if its sender may have what it
+// asks for. All others go upstream, whoever sends them. It starts nothing: who has no rights has
+// nothing mirrored for him.
 func (p *Planner) Consider(r Request) (Candidate, bool) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead || !r.Plain || Overfull(r.RawQuery) {
 		return Candidate{}, false
@@ -122,8 +126,9 @@ func (p *Planner) Consider(r Request) (Candidate, bool) {
 	return c, true
 }
 
-// Plan decides how a request is answered whose sender may have what it asks for. What the cache cannot answer exactly as upstream would,
-// and what we cannot refuse in exactly its words, goes upstream: there is no third way (design D1).
+// Plan decides how a request is answered whose sender may have what it asks for. What the cache
+// cannot answer exactly as upstream would, and what we cannot refuse in exactly its words, goes
+// upstream: there is no third way (design D1).
 func (p *Planner) Plan(r Request) Plan {
 	c, ok := p.Consider(r)
 	if !ok {
@@ -156,7 +161,8 @@ func (p *Planner) Decide(c Candidate) Plan {
 	return plan
 }
 
-// planQuery plans a request for a mirrored resource, in the order in which upstream looks at it (W-30).
+// planQuery plans a request for a mirrored resource, in the order in which upstream looks at it
+// (W-30).
 func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 	timeout, _ := queryTimeout(query)
 	hurried := timeout > 0 && timeout <= source.ArrivalTimeout+time.Second
@@ -187,8 +193,8 @@ func (p *Planner) planQuery(s *source.Source, t Target, query url.Values) Plan {
 // MostRecent reports that the plan is for a LIST that must not be older than the request.
 func (p Plan) MostRecent() bool { return p.List != nil && p.Action == FromCacheProven }
 
-// ShowsState reports that the answer shows a state of any age, which gets older while upstream is away. Events, the state at an exact version,
-// and what is proven current do not.
+// ShowsState reports that the answer shows a state of any age, which gets older while upstream is
+// away. Events, the state at an exact version, and what is proven current do not.
 func (p Plan) ShowsState() bool {
 	switch {
 	case p.Get != nil:
@@ -206,14 +212,16 @@ func refuse(s *source.Source, err error) Plan {
 	return Plan{Action: Refuse, Source: s, Status: apistatus.Of(err)}
 }
 
-// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing is said of that (W-4).
+// refuseEarly plans the refusal of a request before upstream looks at the resource, so that nothing
+// is said of that (W-4).
 func refuseEarly(s *source.Source, err error) Plan {
 	p := refuse(s, err)
 	p.Early = true
 	return p
 }
 
-// planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else (W-34).
+// planGet plans a GET of one object (W-95). It looks at the resourceVersion and nothing else
+// (W-34).
 func planGet(s *source.Source, t Target, query url.Values, hurried bool) Plan {
 	if queryBool(query, "export") {
 		return refuse(s, apierrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported"))
@@ -225,8 +233,8 @@ func planGet(s *source.Source, t Target, query url.Values, hurried bool) Plan {
 	return Plan{Action: FromCache, Source: s, Get: &GetPlan{Key: t.key(), Name: t.name, RV: rv, Hurried: hurried}}
 }
 
-// planHead refuses a HEAD of a built-in resource, which has none, as upstream's router does. Custom resources have it, and there
-// it passes through, as every other method does (W-23, W-173).
+// planHead refuses a HEAD of a built-in resource, which has none, as upstream's router does. Custom
+// resources have it, and there it passes through, as every other method does (W-23, W-173).
 func planHead(s *source.Source) Plan {
 	if !s.Resource().Info.Builtin {
 		return Plan{}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestPlanRefusals: what upstream refuses is refused here in its words, whichever request it is about (W-26 to W-32, W-150,
-// W-151), and in its order (W-30).
+// TestPlanRefusals: what upstream refuses is refused here in its words, whichever request it is
+// about (W-26 to W-32, W-150, W-151), and in its order (W-30).
 func TestPlanRefusals(t *testing.T) {
 	p := testPlanner(t)
 	const invalid = `422 ListOptions.meta.k8s.io "" is invalid: `
@@ -64,7 +64,8 @@ func TestPlanHead(t *testing.T) {
 	}
 }
 
-// TestRefusalBodies are the bodies of the answers, byte for byte (W-27, W-68, W-82, W-96, W-171, W-175).
+// TestRefusalBodies are the bodies of the answers, byte for byte (W-27, W-68, W-82, W-96, W-171,
+// W-175).
 func TestRefusalBodies(t *testing.T) {
 	const head = `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":`
 	decoded := func(query string) error {

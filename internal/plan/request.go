@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// Request is what a plan looks at: the raw request, unparsed where parsing could differ from upstream's (W-24, W-250).
+// Request is what a plan looks at: the raw request, unparsed where parsing could differ from
+// upstream's (W-24, W-250).
 type Request struct {
 	Method   string
 	Path     string // as sent, percent escapes and all
@@ -15,7 +16,8 @@ type Request struct {
 	Accept         string
 	AcceptEncoding string
 	UserAgent      string
-	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and asks for no other protocol. All others go upstream.
+	// Plain says that the request is nothing but its head, in HTTP/1.1 or 2, and asks for no other
+	// protocol. All others go upstream.
 	Plain bool
 }
 
@@ -34,13 +36,15 @@ func (r Request) Query() url.Values {
 	return query
 }
 
-// queryBool reads a boolean as upstream does: absent, "0" and "false" are false, everything else is true (W-25).
+// queryBool reads a boolean as upstream does: absent, "0" and "false" are false, everything else is
+// true (W-25).
 func queryBool(query url.Values, name string) bool {
 	text := query.Get(name)
 	return query.Has(name) && text != "0" && !strings.EqualFold(text, "false")
 }
 
-// queryTimeout reads how long the client gives a request that is not a watch; 0 is as long as upstream likes (W-28).
+// queryTimeout reads how long the client gives a request that is not a watch; 0 is as long as
+// upstream likes (W-28).
 func queryTimeout(query url.Values) (time.Duration, error) {
 	text := query.Get("timeout")
 	if text == "" {

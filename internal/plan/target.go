@@ -12,8 +12,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Target is what a path names, if that can be answered from memory: a collection, an object, or one of the two by the
-// deprecated path that always watches.
+// Target is what a path names, if that can be answered from memory: a collection, an object, or one
+// of the two by the deprecated path that always watches.
 type Target struct {
 	gvr       schema.GroupVersionResource
 	namespace string
@@ -22,13 +22,14 @@ type Target struct {
 	anywhere  bool   // the path has a namespace segment, and it is empty: all namespaces (W-20)
 }
 
-// pathPartsLimit is more than the segments of any path that names something: the client chooses how many
-// there are.
+// pathPartsLimit is more than the segments of any path that names something: the client chooses how
+// many there are.
 const pathPartsLimit = 16
 
-// ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end ignored, then split, so that an
-// escaped slash makes two segments (W-20, W-21). Subresources, and whatever is not plainly a collection or an object, are
-// somebody else's business: upstream words the answer.
+// ParseTarget reads a raw path as upstream does: decoded as a whole, with one slash at the end
+// ignored, then split, so that an escaped slash makes two segments (W-20, W-21). Subresources, and
+// whatever is not plainly a collection or an object, are somebody else's business: upstream words
+// the answer.
 func ParseTarget(raw string) (Target, bool) {
 	u, err := url.ParseRequestURI(raw)
 	if err != nil || !strings.HasPrefix(raw, "/") {
@@ -67,7 +68,8 @@ func ParseTarget(raw string) (Target, bool) {
 // other, and it is no part of a path that the proxy asks for itself.
 func namespaceName(name string) bool { return name == "" || len(validation.IsDNS1123Label(name)) == 0 }
 
-// Path is the one canonical path of a collection: what a request travels by whose credentials are the proxy's own.
+// Path is the one canonical path of a collection: what a request travels by whose credentials are
+// the proxy's own.
 func (t Target) Path() string {
 	path := "/apis/" + t.gvr.Group + "/" + t.gvr.Version
 	if t.gvr.Group == "" {
@@ -87,7 +89,8 @@ func (t Target) Watches(query url.Values) bool {
 	return t.watch || t.name == "" && queryBool(query, "watch")
 }
 
-// fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or words it otherwise.
+// fits reports that the path's scope is the resource's: to others upstream answers 404 (W-172), or
+// words it otherwise.
 func (t Target) fits(info *object.Resource) bool {
 	switch {
 	case !info.Namespaced:

@@ -9,13 +9,15 @@ import (
 	"strings"
 )
 
-// pageToken is where a list goes on, as clients carry it from page to page. It names neither cluster nor resource nor
-// selector, so that ours are good upstream and upstream's are good here (W-80, W-81).
+// pageToken is where a list goes on, as clients carry it from page to page. It names neither
+// cluster nor resource nor selector, so that ours are good upstream and upstream's are good here
+// (W-80, W-81).
 type pageToken struct {
 	Version string `json:"v"`
 	// RV is the state that the list began with. A negative one asks for the most recent state instead.
 	RV int64 `json:"rv"`
-	// Start is the first key that is wanted, within the request's own scope: mostly the last key returned and a NUL.
+	// Start is the first key that is wanted, within the request's own scope: mostly the last key
+	// returned and a NUL.
 	Start string `json:"start"`
 }
 
@@ -24,9 +26,9 @@ const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue 
 // errForeignToken says that a token is refused by upstream in words that we cannot know.
 var errForeignToken = errors.New("upstream words what is wrong with this continue token")
 
-// decodeContinue reads a token, or refuses it in upstream's words (W-82). Some tokens begin with a slash and some do not,
-// depending on which of upstream's two stores made them; Start never does. It is the client's word, and only ever says where
-// in the request's own scope to begin.
+// decodeContinue reads a token, or refuses it in upstream's words (W-82). Some tokens begin with a
+// slash and some do not, depending on which of upstream's two stores made them; Start never does.
+// It is the client's word, and only ever says where in the request's own scope to begin.
 func decodeContinue(text string) (pageToken, error) {
 	const invalid = "continue key is not valid"
 	var c pageToken

@@ -34,8 +34,9 @@ func (p *Planner) planWatch(s *source.Source, c collection) Plan {
 	return plan
 }
 
-// start is what the watch begins with. A watch that was told to send no state, or to send it, was told so by the client or by
-// upstream's defaults; one that was told nothing is of the old kind, where zero means any state.
+// start is what the watch begins with. A watch that was told to send no state, or to send it, was
+// told so by the client or by upstream's defaults; one that was told nothing is of the old kind,
+// where zero means any state.
 func (c collection) start(rv uint64) WatchStart {
 	unset := c.ResourceVersion == ""
 	switch send := c.SendInitialEvents; {
@@ -57,8 +58,8 @@ func (c collection) start(rv uint64) WatchStart {
 	return EventsFrom
 }
 
-// timeout is how long the client wants to watch, 0 if it does not say. A number of seconds that no duration can hold overflows
-// as it does upstream (W-29).
+// timeout is how long the client wants to watch, 0 if it does not say. A number of seconds that no
+// duration can hold overflows as it does upstream (W-29).
 func (c collection) timeout() time.Duration {
 	if c.TimeoutSeconds == nil {
 		return 0

@@ -57,8 +57,8 @@ func TestPlanWatch(t *testing.T) {
 	}
 }
 
-// The path that always watches has its options defaulted and validated as a LIST's, unless they too say that it is a watch
-// (W-33).
+// The path that always watches has its options defaulted and validated as a LIST's, unless they too
+// say that it is a watch (W-33).
 func TestPlanDeprecatedWatch(t *testing.T) {
 	p := testPlanner(t)
 	const forbidden = `422 ListOptions.meta.k8s.io "" is invalid: `

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// receive and transmit are recv(2) and send(2) without an announcement to Go's scheduler. They never
-// block.
+// receive and transmit are recv(2) and send(2) without an announcement to Go's scheduler. They
+// never block.
 
 func receive(fd uintptr, b []byte) (int, error) { return rawSyscall(unix.SYS_RECVFROM, fd, b) }
 

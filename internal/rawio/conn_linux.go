@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TCPConn is a TCP connection whose reads and writes are not announced to Go's scheduler. It waits in
-// Go's poller, with deadlines and Close as of any net.TCPConn.
+// TCPConn is a TCP connection whose reads and writes are not announced to Go's scheduler. It waits
+// in Go's poller, with deadlines and Close as of any net.TCPConn.
 type TCPConn struct {
 	*net.TCPConn
 	raw syscall.RawConn

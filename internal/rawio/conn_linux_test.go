@@ -37,7 +37,8 @@ func connPair(t *testing.T) (here *TCPConn, there *net.TCPConn) {
 	return here, other.(*net.TCPConn)
 }
 
-// What is more than the socket has room for, or not there yet, is waited for, in both directions at once.
+// What is more than the socket has room for, or not there yet, is waited for, in both directions at
+// once.
 func TestConnCarriesAll(t *testing.T) {
 	here, there := connPair(t)
 	want := make([]byte, 16<<20)

@@ -11,10 +11,10 @@ import (
 // Supported reports that a Sender can send.
 const Supported = true
 
-// Sender sends on the sockets of one goroutine. It keeps what a send needs, so that a send allocates
-// nothing. The kernel may be slow to take bytes (a full CPU, a virtual device that does its work in
-// the send); so one send in sendSample is timed, and while they take long they are announced to the
-// scheduler.
+// Sender sends on the sockets of one goroutine. It keeps what a send needs, so that a send
+// allocates nothing. The kernel may be slow to take bytes (a full CPU, a virtual device that does
+// its work in the send); so one send in sendSample is timed, and while they take long they are
+// announced to the scheduler.
 type Sender struct {
 	bytes []byte
 	n     int

@@ -17,13 +17,14 @@ import (
 	"spillway/internal/watch"
 )
 
-// Access is what finds out who sends requests, whether they may have what they ask for, and whether those who watch still may. It needs
-// all three.
+// Access is what finds out who sends requests, whether they may have what they ask for, and whether
+// those who watch still may. It needs all three.
 type Access struct {
 	Authenticator *auth.Authenticator
 	Authorizer    *auth.Authorizer
 	Reauthorizer  *reauth.Reauthorizer
-	// Owner is the name of the only user who is let in at all, by a token of his; empty: whoever upstream lets in.
+	// Owner is the name of the only user who is let in at all, by a token of his; empty: whoever
+	// upstream lets in.
 	Owner string
 }
 
@@ -33,24 +34,27 @@ type visitor struct {
 	flow  flowcontrol.Flow // whom the limits count the request for
 	agent string           // what the client says that it is
 	trace *trace           // of the request
-	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on the listener, whose clients may
-	// have everything that is mirrored.
+	// admitted: the request may be answered from memory. grant is what that rests on; nil: it rests on
+	// the listener, whose clients may have everything that is mirrored.
 	admitted bool
 	grant    *grant
-	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request that passes through as it is would
-	// be somebody else's there, so it does not; but who it is from may be impersonated. nil: that is not known.
+	// stranded: the client proved itself by a certificate, which upstream cannot be shown. A request
+	// that passes through as it is would be somebody else's there, so it does not; but who it is from
+	// may be impersonated. nil: that is not known.
 	stranded bool
 	who      *auth.Identity
 	// self is whom the proxy itself is, if the request acts as it and that is to be put on record.
 	self *auth.Identity
-	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says no, as it would to the request itself.
+	// unasked: upstream could not be asked whether the request is allowed. denied: it was, and says
+	// no, as it would to the request itself.
 	unasked, denied bool
 	reason          string // of those who were denied it, the authorizer's own
 	// busy: too many are being asked about already.
 	busy bool
 }
 
-// grant is what one request is answered from memory by: upstream knows who sends it, and allows it. A watch goes on by it.
+// grant is what one request is answered from memory by: upstream knows who sends it, and allows it.
+// A watch goes on by it.
 type grant struct {
 	by       *reauth.Reauthorizer
 	result   auth.Result
@@ -75,9 +79,10 @@ func (v *visitor) client() watch.Client {
 	return watch.NewClient(user, v.agent)
 }
 
-// visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked only where the answer may come from
-// memory; it answers everything else itself. Errors let nobody in: whoever is not known, or not known to be allowed, passes through, and
-// upstream has the last word. A status is the answer to who is known and not allowed (W-174).
+// visit finds out who sends a request, and whether he may have what it asks for. Upstream is asked
+// only where the answer may come from memory; it answers everything else itself. Errors let nobody
+// in: whoever is not known, or not known to be allowed, passes through, and upstream has the last
+// word. A status is the answer to who is known and not allowed (W-174).
 func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (visitor, *metav1.Status) {
 	switch {
 	case front.AnswerAll:
@@ -135,8 +140,8 @@ func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Res
 	return v, nil
 }
 
-// owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears of him from here. Whom the owner wants
-// to impersonate is upstream's to judge.
+// owner lets in who bears a token of the listener's owner, and nobody else: not even upstream hears
+// of him from here. Whom the owner wants to impersonate is upstream's to judge.
 func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bool) (visitor, *metav1.Status) {
 	headers := c.Headers(a.Authenticator.Reads)
 	token := auth.Request{Header: http.Header{"Authorization": headers["Authorization"]}}
@@ -158,8 +163,9 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 	return a.authorized(ctx, r, result, visitor{})
 }
 
-// unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate only we can say that it is no good,
-// and whether it would have been the one to impersonate somebody with is nothing that upstream could find out.
+// unknownVisitor is one who is not known. Upstream says what it thinks of him; but of a certificate
+// only we can say that it is no good, and whether it would have been the one to impersonate
+// somebody with is nothing that upstream could find out.
 func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status) {
 	if !result.Certificate {
 		return visitor{}, nil
@@ -170,8 +176,8 @@ func unknownVisitor(result auth.Result, r auth.Request) (visitor, *metav1.Status
 	return visitor{stranded: result.Outcome == auth.Impersonating}, nil
 }
 
-// sendAway answers who could not be asked about because too many others are: passing them all through would be more for upstream than
-// the questions are (design D13).
+// sendAway answers who could not be asked about because too many others are: passing them all
+// through would be more for upstream than the questions are (design D13).
 func (s *Server) sendAway(c call) {
 	apistatus.WriteTooManyRequests(c, apistatus.RetryAfter())
 }
@@ -207,8 +213,9 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 		"to the apiserver: use a bearer token for it, or the apiserver itself")
 }
 
-// refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream says it, where it would say the same;
-// whom only we can refuse does not get past us by asking for that form.
+// refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream
+// says it, where it would say the same; whom only we can refuse does not get past us by asking for
+// that form.
 func (s *Server) refuseVisitor(c call, r plan.Request, v visitor, status *metav1.Status) {
 	form, ok := plan.NegotiateFailure(r.Accept, plan.WantsPretty(r.Query().Get("pretty"), r.UserAgent))
 	switch {

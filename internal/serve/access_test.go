@@ -93,7 +93,8 @@ func upstreams(h http.Header) bool { return h.Get("X-Kubernetes-Pf-Flowschema-Ui
 
 const inN, inM = "/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/m/configmaps"
 
-// Who is known and allowed is answered from memory, who is known and not allowed is refused here, and all others are upstream's (D12).
+// Who is known and allowed is answered from memory, who is known and not allowed is refused here,
+// and all others are upstream's (D12).
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	up := kubetest.New(kubetest.Options{})
@@ -193,7 +194,8 @@ func TestUnaskedIsPassedThrough(t *testing.T) {
 	}
 }
 
-// Who is known is not let in either while upstream does not say whether he is allowed; by a certificate nothing is left to him.
+// Who is known is not let in either while upstream does not say whether he is allowed; by a
+// certificate nothing is left to him.
 func TestKnownAndUnasked(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -245,7 +247,8 @@ func TestNothingIsMirroredForStrangers(t *testing.T) {
 	}
 }
 
-// A watch ends when upstream allows it no more, cleanly, so that its client asks again and is told why.
+// A watch ends when upstream allows it no more, cleanly, so that its client asks again and is told
+// why.
 func TestWatchIsRevoked(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		for _, proto := range []string{"1.1", "2"} {
@@ -271,7 +274,8 @@ func TestWatchIsRevoked(t *testing.T) {
 	})
 }
 
-// checks is how many credentials and permissions the Reauthorizer asks about, as of a turn of its own that is yet to come.
+// checks is how many credentials and permissions the Reauthorizer asks about, as of a turn of its
+// own that is yet to come.
 func (r *rig) checks() float64 {
 	r.t.Helper()
 	r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return false })
@@ -310,7 +314,8 @@ func TestWatchIsForgotten(t *testing.T) {
 	})
 }
 
-// A watch that was revoked and ended as watches end leaves its connection alone: whoever was to cut it finds that it is over.
+// A watch that was revoked and ended as watches end leaves its connection alone: whoever was to cut
+// it finds that it is over.
 func TestConnectionAfterARevokedWatch(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()
@@ -344,8 +349,8 @@ func TestConnectionAfterARevokedWatch(t *testing.T) {
 	})
 }
 
-// A listener that lends the proxy's rights lends them to nobody with an identity of his own: what the proxy may read is not his answer,
-// whether upstream is asked about him or not.
+// A listener that lends the proxy's rights lends them to nobody with an identity of his own: what
+// the proxy may read is not his answer, whether upstream is asked about him or not.
 func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 	t.Parallel()
 	for _, asking := range []bool{false, true} {
@@ -440,8 +445,8 @@ func (a *authority) file() string {
 	return name
 }
 
-// A client certificate gets what is in memory. What would have to pass through is refused, since upstream would take it for somebody
-// else's; so is a certificate that is no good.
+// A client certificate gets what is in memory. What would have to pass through is refused, since
+// upstream would take it for somebody else's; so is a certificate that is no good.
 func TestClientCertificates(t *testing.T) {
 	t.Parallel()
 	ca, other := newAuthority(t), newAuthority(t)
@@ -492,8 +497,9 @@ func asserted(h http.Header) string {
 	}, "|")
 }
 
-// Whose certificate upstream cannot be shown is impersonated there, if that was asked for: never with anything else that says who is
-// asking, never to impersonate others, and never a member of certain groups.
+// Whose certificate upstream cannot be shown is impersonated there, if that was asked for: never
+// with anything else that says who is asking, never to impersonate others, and never a member of
+// certain groups.
 func TestImpersonatedCertificates(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -616,7 +622,8 @@ func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
 	}
 }
 
-// withCertificate sends a request on a connection of its own. The answer's body has been read into Status.
+// withCertificate sends a request on a connection of its own. The answer's body has been read into
+// Status.
 func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target string, body io.Reader, headers ...[2]string) *http.Response {
 	r.t.Helper()
 	tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}} //nolint:gosec // throw-away
@@ -682,7 +689,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// Who comes when too many are being asked about already is told to come back, and does not become upstream's as well (D13).
+// Who comes when too many are being asked about already is told to come back, and does not become
+// upstream's as well (D13).
 func TestBusyReviews(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true, reviews: 1})

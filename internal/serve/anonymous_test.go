@@ -43,8 +43,8 @@ func (r *rawHTTP2) quiet() []string {
 	return r.until("PING", 0)
 }
 
-// ends reads on to the end of the connection, and returns what came before it, but for the end of an answer in a
-// frame of its own.
+// ends reads on to the end of the connection, and returns what came before it, but for the end of
+// an answer in a frame of its own.
 func (r *rawHTTP2) ends() (all []string) {
 	for {
 		frame, err := r.framer.ReadFrame()
@@ -68,8 +68,9 @@ func knows(t *testing.T, o rigOptions) *rig {
 	return r
 }
 
-// With its answer to an anonymous request the connection sends GOAWAY, as upstream's does (W-1), and ends once the
-// requests that are under way are answered. A connection whose requests are a user's goes on.
+// With its answer to an anonymous request the connection sends GOAWAY, as upstream's does (W-1),
+// and ends once the requests that are under way are answered. A connection whose requests are a
+// user's goes on.
 func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -120,8 +121,8 @@ func TestConnectionsOfNobodySayGoodbye(t *testing.T) {
 	}
 }
 
-// While upstream answers none of a client's requests, a review of its token shows that it is a user's: more of them are
-// handled than of a client of which nothing is known.
+// While upstream answers none of a client's requests, a review of its token shows that it is a
+// user's: more of them are handled than of a client of which nothing is known.
 func TestTokensAreProvenBesideRequests(t *testing.T) {
 	t.Parallel()
 	const most = 2 * http2Handlers

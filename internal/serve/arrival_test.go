@@ -19,8 +19,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// A quiet resource hears of a version only by asking. Whoever wants one that upstream has reached by writes to something else
-// is answered from memory (W-65, W-95).
+// A quiet resource hears of a version only by asking. Whoever wants one that upstream has reached
+// by writes to something else is answered from memory (W-65, W-95).
 func TestArrivalOfAQuietResource(t *testing.T) {
 	t.Parallel()
 	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
@@ -42,7 +42,8 @@ func TestArrivalOfAQuietResource(t *testing.T) {
 	}
 }
 
-// A version that exists nowhere is waited for as long as upstream waits, and then refused in its words (W-65, W-68, W-95).
+// A version that exists nowhere is waited for as long as upstream waits, and then refused in its
+// words (W-65, W-68, W-95).
 func TestTooLargeReads(t *testing.T) {
 	t.Parallel()
 	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
@@ -101,8 +102,9 @@ func (neverProven) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, 
 	return 0, 0, ctx.Err()
 }
 
-// What did not arrive here but may exist upstream is upstream's to answer: a version is called too large only if upstream says
-// that it is (W-68, D1). A watch for it ends so that the client asks again.
+// What did not arrive here but may exist upstream is upstream's to answer: a version is called too
+// large only if upstream says that it is (W-68, D1). A watch for it ends so that the client asks
+// again.
 func TestBehindUpstream(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(p cache.Prober) cache.Prober { return ahead{p} }})
@@ -130,7 +132,8 @@ func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("not now")
 }
 
-// What upstream says to the proxy's own questions is never an answer to a client's: that is asked for with the client's request (D1).
+// What upstream says to the proxy's own questions is never an answer to a client's: that is asked
+// for with the client's request (D1).
 func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(p cache.Prober) cache.Prober { return refusing{p} }})
@@ -146,8 +149,8 @@ func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 	}
 }
 
-// A watch from now without state shows what is written once its client has the head of the answer, and nothing that was
-// written before it asked, whenever the mirror hears of the two (W-100).
+// A watch from now without state shows what is written once its client has the head of the answer,
+// and nothing that was written before it asked, whenever the mirror hears of the two (W-100).
 func TestEventsFromNewest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -162,7 +165,8 @@ func TestEventsFromNewest(t *testing.T) {
 	}
 }
 
-// A watch that is over before it begins has a head and an end, and its connection goes on (W-2, W-29).
+// A watch that is over before it begins has a head and an end, and its connection goes on (W-2,
+// W-29).
 func TestOverBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -175,7 +179,8 @@ func TestOverBeforeItBegins(t *testing.T) {
 	r.ended(configMaps, watch.EndTimeout, 3)
 }
 
-// Only a watch that asked for its initial events, or was given them by default, has a mark at their end (W-33, W-101).
+// Only a watch that asked for its initial events, or was given them by default, has a mark at their
+// end (W-33, W-101).
 func TestNoMarkOfOld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

@@ -19,7 +19,8 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// BenchmarkList is what a LIST from memory costs but for its socket: of a few objects, and of so many that its answer is a large one.
+// BenchmarkList is what a LIST from memory costs but for its socket: of a few objects, and of so
+// many that its answer is a large one.
 func BenchmarkList(b *testing.B) {
 	for _, n := range []int{10, 3000} {
 		b.Run(fmt.Sprint("objects=", n), func(b *testing.B) {
@@ -28,7 +29,8 @@ func BenchmarkList(b *testing.B) {
 	}
 }
 
-// BenchmarkListOnRecord is the same with an audit log that writes nowhere, by what is put on record.
+// BenchmarkListOnRecord is the same with an audit log that writes nowhere, by what is put on
+// record.
 func BenchmarkListOnRecord(b *testing.B) {
 	for _, level := range []internal.Level{internal.LevelNone, internal.LevelMetadata, internal.LevelRequestResponse} {
 		b.Run(fmt.Sprint("level=", level), func(b *testing.B) {
@@ -49,7 +51,8 @@ func benchmarkList(b *testing.B, answer func() int) {
 	b.SetBytes(int64(size))
 }
 
-// listAnswerer is what answers a LIST of n pods, and tells how many bytes its body has. It is on record if there is one.
+// listAnswerer is what answers a LIST of n pods, and tells how many bytes its body has. It is on
+// record if there is one.
 func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 	b.Helper()
 	var pods []string

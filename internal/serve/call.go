@@ -17,8 +17,9 @@ import (
 	"spillway/internal/watch"
 )
 
-// call is one request and the place for its answer, on one of the protocols. The server decides what becomes of a request once, for
-// all protocols; a call knows how to read it and how to carry that out.
+// call is one request and the place for its answer, on one of the protocols. The server decides
+// what becomes of a request once, for all protocols; a call knows how to read it and how to carry
+// that out.
 type call interface {
 	apistatus.Responder
 	// PlanRequest is what a plan looks at.
@@ -60,7 +61,8 @@ func (s *Server) handle(c call, front Front) {
 	s.respond(recorded{c, r}, front, r, t)
 }
 
-// respond answers one request: here if the plan says so and still can, else from upstream. r is its record, t its trace.
+// respond answers one request: here if the plan says so and still can, else from upstream. r is its
+// record, t its trace.
 func (s *Server) respond(c call, front Front, r *record, t *trace) {
 	if front.Guard != nil && !front.Guard.Admit(c, c.Guarded()) {
 		return
@@ -145,8 +147,9 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 	return true
 }
 
-// fromNewest finds out what upstream's present is, where a watch is to begin: what the client does once it has the head of the
-// answer is an event that it must see. It reports false if upstream does not say.
+// fromNewest finds out what upstream's present is, where a watch is to begin: what the client does
+// once it has the head of the answer is an event that it must see. It reports false if upstream
+// does not say.
 func (s *Server) fromNewest(p plan.Plan) bool {
 	ctx, cancel := s.within(source.ArrivalTimeout)
 	defer cancel()
@@ -158,7 +161,8 @@ func (s *Server) fromNewest(p plan.Plan) bool {
 	return true
 }
 
-// readyWait is how long a request is held while a resource's first state is on its way (design D14).
+// readyWait is how long a request is held while a resource's first state is on its way (design
+// D14).
 const readyWait = 3 * time.Second
 
 // awaitReady waits for the resource's first state, unless it has been given up.

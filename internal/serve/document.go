@@ -12,7 +12,8 @@ import (
 // gzipThreshold is how large a body must be for upstream to compress it (W-6).
 const gzipThreshold = 128 << 10
 
-// maxText bounds the lists that are made for people to read, which takes a tree of the whole. Upstream makes the larger ones.
+// maxText bounds the lists that are made for people to read, which takes a tree of the whole.
+// Upstream makes the larger ones.
 const maxText = 8 << 20
 
 // textual reports that the answer is for people to read.

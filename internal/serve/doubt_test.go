@@ -13,8 +13,9 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// While nothing can be proven, watches of the most recent state pass through as fast as upstream can bear, and the others are told to come
-// back, each at a time of his own; those of any state are answered from memory.
+// While nothing can be proven, watches of the most recent state pass through as fast as upstream
+// can bear, and the others are told to come back, each at a time of his own; those of any state are
+// answered from memory.
 func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 
 func testDoubtfulWatches(t *testing.T, http2 bool) {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that
-// clients reconnect with a fresh resourceVersion and not all at once (design D14). New watches are
-// refused from now on, and clients that have an HTTP/2 connection are told at once to open another one
-// for their next request. It returns when no stream is left, or when ctx ends.
+// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
+// that clients reconnect with a fresh resourceVersion and not all at once (design D14). New watches
+// are refused from now on, and clients that have an HTTP/2 connection are told at once to open
+// another one for their next request. It returns when no stream is left, or when ctx ends.
 func (s *Server) Drain(ctx context.Context, period time.Duration) {
 	s.watches.RefuseNew()
 	s.http2.goAway()

@@ -14,7 +14,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// Draining ends streams one after another, each after a bookmark, takes no new ones, and answers everything else meanwhile (D14).
+// Draining ends streams one after another, each after a bookmark, takes no new ones, and answers
+// everything else meanwhile (D14).
 func TestDrain(t *testing.T) { eachWay(t, testDrain) }
 
 func testDrain(t *testing.T, goroutines bool) {
@@ -72,7 +73,8 @@ func testDrain(t *testing.T, goroutines bool) {
 	r.ended(configMaps, watch.EndDrain, n)
 }
 
-// Draining does not wait for a client that does not read longer than it is told to; Close then resets it.
+// Draining does not wait for a client that does not read longer than it is told to; Close then
+// resets it.
 func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledClient) }
 
 func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
@@ -98,7 +100,8 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	}
 }
 
-// stalling is the answer to a GET of one who takes no more than he is made to read, and a receive buffer of about so many bytes.
+// stalling is the answer to a GET of one who takes no more than he is made to read, and a receive
+// buffer of about so many bytes.
 func stalling(t *testing.T, url string, buffer int) io.ReadCloser {
 	t.Helper()
 	dialer := net.Dialer{Timeout: patience}

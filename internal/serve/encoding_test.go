@@ -21,12 +21,14 @@ const (
 	partialList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 )
 
-// TestUnencodable: an event that cannot be made in a client's encoding ends its watch, cleanly and before it; the encoding is not offered
-// any more, which is said once; and everybody else goes on (W-235).
+// TestUnencodable: an event that cannot be made in a client's encoding ends its watch, cleanly and
+// before it; the encoding is not offered any more, which is said once; and everybody else goes on
+// (W-235).
 func TestUnencodable(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
-	// A state that was taken after the objects were made would have them by name, and the bad one first.
+	// A state that was taken after the objects were made would have them by name, and the bad one
+	// first.
 	through := r.catalog[customWidgets.GVR].Resource().Through()
 	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
 	partial, whole := r.watch(path, kubetest.Header("Accept", partialObject)), r.watch(path)
@@ -77,7 +79,8 @@ func TestUnencodableList(t *testing.T) {
 	}
 }
 
-// TestGzip is W-6: above 128 KiB, for who takes exactly gzip, in one piece that is the body; lists and objects alike.
+// TestGzip is W-6: above 128 KiB, for who takes exactly gzip, in one piece that is the body; lists
+// and objects alike.
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -149,7 +152,8 @@ func (a raw) plain(t *testing.T) []byte {
 	return body
 }
 
-// TestGzipWatch is W-7: only a watch-list is compressed. A member can be read as soon as it has come.
+// TestGzipWatch is W-7: only a watch-list is compressed. A member can be read as soon as it has
+// come.
 func TestGzipWatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

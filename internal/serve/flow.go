@@ -6,8 +6,9 @@ import (
 	"spillway/internal/flowcontrol"
 )
 
-// flowOf is whom the limits count a request for: its user, if he is known or was found out lately, since nobody is asked for this; else its
-// address (design D13). What a request only claims to be counts for nothing, or every made-up token would be a user with a share.
+// flowOf is whom the limits count a request for: its user, if he is known or was found out lately,
+// since nobody is asked for this; else its address (design D13). What a request only claims to be
+// counts for nothing, or every made-up token would be a user with a share.
 func flowOf(c call, v visitor, front Front) flowcontrol.Flow {
 	who := v.who
 	switch {

@@ -216,7 +216,8 @@ func both(t *testing.T, run func(t *testing.T, o frontOptions)) {
 	t.Run("tls", func(t *testing.T) { run(t, frontOptions{tls: true}) })
 }
 
-// every runs a test on all of them, and on one whose clients use HTTP/2. That is for tests whose clients are net/http's.
+// every runs a test on all of them, and on one whose clients use HTTP/2. That is for tests whose
+// clients are net/http's.
 func every(t *testing.T, run func(t *testing.T, o frontOptions)) {
 	both(t, run)
 	t.Run("http2", func(t *testing.T) { run(t, frontOptions{http2: true}) })

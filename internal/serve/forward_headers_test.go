@@ -26,7 +26,8 @@ func (r recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r <- h
 }
 
-// send writes raw and returns the status of the answer and its body, or 0 if the connection was closed without one.
+// send writes raw and returns the status of the answer and its body, or 0 if the connection was
+// closed without one.
 func (f *front) send(t *testing.T, raw string) (int, string) {
 	t.Helper()
 	conn, r := f.dial(t)

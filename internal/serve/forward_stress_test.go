@@ -27,8 +27,8 @@ func TestForwardEndsStalledClients(t *testing.T) {
 	fr.awaitIdle(t)
 }
 
-// TestForwardMixedClients lets clients of all kinds come and leave at any moment: each gets its own answer, and in the end
-// nothing is left in flight.
+// TestForwardMixedClients lets clients of all kinds come and leave at any moment: each gets its own
+// answer, and in the end nothing is left in flight.
 func TestForwardMixedClients(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, answers(), o)

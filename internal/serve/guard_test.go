@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// TestPlainGuardOverUnixSocket shows that curl --unix-socket, which sends Host: localhost, passes, and that a request's own
-// credentials lift the rules about the proxy's.
+// TestPlainGuardOverUnixSocket shows that curl --unix-socket, which sends Host: localhost, passes,
+// and that a request's own credentials lift the rules about the proxy's.
 func TestPlainGuardOverUnixSocket(t *testing.T) {
 	guard := passthrough.NewPlainGuard(nil, nil, false)
 	server := passThroughServer(func(ctx *fasthttp.RequestCtx) {

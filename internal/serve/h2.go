@@ -22,20 +22,21 @@ import (
 const (
 	http2Streams = 100
 	http2Window  = 256 << 10
-	// http2Quiet and http2Pong are when a silent client is asked whether it is still there, and how long it may take to say
-	// so: a host that vanished takes its watches with it after 45 s, where TCP would wait for minutes.
+	// http2Quiet and http2Pong are when a silent client is asked whether it is still there, and how
+	// long it may take to say so: a host that vanished takes its watches with it after 45 s, where TCP
+	// would wait for minutes.
 	http2Quiet = 30 * time.Second
 	http2Pong  = 15 * time.Second
 )
 
-// http2Server serves the connections on which clients chose HTTP/2: those of a TLS listener that offers
-// it. Package http1 hands them over after the handshake. A request here is what it is there: the same
-// plan, the same answers; a watch is a slot of a writer, and all watches of one client share one
-// connection.
+// http2Server serves the connections on which clients chose HTTP/2: those of a TLS listener that
+// offers it. Package http1 hands them over after the handshake. A request here is what it is there:
+// the same plan, the same answers; a watch is a slot of a writer, and all watches of one client
+// share one connection.
 //
-// There are no upgrades: HTTP/2 forbids the headers, and extended CONNECT (RFC 8441) is not offered, by a
-// kube-apiserver neither. Clients that upgrade (exec, attach, port-forward, WebSockets) ask for HTTP/1.1
-// in the handshake.
+// There are no upgrades: HTTP/2 forbids the headers, and extended CONNECT (RFC 8441) is not
+// offered, by a kube-apiserver neither. Clients that upgrade (exec, attach, port-forward,
+// WebSockets) ask for HTTP/1.1 in the handshake.
 type http2Server struct {
 	// Static after construction.
 	server *Server
@@ -97,7 +98,8 @@ func (h *http2Server) serve(c net.Conn, front Front) error {
 // need not wait for upstream's answer to it.
 func (h *http2Server) prove(w http.ResponseWriter, r *http.Request, front Front, proving *atomic.Bool) {
 	response, ok := w.(*h2.Response)
-	if !ok || front.Access == nil || response.Proven() || !passthrough.BearsToken(r.Header) || !proving.CompareAndSwap(false, true) {
+	if !ok || front.Access == nil || response.Proven() || !passthrough.BearsToken(r.Header) ||
+		!proving.CompareAndSwap(false, true) {
 		return
 	}
 	a := front.Access.Authenticator
@@ -164,7 +166,8 @@ func (h *http2Server) goAway() {
 	}
 }
 
-// leave takes no more connections, and tells the clients of those that there are. A connection then ends with its last stream.
+// leave takes no more connections, and tells the clients of those that there are. A connection then
+// ends with its last stream.
 func (h *http2Server) leave() {
 	h.mu.Lock()
 	h.mu.closing = true

@@ -24,7 +24,8 @@ type http2Call struct {
 	front  Front
 }
 
-// HangUp leaves the connection alone: where one request of it ends is never in doubt, and the others have no part in this one.
+// HangUp leaves the connection alone: where one request of it ends is never in doubt, and the
+// others have no part in this one.
 func (c http2Call) HangUp() {}
 
 // recovered turns a panic into a 500, or a reset if the answer has begun, and a log line.
@@ -101,7 +102,8 @@ func (c http2Call) Guarded() passthrough.PlainRequest {
 		Origins: h["Origin"],
 		Method:  c.r.Method,
 		Target:  c.r.RequestURI,
-		AsSelf:  c.front.Identity == passthrough.IdentitySelf && !passthrough.OwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
+		AsSelf: c.front.Identity == passthrough.IdentitySelf &&
+			!passthrough.OwnCredentials(h["Authorization"], h["Sec-Websocket-Protocol"]),
 	}
 }
 

@@ -25,7 +25,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// overHTTP2 is a client with one connection, whose streams each take a window of bytes before they are read.
+// overHTTP2 is a client with one connection, whose streams each take a window of bytes before they
+// are read.
 func overHTTP2(t *testing.T, window int) *http.Client {
 	t.Helper()
 	tr := &http.Transport{
@@ -49,7 +50,8 @@ func (r *rig) watch2(c *http.Client, path string) *kubetest.Watcher {
 	return w
 }
 
-// Every answer is the same on both protocols: from memory, refused here, and from upstream (W-2, W-3).
+// Every answer is the same on both protocols: from memory, refused here, and from upstream (W-2,
+// W-3).
 func TestHTTP2Answers(t *testing.T) {
 	t.Parallel()
 	up := kubetest.New(kubetest.Options{})
@@ -112,8 +114,8 @@ func TestHTTP2ManyWatches(t *testing.T) {
 	}
 }
 
-// A client that leaves one stream unread loses nothing of its other streams on the same connection, long before it is evicted
-// from that one; and it loses that one alone (D10).
+// A client that leaves one stream unread loses nothing of its other streams on the same connection,
+// long before it is evicted from that one; and it loses that one alone (D10).
 func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 	t.Parallel()
 	for name, stall := range map[string]time.Duration{"before": time.Hour, "evicted": 5 * time.Second} {
@@ -193,7 +195,8 @@ func TestHTTP2StalledConnection(t *testing.T) {
 	eventually(t, "the end of the connection", func() bool { return r.metric("spillway_http2_connections") == 0 })
 }
 
-// Draining tells clients to go elsewhere with what they ask next, and ends the streams that they have after a bookmark (D14).
+// Draining tells clients to go elsewhere with what they ask next, and ends the streams that they
+// have after a bookmark (D14).
 func TestHTTP2Drain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -352,7 +355,8 @@ func TestHTTP2Panics(t *testing.T) {
 	fr.awaitIdle(t)
 }
 
-// Requests that are passed through stream both ways, count and are limited as over HTTP/1.1, and are cancelled alone.
+// Requests that are passed through stream both ways, count and are limited as over HTTP/1.1, and
+// are cancelled alone.
 func TestHTTP2PassThrough(t *testing.T) {
 	t.Parallel()
 	gone := make(chan struct{}, 1)
@@ -417,8 +421,8 @@ func TestHTTP2PassThrough(t *testing.T) {
 	}
 }
 
-// A LIST that passes through is under way only until its head is there: those who want the same wait no longer, though the client
-// takes its time for the rest (D7).
+// A LIST that passes through is under way only until its head is there: those who want the same
+// wait no longer, though the client takes its time for the rest (D7).
 func TestHTTP2Stampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

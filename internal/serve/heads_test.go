@@ -126,7 +126,8 @@ func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 	m.eventuallyFree(t)
 }
 
-// A body behind a large head is the request's, whatever its framing, and is never read as another request.
+// A body behind a large head is the request's, whatever its framing, and is never read as another
+// request.
 func TestBodiesBehindLargeHeads(t *testing.T) {
 	m := newMouth(t, 64<<20, measuring)
 	head := "POST /x HTTP/1.1\r\nHost: localhost\r\nCookie: " + strings.Repeat("a", 20_000) + "\r\n"
@@ -141,8 +142,8 @@ func TestBodiesBehindLargeHeads(t *testing.T) {
 	m.eventuallyFree(t)
 }
 
-// A large head behind another request, in the same write, is not read: where it begins in what was read is not known.
-// Behind a large one, the connection is closed.
+// A large head behind another request, in the same write, is not read: where it begins in what was
+// read is not known. Behind a large one, the connection is closed.
 func TestPipelinedLargeHeads(t *testing.T) {
 	m := newMouth(t, 64<<20, measuring)
 	c, err := net.Dial("tcp", m.plain)
@@ -173,7 +174,8 @@ func TestPipelinedLargeHeads(t *testing.T) {
 	m.eventuallyFree(t)
 }
 
-// Where large heads hold all that they may, another one is refused with what to do about it, and small ones are served.
+// Where large heads hold all that they may, another one is refused with what to do about it, and
+// small ones are served.
 func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	gate := make(chan struct{})
 	m := newMouth(t, 6<<20, func(w http.ResponseWriter, r *http.Request) {

@@ -14,7 +14,8 @@ import (
 	"spillway/internal/kubetest"
 )
 
-// Every answer over TLS says it, whoever makes it and whatever way it takes, and once; none over plain HTTP does, and none without directives.
+// Every answer over TLS says it, whoever makes it and whatever way it takes, and once; none over
+// plain HTTP does, and none without directives.
 func TestStrictTransportSecurity(t *testing.T) {
 	for _, directives := range [][]string{nil, {"max-age=31536000", "includeSubDomains"}} {
 		up := kubetest.New(kubetest.Options{})
@@ -69,8 +70,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 	}
 }
 
-// What upstream itself says of it stays, and is not said twice. What ends at a proxy ends here, on every way and in what comes before
-// an answer, too.
+// What upstream itself says of it stays, and is not said twice. What ends at a proxy ends here, on
+// every way and in what comes before an answer, too.
 func TestForwardAnswerHeaders(t *testing.T) {
 	hop := http.Header{
 		"Connection": {"X-Hop, Keep-Alive"}, "X-Hop": {"secret"}, "Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"close"}, "Proxy-Authenticate": {"Basic"},

@@ -121,7 +121,8 @@ func mallory(t *testing.T) *auth.Impersonation {
 	return as
 }
 
-// lenders are fronts whose upstream is below a path, and where requests without credentials are lent some.
+// lenders are fronts whose upstream is below a path, and where requests without credentials are
+// lent some.
 func lenders(t *testing.T, run func(t *testing.T, fr *front, up *targets, self bool)) {
 	as := mallory(t)
 	for name, o := range map[string]frontOptions{

@@ -90,7 +90,8 @@ func returned(t *testing.T, l *flowcontrol.Limiter) {
 	}
 }
 
-// flowControlled is what kube-apiserver's flow control answers (W-180): its filter does just this, below those that set the other two.
+// flowControlled is what kube-apiserver's flow control answers (W-180): its filter does just this,
+// below those that set the other two.
 func flowControlled(t *testing.T) *http.Response {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -151,8 +152,8 @@ func eachProtocol(t *testing.T, f func(t *testing.T, http2 bool)) {
 	t.Run("http2", func(t *testing.T) { f(t, true) })
 }
 
-// A watch too many is refused in flow control's words, from memory or passed through; its connection serves the next request, and when a
-// watch has ended there is room for another.
+// A watch too many is refused in flow control's words, from memory or passed through; its
+// connection serves the next request, and when a watch has ended there is room for another.
 func TestLimitWatches(t *testing.T) { eachProtocol(t, testLimitWatches) }
 
 func testLimitWatches(t *testing.T, http2 bool) {
@@ -180,7 +181,8 @@ func testLimitWatches(t *testing.T, http2 bool) {
 	returned(t, r.limiter)
 }
 
-// A user who has all the watches that one user may have takes none from others, whether his come from memory or pass through.
+// A user who has all the watches that one user may have takes none from others, whether his come
+// from memory or pass through.
 func TestLimitWatchesPerUser(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
@@ -235,7 +237,8 @@ var (
 	}
 )
 
-// While there is no room for large answers, these wait, and small ones do not; who waits in vain is refused, and who waited is answered.
+// While there is no room for large answers, these wait, and small ones do not; who waits in vain is
+// refused, and who waited is answered.
 func TestLimitListBytes(t *testing.T) { eachProtocol(t, testLimitListBytes) }
 
 func testLimitListBytes(t *testing.T, http2 bool) {
@@ -440,7 +443,8 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 	returned(t, limiter)
 }
 
-// A watch that passes through has a seat until its answer begins, an upgrade and a log have none, and each counts among what lasts.
+// A watch that passes through has a seat until its answer begins, an upgrade and a log have none,
+// and each counts among what lasts.
 func TestLimitPassThroughLasting(t *testing.T) {
 	headed, goOn := make(chan struct{}, 10), make(chan struct{})
 	every(t, func(t *testing.T, o frontOptions) {
@@ -568,7 +572,8 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	r.mirrored(configMaps)
 	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+"?watch=1&resourceVersion=1"
 	zipped := http.Header{"Accept-Encoding": {"gzip"}}
-	// Ends of their own: a list in several forms, refusals, timeouts, what passes through and fails there.
+	// Ends of their own: a list in several forms, refusals, timeouts, what passes through and fails
+	// there.
 	for _, http2 := range []bool{false, true} {
 		client, url := oneConnection(t, r, http2)
 		for _, target := range []string{
@@ -639,7 +644,8 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	returned(t, r.limiter)
 }
 
-// lostConn is a connection that cannot be handed over: it fails when its deadlines are lifted for that.
+// lostConn is a connection that cannot be handed over: it fails when its deadlines are lifted for
+// that.
 type lostConn struct{ net.Conn }
 
 func (c lostConn) SetDeadline(time.Time) error { return errors.New("lost") }
@@ -654,7 +660,8 @@ func (l lostListener) Accept() (net.Conn, error) {
 	return lostConn{c}, nil
 }
 
-// A connection that breaks when it is to be handed over leaves no watch behind, and nothing that passes through.
+// A connection that breaks when it is to be handed over leaves no watch behind, and nothing that
+// passes through.
 func TestLimitsOfALostHijack(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 10, PassThrough: 10}})

@@ -20,7 +20,8 @@ import (
 	"spillway/internal/source"
 )
 
-// list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must answer.
+// list answers a LIST from a snapshot. It reports false, having written nothing, if upstream must
+// answer.
 func (s *Server) list(c call, a answering, v visitor) bool {
 	p := a.Plan
 	snapshot, err := s.snapshot(p)
@@ -61,8 +62,11 @@ type composed struct {
 	pass       flowcontrol.Pass // of the bytes of large answers
 }
 
-// composeLimited makes a list within the limits. While it waits for its turn, it is let go of but for its state, and then made again.
-func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (composed, *flowcontrol.Refusal, error) {
+// composeLimited makes a list within the limits. While it waits for its turn, it is let go of but
+// for its state, and then made again.
+func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, flow flowcontrol.Flow) (
+	composed, *flowcontrol.Refusal, error,
+) {
 	made, err := s.compose(p, snapshot)
 	if err != nil || made.body == nil || !flowcontrol.IsLarge(int64(made.body.Size())) {
 		s.compress(&made)
@@ -96,7 +100,8 @@ func (s *Server) composeLimited(c call, p plan.Plan, snapshot *cache.Snapshot, f
 // largeState is how many objects a list looks at that waits for a seat.
 const largeState = 500
 
-// compose makes a list but for its compression, on a seat if it is large. One without a body is for upstream to make.
+// compose makes a list but for its compression, on a seat if it is large. One without a body is for
+// upstream to make.
 func (s *Server) compose(p plan.Plan, snapshot *cache.Snapshot) (composed, error) {
 	if snapshot.Len() >= largeState {
 		s.seats.Take()
@@ -224,7 +229,8 @@ func (s *Server) snapshot(p plan.Plan) (*cache.Snapshot, error) {
 	return p.Source.Resource().At(l.RV)
 }
 
-// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting here.
+// reach is arrive for a request that is answered at once. A client in a hurry is not kept waiting
+// here.
 func (s *Server) reach(from *source.Source, rv uint64, hurried bool) (*cache.Snapshot, error) {
 	if !hurried {
 		return from.AwaitRV(s.base, rv, source.VerdictTimeout)
@@ -234,8 +240,9 @@ func (s *Server) reach(from *source.Source, rv uint64, hurried bool) (*cache.Sna
 	return from.Resource().StateThrough(ctx, rv)
 }
 
-// collect collects a page: at most limit matching items, a continue token if keys remain in the scanned range after the last one,
-// matching or not, and how many items remain if nothing is selected (W-69, W-70).
+// collect collects a page: at most limit matching items, a continue token if keys remain in the
+// scanned range after the last one, matching or not, and how many items remain if nothing is
+// selected (W-69, W-70).
 func collect(p plan.Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.ListMeta) {
 	var items []*object.Object
 	l := p.List
@@ -250,8 +257,8 @@ func collect(p plan.Plan, snapshot *cache.Snapshot) ([]*object.Object, metav1.Li
 	return items, meta
 }
 
-// nextPage is the token of the page after the key last, "" if nothing remains in scope, and the number of items that
-// remain, nil if it is not told.
+// nextPage is the token of the page after the key last, "" if nothing remains in scope, and the
+// number of items that remain, nil if it is not told.
 func nextPage(p plan.Plan, snapshot *cache.Snapshot, last string) (string, *int64) {
 	sel := p.Selector
 	remaining := new(int64)

@@ -124,7 +124,8 @@ func TestListBytes(t *testing.T) {
 	}
 }
 
-// TestListOrder: bytewise by namespace + "/" + name, which is not the order of the pairs (W-61); on one page or on many.
+// TestListOrder: bytewise by namespace + "/" + name, which is not the order of the pairs (W-61); on
+// one page or on many.
 func TestListOrder(t *testing.T) {
 	want := []string{"o-x/z", "o/k", "o/k-1", "o/k.1", "o/k0", "o/z", "o0x/z", "o1/z"}
 	var objects []string
@@ -177,7 +178,8 @@ func TestListPagesOfOneState(t *testing.T) {
 	}
 }
 
-// A token is the client's word: whatever it says, a list never leaves the scope of its request (W-81, W-82, D4).
+// A token is the client's word: whatever it says, a list never leaves the scope of its request
+// (W-81, W-82, D4).
 func TestTokensCannotWidenScope(t *testing.T) {
 	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
 	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00", "w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}

@@ -19,7 +19,8 @@ const (
 // listedBy are all of them, so that each is a metric from the start.
 var listedBy = []string{listedMemory, listedUpstream, listedShared}
 
-// listed notes that the head of the answer to a LIST is there, and who gave it. One that is traced stands for others that took as long.
+// listed notes that the head of the answer to a LIST is there, and who gave it. One that is traced
+// stands for others that took as long.
 func (s *Server) listed(v visitor, by string) {
 	took := time.Since(v.came).Seconds()
 	if id := v.trace.id(); id != "" {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// What a client sent is in no log line, however it is malformed and whatever the level: there may be a token in it.
+// What a client sent is in no log line, however it is malformed and whatever the level: there may
+// be a token in it.
 func TestLogsHaveNoCredentials(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{access: true})

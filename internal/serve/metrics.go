@@ -9,7 +9,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// Metrics count what the server does. Labels never name a namespace, an object, a user or a selector (design D16).
+// Metrics count what the server does. Labels never name a namespace, an object, a user or a
+// selector (design D16).
 type Metrics struct {
 	requests    *prometheus.CounterVec
 	refused     *prometheus.CounterVec
@@ -95,8 +96,9 @@ func (m *Metrics) makeLists() prometheus.Collector {
 	return durations
 }
 
-// introduce makes the counters of a resource that somebody asks for, so that what has never happened is 0 and not absent: of a counter that
-// appears with its first count no rate and no increase can be told, and no alert.
+// introduce makes the counters of a resource that somebody asks for, so that what has never
+// happened is 0 and not absent: of a counter that appears with its first count no rate and no
+// increase can be told, and no alert.
 func (m *Metrics) introduce(s *source.Source) {
 	if !s.FirstUse() {
 		return

@@ -14,8 +14,8 @@ func (r *rig) has(name string, labels ...string) bool {
 	return len(r.series(name, labels...)) > 0
 }
 
-// What has never happened to a resource is 0 and not absent, from the first time that somebody asks for it: an alert on the increase of a
-// counter that appears with its first count would miss that.
+// What has never happened to a resource is 0 and not absent, from the first time that somebody asks
+// for it: an alert on the increase of a counter that appears with its first count would miss that.
 func TestCountersAreThereFromTheStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

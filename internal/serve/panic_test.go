@@ -94,7 +94,8 @@ func TestPanicField(t *testing.T) {
 	}
 }
 
-// A watch that runs into a bug after it was counted in, and before anybody delivers it, is counted out: nothing waits for it.
+// A watch that runs into a bug after it was counted in, and before anybody delivers it, is counted
+// out: nothing waits for it.
 func TestPanicBeforeDelivery(t *testing.T) {
 	r := newRig(t, rigOptions{audit: new(audit.Log)}) // which has no policy to ask
 	for base, opts := range front1and2(t, r) {

@@ -40,7 +40,8 @@ func (r *rig) backfills(verb string) (sent []kubetest.Request) {
 	return sent
 }
 
-// Who resumes from before the log begins is told what happened until there, in upstream's bytes, and goes on from there.
+// Who resumes from before the log begins is told what happened until there, in upstream's bytes,
+// and goes on from there.
 func TestResumeFromThePast(t *testing.T) { eachWay(t, testResumeFromThePast) }
 
 func testResumeFromThePast(t *testing.T, goroutines bool) {
@@ -114,7 +115,8 @@ func TestResumeFromThePastOverHTTP2(t *testing.T) {
 	expect(t, w, fmt.Sprintf("DELETED n/a %d", from+2), fmt.Sprintf("ADDED n/c %d", from+3))
 }
 
-// Who asks for more than upstream remembers is refused in its words; and without a backfill, for more than the log has.
+// Who asks for more than upstream remembers is refused in its words; and without a backfill, for
+// more than the log has.
 func TestResumeFromAForgottenPast(t *testing.T) {
 	var from, floor uint64
 	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
@@ -162,7 +164,8 @@ func TestResumeInsideASeam(t *testing.T) {
 	}
 }
 
-// Who has to wait for his turn for too long is told to come back, before there is a head: client-go does so without a new list.
+// Who has to wait for his turn for too long is told to come back, before there is a head: client-go
+// does so without a new list.
 func TestResumeWhenManyDo(t *testing.T) {
 	var from uint64
 	r := pastRig(t, rigOptions{backfill: 1}, func(up *kubetest.Server) {
@@ -202,7 +205,8 @@ func TestResumeWhileUpstreamIsAway(t *testing.T) {
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", c))
 }
 
-// Whatever happened and wherever the mirror begins: a watch from any resourceVersion is, byte for byte, the one that upstream serves.
+// Whatever happened and wherever the mirror begins: a watch from any resourceVersion is, byte for
+// byte, the one that upstream serves.
 func TestResumeIsUpstreamsOwnWatch(t *testing.T) { eachWay(t, testResumeIsUpstreamsOwnWatch) }
 
 func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {

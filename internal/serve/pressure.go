@@ -1,12 +1,12 @@
 package serve
 
-// Outside is about how many bytes the kernel holds for clients that do not take what was sent to them.
-// It is an estimate, since what a kernel reports of it is either that of a whole machine or takes a
-// system call for each client.
+// Outside is about how many bytes the kernel holds for clients that do not take what was sent to
+// them. It is an estimate, since what a kernel reports of it is either that of a whole machine or
+// takes a system call for each client.
 func (s *Server) Outside() int64 { return s.eviction.KernelBytes() }
 
-// Hasten makes the server impatient, or patient again, with clients that do not take what they asked
-// for.
+// Hasten makes the server impatient, or patient again, with clients that do not take what they
+// asked for.
 func (s *Server) Hasten(on bool) {
 	if !s.eviction.SetAggressive(on) || !on {
 		return
@@ -21,8 +21,8 @@ func (s *Server) EndSlow() { s.eviction.EndSlow() }
 // Economize lets hardly any large answers be made at the same time, or as many as usual.
 func (s *Server) Economize(on bool) { s.opts.Limiter.SetLowMemory(on) }
 
-// ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as usual
-// again.
+// ShedSelectors ends the watches with heavy selectors, and lets hardly any begin, or as many as
+// usual again.
 func (s *Server) ShedSelectors(on bool) {
 	if s.opts.Limiter == nil {
 		return

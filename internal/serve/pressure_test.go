@@ -100,7 +100,8 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 	}
 }
 
-// A watch whose client takes nothing is counted as held outside, and ends when the server gets into haste; one that has everything goes on.
+// A watch whose client takes nothing is counted as held outside, and ends when the server gets into
+// haste; one that has everything goes on.
 func TestHasteOfWatches(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
@@ -143,7 +144,8 @@ type closer func()
 
 func (c closer) Close() error { c(); return nil }
 
-// While little memory is left, one large answer waits for another although the limit has room for both; and then no more.
+// While little memory is left, one large answer waits for another although the limit has room for
+// both; and then no more.
 func TestEconomy(t *testing.T) {
 	t.Parallel()
 	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 100 << 20}})
@@ -174,7 +176,8 @@ func TestEconomy(t *testing.T) {
 	returned(t, r.limiter)
 }
 
-// A small body is sent on while it comes where there is no room to own it; either way upstream gets all of it, and the room is given back.
+// A small body is sent on while it comes where there is no room to own it; either way upstream gets
+// all of it, and the room is given back.
 func TestBodiesWithoutRoom(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
@@ -202,7 +205,8 @@ func TestBodiesWithoutRoom(t *testing.T) {
 	}
 }
 
-// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody else.
+// Events that are far larger than a turn arrive whole, also to who reads slowly, and delay nobody
+// else.
 func TestLargeEvents(t *testing.T) { eachWay(t, testLargeEvents) }
 
 func testLargeEvents(t *testing.T, goroutines bool) {

@@ -28,8 +28,9 @@ func (s stale) Error() string {
 	return fmt.Sprintf("%s: complete through %d, without the write at %d", s.query, s.through, s.wrote)
 }
 
-// readAfterWrite writes, then reads what a consistent watch says is the present, and returns how stale that is: nil if it is
-// not. A stream may end before it says anything, when it could not be proven or had something to take back: then it is tried again.
+// readAfterWrite writes, then reads what a consistent watch says is the present, and returns how
+// stale that is: nil if it is not. A stream may end before it says anything, when it could not be
+// proven or had something to take back: then it is tried again.
 func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool) error {
 	t.Helper()
 	wrote := r.up.Create(kubetest.ConfigMaps, namespace, name)
@@ -53,7 +54,8 @@ func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool
 			if e.Key == namespace+"/"+name {
 				shown = e.RV
 			}
-			// Without a bookmark the first event is part of the claim already, and it can only be about this object.
+			// Without a bookmark the first event is part of the claim already, and it can only be about this
+			// object.
 			if e.End || !bookmarks {
 				w.Close()
 				if shown < wrote || e.RV < wrote {
@@ -66,8 +68,8 @@ func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool
 	}
 }
 
-// Consistent watches never show less than was acknowledged before they began, whatever the mirror's own stream does
-// meanwhile (D7, W-210).
+// Consistent watches never show less than was acknowledged before they began, whatever the mirror's
+// own stream does meanwhile (D7, W-210).
 func TestConsistentReadsAreNeverStale(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -164,8 +166,8 @@ func TestPlantedStaleness(t *testing.T) {
 	}
 }
 
-// The mirror's stream stands still while upstream shows more: the state goes out, the bookmark waits for what is missing, and
-// that comes as ADDED (W-212, W-215).
+// The mirror's stream stands still while upstream shows more: the state goes out, the bookmark
+// waits for what is missing, and that comes as ADDED (W-212, W-215).
 func TestHeldWhileTheMirrorLags(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -194,7 +196,8 @@ func TestHeldWhileTheMirrorLags(t *testing.T) {
 	}
 }
 
-// When proofs fail, the first watches end cleanly and the next pass through, until a proof succeeds again (W-216).
+// When proofs fail, the first watches end cleanly and the next pass through, until a proof succeeds
+// again (W-216).
 func TestPassesThroughWithoutProofs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})

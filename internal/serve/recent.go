@@ -19,7 +19,8 @@ const (
 	recentLate   = "late"     // passed through after a proof had been waited for in vain
 )
 
-// recent is a state for a LIST that must not be older than the request, or an error if upstream answers sooner.
+// recent is a state for a LIST that must not be older than the request, or an error if upstream
+// answers sooner.
 func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
 	state, err := p.Source.Fresh.ProveSoon(s.base, listSize(p))
 	answer := recentProven
@@ -36,8 +37,8 @@ func (s *Server) recent(p plan.Plan) (*cache.Snapshot, error) {
 // secrets are never shared: not even those who may read them all.
 var secrets = schema.GroupResource{Resource: "secrets"}
 
-// passRecent passes a LIST of the most recent state through, together with others that are the same. How long upstream takes for
-// it tells what a proof is worth.
+// passRecent passes a LIST of the most recent state through, together with others that are the
+// same. How long upstream takes for it tells what a proof is worth.
 func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
 	info, fresh, n := p.Source.Resource().Info, p.Source.Fresh, listSize(p)
 	alone := func(head func()) {
@@ -53,10 +54,12 @@ func (s *Server) passRecent(c call, r plan.Request, p plan.Plan, v visitor) {
 	}
 }
 
-// sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof is worth any wait.
+// sizedMost is how many objects are counted at most to tell how large a LIST is. Beyond it a proof
+// is worth any wait.
 const sizedMost = 2000
 
-// listSize is about how many objects the LIST has now. Counting takes no longer than it tells something.
+// listSize is about how many objects the LIST has now. Counting takes no longer than it tells
+// something.
 func listSize(p plan.Plan) int {
 	state := p.Source.Resource().Snapshot()
 	if state == nil {

@@ -33,7 +33,8 @@ func (r *rig) answered(how string) float64 {
 	return r.metric("spillway_recent_lists_total", "answer="+how, "resource=configmaps")
 }
 
-// The LISTs of a busy resource are answered from memory where upstream is slow, and show what was written before them.
+// The LISTs of a busy resource are answered from memory where upstream is slow, and show what was
+// written before them.
 func TestRecentListsOfABusyResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -139,7 +140,8 @@ func TestTimeTaken(t *testing.T) {
 	}
 }
 
-// Clients that all come back at once make upstream list a few times, and each of them gets the list.
+// Clients that all come back at once make upstream list a few times, and each of them gets the
+// list.
 func TestStampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
@@ -171,7 +173,8 @@ func TestStampede(t *testing.T) {
 	}
 }
 
-// Secrets are listed for each who asks, however many do at the same time: the proxy asks for none of them in its own name.
+// Secrets are listed for each who asks, however many do at the same time: the proxy asks for none
+// of them in its own name.
 func TestSecretsAreNotShared(t *testing.T) {
 	t.Parallel()
 	secretive := object.NewResource(kubetest.Secrets, "Secret", true, true)

@@ -23,15 +23,16 @@ import (
 	"spillway/internal/watch"
 )
 
-// recorded is a call whose answer is put on record before it is given. What passes through is upstream's to record: its audit log has it
-// under the client's own name, and so no request is in both.
+// recorded is a call whose answer is put on record before it is given. What passes through is
+// upstream's to record: its audit log has it under the client's own name, and so no request is in
+// both.
 type recorded struct {
 	call
 	record *record
 }
 
-// record is what is known of a request until it is answered, in one place for all answers that are made here. The nil pointer is that of a
-// request of which no record is kept.
+// record is what is known of a request until it is answered, in one place for all answers that are
+// made here. The nil pointer is that of a request of which no record is kept.
 //
 // Invariant: whatever answers a request here comes by answers or starts, once, before it is sent.
 type record struct {
@@ -137,7 +138,8 @@ func uriOf(r plan.Request) string {
 	return u.RequestURI()
 }
 
-// answers reports that an answer may be given: its events are on record, or need not be. Otherwise upstream is to give it (passOn).
+// answers reports that an answer may be given: its events are on record, or need not be. Otherwise
+// upstream is to give it (passOn).
 func (r *record) answers(code int) bool {
 	r.settled = true
 	entry := r.begin()
@@ -158,8 +160,8 @@ func (r *record) starts() bool {
 	return entry == nil || entry.Started() == nil || !r.required(http.StatusOK)
 }
 
-// required reports that an answer must not be given which could not be put on record. Who is only told to come back is told nothing of what
-// is in memory, and would be one too many upstream.
+// required reports that an answer must not be given which could not be put on record. Who is only
+// told to come back is told nothing of what is in memory, and would be one too many upstream.
 func (r *record) required(code int) bool {
 	later := code == http.StatusTooManyRequests || code == http.StatusServiceUnavailable
 	return r.server.opts.Audit.Required() && r.passable && !later
@@ -171,7 +173,8 @@ func (r *record) passOn() {
 	r.server.pass(r.call, r.visitor, passthrough.AnswerHooks{})
 }
 
-// over puts a request on record that nobody has answered: it ran into a bug, which whoever called us will answer.
+// over puts a request on record that nobody has answered: it ran into a bug, which whoever called
+// us will answer.
 func (r *record) over() {
 	if r.settled {
 		return
@@ -237,7 +240,8 @@ func (c recorded) Watch(st *watch.Stream, headers watch.HeadersFunc) {
 // ended is what a watch keeps of its record.
 func (r *record) ended() *watch.Record { return &watch.Record{ID: r.id, Ended: r.entry.Ended} }
 
-// jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or cannot be made.
+// jsonOf is a list as JSON in the view that the client gets; nil if it is too large to be kept, or
+// cannot be made.
 func jsonOf(p plan.Plan, snapshot *cache.Snapshot) []byte {
 	items, meta := collect(p, snapshot)
 	form := p.Encoding

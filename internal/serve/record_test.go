@@ -93,7 +93,8 @@ func front1and2(t *testing.T, r *rig) map[string][]kubetest.ClientOption {
 	return map[string][]kubetest.ClientOption{r.url: nil, r.tlsURL: {kubetest.Through(overHTTP2(t, 1<<20))}}
 }
 
-// Whatever is answered here is on record by the time the answer is there, under the id that the answer has; what passes through is not.
+// Whatever is answered here is on record by the time the answer is there, under the id that the
+// answer has; what passes through is not.
 func TestRecord(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelMetadata, false, rigOptions{access: true})
@@ -169,7 +170,8 @@ func TestRecordOfWatches(t *testing.T) {
 	})
 }
 
-// The answer itself is on record where the policy wants it, as JSON whatever the client got; too large ones are left out, and that is said.
+// The answer itself is on record where the policy wants it, as JSON whatever the client got; too
+// large ones are left out, and that is said.
 func TestRecordOfAnswers(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelRequestResponse, false, rigOptions{access: true})
@@ -202,7 +204,8 @@ func TestRecordOfAnswers(t *testing.T) {
 	}
 }
 
-// Where a record is required, upstream answers what could not be put on record; who is only told to come back is told so all the same.
+// Where a record is required, upstream answers what could not be put on record; who is only told to
+// come back is told so all the same.
 func TestRecordRequired(t *testing.T) {
 	t.Parallel()
 	for _, required := range []bool{true, false} {

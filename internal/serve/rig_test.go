@@ -42,7 +42,8 @@ var configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true
 var customWidgets = object.NewResource(kubetest.Widgets, "Widget", true, false,
 	object.Field{Label: "spec.color", Path: []string{"spec", "color"}}, object.Field{Label: "spec.size", Path: []string{"spec", "size"}})
 
-// rig is a whole proxy but for its command line: kubetest, mirrors of some resources, a Server with a plain and a TLS listener.
+// rig is a whole proxy but for its command line: kubetest, mirrors of some resources, a Server with
+// a plain and a TLS listener.
 type rig struct {
 	t        *testing.T
 	up       *kubetest.Server
@@ -75,9 +76,11 @@ type rigOptions struct {
 	neverAs []string
 	// goroutines: a goroutine for each watch, where there would be writers.
 	goroutines bool
-	// identity is the listeners'; who has none of his own is answered as the proxy if it is IdentitySelf.
+	// identity is the listeners'; who has none of his own is answered as the proxy if it is
+	// IdentitySelf.
 	identity passthrough.Identity
-	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA is the file of an authority.
+	// access: upstream is asked who may have what; otherwise everybody may have everything. clientCA
+	// is the file of an authority.
 	access   bool
 	clientCA string
 	mutate   func(*Access)
@@ -313,7 +316,8 @@ func (r *rig) watch(path string, opts ...kubetest.ClientOption) *kubetest.Watche
 	return w
 }
 
-// live waits until so many watches are past their initial events. A watch sends its head before that.
+// live waits until so many watches are past their initial events. A watch sends its head before
+// that.
 func (r *rig) live(want int) {
 	r.t.Helper()
 	ctx := deadline(r.t)
@@ -370,7 +374,8 @@ func over(t *testing.T, w *kubetest.Watcher, want kubetest.EndReason) {
 	}
 }
 
-// metric is the sum of the series that have these labels, given as name=value, whatever others they have. Of a histogram it counts.
+// metric is the sum of the series that have these labels, given as name=value, whatever others they
+// have. Of a histogram it counts.
 func (r *rig) metric(name string, labels ...string) (total float64) {
 	r.t.Helper()
 	for _, m := range r.series(name, labels...) {

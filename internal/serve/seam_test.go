@@ -22,7 +22,8 @@ import (
 	"spillway/internal/watch"
 )
 
-// gap makes the mirror miss what happens meanwhile, deletions included: its watch is gone, and so is upstream's memory.
+// gap makes the mirror miss what happens meanwhile, deletions included: its watch is gone, and so
+// is upstream's memory.
 func (r *rig) gap(during func()) {
 	r.t.Helper()
 	r.up.HoldWatch(kubetest.ConfigMaps)
@@ -32,8 +33,8 @@ func (r *rig) gap(during func()) {
 	r.mirrored(configMaps)
 }
 
-// A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions, changes and the new
-// present, in that order (D5).
+// A gap in the mirror's stream is closed by what changed: streams stay open and learn of deletions,
+// changes and the new present, in that order (D5).
 func TestSeamEndToEnd(t *testing.T) { eachWay(t, testSeamEndToEnd) }
 
 func testSeamEndToEnd(t *testing.T, goroutines bool) {
@@ -75,7 +76,8 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	}
 }
 
-// An etcd that is restored is another past: every stream is told to start again, and so is who resumes above it (D5).
+// An etcd that is restored is another past: every stream is told to start again, and so is who
+// resumes above it (D5).
 func TestRestoredUpstream(t *testing.T) { eachWay(t, testRestoredUpstream) }
 
 func testRestoredUpstream(t *testing.T, goroutines bool) {
@@ -105,8 +107,9 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	expect(t, fresh, "ADDED n/a 2")
 }
 
-// After etcd was restored its revision moves on with every write to anything, while a quiet resource hears of nothing. Who has listed anew must
-// not be told again that he is too late: not by a watch from a list that passed through, nor by one that begins with a state.
+// After etcd was restored its revision moves on with every write to anything, while a quiet
+// resource hears of nothing. Who has listed anew must not be told again that he is too late: not by
+// a watch from a list that passed through, nor by one that begins with a state.
 func TestRestoredAndQuiet(t *testing.T) { eachWay(t, testRestoredAndQuiet) }
 
 func testRestoredAndQuiet(t *testing.T, goroutines bool) {

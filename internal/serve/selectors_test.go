@@ -16,7 +16,8 @@ import (
 	"spillway/internal/object"
 )
 
-// unlike is a label selector of so many terms that matches everything, and is another one for each number.
+// unlike is a label selector of so many terms that matches everything, and is another one for each
+// number.
 func unlike(terms, number int) string {
 	all := make([]string, terms)
 	for i := range all {
@@ -47,7 +48,8 @@ func (r *rig) as(token, target string) (*kubetest.Watcher, int) {
 	return w, code
 }
 
-// One user's selectors are bounded in sum, equal ones count once, and others have their own. What ends is given back.
+// One user's selectors are bounded in sum, equal ones count once, and others have their own. What
+// ends is given back.
 func TestSelectorsAreBoundedInSum(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		t.Parallel()
@@ -104,7 +106,8 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 	})
 }
 
-// A refusal says why, in a Status. A single selector that is larger than a user's share is served alone.
+// A refusal says why, in a Status. A single selector that is larger than a user's share is served
+// alone.
 func TestRefusalNamesSelectors(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, flowcontrol.Limits{SelectorTerms: 800, SelectorTermsPerUser: 400})

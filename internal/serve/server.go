@@ -1,9 +1,10 @@
-// Package serve is the request pipeline: it authorises a request, plans it, and answers LIST, WATCH and
-// GET from memory where that is exactly what upstream would answer. Everything else passes through.
+// Package serve is the request pipeline: it authorises a request, plans it, and answers LIST, WATCH
+// and GET from memory where that is exactly what upstream would answer. Everything else passes
+// through.
 //
-// A call is one request and the place for its answer, over HTTP/1.1 (package http1) or HTTP/2 (package
-// h2). Server.respond decides once for both what becomes of it; recorded and traced wrap a call whose
-// answer is put on record or traced.
+// A call is one request and the place for its answer, over HTTP/1.1 (package http1) or HTTP/2
+// (package h2). Server.respond decides once for both what becomes of it; recorded and traced wrap a
+// call whose answer is put on record or traced.
 //
 // Invariant: a request is answered as upstream would, or by upstream (design D1). There is no third
 // answer: no stale state passed off as fresh, no empty list while starting.
@@ -42,16 +43,16 @@ import (
 type Options struct {
 	Catalog   source.Catalog
 	Forwarder *passthrough.Forwarder
-	// Own carries what is asked of upstream for several clients at once, under the proxy's own credentials; nil: nothing is. It must
-	// not decompress.
+	// Own carries what is asked of upstream for several clients at once, under the proxy's own
+	// credentials; nil: nothing is. It must not decompress.
 	Own http.RoundTripper
 	// MaxStaleness is how old a state may be that is shown while upstream is away.
 	MaxStaleness time.Duration
 	// Ready is why this proxy is not ready, nil if it is; it is asked by probes of ReadinessPath.
 	// No function: they pass through.
 	Ready func() error
-	// Away is why upstream has not been there yet since the start, nil once it has; it is called for every request, and nobody is answered
-	// before. No function: it has been there.
+	// Away is why upstream has not been there yet since the start, nil once it has; it is called for
+	// every request, and nobody is answered before. No function: it has been there.
 	Away func() error
 	// StallTimeout is how long a client may take nothing before it is evicted.
 	StallTimeout time.Duration
@@ -59,8 +60,8 @@ type Options struct {
 	Limiter *flowcontrol.Limiter
 	// Goroutines gives each watch a goroutine, even where a few writers could serve them all.
 	Goroutines bool
-	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many those at one IP address may. 0: as many as
-	// they like.
+	// MaxConnections is how many connections clients may have, and MaxConnectionsPerPeer how many
+	// those at one IP address may. 0: as many as they like.
 	MaxConnections, MaxConnectionsPerPeer int
 
 	// Audit puts on record what is answered here; nil: nothing is.
@@ -74,25 +75,28 @@ type Options struct {
 
 // Front is what differs between listeners.
 type Front struct {
-	// TLS is nil for a plain listener. HTTP/2 is what it offers by its NextProtos; a plain listener speaks HTTP/1.1 only.
+	// TLS is nil for a plain listener. HTTP/2 is what it offers by its NextProtos; a plain listener
+	// speaks HTTP/1.1 only.
 	TLS *tls.Config
-	// StrictTransportSecurity are the directives of that header, as kube-apiserver sends them; none without TLS.
+	// StrictTransportSecurity are the directives of that header, as kube-apiserver sends them; none
+	// without TLS.
 	StrictTransportSecurity []string
 	// Guard admits requests to a plain listener; nil admits all.
 	Guard *passthrough.PlainGuard
 	// Identity is as whom requests that pass through reach upstream.
 	Identity passthrough.Identity
-	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but by what follows and by Identity.
+	// Access finds out who may have what; nil: nobody is known, and nobody is answered from memory but
+	// by what follows and by Identity.
 	Access *Access
-	// Self is whom requests are put on record for that act as the proxy itself, or nil while that is not known; nil: nobody asks. It matters to
-	// nothing else.
+	// Self is whom requests are put on record for that act as the proxy itself, or nil while that is
+	// not known; nil: nobody asks. It matters to nothing else.
 	Self func() *auth.Identity
 	// AnswerAll answers from memory whoever asks.
 	AnswerAll bool
 }
 
-// Server answers requests on any number of listeners. Streams outlive the handlers of their requests;
-// package watch counts and drains them.
+// Server answers requests on any number of listeners. Streams outlive the handlers of their
+// requests; package watch counts and drains them.
 type Server struct {
 	// Static after construction.
 	opts      Options
@@ -140,14 +144,16 @@ func New(opts Options) *Server {
 	return s
 }
 
-// doubtRate and doubtBurst are how many watches per second pass through that want the most recent state while the cache cannot be proven, and
-// how many at once. When upstream is too busy to prove anything, a herd that it gets instead of a question keeps it so.
+// doubtRate and doubtBurst are how many watches per second pass through that want the most recent
+// state while the cache cannot be proven, and how many at once. When upstream is too busy to prove
+// anything, a herd that it gets instead of a question keeps it so.
 const (
 	doubtRate  = 10
 	doubtBurst = 20
 )
 
-// randomWatchTimeout spreads the ends of watches that do not say how long they last (W-29, design D14).
+// randomWatchTimeout spreads the ends of watches that do not say how long they last (W-29, design
+// D14).
 func randomWatchTimeout() time.Duration {
 	const least = 30 * time.Minute
 	return least + rand.N(least) // #nosec G404 -- spreads times
@@ -199,12 +205,14 @@ const idleTimeout = 3 * time.Minute
 // Watches reports all watches, in the order in which they began.
 func (s *Server) Watches(ctx context.Context) ([]watch.Watch, error) { return s.watches.Watches(ctx) }
 
-// Ended is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
+// Ended is how many watches have ended for each reason that one has ended for, and the last few
+// evictions, oldest first.
 func (s *Server) Ended() (map[watch.EndReason]uint64, []watch.Eviction) { return s.watches.EndCounts() }
 
 func (s *Server) panicked(p any) {
 	s.metrics.panics.Inc()
-	s.log.Error("BUG: a request panicked; please report this", passthrough.PanicField(p), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("BUG: a request panicked; please report this",
+		passthrough.PanicField(p), zap.ByteString("stack", debug.Stack()))
 }
 
 // Close stops at once: listeners, streams, and what passes through. Drain first to spare clients.

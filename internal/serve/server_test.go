@@ -99,7 +99,8 @@ func TestPassesThrough(t *testing.T) {
 	}
 }
 
-// Whatever the proxy refuses itself is refused as upstream would (W-27, W-31, W-68, W-82, W-96, W-171).
+// Whatever the proxy refuses itself is refused as upstream would (W-27, W-31, W-68, W-82, W-96,
+// W-171).
 func TestRefusesAsUpstream(t *testing.T) {
 	up := kubetest.New(kubetest.Options{})
 	fill(up)
@@ -153,7 +154,8 @@ func TestLargeLists(t *testing.T) {
 	}
 }
 
-// The end of a watch ends the body, not the connection: the next request travels on the same one (W-2).
+// The end of a watch ends the body, not the connection: the next request travels on the same one
+// (W-2).
 func TestConnectionAfterAWatch(t *testing.T) { eachWay(t, testConnectionAfterAWatch) }
 
 func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
@@ -198,8 +200,9 @@ func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 	r.ended(configMaps, watch.EndTimeout, 6)
 }
 
-// A request that was sent behind a watch, before its end, is not lost so that its client waits for ever, and what follows of it is not
-// taken for a request: the connection says that it ends with the watch, and does.
+// A request that was sent behind a watch, before its end, is not lost so that its client waits for
+// ever, and what follows of it is not taken for a request: the connection says that it ends with
+// the watch, and does.
 func TestPipelinedBehindAWatch(t *testing.T) { eachWay(t, testPipelinedBehindAWatch) }
 
 func testPipelinedBehindAWatch(t *testing.T, goroutines bool) {
@@ -326,7 +329,8 @@ func bare(t *testing.T, catalog source.Catalog) *rig {
 	return r
 }
 
-// While the first state is on its way a request is held, then told to come back: never an empty list (W-72, D14).
+// While the first state is on its way a request is held, then told to come back: never an empty
+// list (W-72, D14).
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
@@ -345,7 +349,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// A mirror that is given up while its first state is awaited has nothing to wait for: upstream answers at once.
+// A mirror that is given up while its first state is awaited has nothing to wait for: upstream
+// answers at once.
 func TestGivenUpWhileAwaited(t *testing.T) {
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	resource.Retire()
@@ -380,7 +385,8 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Close ends what is under way and leaves nothing running, goleak says; it says nothing about an error.
+// Close ends what is under way and leaves nothing running, goleak says; it says nothing about an
+// error.
 func TestClose(t *testing.T) { eachWay(t, testClose) }
 
 func testClose(t *testing.T, goroutines bool) {

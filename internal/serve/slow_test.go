@@ -95,7 +95,8 @@ func (g *turnstile) dial(t *testing.T, protocols ...string) net.Conn {
 	return secure
 }
 
-// trickle sends bytes one at a time, without end, and returns what was answered once the other end has closed.
+// trickle sends bytes one at a time, without end, and returns what was answered once the other end
+// has closed.
 func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 	t.Helper()
 	stop := make(chan struct{})
@@ -124,7 +125,8 @@ func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 	return string(answer)
 }
 
-// Who sends a byte now and then is cut when the time for the whole is over, wherever in a connection he is. No byte of his is progress.
+// Who sends a byte now and then is cut when the time for the whole is over, wherever in a
+// connection he is. No byte of his is progress.
 func TestSlowSendersAreCut(t *testing.T) {
 	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond, Passed: 200 * time.Millisecond}
 	always := func(b byte) func(int) byte { return func(int) byte { return b } }
@@ -252,7 +254,8 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 	}
 }
 
-// What cannot be read is answered as upstream's server answers it, byte for byte, and nothing else: no Server header, no Date.
+// What cannot be read is answered as upstream's server answers it, byte for byte, and nothing else:
+// no Server header, no Date.
 func TestMisreadRequests(t *testing.T) {
 	direct := httptest.NewServer(http.NotFoundHandler())
 	defer direct.Close()
@@ -307,7 +310,8 @@ func TestLargeHeadHTTP2(t *testing.T) {
 	g.onlyFirst(t)
 }
 
-// At the limit a normal client gets through while all other connections are half open, and is told when all others are busy.
+// At the limit a normal client gets through while all other connections are half open, and is told
+// when all others are busy.
 func TestLimitOfConnections(t *testing.T) {
 	const most = 20
 	g := newTurnstile(t, clientconn.UsualArrivals, most)

@@ -23,8 +23,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// framings are requests whose ends can be seen in more than one place, or that are no requests. refused says that this proxy is to answer
-// 400 to them and close, and upstream to get nothing; others may be understood, but only as upstream itself would.
+// framings are requests whose ends can be seen in more than one place, or that are no requests.
+// refused says that this proxy is to answer 400 to them and close, and upstream to get nothing;
+// others may be understood, but only as upstream itself would.
 var framings = []struct {
 	name, raw string
 	refused   bool
@@ -124,11 +125,13 @@ var framings = []struct {
 	{"a header without name", "GET /x HTTP/1.1\r\nHost: a\r\n: x\r\n\r\n", true},
 }
 
-// smuggled is what follows on the connection. Whether it is a request must not be up to the input before it.
+// smuggled is what follows on the connection. Whether it is a request must not be up to the input
+// before it.
 const smuggled = "GET /smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
 
-// TestSmuggling sends each framing, and a request after it, to upstream's HTTP server directly and through the proxy. Of what upstream is
-// asked directly, it must be asked a beginning, or nothing, through the proxy: never anything else.
+// TestSmuggling sends each framing, and a request after it, to upstream's HTTP server directly and
+// through the proxy. Of what upstream is asked directly, it must be asked a beginning, or nothing,
+// through the proxy: never anything else.
 func TestSmuggling(t *testing.T) {
 	for _, f := range framings {
 		t.Run(f.name, func(t *testing.T) {
@@ -194,8 +197,9 @@ func (a *heardUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// askDirectly sends bytes to upstream's server, without empty lines before them: it refuses those, and they are to be ignored (RFC 9112,
-// section 2.2). It reports false for ended if that does not close the connection.
+// askDirectly sends bytes to upstream's server, without empty lines before them: it refuses those,
+// and they are to be ignored (RFC 9112, section 2.2). It reports false for ended if that does not
+// close the connection.
 func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []string, ended bool) {
 	t.Helper()
 	var a heardUpstream
@@ -206,7 +210,8 @@ func askDirectly(t *testing.T, raw string, silence time.Duration) (requests []st
 	return a.requests, ended
 }
 
-// throughProxy sends bytes to a proxy with nothing in memory, and returns what upstream is asked then.
+// throughProxy sends bytes to a proxy with nothing in memory, and returns what upstream is asked
+// then.
 func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []string, answer string) {
 	t.Helper()
 	var a heardUpstream
@@ -236,10 +241,12 @@ func throughProxy(t *testing.T, raw string, silence time.Duration) (requests []s
 	return a.requests, answer
 }
 
-// fuzzPatience is how long a server may be silent before a fuzzer takes it for waiting. Who is wrongly taken for that is not compared.
+// fuzzPatience is how long a server may be silent before a fuzzer takes it for waiting. Who is
+// wrongly taken for that is not compared.
 const fuzzPatience = 200 * time.Millisecond
 
-// converse sends bytes and returns what is answered until the server is silent for so long, and whether it closed the connection.
+// converse sends bytes and returns what is answered until the server is silent for so long, and
+// whether it closed the connection.
 func converse(t *testing.T, addr, raw string, silence time.Duration) (answer string, ended bool) {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)

@@ -17,22 +17,26 @@ const (
 	// not change, since clients show each text once; how old the state is, is in the header Age.
 	awayText  = `299 - "the apiserver is out of the proxy's reach: this is the last state known, see the header Age"`
 	staleText = `299 - "the proxy's copy of %s is not kept current: this is the last state known, see the header Age"`
-	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an informer lists in each attempt of its own,
-	// so that an outage would fill logs with one line. It is counted by flow, not by connection: over HTTP/1.1 a client may well open a
-	// connection for each request.
+	// warnEvery is how often one flow is warned. client-go logs every warning that it gets, and an
+	// informer lists in each attempt of its own, so that an outage would fill logs with one line. It
+	// is counted by flow, not by connection: over HTTP/1.1 a client may well open a connection for
+	// each request.
 	warnEvery = time.Minute
-	// warnedMost is how many flows are remembered. Whoever does not fit is not warned: the Age tells him.
+	// warnedMost is how many flows are remembered. Whoever does not fit is not warned: the Age tells
+	// him.
 	warnedMost = 10_000
 )
 
-// staleness is what an answer says of the age of its state (design D15). The zero value says nothing: the state is kept current.
+// staleness is what an answer says of the age of its state (design D15). The zero value says
+// nothing: the state is kept current.
 type staleness struct {
 	age  time.Duration
 	away bool // the apiserver does not answer
 	warn bool
 }
 
-// answering is a plan that is carried out: it is known what the answer says of the age of its state.
+// answering is a plan that is carried out: it is known what the answer says of the age of its
+// state.
 type answering struct {
 	plan.Plan
 	stale staleness
@@ -58,8 +62,8 @@ func (p answering) headers(set func(key, value string)) {
 	}
 }
 
-// stale finds out how old the state behind a plan is. It reports false if it is too old to be shown: upstream, or the failure to reach it,
-// answers then.
+// stale finds out how old the state behind a plan is. It reports false if it is too old to be
+// shown: upstream, or the failure to reach it, answers then.
 func (s *Server) stale(p plan.Plan, flow flowcontrol.Flow) (staleness, bool) {
 	if p.Source.Age == nil || !p.ShowsState() {
 		return staleness{}, true

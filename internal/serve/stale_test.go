@@ -13,8 +13,8 @@ import (
 	"spillway/internal/kubetest"
 )
 
-// While upstream is away, whoever takes a state of any age gets the last one, and is told how old it is; whoever wants more is told that
-// upstream is away. While it is not, nobody hears of age.
+// While upstream is away, whoever takes a state of any age gets the last one, and is told how old
+// it is; whoever wants more is told that upstream is away. While it is not, nobody hears of age.
 func TestStaleAnswers(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		var age atomic.Int64

@@ -51,7 +51,8 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 			eventually(t, fmt.Sprintf("%s to be given up (TLS %v)", target, secure), func() bool {
 				return r.openConnections() == 0 && r.metric("spillway_watch_streams", "resource=configmaps") == 0
 			})
-			// By an abort: after a clean end the kernel would go on offering what it holds, to somebody who does not take it.
+			// By an abort: after a clean end the kernel would go on offering what it holds, to somebody who
+			// does not take it.
 			if _, err := io.Copy(io.Discard, c); !errors.Is(err, syscall.ECONNRESET) {
 				t.Errorf("%s was given up (TLS %v), and the client learns: %v", target, secure, err)
 			}

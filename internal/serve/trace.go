@@ -28,8 +28,9 @@ type traced struct {
 	trace *trace
 }
 
-// trace is the span of a request until its answer begins: what a client does not take is not the request's time, and a watch may last for hours. The
-// nil pointer is that of a request that is not traced.
+// trace is the span of a request until its answer begins: what a client does not take is not the
+// request's time, and a watch may last for hours. The nil pointer is that of a request that is not
+// traced.
 //
 // Invariant: it belongs to whoever answers the request, one goroutine after the other.
 type trace struct {
@@ -71,7 +72,8 @@ func (t *trace) of(c call, who *auth.Identity) {
 	t.span.Asks(asked.Method, what)
 }
 
-// trustedParent reports that the trace that somebody names is believed: of those of whom kube-apiserver believes it.
+// trustedParent reports that the trace that somebody names is believed: of those of whom
+// kube-apiserver believes it.
 func trustedParent(who *auth.Identity) bool {
 	return who != nil && (who.MemberOf("system:masters") || who.MemberOf("system:monitoring"))
 }
@@ -87,7 +89,8 @@ func (t *trace) id() string {
 // ObserveShared implements shareObserver: the answer is one of upstream's that several get.
 func (c traced) ObserveShared(passthrough.SharedAnswer) { c.trace.source = tracedShared }
 
-// Propagate tells upstream in the headers of a request which span it belongs to; who is not sampled has said himself what he wants.
+// Propagate tells upstream in the headers of a request which span it belongs to; who is not sampled
+// has said himself what he wants.
 func (t *trace) Propagate(header http.Header) { t.span.Propagate(header) }
 
 // answered ends the span of what is answered here.
@@ -108,7 +111,8 @@ func (t *trace) AnsweredUpstream(code int) {
 	t.span.End(tracing.Answer{Code: code, Source: tracedUpstream, Bytes: -1})
 }
 
-// over ends the span of a request that nobody has answered: it ran into a bug, which whoever called us will answer.
+// over ends the span of a request that nobody has answered: it ran into a bug, which whoever called
+// us will answer.
 func (t *trace) over() {
 	if !t.passed {
 		t.answered(http.StatusInternalServerError, -1)

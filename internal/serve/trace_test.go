@@ -22,7 +22,8 @@ import (
 
 const watchInN = inN + "?watch=1&resourceVersion=0"
 
-// spanned is a rig that traces so many requests in a million, and what ends the tracing and returns the spans. Olga's word on traces is believed.
+// spanned is a rig that traces so many requests in a million, and what ends the tracing and returns
+// the spans. Olga's word on traces is believed.
 func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() []*otlp.Span) {
 	t.Helper()
 	to := collector.New(t)
@@ -49,7 +50,8 @@ func within(n int) kubetest.ClientOption {
 	return kubetest.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
 }
 
-// A request of somebody whose word is believed has a span in the trace that he names, whoever answers it, and upstream is told of that. Nothing of what is secret is in it.
+// A request of somebody whose word is believed has a span in the trace that he names, whoever
+// answers it, and upstream is told of that. Nothing of what is secret is in it.
 func TestTraces(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 0, rigOptions{})
@@ -131,7 +133,8 @@ func (r *rig) sent(s *otlp.Span) bool {
 	return false
 }
 
-// What passes through on either way is traced until upstream's answer begins, also if that lasts, or there is none.
+// What passes through on either way is traced until upstream's answer begins, also if that lasts,
+// or there is none.
 func TestTracesOfWhatPassesThrough(t *testing.T) {
 	t.Parallel()
 	r, end := spanned(t, 1e6, rigOptions{})
@@ -186,7 +189,8 @@ func TestNotSampled(t *testing.T) {
 	}
 }
 
-// How long LISTs took has the trace of one that took so long, if it is sampled, whoever answered it.
+// How long LISTs took has the trace of one that took so long, if it is sampled, whoever answered
+// it.
 func TestExemplars(t *testing.T) {
 	t.Parallel()
 	for rate, want := range map[int32]bool{0: false, 1e6: true} {

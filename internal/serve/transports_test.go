@@ -25,8 +25,9 @@ import (
 
 const unknownToken = "Bearer nobody"
 
-// warden is an upstream that closes a connection of HTTP/2 on which a stranger asked, as kube-apiserver does. It answers him when an upload has
-// begun, and if that came on his connection it came too late: the stranger's was the last request there.
+// warden is an upstream that closes a connection of HTTP/2 on which a stranger asked, as
+// kube-apiserver does. It answers him when an upload has begun, and if that came on his connection
+// it came too late: the stranger's was the last request there.
 type warden struct {
 	came  chan struct{} // the stranger has
 	begun chan struct{} // the first byte of an upload is here
@@ -104,8 +105,8 @@ func (g *guarded) refuse(id uint32) {
 	g.answer(id, "401")
 }
 
-// A stranger whom upstream refuses, and closes the connection he came on, costs nobody else a request: an upload that has begun goes on, and
-// the next one finds another connection.
+// A stranger whom upstream refuses, and closes the connection he came on, costs nobody else a
+// request: an upload that has begun goes on, and the next one finds another connection.
 func TestStrangersEndNoUploads(t *testing.T) {
 	every(t, func(t *testing.T, o frontOptions) {
 		w := &warden{came: make(chan struct{}), begun: make(chan struct{})}

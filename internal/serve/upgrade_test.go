@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// switching is an upstream that agrees to any upgrade of a request it likes and echoes until the client ends.
+// switching is an upstream that agrees to any upgrade of a request it likes and echoes until the
+// client ends.
 func switching(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/refused" {
 		http.Error(w, "no", http.StatusForbidden)

@@ -11,8 +11,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Every answer about a deprecated resource warns of that: documents, watches and refusals (W-4). No other does. A list says what
-// the resource's definition calls it.
+// Every answer about a deprecated resource warns of that: documents, watches and refusals (W-4). No
+// other does. A list says what the resource's definition calls it.
 func TestWarning(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
 	gadgets := object.NewResource(gvr, "Gadget", true, false)

@@ -15,7 +15,8 @@ import (
 
 const mapsPath = "/api/v1/configmaps"
 
-// Every start of W-100 looks like upstream's own, byte for byte; only the versions that bookmarks promise may differ.
+// Every start of W-100 looks like upstream's own, byte for byte; only the versions that bookmarks
+// promise may differ.
 func TestWatchesAsUpstream(t *testing.T) {
 	const notOlder = "&resourceVersionMatch=NotOlderThan"
 	const all = 9 // config maps in fill
@@ -86,7 +87,8 @@ func lines(t *testing.T, w *kubetest.Watcher, n int) []string {
 	return out
 }
 
-// What is forwarded and what is watched here go on the same listener, and custom resources are watched like any other.
+// What is forwarded and what is watched here go on the same listener, and custom resources are
+// watched like any other.
 func TestWatchCustomResources(t *testing.T) { eachWay(t, testWatchCustomResources) }
 
 func testWatchCustomResources(t *testing.T, goroutines bool) {
@@ -126,7 +128,8 @@ func testDepartedIsNoticed(t *testing.T, goroutines bool) {
 	}
 }
 
-// A client that stops reading is evicted, with a reason in metric and log, and the others get everything.
+// A client that stops reading is evicted, with a reason in metric and log, and the others get
+// everything.
 func TestStalledClientAmongOthers(t *testing.T) { eachWay(t, testStalledClientAmongOthers) }
 
 func testStalledClientAmongOthers(t *testing.T, goroutines bool) {

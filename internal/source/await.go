@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	// ArrivalTimeout bounds a wait for a resourceVersion, as upstream bounds its own, however short the
-	// watch is to be (W-65, W-106).
+	// ArrivalTimeout bounds a wait for a resourceVersion, as upstream bounds its own, however short
+	// the watch is to be (W-65, W-106).
 	ArrivalTimeout = 3 * time.Second
 	// ProofTimeout bounds a wait for a proof. A request that arrives while an older proof is under way
 	// waits for the end of that, which proves nothing to it, and then for its own: three seconds each.
 	ProofTimeout = 2 * ArrivalTimeout
-	// HurriedArrivalTimeout is how long a read waits for a state that upstream has and the cache is about
-	// to have, if its client may give up before it is clear that the state does not exist. Upstream
-	// answers then.
+	// HurriedArrivalTimeout is how long a read waits for a state that upstream has and the cache is
+	// about to have, if its client may give up before it is clear that the state does not exist.
+	// Upstream answers then.
 	HurriedArrivalTimeout = 100 * time.Millisecond
-	// VerdictTimeout bounds the question whether upstream itself has what did not arrive, if upstream can
-	// answer the request otherwise.
+	// VerdictTimeout bounds the question whether upstream itself has what did not arrive, if upstream
+	// can answer the request otherwise.
 	VerdictTimeout = ArrivalTimeout
-	// watchVerdictTimeout bounds it for a watch whose head is sent, so that upstream cannot answer it. The
-	// question waits for the end of an older one, and then for its own answer, as proofs do.
+	// watchVerdictTimeout bounds it for a watch whose head is sent, so that upstream cannot answer it.
+	// The question waits for the end of an older one, and then for its own answer, as proofs do.
 	watchVerdictTimeout = ProofTimeout
 	// proofInterval is the pause between two proofs: what is waited for may be a write to anything.
 	proofInterval = 100 * time.Millisecond
@@ -54,10 +54,10 @@ func (e *TooLargeError) Status() metav1.Status {
 // errBehind says that upstream has, or may have, a resourceVersion that has not arrived here.
 var errBehind = errors.New("the cache is behind upstream")
 
-// AwaitRV returns a state that is not older than rv. It waits for it as long as upstream would, and at
-// most until ctx ends. A quiet resource learns of a resourceVersion only by a proof, so this asks for
-// proofs meanwhile. A TooLargeError is upstream's own word: it is asked when the time is up. If it does
-// not answer within verdict, the error is errBehind.
+// AwaitRV returns a state that is not older than rv. It waits for it as long as upstream would, and
+// at most until ctx ends. A quiet resource learns of a resourceVersion only by a proof, so this
+// asks for proofs meanwhile. A TooLargeError is upstream's own word: it is asked when the time is
+// up. If it does not answer within verdict, the error is errBehind.
 func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) (*cache.Snapshot, error) {
 	r := s.Resource()
 	if now := r.Snapshot(); now != nil && now.RV >= rv {
@@ -86,8 +86,8 @@ func (s *Source) AwaitRV(ctx context.Context, rv uint64, verdict time.Duration) 
 }
 
 // AwaitRVInWatch is AwaitRV for a watch. Where it is not known why rv does not arrive, as with an
-// upstream that is too busy to answer, a client that has its head is kept, but not for ever: sent away,
-// it would ask the same again.
+// upstream that is too busy to answer, a client that has its head is kept, but not for ever: sent
+// away, it would ask the same again.
 func (s *Source) AwaitRVInWatch(ctx context.Context, rv uint64) (state *cache.Snapshot, err error) {
 	for range watchRounds {
 		state, err = s.AwaitRV(ctx, rv, watchVerdictTimeout)
@@ -98,8 +98,8 @@ func (s *Source) AwaitRVInWatch(ctx context.Context, rv uint64) (state *cache.Sn
 	return state, err
 }
 
-// proveThrough asks for one proof after another until one is of a state that is not older than rv; nil if
-// ctx ends first.
+// proveThrough asks for one proof after another until one is of a state that is not older than rv;
+// nil if ctx ends first.
 func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 	for ctx.Err() == nil {
 		if state, err := s.Fresh.Prove(ctx); err == nil && state.RV >= rv {
@@ -113,8 +113,8 @@ func (s *Source) proveThrough(ctx context.Context, rv uint64) *cache.Snapshot {
 	return nil
 }
 
-// verdict is why rv has not arrived. What upstream answers to the question, which was the proxy's own, is
-// not for the client: of its error only the text stays.
+// verdict is why rv has not arrived. What upstream answers to the question, which was the proxy's
+// own, is not for the client: of its error only the text stays.
 func (s *Source) verdict(ctx context.Context, rv uint64, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

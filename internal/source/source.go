@@ -12,8 +12,8 @@ import (
 	"spillway/internal/fanout"
 )
 
-// Catalog knows which resources are answered from memory. It never blocks: a resource whose first state
-// is still on its way has a Source that is not ready.
+// Catalog knows which resources are answered from memory. It never blocks: a resource whose first
+// state is still on its way has a Source that is not ready.
 type Catalog interface {
 	// Find returns the source of a resource, or nil if its requests go upstream.
 	Find(gvr schema.GroupVersionResource) *Source

@@ -17,7 +17,8 @@ import (
 	"spillway/internal/plan"
 )
 
-// longestWatch is longer than anything lasts, and short enough for moments to hold its end: a client may ask for up to 292 years.
+// longestWatch is longer than anything lasts, and short enough for moments to hold its end: a
+// client may ask for up to 292 years.
 const longestWatch = 100 * 365 * 24 * time.Hour
 
 // StreamOptions are what a stream is made of besides its plan.
@@ -29,7 +30,8 @@ type StreamOptions struct {
 	Admit func(reauth.Stream) *reauth.Permit
 }
 
-// request is what begins a watch: where it is answered if it cannot begin, and how its client departs.
+// request is what begins a watch: where it is answered if it cannot begin, and how its client
+// departs.
 type request interface {
 	apistatus.Responder
 	Departs(gone func()) (stop func())
@@ -51,7 +53,8 @@ func (m *Manager) NewStream(p plan.Plan, o StreamOptions) *Stream {
 	return st
 }
 
-// Begin lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give back what it holds.
+// Begin lets a watch begin within the limits, or answers it. Once it is let in, ended or letGo give
+// back what it holds.
 func (m *Manager) Begin(c request, st *Stream, flow flowcontrol.Flow) bool {
 	let := false
 	defer func() {
@@ -140,7 +143,8 @@ func (m *Manager) Deliver(st *Stream, over func(EndReason)) {
 	m.deliver.deliver(st)
 }
 
-// Ended counts a stream out, and logs and counts why it ended. It reports whether the server is going away.
+// Ended counts a stream out, and logs and counts why it ended. It reports whether the server is
+// going away.
 func (m *Manager) Ended(st *Stream, reason EndReason) (draining bool) {
 	st.letGo(reason)
 	st.gate.close()
@@ -196,7 +200,8 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 	log.Debug("watch ended", fields...)
 }
 
-// stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or only a small one.
+// stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or
+// only a small one.
 func (s *Stream) stateWidth() int64 {
 	switch s.plan.Watch.Start {
 	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
@@ -213,7 +218,8 @@ func (s *Stream) stateWidth() int64 {
 // measuredMost is how many objects are asked about to tell how large a part of a state is selected.
 const measuredMost = 5000
 
-// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects would have to be asked about.
+// sizeOf is about how many bytes of JSON are selected of a state: exactly, unless many objects
+// would have to be asked about.
 func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 	switch {
 	case state == nil:

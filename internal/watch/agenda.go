@@ -2,7 +2,8 @@ package watch
 
 import "container/heap"
 
-// agenda is the slots of a writer, all of them, by when something is due there. It stands for a timer each.
+// agenda is the slots of a writer, all of them, by when something is due there. It stands for a
+// timer each.
 type agenda []*slot
 
 // set says when a slot is due; a new one is added.

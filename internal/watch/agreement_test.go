@@ -16,7 +16,8 @@ type told struct {
 	reason EndReason
 }
 
-// script is a random story of a world: what is written, who watches, reads slowly, pauses, leaves or is sent away.
+// script is a random story of a world: what is written, who watches, reads slowly, pauses, leaves
+// or is sent away.
 type script struct {
 	t       *testing.T
 	rand    *rand.Rand
@@ -153,10 +154,12 @@ func (s *script) toldTo(p *peer) told {
 	return out
 }
 
-// Whoever delivers, the same happens: each client is told the same, in the same order, and ends for the same reason. How much one is told
-// that has left does not matter, nor that a goroutine finds out only when its write is over. Nor does how far one has come that is sent
-// away while it is behind: it comes back for the rest. (The end of a seam that is no event to it is passed with the last event of the
-// seam in the log, with what follows it in a feed; until then it is not sent away.)
+// Whoever delivers, the same happens: each client is told the same, in the same order, and ends for
+// the same reason. How much one is told that has left does not matter, nor that a goroutine finds
+// out only when its write is over. Nor does how far one has come that is sent away while it is
+// behind: it comes back for the rest. (The end of a seam that is no event to it is passed with the
+// last event of the seam in the log, with what follows it in a feed; until then it is not sent
+// away.)
 func TestDeliverersAgree(t *testing.T) {
 	var written, stalled int
 	for seed := range uint64(30) {

@@ -16,14 +16,17 @@ import (
 )
 
 const (
-	// pastWait is how long a watch may wait, before its head, for its turn to be told what happened before the log begins.
+	// pastWait is how long a watch may wait, before its head, for its turn to be told what happened
+	// before the log begins.
 	pastWait = 3 * time.Second
-	// pastRetry is when who waited in vain had better come back, in seconds: a turn is over after one or two.
+	// pastRetry is when who waited in vain had better come back, in seconds: a turn is over after one
+	// or two.
 	pastRetry = 2
 )
 
-// ReachBack sees to it that a watch which resumes from before the log begins can be told what happened until there (design D6), or answers
-// it. That must be decided before the head: only a 429 has client-go come back without a new list.
+// ReachBack sees to it that a watch which resumes from before the log begins can be told what
+// happened until there (design D6), or answers it. That must be decided before the head: only a 429
+// has client-go come back without a new list.
 func (m *Manager) ReachBack(c request, st *Stream) bool {
 	past, w := st.plan.Source.Past, st.plan.Watch
 	if past == nil || w.Start != plan.EventsFrom || w.Timeout <= 0 {
@@ -74,8 +77,9 @@ func (s *Stream) resume() (EndReason, error) {
 	return "", err
 }
 
-// seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told its resourceVersion there, and not here, would
-// be sent to list again, and again, until this resource hears of something. It reports whether upstream said so.
+// seenUpstream asks upstream how far it is, after its history was rewritten: a client that was told
+// its resourceVersion there, and not here, would be sent to list again, and again, until this
+// resource hears of something. It reports whether upstream said so.
 func (s *Stream) seenUpstream() bool {
 	ctx, cancel := context.WithTimeout(s.context(), source.ArrivalTimeout)
 	defer cancel()
@@ -83,8 +87,8 @@ func (s *Stream) seenUpstream() bool {
 	return err == nil
 }
 
-// backfill tells the client what happened before the log begins, and places the cursor there. While upstream cannot be asked, the stream
-// is merely silent, as one from the future is.
+// backfill tells the client what happened before the log begins, and places the cursor there. While
+// upstream cannot be asked, the stream is merely silent, as one from the future is.
 func (s *Stream) backfill(past *backfill.Backfill) error {
 	ctx, cancel := s.untilDeadline()
 	defer cancel()
@@ -106,8 +110,8 @@ func (s *Stream) backfill(past *backfill.Backfill) error {
 	}
 }
 
-// overtaken reports that a client came from the future and was passed by a gap in history, which upstream may know: it had better come
-// back and be told.
+// overtaken reports that a client came from the future and was passed by a gap in history, which
+// upstream may know: it had better come back and be told.
 func (s *Stream) overtaken(err error) bool {
 	var expired *cache.ExpiredError
 	return s.plan.Source.Past != nil && s.cursor != nil && s.cursor.Ahead() &&

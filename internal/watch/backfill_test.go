@@ -108,7 +108,8 @@ func TestPastIsGated(t *testing.T) {
 	}
 }
 
-// Bookmarks promise no more than what was told: none while the past is being told, and then the truth.
+// Bookmarks promise no more than what was told: none while the past is being told, and then the
+// truth.
 func TestPastAndBookmarks(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 95")
@@ -156,8 +157,8 @@ func TestUnfilledReasons(t *testing.T) {
 	}
 }
 
-// Who came from the future, as from a replica that is ahead, and finds himself inside a gap when the log gets there comes back and is told. Where
-// nobody could tell, he has expired.
+// Who came from the future, as from a replica that is ahead, and finds himself inside a gap when
+// the log gets there comes back and is told. Where nobody could tell, he has expired.
 func TestOvertakenByASeam(t *testing.T) {
 	for _, told := range []bool{true, false} {
 		bubbles(t, func(t *testing.T, d delivery) {

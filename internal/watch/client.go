@@ -2,13 +2,15 @@ package watch
 
 import "unique"
 
-// Client is who a watch is for, as operators are told: never a metric label (design D16). Interned, since most watches are those of a few.
+// Client is who a watch is for, as operators are told: never a metric label (design D16). Interned,
+// since most watches are those of a few.
 type Client struct{ user, agent unique.Handle[string] }
 
 // agentMost is how much is kept of what a client says that it is: a head may hold a megabyte.
 const agentMost = 256
 
-// NewClient is a client by the name of its user, "" if that was not asked for, and by what it says that it is.
+// NewClient is a client by the name of its user, "" if that was not asked for, and by what it says
+// that it is.
 func NewClient(user, agent string) Client {
 	return Client{user: unique.Make(user), agent: unique.Make(agent[:min(len(agent), agentMost)])}
 }

@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it has: on a busy
-	// resource the proof is there by then, and nothing has to be held back (design D7).
+	// proofHead is how long a stream with an end bookmark waits for the proof before it sends what it
+	// has: on a busy resource the proof is there by then, and nothing has to be held back (design D7).
 	proofHead = 100 * time.Millisecond
 )
 
 // consistent begins a watch whose state must not be older than the request (design D7, W-215).
 //
-// With an end bookmark the state goes out early and the bookmark waits for the proof; what happens meanwhile is part of the
-// initial events. Without one there is no mark, so the initial events themselves are the claim: nothing but the head is sent
-// before the proof.
+// With an end bookmark the state goes out early and the bookmark waits for the proof; what happens
+// meanwhile is part of the initial events. Without one there is no mark, so the initial events
+// themselves are the claim: nothing but the head is sent before the proof.
 func (s *Stream) consistent() (EndReason, error) {
 	ctx, cancel := context.WithTimeout(s.context(), source.ProofTimeout)
 	defer cancel()
@@ -93,7 +93,8 @@ func (s *Stream) held(proofs <-chan proof) (EndReason, error) {
 				s.cursor.Release()
 				return "", s.endOfState()
 			}
-			// Upstream's state at RV may have been compared with what the client has: history may never say so.
+			// Upstream's state at RV may have been compared with what the client has: history may never say
+			// so.
 			if landed := s.cursor.Land(proven); landed != nil {
 				s.cursor.Close()
 				s.cursor = landed

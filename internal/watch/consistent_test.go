@@ -14,8 +14,9 @@ const (
 	unmarkedNow = "/api/v1/pods?watch=1" // consistent, and nobody says when the state is complete
 )
 
-// While the proof is under way a stream with an end bookmark sends what it has, after a moment; then whatever changes, as
-// ADDED; and the bookmark when all that was there at the beginning has been sent (D7, W-215).
+// While the proof is under way a stream with an end bookmark sends what it has, after a moment;
+// then whatever changes, as ADDED; and the bookmark when all that was there at the beginning has
+// been sent (D7, W-215).
 func TestHeldBookmark(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 6")
@@ -99,7 +100,8 @@ func TestNotRetracted(t *testing.T) {
 	})
 }
 
-// A gap that is closed meanwhile is part of the initial events, and the bookmark stands behind all of it.
+// A gap that is closed meanwhile is part of the initial events, and the bookmark stands behind all
+// of it.
 func TestHeldOverAGap(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -114,7 +116,8 @@ func TestHeldOverAGap(t *testing.T) {
 	})
 }
 
-// A proof may be of a history that the client has yet to be sent: it is looked at again once that was (W-215).
+// A proof may be of a history that the client has yet to be sent: it is looked at again once that
+// was (W-215).
 func TestHeldUntilWhatWasProven(t *testing.T) {
 	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
@@ -127,7 +130,8 @@ func TestHeldUntilWhatWasProven(t *testing.T) {
 	})
 }
 
-// History may say by itself that nothing happened up to some point before the proof. That changes nothing of what the client has.
+// History may say by itself that nothing happened up to some point before the proof. That changes
+// nothing of what the client has.
 func TestHeldThroughProgress(t *testing.T) {
 	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		p.gets("ADDED a/x 5")
@@ -139,7 +143,8 @@ func TestHeldThroughProgress(t *testing.T) {
 	})
 }
 
-// A state that was proven to be as an older one says nothing to a client that has been sent what came and went in between.
+// A state that was proven to be as an older one says nothing to a client that has been sent what
+// came and went in between.
 func TestHeldBetween(t *testing.T) {
 	whileProving(t, func(w *world, p *peer, proofs chan<- proof) {
 		proven := &cache.Snapshot{RV: 110, Reached: 105, Next: w.head()}
@@ -180,7 +185,8 @@ func (d proving) deliver(s *Stream) {
 	d.live(s)
 }
 
-// Without an end bookmark the initial events are the claim: only the head goes out before the proof (W-215).
+// Without an end bookmark the initial events are the claim: only the head goes out before the proof
+// (W-215).
 func TestUnmarked(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 6")
@@ -215,7 +221,8 @@ func TestUnproven(t *testing.T) {
 	}
 }
 
-// An upstream that cannot be asked proves nothing, and one that is behind what it has promised neither (W-217).
+// An upstream that cannot be asked proves nothing, and one that is behind what it has promised
+// neither (W-217).
 func TestNothingToProveWith(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")

@@ -13,8 +13,8 @@ type deliverer interface {
 	deliver(s *Stream)
 }
 
-// goroutines is the deliverer that gives each stream the goroutine that calls it. It is the plainest one, what every
-// other must be equal to, and the one for sinks that are no sockets.
+// goroutines is the deliverer that gives each stream the goroutine that calls it. It is the
+// plainest one, what every other must be equal to, and the one for sinks that are no sockets.
 type goroutines struct{}
 
 func (g goroutines) deliver(s *Stream) {
@@ -71,15 +71,17 @@ func (goroutines) finish(s *Stream, run []byte, reason EndReason, cause error) {
 	s.over(reason)
 }
 
-// writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few writers, from its initial events to its
-// end. The initial events are made and sent by the goroutine that came with it, since they wait, for proofs and for their client.
+// writers is the deliverer that needs no goroutine per stream: each is a slot of one of a few
+// writers, from its initial events to its end. The initial events are made and sent by the
+// goroutine that came with it, since they wait, for proofs and for their client.
 type writers struct {
 	shards []*writer
 	next   atomic.Uint32
 	done   sync.WaitGroup
 }
 
-// newWriters starts writers; they end with the server's base. Half of the processors are theirs: the rest have to make what they send.
+// newWriters starts writers; they end with the server's base. Half of the processors are theirs:
+// the rest have to make what they send.
 func newWriters(m *Manager) *writers {
 	d := &writers{}
 	for range max(1, runtime.GOMAXPROCS(0)/2) {

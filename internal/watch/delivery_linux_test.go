@@ -218,7 +218,8 @@ func (c *audience) settled(least int64) {
 	}
 }
 
-// ready waits until every client has the head of its answer and follows the feed, and returns what they have taken.
+// ready waits until every client has the head of its answer and follows the feed, and returns what
+// they have taken.
 func (c *audience) ready() int64 {
 	head := int64(len(c.streams) * (c.head + c.sealed))
 	c.settled(head)
@@ -237,8 +238,8 @@ func byWriters(m *Manager) deliverer { return newWriters(m) }
 
 func byGoroutines(*Manager) deliverer { return goroutines{} }
 
-// An event costs no allocation per client, however it is sent. The runtime and what earlier tests have left behind allocate, too, at times:
-// what a delivery does is in every try.
+// An event costs no allocation per client, however it is sent. The runtime and what earlier tests
+// have left behind allocate, too, at times: what a delivery does is in every try.
 func TestDeliveryBySlotsAllocatesNothing(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		t.Run(fmt.Sprintf("TLS=%v", secure), func(t *testing.T) {
@@ -258,8 +259,8 @@ func TestDeliveryBySlotsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// allocationsPerDelivery is what is allocated for each of many clients, beyond what the writing of an event and its dispatch allocate
-// once for all of them.
+// allocationsPerDelivery is what is allocated for each of many clients, beyond what the writing of
+// an event and its dispatch allocate once for all of them.
 func allocationsPerDelivery(t *testing.T, secure bool) float64 {
 	t.Helper()
 	const clients, rounds = 200, 50
@@ -276,7 +277,8 @@ func allocationsPerDelivery(t *testing.T, secure bool) float64 {
 	return (per - once) / clients
 }
 
-// A watch that nothing happens to has no goroutine and little memory: this is what tens of thousands of them cost.
+// A watch that nothing happens to has no goroutine and little memory: this is what tens of
+// thousands of them cost.
 func TestIdleWatchesAreSmall(t *testing.T) {
 	for secure, most := range map[bool]float64{false: 3 << 10, true: 6 << 10} {
 		t.Run(fmt.Sprintf("TLS=%v", secure), func(t *testing.T) {
@@ -303,7 +305,8 @@ type footprint struct {
 func measured(t *testing.T, n int, secure bool) (f footprint) {
 	t.Helper()
 	t.Run(fmt.Sprint(n), func(t *testing.T) {
-		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for up to ten seconds.
+		// A server that was stopped before this is held by fasthttp's cleaner of idle workers, for up to
+		// ten seconds.
 		eventually(t, "what earlier tests left to be let go of", func() bool {
 			stacks := make([]byte, 4<<20)
 			return !bytes.Contains(stacks[:runtime.Stack(stacks, true)], []byte("fasthttp.(*workerPool).Start"))
@@ -323,8 +326,8 @@ func measured(t *testing.T, n int, secure bool) (f footprint) {
 	return f
 }
 
-// BenchmarkDelivery is the processor time that one client costs per event, kernel included: by writers, by goroutines, and by the least
-// that can be done, a loop of sends.
+// BenchmarkDelivery is the processor time that one client costs per event, kernel included: by
+// writers, by goroutines, and by the least that can be done, a loop of sends.
 func BenchmarkDelivery(b *testing.B) {
 	for _, secure := range []bool{false, true} {
 		for _, k := range []int{1, 16} {

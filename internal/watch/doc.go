@@ -1,20 +1,21 @@
 // Package watch delivers watches: initial state, live events, bookmarks, ends.
 //
 // A Stream is one client's watch: a plan, a cursor, a deadline and a Sink. It is pulled: whatever
-// delivers it asks for the next bytes when the client has taken those before, so a slow client costs its
-// own place in the log and delays no other (design D10). A stream begins on the goroutine of its
-// request. Past its initial events it becomes a slot of one of a few writers:
+// delivers it asks for the next bytes when the client has taken those before, so a slow client
+// costs its own place in the log and delays no other (design D10). A stream begins on the goroutine
+// of its request. Past its initial events it becomes a slot of one of a few writers:
 //
 //	hub ──wakes──▶ group ──▶ writer ──▶ slot ──▶ port ──▶ socket
 //	               (slots of one feed)   (turn)   (TLS)    one non-blocking send
 //
-// A writer owns its slots and is alone in sending to their sockets. It never waits: the slot of a full
-// socket is parked until there is room, or until its client has stalled.
+// A writer owns its slots and is alone in sending to their sockets. It never waits: the slot of a
+// full socket is parked until there is room, or until its client has stalled.
 //
-// Invariant: a stream ends for exactly one EndReason, and holds no object past its initial events. A
-// bookmark never overtakes an event.
+// Invariant: a stream ends for exactly one EndReason, and holds no object past its initial events.
+// A bookmark never overtakes an event.
 //
-// Why not a goroutine for each watch: 13 times the memory of an idle one over TLS, and eight times the processor
-// time of a delivery (docs/design/0010-slots-and-writers.md). That deliverer is still here: it is the
-// reference that the writers are tested against, and what systems without epoll use.
+// Why not a goroutine for each watch: 13 times the memory of an idle one over TLS, and eight times
+// the processor time of a delivery (docs/design/0010-slots-and-writers.md). That deliverer is still
+// here: it is the reference that the writers are tested against, and what systems without epoll
+// use.
 package watch

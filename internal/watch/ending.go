@@ -6,10 +6,11 @@ import (
 	"sync/atomic"
 )
 
-// ending is that a stream is to end, and why: the first reason that anybody gives, or else that its server is told to stop.
+// ending is that a stream is to end, and why: the first reason that anybody gives, or else that its
+// server is told to stop.
 //
-// What waits on the stream's behalf waits in its context, which is there until the stream is a slot. A slot does not wait: it has the reason
-// looked at, and an idle watch has no context.
+// What waits on the stream's behalf waits in its context, which is there until the stream is a
+// slot. A slot does not wait: it has the reason looked at, and an idle watch has no context.
 type ending struct {
 	reason atomic.Pointer[EndReason] // nil: nobody gave one
 	waits  atomic.Pointer[waits]     // nil: nothing waits
@@ -67,13 +68,15 @@ func (s *Stream) ending() EndReason {
 	return ""
 }
 
-// Interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any goroutine may call it.
+// Interrupt ends the stream for a reason, as soon as that can be. The first reason counts. Any
+// goroutine may call it.
 func (s *Stream) Interrupt(reason EndReason) {
 	s.conclude(reason)
 	s.poke()
 }
 
-// conclude settles why the stream ends, unless that is settled: who leaves because the server was told to stop has not left by himself.
+// conclude settles why the stream ends, unless that is settled: who leaves because the server was
+// told to stop has not left by himself.
 func (s *Stream) conclude(reason EndReason) {
 	if s.manager.base.Err() != nil {
 		reason = endCause(s.manager.base)

@@ -16,8 +16,8 @@ type endings struct {
 	evicted []Eviction // oldest first
 }
 
-// Eviction is a watch that was ended since its client stopped reading. It keeps no Source, which would keep a mirror's whole state long after the
-// mirror was given up.
+// Eviction is a watch that was ended since its client stopped reading. It keeps no Source, which
+// would keep a mirror's whole state long after the mirror was given up.
 type Eviction struct {
 	At       time.Time
 	Resource *object.Resource
@@ -52,7 +52,8 @@ func (e *endings) note(st *Stream, reason EndReason) {
 	})
 }
 
-// EndCounts is how many watches have ended for each reason that one has ended for, and the last few evictions, oldest first.
+// EndCounts is how many watches have ended for each reason that one has ended for, and the last few
+// evictions, oldest first.
 func (m *Manager) EndCounts() (map[EndReason]uint64, []Eviction) {
 	m.endings.mu.Lock()
 	defer m.endings.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"spillway/internal/source"
 )
 
-// EndReason is why a watch ended. Every stream ends for exactly one, which is the metric label, the log field and what the
-// client learns (design D10).
+// EndReason is why a watch ended. Every stream ends for exactly one, which is the metric label, the
+// log field and what the client learns (design D10).
 type EndReason string
 
 // The reasons, and what the client sees of them.
@@ -30,7 +30,8 @@ const (
 	EndUnfilled    EndReason = "unfilled"    // what happened before the log begins could not be told in time: a clean end, to go on from (W-113)
 	// memory is short, and its selector takes much: a clean end, to go on from (W-113)
 	EndShed EndReason = "shed"
-	// The client may not go on: a clean end, if it takes that at once, and its next request tells it more (package auth).
+	// The client may not go on: a clean end, if it takes that at once, and its next request tells it
+	// more (package auth).
 	EndCredential      = EndReason(reauth.EndExpired)         // its credential reached its end
 	EndUnauthenticated = EndReason(reauth.EndUnauthenticated) // upstream takes its credential no more
 	EndForbidden       = EndReason(reauth.EndForbidden)       // upstream allows it no more
@@ -53,7 +54,8 @@ var EndReasons = []EndReason{
 	EndAborted,
 }
 
-// Clean reports that the stream ends with its terminator, so that the connection can carry another request (W-2).
+// Clean reports that the stream ends with its terminator, so that the connection can carry another
+// request (W-2).
 func (r EndReason) Clean() bool {
 	switch r {
 	case EndSlow, EndCrowded, EndStalled, EndDeparted, EndAborted:
@@ -90,14 +92,16 @@ func ReasonOf(err error) EndReason {
 	return EndAborted
 }
 
-// CutMessages are what is logged of an answer that was cut since its client did not take it, by the reason.
+// CutMessages are what is logged of an answer that was cut since its client did not take it, by the
+// reason.
 var CutMessages = map[EndReason]string{
 	EndSlow:    "ended an answer whose client was too slow while memory was short",
 	EndCrowded: "ended an answer whose client was too slow while others waited for room",
 	EndStalled: "evicted a client that stopped reading",
 }
 
-// LogCut logs that an answer was cut since its client did not take it. It reports false for any other reason.
+// LogCut logs that an answer was cut since its client did not take it. It reports false for any
+// other reason.
 func LogCut(log *zap.Logger, reason EndReason, fields ...zap.Field) bool {
 	words, cut := CutMessages[reason]
 	if cut {

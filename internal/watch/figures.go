@@ -53,8 +53,9 @@ func (m *Manager) figures(ctx context.Context, streams []*Stream) ([]figures, er
 	return known, nil
 }
 
-// count is a question to a writer: how its slots stand, or some of them. It is answered between turns, a few slots at a time, so that no
-// event waits for it, and nothing is kept up to date for those who might ask.
+// count is a question to a writer: how its slots stand, or some of them. It is answered between
+// turns, a few slots at a time, so that no event waits for it, and nothing is kept up to date for
+// those who might ask.
 type count struct {
 	slots []*slot
 	into  []*figures // for each, where the answer goes
@@ -64,7 +65,8 @@ type count struct {
 // countSize is how many slots are counted before the next turns: some 20 µs of them.
 const countSize = 128
 
-// ask puts a question to the writer. Another one that it has is not answered any more: whoever asked it has given up.
+// ask puts a question to the writer. Another one that it has is not answered any more: whoever
+// asked it has given up.
 func (w *writer) ask(c *count) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,8 +108,8 @@ func (s *slot) figures() figures {
 	return f
 }
 
-// notice is what a stream's goroutine tells of it, while it has one. A stream without one costs nothing for those who may want to know: its
-// writer is asked (see count).
+// notice is what a stream's goroutine tells of it, while it has one. A stream without one costs
+// nothing for those who may want to know: its writer is asked (see count).
 type notice struct {
 	live bool // static
 
@@ -115,7 +117,8 @@ type notice struct {
 	figures figures
 }
 
-// tell tells how far the stream is: past its initial events, or in them. It is called by the goroutine that has it.
+// tell tells how far the stream is: past its initial events, or in them. It is called by the
+// goroutine that has it.
 func (s *Stream) tell(live bool) {
 	n := s.told.Load()
 	if n == nil || n.live != live {

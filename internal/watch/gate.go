@@ -10,10 +10,11 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// gate is where a watch is kept from sending: shut while upstream cannot be asked whether it still may, and cut off when it may not any
-// more. Who passes reads one pointer.
+// gate is where a watch is kept from sending: shut while upstream cannot be asked whether it still
+// may, and cut off when it may not any more. Who passes reads one pointer.
 //
-// Invariant: what is taken from the cursor while the gate is shut is nothing. What was handed to a connection before may still arrive.
+// Invariant: what is taken from the cursor while the gate is shut is nothing. What was handed to a
+// connection before may still arrive.
 type gate struct {
 	shut atomic.Pointer[chan struct{}] // closed when it opens; nil: it is open
 
@@ -48,8 +49,8 @@ func (s *Stream) Resume() {
 	}
 }
 
-// CutAfter is how long a stream that may not go on may take to end as watches end, before its connection is cut: what its client has not
-// taken until then, it does not get.
+// CutAfter is how long a stream that may not go on may take to end as watches end, before its
+// connection is cut: what its client has not taken until then, it does not get.
 const CutAfter = time.Second
 
 // End implements reauth.Stream.
@@ -80,8 +81,9 @@ func (g *gate) close() {
 	}
 }
 
-// pass waits until the gate is open. It returns an endError if the stream has to end instead. Who pins old state has a seat (see sink.pace), and
-// gives it up meanwhile: a wait for upstream's word on one client must not keep the others from their answers.
+// pass waits until the gate is open. It returns an endError if the stream has to end instead. Who
+// pins old state has a seat (see sink.pace), and gives it up meanwhile: a wait for upstream's word
+// on one client must not keep the others from their answers.
 func (s *Stream) pass(pinned int64) error {
 	for opens := s.gate.opens(); opens != nil; opens = s.gate.opens() {
 		if pinned > 0 {

@@ -9,7 +9,8 @@ import (
 	"spillway/internal/auth/reauth"
 )
 
-// Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and then everything that he missed.
+// Who watches while upstream cannot be asked whether he may gets nothing, not even bookmarks, and
+// then everything that he missed.
 func TestHeld(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -55,8 +56,8 @@ func TestHeldToTheEnd(t *testing.T) {
 	}
 }
 
-// Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean end has his client ask again, which
-// tells him why.
+// Who may not go on gets nothing more, from one event to the next, and also inside a seam. A clean
+// end has his client ask again, which tells him why.
 func TestRevoked(t *testing.T) {
 	for _, why := range reauth.Ends {
 		bubbles(t, func(t *testing.T, d delivery) {
@@ -71,7 +72,8 @@ func TestRevoked(t *testing.T) {
 	}
 }
 
-// What a client does not take at once when its watch is revoked, it does not get: the connection is cut.
+// What a client does not take at once when its watch is revoked, it does not get: the connection is
+// cut.
 func TestRevokedWhileFull(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -95,7 +97,8 @@ func TestRevokedWhileFull(t *testing.T) {
 	})
 }
 
-// Whose socket is full when his watch is revoked is cut at once where nobody waits for him: there is no end that he could be sent.
+// Whose socket is full when his watch is revoked is cut at once where nobody waits for him: there
+// is no end that he could be sent.
 func TestRevokedWhileFullEndsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
@@ -205,7 +208,8 @@ func TestHeldUntilProven(t *testing.T) {
 	})
 }
 
-// Who is held in the middle of a seam may have to end there, which has no clean end: he is cut, once he has to.
+// Who is held in the middle of a seam may have to end there, which has no clean end: he is cut,
+// once he has to.
 func TestHeldInASeam(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"its time is over": func(st *Stream) { st.deadline = now() },

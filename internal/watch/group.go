@@ -7,8 +7,8 @@ import (
 	"spillway/internal/ring"
 )
 
-// group is the slots of a writer that wait for the same signal: those of one feed, or those that read a log. One wake reaches all of
-// them, and costs whoever wakes the same however many they are.
+// group is the slots of a writer that wait for the same signal: those of one feed, or those that
+// read a log. One wake reaches all of them, and costs whoever wakes the same however many they are.
 type group struct {
 	// Static after construction.
 	writer *writer

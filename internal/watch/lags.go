@@ -10,15 +10,17 @@ import (
 	"spillway/internal/source"
 )
 
-// lags shows how many watches there are and how far they are behind, by resource and by what they select, at the moment of a scrape. Who delivers
-// them is asked, as for the status page, so that a delivery counts nothing.
+// lags shows how many watches there are and how far they are behind, by resource and by what they
+// select, at the moment of a scrape. Who delivers them is asked, as for the status page, so that a
+// delivery counts nothing.
 type lags struct {
 	streams, behind *prometheus.Desc
 	groups          func() map[lagGroup]lag // nil: nobody is watching
 }
 
-// lagGroup is watches of which there are a few sorts, however many selectors, by its labels: of one resource there may be several Sources, in other
-// versions or on their way out, and a registry that is shown one set of labels twice shows nothing at all.
+// lagGroup is watches of which there are a few sorts, however many selectors, by its labels: of one
+// resource there may be several Sources, in other versions or on their way out, and a registry that
+// is shown one set of labels twice shows nothing at all.
 type lagGroup struct{ resource, selects string }
 
 type lag struct {

@@ -12,7 +12,8 @@ import (
 	"spillway/internal/source"
 )
 
-// Watch is what is known at some moment of a watch that is served from memory. It is for operators, not for metrics: it tells who watches what.
+// Watch is what is known at some moment of a watch that is served from memory. It is for operators,
+// not for metrics: it tells who watches what.
 type Watch struct {
 	ID        uint64 // of no other watch of this process
 	Source    *source.Source
@@ -47,7 +48,8 @@ const (
 	Held     Phase = "held" // nothing is sent until upstream can be asked whether it still may
 )
 
-// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so that it costs deliveries nothing while nobody wants to know.
+// Watches tells of all watches, in the order in which they came. It asks whoever delivers them, so
+// that it costs deliveries nothing while nobody wants to know.
 func (m *Manager) Watches(ctx context.Context) ([]Watch, error) {
 	m.counts.Lock()
 	defer m.counts.Unlock()
@@ -107,7 +109,8 @@ func (s *Stream) watch(out sink, f figures, now time.Time) Watch {
 // began is when the stream was made.
 func (s *Stream) began() time.Time { return s.deadline.time().Add(-s.plan.Watch.Timeout) }
 
-// selectorMost is how much of a selector is reported, in bytes: a client may send a megabyte, for each of its watches.
+// selectorMost is how much of a selector is reported, in bytes: a client may send a megabyte, for
+// each of its watches.
 const selectorMost = 1024
 
 // selection is what the stream selects.

@@ -120,7 +120,8 @@ func TestWatches(t *testing.T) {
 	})
 }
 
-// A resource that is mirrored twice, in other versions, is one in metrics: a registry does not take the same labels twice.
+// A resource that is mirrored twice, in other versions, is one in metrics: a registry does not take
+// the same labels twice.
 func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*Stream
 	for range 2 {
@@ -184,7 +185,8 @@ func TestWatchesOfNobody(t *testing.T) {
 	})
 }
 
-// Watches are grouped by the narrowest thing that they select by, of which there are a few, and not by selector.
+// Watches are grouped by the narrowest thing that they select by, of which there are a few, and not
+// by selector.
 func TestSelects(t *testing.T) {
 	for _, c := range []struct{ namespace, name, labels, fields, want string }{
 		{"", "", "", "", "all"},

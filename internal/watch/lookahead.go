@@ -9,23 +9,27 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// lookahead reads what turns are about to read, and does nothing with it. A thousand slots, their streams, ciphers and connections are
-// more than the nearest caches hold, and between two events others have used these. A turn on its own waits for one line of memory after
-// another; read for several slots at once, where none depends on another, they come together, which saves about a tenth of a turn.
+// lookahead reads what turns are about to read, and does nothing with it. A thousand slots, their
+// streams, ciphers and connections are more than the nearest caches hold, and between two events
+// others have used these. A turn on its own waits for one line of memory after another; read for
+// several slots at once, where none depends on another, they come together, which saves about a
+// tenth of a turn.
 //
-// It reads what only the writer writes, or nobody. What lies in other packages it finds by the names of fields, and where it does not find
-// it, as in another version of Go, it leaves that out.
+// It reads what only the writer writes, or nobody. What lies in other packages it finds by the
+// names of fields, and where it does not find it, as in another version of Go, it leaves that out.
 type lookahead struct {
 	sum int // so that nothing is left out as useless
 }
 
 const (
-	// lookaheadTurns is for how many turns at a time: what they need fits into the nearest cache, and more reads are never under way at once.
+	// lookaheadTurns is for how many turns at a time: what they need fits into the nearest cache, and
+	// more reads are never under way at once.
 	lookaheadTurns = 16
 	cacheLine      = 64 // bytes
 )
 
-// read reads for the slots whose turns are next. What is reached through something else is read after that is there for all of them.
+// read reads for the slots whose turns are next. What is reached through something else is read
+// after that is there for all of them.
 func (l *lookahead) read(slots []*slot) {
 	for _, s := range slots {
 		l.sum += s.place + s.index + len(s.reason) + len(s.rest) + len(s.port.held)
@@ -59,7 +63,8 @@ func (p *port) ahead() (sum int) {
 // places are where in a struct there is something to read: a byte for each cache line.
 type places []uintptr
 
-// tlsPlaces are those of the lines that a tls.Conn writes with, by fields that no other goroutine changes meanwhile.
+// tlsPlaces are those of the lines that a tls.Conn writes with, by fields that no other goroutine
+// changes meanwhile.
 var tlsPlaces = placesOf(reflect.TypeFor[tls.Conn](), "conn", "config", "clientProtocol", "out", "bytesSent", "packetsSent")
 
 func placesOf(of reflect.Type, fields ...string) (p places) {
@@ -80,9 +85,10 @@ func (p places) read(of unsafe.Pointer) (sum int) {
 	return sum
 }
 
-// behind is what a port sends through besides, nil where it is not known: its outlet, what Go knows of the connection's descriptor, what
-// the cipher gets its nonces from, and the cipher: its keys, and what was computed of them. The last two change with each write, and are
-// of no use any more once the keys have been changed.
+// behind is what a port sends through besides, nil where it is not known: its outlet, what Go knows
+// of the connection's descriptor, what the cipher gets its nonces from, and the cipher: its keys,
+// and what was computed of them. The last two change with each write, and are of no use any more
+// once the keys have been changed.
 type behind struct {
 	outlet, descriptor, nonces *byte // the first of each
 	cipher                     []byte
@@ -129,7 +135,8 @@ func fieldOf(of reflect.Value, name string) reflect.Value {
 	return of.FieldByName(name)
 }
 
-// structAt is the struct that a pointer points to, also one in an interface; nothing if there is none.
+// structAt is the struct that a pointer points to, also one in an interface; nothing if there is
+// none.
 func structAt(v reflect.Value) reflect.Value {
 	if v.Kind() == reflect.Interface {
 		v = v.Elem()

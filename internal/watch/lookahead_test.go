@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLookahead holds that what lies in other packages is found. Where it fails because another version of Go keeps it elsewhere, nothing
-// is wrong but that turns take longer.
+// TestLookahead holds that what lies in other packages is found. Where it fails because another
+// version of Go keeps it elsewhere, nothing is wrong but that turns take longer.
 func TestLookahead(t *testing.T) {
 	if len(tlsPlaces) < 6 {
 		t.Errorf("of tls.Conn, %d places are known", len(tlsPlaces))

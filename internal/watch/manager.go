@@ -74,8 +74,8 @@ func NewManager(o Options) *Manager {
 	return m
 }
 
-// BeforeDeliveries has f called before each delivery, by the goroutine that delivers; a panic of f is a
-// panic of the delivery. It is set before the first watch.
+// BeforeDeliveries has f called before each delivery, by the goroutine that delivers; a panic of f
+// is a panic of the delivery. It is set before the first watch.
 func (m *Manager) BeforeDeliveries(f func()) { m.onDeliver = f }
 
 // Wait returns when no stream is left and the writers have ended.
@@ -120,10 +120,10 @@ func (m *Manager) RefuseNew() {
 	m.mu.draining = true
 }
 
-// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so that
-// clients reconnect with a fresh resourceVersion and not all at once (design D14). Call refuseNew
-// before. It returns when no stream is left, and otherwise when ctx ends; streams that have not been
-// interrupted by then are interrupted all the same, and have a moment to end.
+// Drain ends the streams one by one, spread over about the period, each right after a bookmark, so
+// that clients reconnect with a fresh resourceVersion and not all at once (design D14). Call
+// refuseNew before. It returns when no stream is left, and otherwise when ctx ends; streams that
+// have not been interrupted by then are interrupted all the same, and have a moment to end.
 func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	streams := m.Open()
 	left := make(chan struct{})
@@ -156,7 +156,8 @@ func (m *Manager) Drain(ctx context.Context, period time.Duration) {
 	}
 }
 
-// farewell is how long those may take to end who were told when the time was over, as after a pause of the whole process.
+// farewell is how long those may take to end who were told when the time was over, as after a pause
+// of the whole process.
 const farewell = time.Second
 
 // Cut cuts the streams that are left: some may be waiting for clients that do not read.
@@ -170,7 +171,8 @@ func (m *Manager) Cut() {
 	}
 }
 
-// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or until ctx ends, or nobody is left.
+// pauseUntil waits for a time, not a while, so that who is late makes nobody after him later; or
+// until ctx ends, or nobody is left.
 func pauseUntil(ctx context.Context, nobody <-chan struct{}, at time.Time) {
 	left := time.Until(at)
 	if left <= 0 || ctx.Err() != nil {

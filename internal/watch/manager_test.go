@@ -34,7 +34,8 @@ func draining(t *testing.T, n int, f func(t *testing.T, w *world, all []*peer)) 
 	})
 }
 
-// Whoever's turn has not come when the time is over ends as cleanly as the others, before Drain returns: what follows cuts who is left.
+// Whoever's turn has not come when the time is over ends as cleanly as the others, before Drain
+// returns: what follows cuts who is left.
 func TestDrainOutOfTime(t *testing.T) {
 	draining(t, 3, func(t *testing.T, w *world, all []*peer) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// narrow is the sending end of a connection for bubbles, in which a real socket's time does not pass. Like net.Pipe it holds nothing:
-// it takes what a Read is waiting for. Unlike net.Pipe it can also be offered bytes, as a socket can.
+// narrow is the sending end of a connection for bubbles, in which a real socket's time does not
+// pass. Like net.Pipe it holds nothing: it takes what a Read is waiting for. Unlike net.Pipe it can
+// also be offered bytes, as a socket can.
 type narrow struct {
 	net.Conn // the end of a pipe that carries nothing, for the methods that do not matter
 

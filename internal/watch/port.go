@@ -17,8 +17,8 @@ type outlet interface {
 
 // port is where a slot sends: an outlet, under TLS where there is TLS. Only its writer uses it.
 //
-// A TLS record is made for one connection and must go out as it is, so what a full outlet did not take of one is held here: a turn of
-// them at most, and none while the client keeps up.
+// A TLS record is made for one connection and must go out as it is, so what a full outlet did not
+// take of one is held here: a turn of them at most, and none while the client keeps up.
 type port struct {
 	out    outlet
 	secure net.Conn              // nil: no TLS
@@ -29,7 +29,8 @@ type port struct {
 	behind behind // for a lookahead
 }
 
-// send takes what it can of b: less than all of it, or with something held, if the outlet is full. moved says that bytes went out.
+// send takes what it can of b: less than all of it, or with something held, if the outlet is full.
+// moved says that bytes went out.
 func (p *port) send(b []byte) (taken int, moved bool, err error) {
 	if p.secure == nil {
 		taken, err = p.out.offer(b)

@@ -6,8 +6,9 @@ import (
 	"spillway/internal/source"
 )
 
-// sentBytes shows what watches have been sent, by resource, at the moment of a scrape: those that have ended are summed up, those that are
-// open are asked. So a watch that lasts for an hour is seen all the time, and for a delivery nobody counts but its own stream.
+// sentBytes shows what watches have been sent, by resource, at the moment of a scrape: those that
+// have ended are summed up, those that are open are asked. So a watch that lasts for an hour is
+// seen all the time, and for a delivery nobody counts but its own stream.
 type sentBytes struct {
 	desc *prometheus.Desc
 	sums func() map[string]int64 // nil: nobody is watching
@@ -31,8 +32,8 @@ func (b *sentBytes) Collect(out chan<- prometheus.Metric) {
 	}
 }
 
-// sent is what watches have been sent, by resource. It never gets less: what a stream has sent is read after it was found open, and is
-// all in the sum of the others once it is not.
+// sent is what watches have been sent, by resource. It never gets less: what a stream has sent is
+// read after it was found open, and is all in the sum of the others once it is not.
 func (m *Manager) sent() map[string]int64 {
 	m.mu.Lock()
 	sums := make(map[string]int64, len(m.mu.sent))

@@ -9,19 +9,22 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an HTTP/2 connection. One goroutine
-// uses it, but for cut.
+// sink is where the bytes of a stream go: a connection that it has to itself, or a stream of an
+// HTTP/2 connection. One goroutine uses it, but for cut.
 type sink interface {
 	// begin sends the head of the answer, at once: the first event may be long in coming (W-102).
 	begin() error
 	// Write sends frames, at once and all of them. It returns errStalled, or why its pin was
 	// condemned, once the client falls below the pace; the stream is cut then.
 	Write(b []byte) (int, error)
-	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive; 0: none.
+	// Pace demands progress of the client from now on, which keeps so many bytes of old state alive;
+	// 0: none.
 	Pace(pinned int64)
-	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any goroutine may call it.
+	// cut ends the stream so that the client sees that it has no end. A Write that waits returns. Any
+	// goroutine may call it.
 	cut()
-	// port is where a writer may send from now on, instead of Write. It reports false if there is no sending without waiting.
+	// port is where a writer may send from now on, instead of Write. It reports false if there is no
+	// sending without waiting.
 	port(w *writer) (port, bool)
 	// client is the client's address, for the log.
 	client() string
@@ -86,7 +89,8 @@ func (c *ConnSink) protocol() string { return "HTTP/1.1" }
 
 func (c *ConnSink) client() string { return c.Conn.RemoteAddr().String() }
 
-// Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what becomes of the connection.
+// Head is the head of a watch's answer as HTTP/1.1 writes it, but for its end, which says what
+// becomes of the connection.
 func Head(st *Stream, headers HeadersFunc, audit, strict string) []byte {
 	head := make([]byte, 0, 256)
 	head = append(head, "HTTP/1.1 200 OK\r\n"...)

@@ -8,7 +8,8 @@ import (
 	"spillway/internal/h2"
 )
 
-// StreamSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer has taken it over.
+// StreamSink is where a watch on an HTTP/2 stream goes. It ends with its handler, unless a writer
+// has taken it over.
 type StreamSink struct {
 	*clientconn.PacedWriter
 	Head    func() // sets the headers of the answer
@@ -71,7 +72,8 @@ func (n *StreamSink) Over(clean bool) {
 	}
 }
 
-// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the client's windows allow.
+// keptStream is the outlet of an HTTP/2 stream: the outbox of its connection, as far as the
+// client's windows allow.
 type keptStream struct{ *h2.Stream }
 
 func (k keptStream) offer(b []byte) (int, error) { return k.Offer(b) }

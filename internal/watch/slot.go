@@ -2,7 +2,8 @@ package watch
 
 import "spillway/internal/clientconn"
 
-// slot is a stream without a goroutine: its connection, what it could not send yet, and its places in its writer's order of things.
+// slot is a stream without a goroutine: its connection, what it could not send yet, and its places
+// in its writer's order of things.
 type slot struct {
 	// Static after construction.
 	stream *Stream
@@ -31,8 +32,8 @@ type slot struct {
 // poke makes the writer look at the slot. Any goroutine may call it.
 func (s *slot) poke() { s.writer.slotPoked(s) }
 
-// severed is the reason of a slot that has to end without another word: its client is gone, or may not have what it has not taken yet.
-// Empty: it ends as watches end.
+// severed is the reason of a slot that has to end without another word: its client is gone, or may
+// not have what it has not taken yet. Empty: it ends as watches end.
 func (s *slot) severed() EndReason {
 	switch reason := s.stream.ending(); {
 	case !reason.Clean():
@@ -44,8 +45,8 @@ func (s *slot) severed() EndReason {
 	return ""
 }
 
-// keep keeps what is on its way to the client while the gate is shut. That is no fault of the client's, and ends with the watch at the
-// latest.
+// keep keeps what is on its way to the client while the gate is shut. That is no fault of the
+// client's, and ends with the watch at the latest.
 func (s *slot) keep() {
 	s.progress, s.look = now(), false
 	if s.progress >= s.stream.deadline {
@@ -71,7 +72,8 @@ func (s *slot) fill() {
 	}
 }
 
-// send sends a turn's worth of what there is. It reports whether all that was to be sent this time has gone.
+// send sends a turn's worth of what there is. It reports whether all that was to be sent this time
+// has gone.
 func (s *slot) send() (gone bool, err error) {
 	piece := s.rest[:min(len(s.rest), turnSize)]
 	n, moved, err := s.port.send(piece)
@@ -90,7 +92,8 @@ func (s *slot) send() (gone bool, err error) {
 	return true, nil
 }
 
-// park waits for room in the socket, as long as the client makes progress: any byte will do, since a cursor pins nothing (design D10).
+// park waits for room in the socket, as long as the client makes progress: any byte will do, since
+// a cursor pins nothing (design D10).
 func (s *slot) park(moved bool) error {
 	at, stall := now(), s.writer.manager.haste.StallTimeout(s.writer.stall)
 	if moved || !s.parked {

@@ -23,8 +23,9 @@ import (
 
 // Stream is one client's watch: its sink, its cursor, its deadline, and in the end its EndReason.
 //
-// The stream is pulled: its deliverer asks it what comes next when the client has taken what came before, and while the client does not,
-// nothing else happens here and nothing at all elsewhere. Past its initial events it holds a cursor and no objects.
+// The stream is pulled: its deliverer asks it what comes next when the client has taken what came
+// before, and while the client does not, nothing else happens here and nothing at all elsewhere.
+// Past its initial events it holds a cursor and no objects.
 type Stream struct {
 	// Static after construction.
 	manager  *Manager
@@ -60,8 +61,8 @@ type Stream struct {
 	told   atomic.Pointer[notice] // what its goroutine tells of it, while it has one
 }
 
-// bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before the deadline, so that a
-// client that comes back does so with a fresh resourceVersion (W-111).
+// bookmarkPeriod and bookmarkLead are when bookmarks are due: each minute, and two seconds before
+// the deadline, so that a client that comes back does so with a fresh resourceVersion (W-111).
 const (
 	bookmarkPeriod = time.Minute
 	bookmarkLead   = 2 * time.Second
@@ -135,8 +136,8 @@ func (s *Stream) state(snapshot *cache.Snapshot) error {
 	return err
 }
 
-// cutter returns what cuts a state into runs that are written at once: of a size, or such that others are likely to have the same
-// and to have them compressed.
+// cutter returns what cuts a state into runs that are written at once: of a size, or such that
+// others are likely to have the same and to have them compressed.
 func (s *Stream) cutter() func(*object.Object) bool {
 	if s.plan.Encoding.Gzip {
 		var cutter codec.Cutter
@@ -169,8 +170,9 @@ func (s *Stream) writeRun(buffer []byte, run []*object.Object, pinned int64) ([]
 // runSize is how much is written at once (design D10a).
 const runSize = 64 << 10
 
-// notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an error that the client is
-// shown, and upstream's word alone; anything else is a clean end, so that the client asks again.
+// notArrived ends a watch that has waited for a resourceVersion in vain. That it is too large is an
+// error that the client is shown, and upstream's word alone; anything else is a clean end, so that
+// the client asks again.
 func (s *Stream) notArrived(err error) (EndReason, error) {
 	var large *source.TooLargeError
 	if errors.As(err, &large) {
@@ -190,8 +192,9 @@ func (s *Stream) endOfState() error {
 
 func (s *Stream) template() *object.Bookmark { return s.plan.Source.Resource().Template() }
 
-// pull is what the client is to be sent next, valid until the next pull: nothing if it has everything. look says that something may
-// be due; nothing but events comes otherwise. A reason or an error is the stream's end, which comes after the bytes.
+// pull is what the client is to be sent next, valid until the next pull: nothing if it has
+// everything. look says that something may be due; nothing but events comes otherwise. A reason or
+// an error is the stream's end, which comes after the bytes.
 func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	if look {
 		if reason := s.revoked(); reason != "" {
@@ -220,8 +223,9 @@ func (s *Stream) pull(look bool) (run []byte, reason EndReason, err error) {
 	return nil, "", nil
 }
 
-// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside a seam nothing is due, but for the end of who
-// is held there and has no time left: that is not a clean one.
+// due makes what the time has come for: an end, or a bookmark if the client has everything. Inside
+// a seam nothing is due, but for the end of who is held there and has no time left: that is not a
+// clean one.
 func (s *Stream) due(caughtUp bool) ([]byte, EndReason, error) {
 	if s.cursor.InSeam() {
 		if s.shut != nil && (s.ending() != "" || now() >= s.deadline) {
@@ -264,8 +268,9 @@ func (s *Stream) schedule(present moment) {
 	}
 }
 
-// next is when something is due. Who takes no bookmarks is looked at as often all the same, since that keeps his cursor near the head: he
-// could not go on from where he was told of something last, if his feed let go of him an hour later.
+// next is when something is due. Who takes no bookmarks is looked at as often all the same, since
+// that keeps his cursor near the head: he could not go on from where he was told of something last,
+// if his feed let go of him an hour later.
 func (s *Stream) next() moment {
 	if s.shut == nil {
 		return min(s.bookmark, s.deadline)
@@ -288,8 +293,8 @@ func (s *Stream) write(b []byte) error {
 	return err
 }
 
-// failed is the reason behind an error. A write fails on a connection that was closed under it: then whoever closed it has
-// the say.
+// failed is the reason behind an error. A write fails on a connection that was closed under it:
+// then whoever closed it has the say.
 func (s *Stream) failed(err error) EndReason {
 	switch reason := ReasonOf(err); {
 	case reason == EndExpired && s.plan.Source.Resource().Retired():

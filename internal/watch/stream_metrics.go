@@ -6,7 +6,8 @@ import (
 	"spillway/internal/clientconn"
 )
 
-// StreamMetrics count watches. Labels never name a namespace, an object, a user or a selector (design D16).
+// StreamMetrics count watches. Labels never name a namespace, an object, a user or a selector
+// (design D16).
 type StreamMetrics struct {
 	streams    *prometheus.GaugeVec
 	ends       *prometheus.CounterVec

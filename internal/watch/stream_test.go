@@ -165,8 +165,9 @@ func TestWatchOfCenturies(t *testing.T) {
 	}
 }
 
-// An upstream that takes its time to say how far it is has not said that it is behind: its word is waited for, though it takes
-// longer than the wait itself, and asked for once more if it did not come (W-68, W-106).
+// An upstream that takes its time to say how far it is has not said that it is behind: its word is
+// waited for, though it takes longer than the wait itself, and asked for once more if it did not
+// come (W-68, W-106).
 func TestTooLargeOnABusyUpstream(t *testing.T) {
 	const target = "/api/v1/pods?watch=1&resourceVersion=105&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=2"
 	const large = "ERROR 504 Timeout: Too large resource version: 105, current: 100"
@@ -228,7 +229,8 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// Bookmarks come each minute and two seconds before the end, and only if they tell the client something (W-111).
+// Bookmarks come each minute and two seconds before the end, and only if they tell the client
+// something (W-111).
 func TestBookmarks(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d)
@@ -296,7 +298,8 @@ func TestSeam(t *testing.T) {
 	})
 }
 
-// A restored etcd voids history: every stream ends with a 410, and so does a resume above the present (D5).
+// A restored etcd voids history: every stream ends with a 410, and so does a resume above the
+// present (D5).
 func TestRestored(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5", "a/y 90")
@@ -311,7 +314,8 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// Upstream no longer serves the resource: whoever watches it is sent away as upstream would, and hears there how things are (W-116).
+// Upstream no longer serves the resource: whoever watches it is sent away as upstream would, and
+// hears there how things are (W-116).
 func TestRetired(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
@@ -350,7 +354,8 @@ func TestStalled(t *testing.T) {
 	})
 }
 
-// Any byte is progress; only while memory is short a rate is asked for of a client that keeps old state alive (D10).
+// Any byte is progress; only while memory is short a rate is asked for of a client that keeps old
+// state alive (D10).
 func TestSlowClients(t *testing.T) {
 	large := func(i int) string { return fmt.Sprintf("a/p%04d %d %s=x", i, i+1, strings.Repeat("l", 300)) }
 	bubbles(t, func(t *testing.T, d delivery) {
@@ -435,8 +440,8 @@ func TestDepartedAndAborted(t *testing.T) {
 	})
 }
 
-// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his feed lets go of him, since memory is short, the log
-// still has what comes next.
+// Who takes no bookmarks and has seen nothing for long stays near the head all the same: when his
+// feed lets go of him, since memory is short, the log still has what comes next.
 func TestQuietStreamKeepsItsPlace(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")

@@ -6,7 +6,8 @@ import "spillway/internal/fanout"
 // take theirs in order of arrival. So an owner with thousands of watches delays another owner's
 // event by one turn, where a single queue would delay it by thousands.
 //
-// The lists run through the slots and owners themselves: a queue that never gets empty does not grow.
+// The lists run through the slots and owners themselves: a queue that never gets empty does not
+// grow.
 type turnQueue struct {
 	owners      map[fanout.Owner]*ownerTurns
 	first, last *ownerTurns // those with slots in the queue

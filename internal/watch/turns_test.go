@@ -81,7 +81,8 @@ func TestOwnersLeave(t *testing.T) {
 	}
 }
 
-// An event that thousands of one owner's watches see reaches another owner's watch with one of the first turns.
+// An event that thousands of one owner's watches see reaches another owner's watch with one of the
+// first turns.
 func TestEventAmongManyWatchesOfAnotherOwner(t *testing.T) {
 	w := newWriter(&Manager{})
 	woken := &group{writer: w} // all wait for the same event

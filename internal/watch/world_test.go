@@ -26,8 +26,8 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-// world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is for bubbles, in which time
-// passes only when everybody waits.
+// world is a server without a network: pods, their hub, an oracle, and streams over pipes. It is
+// for bubbles, in which time passes only when everybody waits.
 type world struct {
 	t       *testing.T
 	manager *Manager
@@ -246,7 +246,8 @@ func (p *peer) slowly(d time.Duration) {
 	p.pace = func(int) { time.Sleep(d) }
 }
 
-// received is everything so far: the head, the events in short, and whether the body was terminated.
+// received is everything so far: the head, the events in short, and whether the body was
+// terminated.
 func (p *peer) received() (head *http.Response, events []string, terminated bool) {
 	p.t.Helper()
 	synctest.Wait()
@@ -314,7 +315,8 @@ func (p *peer) gets(want ...string) {
 	p.told = len(events)
 }
 
-// ends checks that the stream has ended, for the reason, with its terminator if that is a clean one, after the events.
+// ends checks that the stream has ended, for the reason, with its terminator if that is a clean
+// one, after the events.
 func (p *peer) ends(want EndReason, last ...string) {
 	p.t.Helper()
 	p.gets(last...)

@@ -10,12 +10,15 @@ import (
 	"spillway/internal/ring"
 )
 
-// writer owns a shard of slots and is the only one that sends to their connections. It never waits for a client: a socket takes what it
-// has room for, and the slot of one that is full is parked until there is more, or until its client has stalled.
+// writer owns a shard of slots and is the only one that sends to their connections. It never waits
+// for a client: a socket takes what it has room for, and the slot of one that is full is parked
+// until there is more, or until its client has stalled.
 //
-// A slot has its turn when its signal woke its group, when there is room again, when something is due or asked for, when it had more
-// than one turn's worth, or when it has read the log and may go back to its feed. Owners of watches take turns, and the slots of one owner
-// in that order. What piles up while a slot waits for its turn is one send. An idle slot costs nothing, not even a look.
+// A slot has its turn when its signal woke its group, when there is room again, when something is
+// due or asked for, when it had more than one turn's worth, or when it has read the log and may go
+// back to its feed. Owners of watches take turns, and the slots of one owner in that order. What
+// piles up while a slot waits for its turn is one send. An idle slot costs nothing, not even a
+// look.
 type writer struct {
 	// Static after construction.
 	manager *Manager
@@ -48,7 +51,8 @@ type writer struct {
 const (
 	// turnSize is the most that is sent before the next slot has its turn: four TLS records.
 	turnSize = clientconn.OfferBytesLimit
-	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to do.
+	// turnsBetweenNews is how many turns are taken before the writer looks again what else there is to
+	// do.
 	turnsBetweenNews = 64
 )
 
@@ -60,7 +64,8 @@ func newWriter(m *Manager) *writer {
 	}
 }
 
-// adopt takes over a stream that is past its initial events, or reports false if it cannot be sent to without waiting or nobody serves it any more.
+// adopt takes over a stream that is past its initial events, or reports false if it cannot be sent
+// to without waiting or nobody serves it any more.
 func (w *writer) adopt(st *Stream) bool {
 	port, ok := st.out.port(w)
 	if !ok {
@@ -204,7 +209,8 @@ func (w *writer) turns() bool {
 	return !w.queue.empty()
 }
 
-// turn lets a slot send once: what is left of before, or what its stream has next. A panic ends the stream whose turn it is.
+// turn lets a slot send once: what is left of before, or what its stream has next. A panic ends the
+// stream whose turn it is.
 func (w *writer) turn(s *slot) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -254,7 +260,8 @@ func (w *writer) turn(s *slot) {
 	}
 }
 
-// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is looked at in another turn.
+// regroup puts a slot where its cursor's signal reaches it. What the signal told of before is
+// looked at in another turn.
 func (w *writer) regroup(s *slot) {
 	signal := s.stream.cursor.Signal()
 	if s.group != nil && s.group.signal == signal {

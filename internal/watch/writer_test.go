@@ -42,8 +42,8 @@ func TestPanicInATurn(t *testing.T) {
 	})
 }
 
-// A slot that has read the log goes on with its feed once it has everything, and not only when something is due: until then each event
-// would be made for it alone.
+// A slot that has read the log goes on with its feed once it has everything, and not only when
+// something is due: until then each event would be made for it alone.
 func TestBackFromTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"])
@@ -69,7 +69,8 @@ func TestBackFromTheLog(t *testing.T) {
 	})
 }
 
-// A stream that is past its initial events when the server is told to stop is ended, whether a writer has it already or not.
+// A stream that is past its initial events when the server is told to stop is ended, whether a
+// writer has it already or not.
 func TestStopAmongAdoptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, deliveries["writers"], "a/x 5")
