@@ -15,10 +15,13 @@ type NetResponder struct {
 	RequestFields http.Header // of the request
 }
 
+// RequestHeader implements apistatus.Responder, as the methods below.
 func (r NetResponder) RequestHeader(key string) string { return r.RequestFields.Get(key) }
 
+// SetHeader sets a header of the answer.
 func (r NetResponder) SetHeader(key, value string) { r.Writer.Header().Set(key, value) }
 
+// Send answers with a body that is at hand.
 func (r NetResponder) Send(code int, body []byte) {
 	r.SetHeader("Content-Length", strconv.Itoa(len(body)))
 	r.Writer.WriteHeader(code)
@@ -27,6 +30,7 @@ func (r NetResponder) Send(code int, body []byte) {
 	}
 }
 
+// Stream answers with a body that is made while it is written.
 func (r NetResponder) Stream(code int, body io.WriterTo, size int64) {
 	defer func() { _ = apistatus.CloseBody(body) }()
 	if size >= 0 {
@@ -46,4 +50,5 @@ func (r NetResponder) Stream(code int, body io.WriterTo, size int64) {
 	}
 }
 
+// HangUp closes the connection after the answer.
 func (r NetResponder) HangUp() { r.SetHeader("Connection", "close") }

@@ -56,6 +56,7 @@ func (t *Seats) Take() (waited time.Duration) {
 	return time.Since(began)
 }
 
+// Give gives a seat back.
 func (t *Seats) Give() {
 	if t != nil {
 		<-t.taken

@@ -35,6 +35,7 @@ type LargeHeads struct {
 	}
 }
 
+// NewLargeHeads makes a pool of so many bytes; 0: no limit.
 func NewLargeHeads(most int64) *LargeHeads {
 	p := &LargeHeads{most: most}
 	p.mu.peers = map[netip.Addr]int64{}

@@ -193,6 +193,7 @@ func (l *Limiter) SetLowMemory(on bool) {
 // back.
 func (l *Limiter) ReserveBody(size int64) bool { return l == nil || l.bodies.take(size) }
 
+// ReleaseBody gives back what ReserveBody reserved.
 func (l *Limiter) ReleaseBody(size int64) {
 	if l != nil {
 		l.bodies.held.Add(-size)

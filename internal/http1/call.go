@@ -77,14 +77,18 @@ func (c Call) recovered() {
 	}
 }
 
-func (c Call) Proven() {} // its connection has one head at a time
+// Proven notes nothing: the connection has one head at a time.
+func (c Call) Proven() {}
 
+// Address is the client's IP address; none for a unix socket.
 func (c Call) Address() netip.Addr { return clientconn.AddressOf(c.ctx.RemoteAddr()) }
 
+// Departs has gone called if the client departs before stop is called.
 func (c Call) Departs(gone func()) (stop func()) {
 	return c.server.opts.Poller.Watch(c.ctx.Conn(), gone).Stop
 }
 
+// Forward passes the request through.
 func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
 	c.server.opts.Forwarder.Forward(RequestOf(c.ctx),
 		passthrough.Bearer{Listener: c.server.opts.Identity, As: as, Flow: flow}, h)

@@ -87,6 +87,7 @@ type SharedAnswer struct {
 	Body   []byte
 }
 
+// NewCoalescer shares requests to base over own until ctx ends; a nil own shares nothing.
 func NewCoalescer(ctx context.Context, own http.RoundTripper, base *url.URL) *Coalescer {
 	c := &Coalescer{own: own, base: base, ctx: ctx}
 	c.mu.lanes, c.mu.large = map[LaneKey]*lane{}, map[LaneKey]time.Time{}

@@ -137,6 +137,7 @@ func (p *Planner) Plan(r Request) Plan {
 	return p.Decide(c)
 }
 
+// Decide makes the plan of a candidate whose sender may have what it asks for.
 func (p *Planner) Decide(c Candidate) Plan {
 	t, query := c.target, c.query
 	source := p.Catalog.Find(t.gvr)

@@ -50,6 +50,7 @@ func (c *ConnSink) begin() error {
 	return err
 }
 
+// Write implements sink.
 func (c *ConnSink) Write(b []byte) (int, error) {
 	if below := clientconn.Of(c.Conn); below != nil && below != c.Conn && len(b) > clientconn.RecordBytes {
 		return clientconn.RecordWriter(c.Conn, below).Write(b)
@@ -57,6 +58,7 @@ func (c *ConnSink) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// Pace implements sink.
 func (c *ConnSink) Pace(pinned int64) {
 	if p := clientconn.Of(c.Conn); p != nil {
 		_ = p.SetPace(c.StallTimeout, pinned) // fails on a closed connection, as the next write does

@@ -37,8 +37,10 @@ func v1(group, resource string) schema.GroupVersionResource {
 // Resources is a source.Catalog that does not change.
 type Resources map[schema.GroupVersionResource]*source.Source
 
+// Find implements source.Catalog.
 func (f Resources) Find(gvr schema.GroupVersionResource) *source.Source { return f[gvr] }
 
+// Knows implements source.Catalog.
 func (f Resources) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] != nil }
 
 // Unreachable is a cache.Prober: an upstream that proves nothing.
@@ -82,6 +84,7 @@ func Parse(t testing.TB, info *object.Resource, objects ...string) []*object.Obj
 	return out
 }
 
+// ParseOne is Parse of one object.
 func ParseOne(t testing.TB, info *object.Resource, text string) *object.Object {
 	t.Helper()
 	words := strings.Fields(text)
@@ -119,6 +122,7 @@ type Oracle struct {
 	open chan struct{} // closed: proofs come at once
 }
 
+// NewOracle is an upstream that is at rv, and proves it at once.
 func NewOracle(rv uint64) *Oracle {
 	o := &Oracle{rv: rv, open: make(chan struct{})}
 	close(o.open)
@@ -132,12 +136,14 @@ func (o *Oracle) Hold() {
 	o.open = make(chan struct{})
 }
 
+// Release ends Hold.
 func (o *Oracle) Release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	close(o.open)
 }
 
+// Set sets how far upstream is, or why it does not say.
 func (o *Oracle) Set(rv uint64, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
