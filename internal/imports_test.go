@@ -57,10 +57,10 @@ var mayImport = map[string][]string{
 		"apistatus", "audit", "auth", "cache", "clientconn", "codec", "fanout", "flowcontrol",
 		"h2", "http1", "object", "passthrough", "plan", "source", "tracing", "watch",
 	},
-	"status":   {},
-	"top":      {"status"},
-	"check":    {"status"},
-	"kubetest": {"object"},
+	"status":        {},
+	"top":           {"status"},
+	"check":         {"status"},
+	"fakeapiserver": {"object"},
 
 	"inject":       {},
 	"allowance":    {},
@@ -79,7 +79,7 @@ var keptTo = []struct {
 }{
 	{"github.com/valyala/fasthttp", []string{"http1"},
 		"fasthttp reuses what it hands out; only http1 knows when that happens"},
-	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "kubetest", "allowance"},
+	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "allowance"},
 		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
 	{"charm.land/bubbletea", []string{"top"},
 		"what draws on terminals has no part in what serves"},
@@ -221,8 +221,8 @@ func TestForbidden(t *testing.T) {
 	f("internal/fanout", "github.com/valyala/fasthttp", "only http1 may")
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only http1 may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
-	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, kubetest, allowance may")
-	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, kubetest, allowance may")
+	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
 	f("internal/status", "charm.land/bubbletea/v2", "only top may")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
 	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")

@@ -11,7 +11,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/rbac"
 	"spillway/internal/config"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // Rights are watched for whatever needs them, and for nothing else.
@@ -33,7 +33,7 @@ func TestRightsAreWatchedOnDemand(t *testing.T) {
 // What upstream does not let us watch is a line in the log for each resource, and no more: not when
 // it is tried again, nor when it is proven.
 func TestRightsThatMayNotBeWatched(t *testing.T) {
-	up := kubetest.New(kubetest.Options{}) // which serves none of them
+	up := fakeapiserver.New(fakeapiserver.Options{}) // which serves none of them
 	t.Cleanup(up.Close)
 	client := clientOf(t, up)
 	t.Cleanup(client.Close)

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // A proxy with a budget says so, watches over it, and ends as any other.
 func TestRunWithinABudget(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := running(t, up, nil)
 	p.ready()
 	if p.logs.FilterMessage("memory is limited").Len() != 1 {

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 func TestCheckRefuses(t *testing.T) {
@@ -27,7 +27,7 @@ func TestCheckRefuses(t *testing.T) {
 // A proxy that serves is told from one that is gone.
 func TestCheck(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := running(t, up, nil)
 	p.ready()
 	got := start(nil, "check", "--server="+p.plain, "--resource=configmaps")

@@ -6,7 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
@@ -25,7 +25,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 // clientOf is upstream's client, which the test closes.
-func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
+func clientOf(t *testing.T, up *fakeapiserver.Server) *upstream.Client {
 	t.Helper()
 	transports, err := transport.New(transport.Source{Config: up.Config()}, zap.NewNop())
 	if err != nil {

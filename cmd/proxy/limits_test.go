@@ -6,15 +6,15 @@ import (
 	"testing"
 
 	"spillway/internal/config"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 )
 
 // While everything is at its limit, health and metrics are told, and tell of it; and what has room
 // is answered.
 func TestRunAtItsLimits(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := running(t, up, func(o *config.Settings) { o.Limits.Watches, o.Limits.QPSPerUser, o.Limits.BurstPerUser = 2, 0.001, 1 })
 	p.ready()
 	p.watching(p.plain, "")

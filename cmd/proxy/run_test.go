@@ -22,11 +22,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/config"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // kubeconfig writes a configuration that leads to an upstream.
-func kubeconfig(t *testing.T, up *kubetest.Server) string {
+func kubeconfig(t *testing.T, up *fakeapiserver.Server) string {
 	t.Helper()
 	return writeFile(t, "kubeconfig", fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -38,9 +38,9 @@ users: [{name: test, user: {token: own}}]
 }
 
 // secureUpstream is an upstream to which the proxy shows its credentials.
-func secureUpstream(t *testing.T) *kubetest.Server {
+func secureUpstream(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, TLS: true})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond, TLS: true})
 	t.Cleanup(up.Close)
 	return up
 }
@@ -55,7 +55,7 @@ type proxy struct {
 }
 
 // running starts the program and waits until it serves.
-func running(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
+func running(t *testing.T, up *fakeapiserver.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	p := launched(t, up, change)
 	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
@@ -74,7 +74,7 @@ func running(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *
 }
 
 // launched starts the program.
-func launched(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
+func launched(t *testing.T, up *fakeapiserver.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	o := config.New()
 	o.Kubeconfig, o.Resources = kubeconfig(t, up), []string{"configmaps"}
@@ -148,9 +148,9 @@ func (p *proxy) ready() {
 }
 
 // watching is a watch whose head has come.
-func (p *proxy) watching(url, query string) *kubetest.Watcher {
+func (p *proxy) watching(url, query string) *fakeapiserver.Watcher {
 	p.t.Helper()
-	w := kubetest.Watch(p.t.Context(), url, "/api/v1/configmaps?watch=1"+query)
+	w := fakeapiserver.Watch(p.t.Context(), url, "/api/v1/configmaps?watch=1"+query)
 	p.t.Cleanup(w.Close)
 	if code, _, err := w.Head(p.t.Context()); err != nil || code != http.StatusOK {
 		p.t.Fatalf("watch %s%s: %d %v", url, query, code, err)
@@ -162,11 +162,11 @@ func (p *proxy) watching(url, query string) *kubetest.Watcher {
 // the client's own credentials, and when its context ends it ends.
 func TestRun(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	up.Create(kubetest.Pods, "n", "p")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.Pods, "n", "p")
 	p := running(t, up, nil)
 	p.ready()
-	lists := up.Lists(kubetest.ConfigMaps)
+	lists := up.Lists(fakeapiserver.ConfigMaps)
 	for _, url := range []string{p.plain, p.tls} {
 		code, body := p.get(url + "/api/v1/configmaps?resourceVersion=0")
 		if code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
@@ -176,23 +176,23 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d %s", url, code, body)
 		}
 		w := p.watching(url, "&allowWatchBookmarks=1")
-		events, err := w.Until(t.Context(), func(e kubetest.Event) bool { return e.End })
+		events, err := w.Until(t.Context(), func(e fakeapiserver.Event) bool { return e.End })
 		if err != nil || len(events) != 2 {
 			t.Errorf("%s: %v %v", url, events, err)
 		}
 	}
-	for _, r := range up.RequestsFor(kubetest.Pods, "list") {
+	for _, r := range up.RequestsFor(fakeapiserver.Pods, "list") {
 		if r.Header.Get("Authorization") != "" {
 			t.Error("the proxy's own credentials were lent to a client")
 		}
 	}
-	for _, r := range up.RequestsFor(kubetest.ConfigMaps, "watch") {
+	for _, r := range up.RequestsFor(fakeapiserver.ConfigMaps, "watch") {
 		if r.Header.Get("Authorization") != "Bearer own" {
 			t.Errorf("a mirror without credentials: %v", r)
 		}
 	}
-	probes := len(up.RequestsFor(kubetest.ConfigMaps, "list")) - lists
-	if all := up.RequestsFor(kubetest.ConfigMaps, "list"); probes > 0 && all[len(all)-1].Query.Get("limit") != "1" {
+	probes := len(up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - lists
+	if all := up.RequestsFor(fakeapiserver.ConfigMaps, "list"); probes > 0 && all[len(all)-1].Query.Get("limit") != "1" {
 		t.Errorf("a list of the mirrored went upstream: %v", all)
 	}
 	_, metrics := p.get(p.metrics + "/metrics")
@@ -222,15 +222,15 @@ func TestRun(t *testing.T) {
 // is answered; then the end.
 func TestRunDrains(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := running(t, up, func(o *config.Settings) { o.DrainPeriod = 2 * time.Second })
 	p.ready()
 	query := fmt.Sprintf("&resourceVersion=%d&allowWatchBookmarks=1", up.Revision())
-	var all []*kubetest.Watcher
+	var all []*fakeapiserver.Watcher
 	for range 5 {
 		all = append(all, p.watching(p.plain, query), p.watching(p.tls, query))
 	}
-	last := up.Create(kubetest.ConfigMaps, "n", "b")
+	last := up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	for _, w := range all {
 		if _, err := w.Next(t.Context()); err != nil {
 			t.Fatal(err)
@@ -250,7 +250,7 @@ func TestRunDrains(t *testing.T) {
 	for _, w := range all {
 		waiting.Go(func() {
 			end, err := w.Wait(t.Context())
-			if err != nil || end.Reason != kubetest.Ended {
+			if err != nil || end.Reason != fakeapiserver.Ended {
 				t.Errorf("%v %v", end, err)
 			}
 			if events := w.Events(); len(events) != 2 || events[1].String() != fmt.Sprint("BOOKMARK ", last) {
@@ -263,7 +263,7 @@ func TestRunDrains(t *testing.T) {
 }
 
 // untrusting is a configuration that leads to an upstream whose certificate it does not trust.
-func untrusting(t *testing.T, up *kubetest.Server) string {
+func untrusting(t *testing.T, up *fakeapiserver.Server) string {
 	t.Helper()
 	text, err := os.ReadFile(kubeconfig(t, up))
 	if err != nil {
@@ -291,7 +291,7 @@ func TestRunRefusesToStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	refused := kubetest.New(kubetest.Options{TLS: true})
+	refused := fakeapiserver.New(fakeapiserver.Options{TLS: true})
 	t.Cleanup(refused.Close)
 	refused.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	broken := filepath.Join(t.TempDir(), "broken.pem")

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"spillway/internal/config"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // freeAddresses are n where nobody listens, no two the same.
@@ -29,7 +29,7 @@ func freeAddresses(t *testing.T, n int) []string {
 }
 
 // waiting is the program, started while upstream is away, once it lives.
-func waiting(t *testing.T, up *kubetest.Server, change func(*config.Settings)) *proxy {
+func waiting(t *testing.T, up *fakeapiserver.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	free := freeAddresses(t, 3) // while upstream still has its own
 	plain, secure, metrics := free[0], free[1], free[2]
@@ -78,7 +78,7 @@ func (p *proxy) asked(method, url string) (code int, retryAfter, body string) {
 // log, and serves when upstream comes.
 func TestWaitsForUpstream(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := waiting(t, up, nil)
 	if code, body := p.get(p.metrics + "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "[-]start failed: apiserver ") ||
 		!strings.Contains(body, "connection refused") || strings.Contains(body, "mirrors") {

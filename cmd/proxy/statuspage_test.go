@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/config"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/status"
 )
 
@@ -26,8 +26,8 @@ func (p *proxy) report() *status.Report {
 
 func TestStatusPage(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	up.Create(kubetest.ConfigMaps, "n", "b")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	p := running(t, up, func(o *config.Settings) { o.MemoryBudget = 1 << 30 })
 	p.ready()
 	p.watching(p.plain, "&labelSelector=app%3Dweb")
@@ -69,7 +69,7 @@ func TestStatusPage(t *testing.T) {
 // Secrets are watched by their names; those are told to nobody.
 func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	up := kubetest.New(kubetest.Options{TLS: true, Resources: []kubetest.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
+	up := fakeapiserver.New(fakeapiserver.Options{TLS: true, Resources: []fakeapiserver.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
 	t.Cleanup(up.Close)
 	up.Create(secrets, "n", "the-password")
 	p := running(t, up, func(o *config.Settings) { o.Resources = []string{"secrets"} })
@@ -77,7 +77,7 @@ func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	for _, path := range []string{
 		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password", "/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",
 	} {
-		w := kubetest.Watch(t.Context(), p.plain, path)
+		w := fakeapiserver.Watch(t.Context(), p.plain, path)
 		t.Cleanup(w.Close)
 		if code, _, err := w.Head(t.Context()); err != nil || code != http.StatusOK {
 			t.Fatalf("%s: %d %v", path, code, err)

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // Flags that cannot work are refused in one line that says what would; nothing is started.
@@ -59,7 +59,7 @@ func TestTopIsNoFlag(t *testing.T) {
 
 func TestTopOnce(t *testing.T) {
 	up := secureUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := running(t, up, nil)
 	p.ready()
 	p.watching(p.plain, "")

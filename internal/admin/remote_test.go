@@ -18,15 +18,15 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"spillway/internal/auth"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/health"
-	"spillway/internal/kubetest"
 	"spillway/internal/status"
 )
 
 // What operators see is for those whom the apiserver allows it, and for nobody while it cannot be
 // asked (D16).
 func TestRemoteUsers(t *testing.T) {
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	t.Cleanup(up.Close)
 	reviews := up.Reviews()
 	reviews.Know("prometheus", authenticationv1.UserInfo{Username: "prometheus", Groups: []string{"system:monitoring"}})

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,9 +24,9 @@ var (
 	quotas = schema.GroupVersionResource{Version: "v1", Resource: "resourcequotas"}
 )
 
-func newServer(t *testing.T) *kubetest.Server {
+func newServer(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
-	s := kubetest.New(kubetest.Options{Resources: []kubetest.Resource{
+	s := fakeapiserver.New(fakeapiserver.Options{Resources: []fakeapiserver.Resource{
 		{GVR: ranges, Kind: "LimitRange", Namespaced: true}, {GVR: quotas, Kind: "ResourceQuota", Namespaced: true},
 	}})
 	t.Cleanup(s.Close)
@@ -34,7 +34,7 @@ func newServer(t *testing.T) *kubetest.Server {
 }
 
 // follow runs what follows s until the test ends.
-func follow(t *testing.T, s *kubetest.Server) *Allowances {
+func follow(t *testing.T, s *fakeapiserver.Server) *Allowances {
 	t.Helper()
 	a, err := New(s.Config(), clientOf(t, s), zap.NewNop())
 	if err != nil {
@@ -148,7 +148,7 @@ func TestUnknownWhenUpstreamIsAwayForLong(t *testing.T) {
 }
 
 // clientOf has the credentials of s's config.
-func clientOf(t *testing.T, s *kubetest.Server) *http.Client {
+func clientOf(t *testing.T, s *fakeapiserver.Server) *http.Client {
 	t.Helper()
 	client, err := rest.HTTPClientFor(s.Config())
 	if err != nil {

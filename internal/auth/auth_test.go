@@ -13,7 +13,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // world is an apiserver that answers reviews by a script, and what asks it, at a time of the test's own.
 type world struct {
 	t       *testing.T
-	server  *kubetest.Server
-	reviews *kubetest.Reviews
+	server  *fakeapiserver.Server
+	reviews *fakeapiserver.Reviews
 	own     *http.Transport
 	asks    *Reviewer
 	clock   *clocktesting.FakeClock
@@ -30,7 +30,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	s := kubetest.New(kubetest.Options{})
+	s := fakeapiserver.New(fakeapiserver.Options{})
 	t.Cleanup(s.Close)
 	base, err := url.Parse(s.URL)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -21,7 +21,7 @@ func TestStateCostsItsJSON(t *testing.T) {
 	state := make([]*object.Object, 0, objects)
 	var bytes uint64
 	for i := range objects {
-		raw := kubetest.Pod(i)
+		raw := fakeapiserver.Pod(i)
 		bytes += uint64(len(raw))
 		o, err := info.Parse(append(make([]byte, 0, len(raw)), raw...))
 		if err != nil {

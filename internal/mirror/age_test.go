@@ -6,18 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/health"
-	"spillway/internal/kubetest"
 )
 
 // How old a state is that cannot be kept current is told, and makes nobody unready.
 func TestAgeIsTold(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	source := m.Find(kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
 	upstream := m.UpstreamReady(0)
 	age := func() time.Duration {
 		age, _ := source.Age()

@@ -10,7 +10,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
 )
 
@@ -88,23 +88,23 @@ func (a *address) cut(servers ...string) {
 // nothing of it, while every other connection leads to the one before. The question goes over the
 // watch's own connection, and the line names the possibility.
 func TestAnotherClusterBehindTheAddressIsNoticedOnTheWatchsConnection(t *testing.T) {
-	first, second := kubetest.New(kubetest.Options{HTTP2: true}), kubetest.New(kubetest.Options{HTTP2: true})
+	first, second := fakeapiserver.New(fakeapiserver.Options{HTTP2: true}), fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
 	t.Cleanup(first.Close)
 	t.Cleanup(second.Close)
-	host := func(s *kubetest.Server) string { return strings.TrimPrefix(s.URL, "https://") }
+	host := func(s *fakeapiserver.Server) string { return strings.TrimPrefix(s.URL, "https://") }
 	for range 10 {
-		first.Create(kubetest.ConfigMaps, "n", "a")
-		first.Delete(kubetest.ConfigMaps, "n", "a")
+		first.Create(fakeapiserver.ConfigMaps, "n", "a")
+		first.Delete(fakeapiserver.ConfigMaps, "n", "a")
 	}
-	first.Create(kubetest.ConfigMaps, "n", "of the first")
-	second.Create(kubetest.ConfigMaps, "n", "of the second")
+	first.Create(fakeapiserver.ConfigMaps, "n", "of the first")
+	second.Create(fakeapiserver.ConfigMaps, "n", "of the second")
 	at := newAddress(t, host(first))
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringAt(t, first, "https://"+at.listener.Addr().String(), zap.New(core), "configmaps")
 	one := m.awaitComparable(t)
 	asked := m.checkBegun(checks{})
-	if first.Lists(kubetest.ConfigMaps) != 1 {
-		t.Errorf("asked %d times after the first watch", first.Lists(kubetest.ConfigMaps))
+	if first.Lists(fakeapiserver.ConfigMaps) != 1 {
+		t.Errorf("asked %d times after the first watch", first.Lists(fakeapiserver.ConfigMaps))
 	}
 	watches := one.reflector.Status().Watches
 	at.cut(host(second))

@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -21,8 +21,8 @@ func (m *Set) awaitComparable(t *testing.T) *mirror {
 
 // A mirror that has lost an event is found out, and holds what upstream holds again.
 func TestLostEventIsFound(t *testing.T) {
-	gvr := kubetest.ConfigMaps
-	f := func(name string, change func(*kubetest.Server)) {
+	gvr := fakeapiserver.ConfigMaps
+	f := func(name string, change func(*fakeapiserver.Server)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			up := newUpstream(t)
@@ -60,9 +60,9 @@ func TestLostEventIsFound(t *testing.T) {
 			}
 		})
 	}
-	f("a creation", func(up *kubetest.Server) { up.Create(gvr, "n", "lost") })
-	f("a change", func(up *kubetest.Server) { up.Update(gvr, "n", "o0700", kubetest.WithData("k", "v")) })
-	f("a deletion", func(up *kubetest.Server) { up.Delete(gvr, "n", "o0700") })
+	f("a creation", func(up *fakeapiserver.Server) { up.Create(gvr, "n", "lost") })
+	f("a change", func(up *fakeapiserver.Server) { up.Update(gvr, "n", "o0700", fakeapiserver.WithData("k", "v")) })
+	f("a deletion", func(up *fakeapiserver.Server) { up.Delete(gvr, "n", "o0700") })
 }
 
 // Bytes that are other ones at the same version are found, too, within as many rounds as there are
@@ -71,11 +71,11 @@ func TestOtherBytesAreFound(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
 	for i := range 200 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("o%04d", i))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("o%04d", i))
 	}
 	m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 	one := m.awaitComparable(t)
-	source := m.Find(kubetest.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
 	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
@@ -108,11 +108,11 @@ func TestOtherBytesAreFound(t *testing.T) {
 func TestNoComparison(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, func(o *SetOptions) { o.CompareInterval = 0 }, "configmaps")
 	one := m.awaitComparable(t)
-	lists := up.Lists(kubetest.ConfigMaps)
-	up.Create(kubetest.Pods, "n", "elsewhere")
+	lists := up.Lists(fakeapiserver.ConfigMaps)
+	up.Create(fakeapiserver.Pods, "n", "elsewhere")
 	up.Compact()
 	one.compare(t.Context(), zap.NewNop())
 	if one.checks.Load() != 0 || one.differing.Load() != 0 {
@@ -120,12 +120,12 @@ func TestNoComparison(t *testing.T) {
 	}
 	up.Down()
 	eventually(t, "upstream to be away", func() bool { return !one.reflector.Status().Away.IsZero() })
-	before := up.Lists(kubetest.ConfigMaps)
+	before := up.Lists(fakeapiserver.ConfigMaps)
 	if before != lists+1 {
 		t.Errorf("%d lists before", before-lists)
 	}
 	one.compare(t.Context(), zap.NewNop())
-	if n := up.Lists(kubetest.ConfigMaps); n != before || one.checks.Load() != 0 {
+	if n := up.Lists(fakeapiserver.ConfigMaps); n != before || one.checks.Load() != 0 {
 		t.Errorf("%d lists while upstream is away", n-before)
 	}
 }

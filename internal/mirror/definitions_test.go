@@ -11,8 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/fanout"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/source"
 )
@@ -25,12 +25,12 @@ var (
 )
 
 // defined makes the definition of widgets, whose selectable fields are given.
-func defined(fields ...string) kubetest.Edit {
+func defined(fields ...string) fakeapiserver.Edit {
 	var paths []string
 	for _, f := range fields {
 		paths = append(paths, fmt.Sprintf(`{"jsonPath":".%s"}`, f))
 	}
-	return kubetest.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"widgets","kind":"Widget"},
+	return fakeapiserver.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"widgets","kind":"Widget"},
 		"versions":[{"name":"v1","selectableFields":[%s]}]},
 		"status":{"acceptedNames":{"kind":"Widget","listKind":"WidgetCollection"},"conditions":[{"type":"Established","status":"True"}]}}`,
 		strings.Join(paths, ",")))
@@ -51,7 +51,7 @@ func (m *Set) heardOf(t *testing.T, served bool) {
 	eventually(t, "word of a definition", func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		epoch, heard := m.mu.epochs[kubetest.Widgets.GroupResource()]
+		epoch, heard := m.mu.epochs[fakeapiserver.Widgets.GroupResource()]
 		return heard && (epoch != "") == served
 	})
 }
@@ -64,36 +64,36 @@ func TestDefinitionChanges(t *testing.T) {
 		t.Run(resources, func(t *testing.T) {
 			t.Parallel()
 			up := newUpstream(t)
-			up.Create(kubetest.CRDs, "", widgetDefinition, defined("spec.color"))
-			up.Create(kubetest.Widgets, "n", "a")
+			up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined("spec.color"))
+			up.Create(fakeapiserver.Widgets, "n", "a")
 			m := mirroring(t, up, nil, resources)
-			m.awaitReady(t, kubetest.Widgets)
+			m.awaitReady(t, fakeapiserver.Widgets)
 			m.heardOf(t, true)
-			before := m.Find(kubetest.Widgets)
+			before := m.Find(fakeapiserver.Widgets)
 			if info := before.Resource().Info; !info.Selectable("spec.color") || info.Selectable("spec.size") || info.ListKind != "WidgetCollection" {
 				t.Errorf("mirrored as %+v", info)
 			}
 			cursor := watching(t, before)
-			up.Update(kubetest.CRDs, "", widgetDefinition, kubetest.WithAnnotation("nothing", "to us"))
-			up.Update(kubetest.CRDs, "", widgetDefinition, defined("spec.size"))
-			up.Reshape(kubetest.Widgets, kubetest.WithField("spec.shape", "round"))
+			up.Update(fakeapiserver.CRDs, "", widgetDefinition, fakeapiserver.WithAnnotation("nothing", "to us"))
+			up.Update(fakeapiserver.CRDs, "", widgetDefinition, defined("spec.size"))
+			up.Reshape(fakeapiserver.Widgets, fakeapiserver.WithField("spec.shape", "round"))
 			eventually(t, "the mirror to end", func() bool { return before.Resource().Retired() })
 			if err := expired(cursor); err == nil {
 				t.Error("a stream goes on")
 			}
-			if resources == "*" && m.Find(kubetest.Widgets) != nil {
+			if resources == "*" && m.Find(fakeapiserver.Widgets) != nil {
 				t.Error("answered from memory before upstream is done")
 			}
 			eventually(t, "another mirror", func() bool {
 				if resources == "*" {
-					m.Find(kubetest.Widgets)
+					m.Find(fakeapiserver.Widgets)
 				}
-				running := (*m.running.Load())[kubetest.Widgets]
+				running := (*m.running.Load())[fakeapiserver.Widgets]
 				return running != nil && running.resource.Ready()
 			})
-			after := m.Find(kubetest.Widgets)
+			after := m.Find(fakeapiserver.Widgets)
 			eventually(t, "the new representation", func() bool {
-				if after = m.Find(kubetest.Widgets); after == nil {
+				if after = m.Find(fakeapiserver.Widgets); after == nil {
 					return false
 				}
 				o, ok := after.Resource().Snapshot().Get("n/a")
@@ -110,21 +110,21 @@ func TestDefinitionChanges(t *testing.T) {
 // all of them (W-116).
 func TestDefinitionGoes(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.CRDs, "", widgetDefinition, defined())
-	up.Create(kubetest.Widgets, "n", "a")
+	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined())
+	up.Create(fakeapiserver.Widgets, "n", "a")
 	m := mirroring(t, up, nil, widgetDefinition)
-	m.awaitReady(t, kubetest.Widgets)
+	m.awaitReady(t, fakeapiserver.Widgets)
 	m.heardOf(t, true)
-	source := m.Find(kubetest.Widgets)
+	source := m.Find(fakeapiserver.Widgets)
 	cursor := watching(t, source)
-	up.HoldWatch(kubetest.Widgets)
-	up.Delete(kubetest.Widgets, "n", "a")
-	up.Delete(kubetest.CRDs, "", widgetDefinition)
+	up.HoldWatch(fakeapiserver.Widgets)
+	up.Delete(fakeapiserver.Widgets, "n", "a")
+	up.Delete(fakeapiserver.CRDs, "", widgetDefinition)
 	m.heardOf(t, false)
-	if m.Find(kubetest.Widgets) != nil {
+	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("answered from memory without a definition")
 	}
-	up.ReleaseWatch(kubetest.Widgets)
+	up.ReleaseWatch(fakeapiserver.Widgets)
 	told := ""
 	for {
 		more := cursor.Wait()
@@ -140,19 +140,19 @@ func TestDefinitionGoes(t *testing.T) {
 	if !source.Resource().Retired() || !strings.Contains(told, "DELETED") {
 		t.Errorf("told of %q", told)
 	}
-	up.Create(kubetest.CRDs, "", widgetDefinition, defined())
-	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[kubetest.Widgets] != nil })
+	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined())
+	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
 }
 
 // What was found out about a definition that is not the one upstream told of last is not used.
 func TestDefinitionIsOutdated(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.CRDs, "", widgetDefinition, defined("spec.color"))
+	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined("spec.color"))
 	m := mirroring(t, up, nil, "*")
 	m.heardOf(t, true)
 	m.mu.Lock()
-	info := m.mu.offered[kubetest.Widgets]
-	m.mu.epochs[kubetest.Widgets.GroupResource()] = "a newer one"
+	info := m.mu.offered[fakeapiserver.Widgets]
+	m.mu.epochs[fakeapiserver.Widgets.GroupResource()] = "a newer one"
 	m.mu.Unlock()
 	if m.start(info) != nil {
 		t.Error("mirrored by an old definition")
@@ -161,16 +161,16 @@ func TestDefinitionIsOutdated(t *testing.T) {
 
 // A group that another server takes over passes through, and comes back (D2).
 func TestGroupIsTakenOver(t *testing.T) {
-	up := kubetest.New(kubetest.Options{Resources: []kubetest.Resource{
+	up := fakeapiserver.New(fakeapiserver.Options{Resources: []fakeapiserver.Resource{
 		{GVR: apiServices, Kind: "APIService"}, {GVR: jobs, Kind: "Job", Namespaced: true},
 	}})
 	t.Cleanup(up.Close)
-	local, taken := kubetest.WithoutField("spec.service"), kubetest.WithField("spec.service", map[string]any{"namespace": "n", "name": "other"})
-	up.Create(apiServices, "", "v1.batch", kubetest.WithJSON(`{"spec":{"group":"batch","version":"v1"}}`))
-	up.Create(apiServices, "", "v1.apps", kubetest.WithJSON(`{"spec":{"group":"apps","version":"v1"}}`), taken)
+	local, taken := fakeapiserver.WithoutField("spec.service"), fakeapiserver.WithField("spec.service", map[string]any{"namespace": "n", "name": "other"})
+	up.Create(apiServices, "", "v1.batch", fakeapiserver.WithJSON(`{"spec":{"group":"batch","version":"v1"}}`))
+	up.Create(apiServices, "", "v1.apps", fakeapiserver.WithJSON(`{"spec":{"group":"apps","version":"v1"}}`), taken)
 	m := mirroring(t, up, nil, "*", "jobs.batch")
 	m.awaitReady(t, jobs)
-	if m.Find(kubetest.Deployments) != nil {
+	if m.Find(fakeapiserver.Deployments) != nil {
 		t.Error("an aggregated API is mirrored")
 	}
 	source := m.Find(jobs)
@@ -183,7 +183,7 @@ func TestGroupIsTakenOver(t *testing.T) {
 	up.Update(apiServices, "", "v1.batch", local)
 	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[jobs] != nil })
 	up.Update(apiServices, "", "v1.apps", local)
-	m.awaitReady(t, kubetest.Deployments)
+	m.awaitReady(t, fakeapiserver.Deployments)
 }
 
 // What upstream said of a resource before it was heard that another server answers, or another
@@ -207,18 +207,18 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 			}))
 			found := make(chan error, 1)
 			go func() {
-				_, err := m.look(kubetest.Deployments)
+				_, err := m.look(fakeapiserver.Deployments)
 				found <- err
 			}()
 			<-asked
-			m.delegated(kubetest.Deployments.GroupVersion(), c.heard)
+			m.delegated(fakeapiserver.Deployments.GroupVersion(), c.heard)
 			close(answer)
 			if err := <-found; !errors.Is(err, errDelegated) {
 				t.Errorf("it was found: %v", err)
 			}
 			m.mu.Lock()
 			defer m.mu.Unlock()
-			if m.mu.refused[kubetest.Deployments] != "" || c.heard != "" && m.mu.offered[kubetest.Deployments] != nil {
+			if m.mu.refused[fakeapiserver.Deployments] != "" || c.heard != "" && m.mu.offered[fakeapiserver.Deployments] != nil {
 				t.Error("what was said is remembered")
 			}
 		})
@@ -239,17 +239,17 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	up.Handle("/openapi/v3", hash("1"))
 	core, logs := observer.New(zap.WarnLevel)
 	m := mirroringTo(t, up, zap.New(core), nil, widgetDefinition, "configmaps")
-	m.awaitReady(t, kubetest.Widgets)
-	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Widgets)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	eventually(t, "definitions to be refused", m.blind.Load)
 	eventually(t, "a word on it", func() bool {
 		return logs.FilterMessageSnippet("does not let us watch customresourcedefinitions").Len() == 1
 	})
 	e := newTestEpochs(t, m)
 	e.check(t.Context())
-	before, other := m.Find(kubetest.Widgets), m.Find(kubetest.ConfigMaps)
+	before, other := m.Find(fakeapiserver.Widgets), m.Find(fakeapiserver.ConfigMaps)
 	e.check(t.Context())
-	if m.Find(kubetest.Widgets) != before {
+	if m.Find(fakeapiserver.Widgets) != before {
 		t.Error("the mirror ended without a reason")
 	}
 	up.Handle("/openapi/v3", hash("2"))
@@ -257,5 +257,5 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	if !before.Resource().Retired() || other.Resource().Retired() {
 		t.Errorf("ended: widgets %v, configmaps %v", before.Resource().Retired(), other.Resource().Retired())
 	}
-	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[kubetest.Widgets] != nil })
+	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
 }

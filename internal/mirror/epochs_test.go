@@ -7,7 +7,7 @@ import (
 
 	apimachinery "k8s.io/apimachinery/pkg/version"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/source"
 )
 
@@ -37,23 +37,23 @@ func shape(s *source.Source) string {
 // (D2).
 func TestUpgrade(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	source := m.Find(kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
 	rv := source.Resource().Through()
 	cursor := watching(t, source)
 
-	up.StallReads(kubetest.AllReads)
+	up.StallReads(fakeapiserver.AllReads)
 	up.SetVersion("v1.38.0")
-	up.Reshape(kubetest.ConfigMaps, kubetest.WithAnnotation("shape", "new")) // and ends the watch, by which it is noticed
-	eventually(t, "the upgrade to be noticed", func() bool { return m.Find(kubetest.ConfigMaps) == nil })
+	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new")) // and ends the watch, by which it is noticed
+	eventually(t, "the upgrade to be noticed", func() bool { return m.Find(fakeapiserver.ConfigMaps) == nil })
 	if got := shape(source); got != "old" {
 		t.Errorf("shown as %s while upstream does not say", got)
 	}
-	up.StallReads(kubetest.NoReads)
-	eventually(t, "answers from memory again", func() bool { return m.Find(kubetest.ConfigMaps) != nil })
-	if m.Find(kubetest.ConfigMaps) != source || source.Resource().Through() != rv {
+	up.StallReads(fakeapiserver.NoReads)
+	eventually(t, "answers from memory again", func() bool { return m.Find(fakeapiserver.ConfigMaps) != nil })
+	if m.Find(fakeapiserver.ConfigMaps) != source || source.Resource().Through() != rv {
 		t.Error("the mirror began anew")
 	}
 	if got := shape(source); got != "new" {
@@ -68,31 +68,33 @@ func TestUpgrade(t *testing.T) {
 // read again.
 func TestRollingUpgrade(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	source := m.Find(kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
 	e := newTestEpochs(t, m)
 	now := time.Now()
 	e.now = func() time.Time { return now }
 	version := func(minor string) { e.sawVersion(apimachinery.Info{Minor: minor, GitVersion: "v1." + minor + ".0"}) }
 
 	version("38")
-	eventually(t, "the state to be read", func() bool { return m.Find(kubetest.ConfigMaps) != nil })
-	lists := func() int { return up.Lists(kubetest.ConfigMaps) }
+	eventually(t, "the state to be read", func() bool { return m.Find(fakeapiserver.ConfigMaps) != nil })
+	lists := func() int { return up.Lists(fakeapiserver.ConfigMaps) }
 	before := lists()
 	version("38")
 	if lists() != before {
 		t.Error("read again at once")
 	}
-	up.Reshape(kubetest.ConfigMaps, kubetest.WithAnnotation("shape", "new")) // an apiserver later, at the same version
+	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new")) // an apiserver later, at the same version
 	now = now.Add(rollingCheck)
 	version("38")
-	if m.Find(kubetest.ConfigMaps) == nil {
+	if m.Find(fakeapiserver.ConfigMaps) == nil {
 		t.Error("passes through on suspicion alone")
 	}
 	eventually(t, "the state to be read again", func() bool { return shape(source) == "new" })
-	eventually(t, "the end of that", func() bool { return len(m.Find(kubetest.ConfigMaps).Resource().Info.Kind) > 0 && lists() == before+1 })
+	eventually(t, "the end of that", func() bool {
+		return len(m.Find(fakeapiserver.ConfigMaps).Resource().Info.Kind) > 0 && lists() == before+1
+	})
 	now = now.Add(rolling)
 	version("38")
 	now = now.Add(rollingCheck)
@@ -126,22 +128,22 @@ func TestGreatestMinor(t *testing.T) {
 // Another storageVersionHash says that upstream decodes what it has stored as something else.
 func TestStorageVersionChanges(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps", "pods")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Pods)
 	e := newTestEpochs(t, m)
 	e.check(t.Context())
-	if up.Lists(kubetest.ConfigMaps) != 0 {
+	if up.Lists(fakeapiserver.ConfigMaps) != 0 {
 		t.Error("listed without a reason")
 	}
-	before := (*m.running.Load())[kubetest.ConfigMaps]
+	before := (*m.running.Load())[fakeapiserver.ConfigMaps]
 	e.storage[before] = "another"
 	e.check(t.Context())
-	eventually(t, "the state to be read", func() bool { return up.Lists(kubetest.ConfigMaps) == 1 && !before.representation.doubtful() })
+	eventually(t, "the state to be read", func() bool { return up.Lists(fakeapiserver.ConfigMaps) == 1 && !before.representation.doubtful() })
 	e.check(t.Context())
-	if up.Lists(kubetest.ConfigMaps) != 1 || up.Lists(kubetest.Pods) != 0 {
-		t.Errorf("%d and %d lists", up.Lists(kubetest.ConfigMaps), up.Lists(kubetest.Pods))
+	if up.Lists(fakeapiserver.ConfigMaps) != 1 || up.Lists(fakeapiserver.Pods) != 0 {
+		t.Errorf("%d and %d lists", up.Lists(fakeapiserver.ConfigMaps), up.Lists(fakeapiserver.Pods))
 	}
 }
 
@@ -149,13 +151,13 @@ func TestStorageVersionChanges(t *testing.T) {
 // one by now.
 func TestEarlyEndOfCustomResource(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.Widgets, "n", "a")
+	up.Create(fakeapiserver.Widgets, "n", "a")
 	m := mirroring(t, up, nil, "widgets.example.com")
-	m.awaitReady(t, kubetest.Widgets)
-	source := m.Find(kubetest.Widgets)
-	up.Reshape(kubetest.Widgets, kubetest.WithAnnotation("shape", "new"))
+	m.awaitReady(t, fakeapiserver.Widgets)
+	source := m.Find(fakeapiserver.Widgets)
+	up.Reshape(fakeapiserver.Widgets, fakeapiserver.WithAnnotation("shape", "new"))
 	eventually(t, "the state to be read", func() bool { return shape(source) == "new" })
-	if m.Find(kubetest.Widgets) != source {
+	if m.Find(fakeapiserver.Widgets) != source {
 		t.Error("the mirror began anew")
 	}
 }

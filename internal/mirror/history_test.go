@@ -7,7 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -15,12 +15,12 @@ import (
 // upstream is behind its own word, and the mirror starts over (D5).
 func TestRestoredUpstreamIsNoticed(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	snapshot := up.Snapshot()
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	source := m.Find(kubetest.ConfigMaps)
-	lost := up.Create(kubetest.ConfigMaps, "n", "lost")
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
+	lost := up.Create(fakeapiserver.ConfigMaps, "n", "lost")
 	if err := source.Resource().WaitThrough(t.Context(), lost); err != nil {
 		t.Fatal(err)
 	}
@@ -42,13 +42,13 @@ func TestRestoredUpstreamIsNoticed(t *testing.T) {
 func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	snapshot := up.Snapshot()
 	m := mirroring(t, up, nil, "configmaps")
 	m.active.Go(func() { m.checkHistories(time.Millisecond) })
-	m.awaitReady(t, kubetest.ConfigMaps)
-	resource := m.Find(kubetest.ConfigMaps).Resource()
-	if err := resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	resource := m.Find(fakeapiserver.ConfigMaps).Resource()
+	if err := resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
 		t.Fatal(err)
 	}
 	up.RestoreFrom(snapshot)
@@ -59,7 +59,7 @@ func TestRestoredUpstreamIsNoticedByItself(t *testing.T) {
 // upstream is asked again.
 func TestStateIsChecked(t *testing.T) {
 	t.Parallel()
-	gvr := kubetest.ConfigMaps
+	gvr := fakeapiserver.ConfigMaps
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, gvr.Resource)
 	one := m.awaitComparable(t)
@@ -81,12 +81,12 @@ func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	up := newUpstream(t)
 	const n = 3000 // telling them takes longer than noticing
 	for i := range n {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i))
 	}
 	snapshot := up.Snapshot()
 	m := mirroring(t, up, nil, "configmaps")
 	one := m.awaitComparable(t)
-	if err := one.resource.WaitThrough(t.Context(), up.Create(kubetest.ConfigMaps, "n", "lost")); err != nil {
+	if err := one.resource.WaitThrough(t.Context(), up.Create(fakeapiserver.ConfigMaps, "n", "lost")); err != nil {
 		t.Fatal(err)
 	}
 	before := one.reflector.Status()

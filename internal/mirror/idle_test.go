@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
 )
 
@@ -13,10 +13,10 @@ import (
 func TestIdleMirrors(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*", "nodes")
-	m.awaitReady(t, kubetest.Nodes)
-	m.awaitReady(t, kubetest.Pods)
-	m.awaitReady(t, kubetest.ConfigMaps)
-	watched, idle := m.Find(kubetest.Pods), m.Find(kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Nodes)
+	m.awaitReady(t, fakeapiserver.Pods)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	watched, idle := m.Find(fakeapiserver.Pods), m.Find(fakeapiserver.ConfigMaps)
 	cursor := watching(t, watched)
 	m.dropIdleSince(time.Now().Add(-time.Hour))
 	if got := m.names(); got != "configmaps nodes pods" {
@@ -31,8 +31,8 @@ func TestIdleMirrors(t *testing.T) {
 	if got := m.names(); got != "nodes" {
 		t.Errorf("mirrors %q", got)
 	}
-	m.awaitReady(t, kubetest.ConfigMaps)
-	if m.Find(kubetest.ConfigMaps) == idle {
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	if m.Find(fakeapiserver.ConfigMaps) == idle {
 		t.Error("found what was dropped")
 	}
 }
@@ -40,7 +40,7 @@ func TestIdleMirrors(t *testing.T) {
 func TestIdleTimeout(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.IdleTimeout = time.Millisecond }, "*")
-	if m.Find(kubetest.Pods) == nil {
+	if m.Find(fakeapiserver.Pods) == nil {
 		t.Fatal("it is not mirrored for who asks")
 	}
 	eventually(t, "an idle mirror to be dropped", func() bool { return m.names() == "" })
@@ -51,10 +51,10 @@ func TestIdleTimeout(t *testing.T) {
 func TestIdlenessIsNotMeasuredByTheWallClock(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.Pods)
 	began := time.Now()
-	m.Find(kubetest.Pods)
-	used := (*m.running.Load())[kubetest.Pods].used()
+	m.Find(fakeapiserver.Pods)
+	used := (*m.running.Load())[fakeapiserver.Pods].used()
 	if used.Before(began) || used.After(time.Now()) {
 		t.Errorf("used at %v, between %v and %v", used, began, time.Now())
 	}
@@ -69,7 +69,7 @@ func TestRefusedKindIsForgottenOnceItIsIdle(t *testing.T) {
 	up.Handle("/api/v1/pods", refusing(http.StatusForbidden))
 	m := mirroring(t, up, nil, "*")
 	m.retryFirst = time.Minute
-	m.Find(kubetest.Pods)
+	m.Find(fakeapiserver.Pods)
 	m.awaitKind(t, "pods", states.KindRefused)
 	m.dropIdleSince(time.Now().Add(-time.Hour))
 	if m.kindOf("pods") != states.KindRefused {

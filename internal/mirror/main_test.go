@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/upstream"
 	"spillway/internal/upstream/transport"
 )
@@ -35,13 +35,13 @@ func eventually(t *testing.T, what string, cond func() bool) {
 }
 
 // clientOf is upstream's client, which the test closes.
-func clientOf(t *testing.T, up *kubetest.Server) *upstream.Client {
+func clientOf(t *testing.T, up *fakeapiserver.Server) *upstream.Client {
 	t.Helper()
 	return clientAt(t, up, up.URL)
 }
 
 // clientAt is clientOf through what is at another address.
-func clientAt(t *testing.T, up *kubetest.Server, address string) *upstream.Client {
+func clientAt(t *testing.T, up *fakeapiserver.Server, address string) *upstream.Client {
 	t.Helper()
 	config := up.Config()
 	config.Host = address

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
 )
 
@@ -27,7 +27,7 @@ func gathered(t *testing.T, m *Set) string {
 // Metrics exist for every mirror and follow the conventions.
 func TestMirrorMetrics(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps", "pods")
 	for _, one := range m.all() {
 		eventually(t, "a state, and that it is noted", one.comparable)

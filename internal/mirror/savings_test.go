@@ -7,8 +7,8 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/memory"
 	"spillway/internal/passthrough"
 	"spillway/internal/serve"
@@ -17,9 +17,9 @@ import (
 // What is given up is given up in this order, and each is what it says; all of it is taken back.
 func TestShortOfMemory(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "*", "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	server := serve.New(serve.Options{
 		Catalog: m, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
 		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
@@ -44,10 +44,10 @@ func TestShortOfMemory(t *testing.T) {
 			s.Hold()
 		}
 	}
-	if m.Find(kubetest.Pods) != nil || m.names() != "configmaps" {
+	if m.Find(fakeapiserver.Pods) != nil || m.names() != "configmaps" {
 		t.Errorf("%s are mirrored although memory is short", m.names())
 	}
-	if m.Find(kubetest.ConfigMaps) == nil {
+	if m.Find(fakeapiserver.ConfigMaps) == nil {
 		t.Error("what is mirrored is given up")
 	}
 	if n := m.turned.Load(); n != 1 {
@@ -56,7 +56,7 @@ func TestShortOfMemory(t *testing.T) {
 	for i := len(steps) - 1; i >= 0; i-- {
 		steps[i].Back()
 	}
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.Pods)
 }
 
 // While a first state is awaited that somebody asked for, others wait for theirs; each gives its
@@ -65,7 +65,7 @@ func TestFirstStatesQueue(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*")
 	m.first <- struct{}{} // as if another were on its way
-	for _, gvr := range []schema.GroupVersionResource{kubetest.ConfigMaps, kubetest.Pods} {
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.ConfigMaps, fakeapiserver.Pods} {
 		if s := m.Find(gvr); s == nil || s.Resource().Ready() {
 			t.Fatalf("%s: %v", gvr.Resource, s)
 		}
@@ -76,8 +76,8 @@ func TestFirstStatesQueue(t *testing.T) {
 		}
 	}
 	<-m.first
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Pods)
 	eventually(t, "places to be free", func() bool { return len(m.first) == 0 })
 }
 
@@ -86,12 +86,12 @@ func TestFirstStatesQueue(t *testing.T) {
 func TestRetreat(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.FirstStates = 1 }, "*", "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	m.first <- struct{}{}
-	waiting := m.Find(kubetest.Pods)
+	waiting := m.Find(fakeapiserver.Pods)
 	m.RefuseOnDemand(true)
 	m.Retreat()
-	if m.names() != "configmaps" || m.Find(kubetest.Pods) != nil || !waiting.Resource().Retired() {
+	if m.names() != "configmaps" || m.Find(fakeapiserver.Pods) != nil || !waiting.Resource().Retired() {
 		t.Errorf("mirrors %s; who waits is told: %v", m.names(), waiting.Resource().Retired())
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/fanout"
-	"spillway/internal/kubetest"
 	"spillway/internal/mirror/states"
 	"spillway/internal/object"
 	"spillway/internal/upstream"
@@ -29,7 +29,7 @@ func defaults() SetOptions {
 }
 
 // mirroring starts mirrors of an upstream, and ends them with the test.
-func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) *Set {
+func mirroring(t *testing.T, up *fakeapiserver.Server, change func(*SetOptions), resources ...string) *Set {
 	t.Helper()
 	m, err := tryMirroring(t, up, change, resources...)
 	if err != nil {
@@ -39,7 +39,7 @@ func mirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), reso
 }
 
 // mirroringTo is mirroring with a log.
-func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *Set {
+func mirroringTo(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *Set {
 	t.Helper()
 	m, err := startMirroring(t, up, log, change, resources...)
 	if err != nil {
@@ -48,18 +48,18 @@ func mirroringTo(t *testing.T, up *kubetest.Server, log *zap.Logger, change func
 	return m
 }
 
-func tryMirroring(t *testing.T, up *kubetest.Server, change func(*SetOptions), resources ...string) (*Set, error) {
+func tryMirroring(t *testing.T, up *fakeapiserver.Server, change func(*SetOptions), resources ...string) (*Set, error) {
 	t.Helper()
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
 }
 
-func startMirroring(t *testing.T, up *kubetest.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*Set, error) {
+func startMirroring(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*Set, error) {
 	t.Helper()
 	return startMirroringAt(t, up, up.URL, log, change, resources...)
 }
 
 // mirroringAt is mirroringTo through what is at another address.
-func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, resources ...string) *Set {
+func mirroringAt(t *testing.T, up *fakeapiserver.Server, address string, log *zap.Logger, resources ...string) *Set {
 	t.Helper()
 	m, err := startMirroringAt(t, up, address, log, nil, resources...)
 	if err != nil {
@@ -68,7 +68,7 @@ func mirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Log
 	return m
 }
 
-func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *zap.Logger, change func(*SetOptions),
+func startMirroringAt(t *testing.T, up *fakeapiserver.Server, address string, log *zap.Logger, change func(*SetOptions),
 	resources ...string) (*Set, error) {
 	t.Helper()
 	client := clientAt(t, up, address)
@@ -92,9 +92,9 @@ func startMirroringAt(t *testing.T, up *kubetest.Server, address string, log *za
 	return m, m.Begin(starting)
 }
 
-func newUpstream(t *testing.T) *kubetest.Server {
+func newUpstream(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	t.Cleanup(up.Close)
 	return up
 }
@@ -118,16 +118,16 @@ func (m *Set) awaitReady(t *testing.T, gvr schema.GroupVersionResource) {
 
 func TestNamedMirrors(t *testing.T) {
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmap", "widgets.example.com", "configmaps")
 	t.Run("names are kubectl's, each once", func(t *testing.T) {
 		if got := m.names(); got != "configmaps widgets.example.com" {
 			t.Errorf("mirrors %q", got)
 		}
 	})
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Widgets)
-	for _, gvr := range []schema.GroupVersionResource{kubetest.Pods, kubetest.Secrets, {Group: "apps", Version: "v1", Resource: "nothing"}} {
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Widgets)
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Pods, fakeapiserver.Secrets, {Group: "apps", Version: "v1", Resource: "nothing"}} {
 		if m.Find(gvr) != nil {
 			t.Errorf("%s is mirrored without a name", gvr)
 		}
@@ -159,9 +159,9 @@ func TestMirrorsOnDemand(t *testing.T) {
 	if got := m.names(); got != "configmaps" {
 		t.Errorf("mirrors %q before anybody asked", got)
 	}
-	m.awaitReady(t, kubetest.Pods)
-	m.awaitReady(t, kubetest.Deployments)
-	for _, gvr := range []schema.GroupVersionResource{kubetest.Events, kubetest.Secrets, kubetest.ComponentStatuses} {
+	m.awaitReady(t, fakeapiserver.Pods)
+	m.awaitReady(t, fakeapiserver.Deployments)
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Events, fakeapiserver.Secrets, fakeapiserver.ComponentStatuses} {
 		if m.Find(gvr) != nil {
 			t.Errorf("%s is mirrored", gvr)
 		}
@@ -176,18 +176,18 @@ func TestMirrorsOnDemand(t *testing.T) {
 		}
 	}
 	named := mirroring(t, up, nil, "*", "secrets")
-	named.awaitReady(t, kubetest.Secrets)
+	named.awaitReady(t, fakeapiserver.Secrets)
 }
 
 // The bound is on what clients make the proxy mirror; what was named is not theirs.
 func TestMostMirrorsOnDemand(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, func(o *SetOptions) { o.MaxOnDemand = 1 }, "*", "configmaps", "services", "nodes")
-	m.awaitReady(t, kubetest.Pods)
-	if m.Find(kubetest.Deployments) != nil {
+	m.awaitReady(t, fakeapiserver.Pods)
+	if m.Find(fakeapiserver.Deployments) != nil {
 		t.Error("two resources are mirrored on demand")
 	}
-	if m.Find(kubetest.Pods) == nil || m.Find(kubetest.Nodes) == nil {
+	if m.Find(fakeapiserver.Pods) == nil || m.Find(fakeapiserver.Nodes) == nil {
 		t.Error("what is mirrored is not found")
 	}
 }
@@ -234,12 +234,12 @@ func TestResourceThatAppears(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
 	m.mu.Lock()
-	delete(m.mu.offered, kubetest.Widgets) // as if its CRD was not there at the start
+	delete(m.mu.offered, fakeapiserver.Widgets) // as if its CRD was not there at the start
 	m.mu.Unlock()
-	if m.Find(kubetest.Widgets) != nil {
+	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("found before it was looked up")
 	}
-	m.awaitReady(t, kubetest.Widgets)
+	m.awaitReady(t, fakeapiserver.Widgets)
 }
 
 // refusing answers every request for a resource with a code.
@@ -260,17 +260,17 @@ func TestLostMirror(t *testing.T) {
 			t.Run(fmt.Sprint(code, resources), func(t *testing.T) {
 				t.Parallel()
 				up := newUpstream(t)
-				up.Create(kubetest.Widgets, "n", "old")
+				up.Create(fakeapiserver.Widgets, "n", "old")
 				m := mirroring(t, up, nil, resources...)
-				m.awaitReady(t, kubetest.Widgets)
-				before := m.Find(kubetest.Widgets)
+				m.awaitReady(t, fakeapiserver.Widgets)
+				before := m.Find(fakeapiserver.Widgets)
 				cursor := before.Hub.From(before.Resource().Snapshot().Next, before.Resource().Through(), object.Selector{}, object.Encoding{})
 				defer cursor.Close()
 
 				const path = "/apis/example.com/v1/widgets"
 				up.Handle(path, refusing(code))
-				up.CutWatches(kubetest.Widgets)
-				eventually(t, "the mirror to be given up", func() bool { return m.Find(kubetest.Widgets) == nil && before.Resource().Retired() })
+				up.CutWatches(fakeapiserver.Widgets)
+				eventually(t, "the mirror to be given up", func() bool { return m.Find(fakeapiserver.Widgets) == nil && before.Resource().Retired() })
 				if err := expired(cursor); err == nil {
 					t.Error("a stream goes on without a mirror")
 				}
@@ -278,12 +278,12 @@ func TestLostMirror(t *testing.T) {
 					t.Errorf("not ready: %q %v", detail, err)
 				}
 				up.Handle(path, nil)
-				up.Create(kubetest.Widgets, "n", "new")
+				up.Create(fakeapiserver.Widgets, "n", "new")
 				m.mu.Lock()
 				clear(m.mu.looking) // as if some time had passed
 				m.mu.Unlock()
-				m.awaitReady(t, kubetest.Widgets)
-				after := m.Find(kubetest.Widgets)
+				m.awaitReady(t, fakeapiserver.Widgets)
+				after := m.Find(fakeapiserver.Widgets)
 				if after == before || after.Resource().Snapshot().Len() != 2 {
 					t.Errorf("mirrored anew: %v, %d objects", after != before, after.Resource().Snapshot().Len())
 				}
@@ -308,8 +308,8 @@ func TestForbiddenMirror(t *testing.T) {
 	up := newUpstream(t)
 	up.Handle("/apis/example.com/v1/widgets", refusing(http.StatusForbidden))
 	m := mirroring(t, up, nil, "widgets.example.com", "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	eventually(t, "the mirror to be given up", func() bool { return m.Find(kubetest.Widgets) == nil })
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	eventually(t, "the mirror to be given up", func() bool { return m.Find(fakeapiserver.Widgets) == nil })
 	if detail, err := m.Ready(); err != nil {
 		t.Errorf("not ready: %q %v", detail, err)
 	}
@@ -320,35 +320,35 @@ func TestForbiddenMirror(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "*")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	up.Down()
 	eventually(t, "a first failure", func() bool {
-		m.Find(kubetest.Pods)
-		running := (*m.running.Load())[kubetest.Pods]
+		m.Find(fakeapiserver.Pods)
+		running := (*m.running.Load())[fakeapiserver.Pods]
 		return running != nil && running.reflector.Status().Err != nil
 	})
-	if m.Find(kubetest.Pods) != nil {
+	if m.Find(fakeapiserver.Pods) != nil {
 		t.Error("a mirror without a state is offered although upstream is down")
 	}
-	if s := m.Find(kubetest.ConfigMaps); s == nil || !s.Resource().Ready() {
+	if s := m.Find(fakeapiserver.ConfigMaps); s == nil || !s.Resource().Ready() {
 		t.Error("what is known is not served while upstream is down")
 	}
 	if err := up.Up(); err != nil {
 		t.Fatal(err)
 	}
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.Pods)
 }
 
 // Not ready before every named resource has its first state.
 func TestReadyWhenListed(t *testing.T) {
 	up := newUpstream(t)
-	up.StallReads(kubetest.ConsistentReads)
+	up.StallReads(fakeapiserver.ConsistentReads)
 	m := mirroring(t, up, nil, "configmaps")
 	if _, err := m.Ready(); err == nil || err.Error() != "configmaps has not been listed yet" {
 		t.Errorf("ready: %v", err)
 	}
-	up.StallReads(kubetest.NoReads)
-	m.awaitReady(t, kubetest.ConfigMaps)
+	up.StallReads(fakeapiserver.NoReads)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	if _, err := m.Ready(); err != nil {
 		t.Error(err)
 	}

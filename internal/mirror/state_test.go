@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/mirror/states"
 )
 
@@ -54,16 +54,16 @@ func answering(code int, text string) http.Handler {
 func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.Widgets, "n", "old")
+	up.Create(fakeapiserver.Widgets, "n", "old")
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringTo(t, up, zap.New(core), nil, "widgets.example.com", "configmaps")
-	m.awaitReady(t, kubetest.Widgets)
-	source := m.Find(kubetest.Widgets)
+	m.awaitReady(t, fakeapiserver.Widgets)
+	source := m.Find(fakeapiserver.Widgets)
 	cursor := watching(t, source)
 	up.Handle(widgetPath, answering(http.StatusTooManyRequests, initializing))
-	up.CutWatches(kubetest.Widgets)
+	up.CutWatches(fakeapiserver.Widgets)
 	m.awaitKind(t, "widgets.example.com", states.KindRefused)
-	if m.Find(kubetest.Widgets) != nil {
+	if m.Find(fakeapiserver.Widgets) != nil {
 		t.Error("what upstream refuses is answered from memory")
 	}
 	if source.Resource().Retired() || expired(cursor) != nil {
@@ -72,7 +72,7 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 	if detail, err := m.UpstreamReady(time.Nanosecond)(); detail != "" || err != nil {
 		t.Errorf("of an apiserver that answers: %q, %v", detail, err)
 	}
-	if s := m.Find(kubetest.ConfigMaps); s == nil {
+	if s := m.Find(fakeapiserver.ConfigMaps); s == nil {
 		t.Error("another kind is not served")
 	}
 	lines := strings.Join(m.Describe(), "\n")
@@ -86,10 +86,10 @@ func TestBrokenKindPassesThroughWhileItsWatchesGoOn(t *testing.T) {
 		t.Errorf("%d lines: %v", len(refused), refused)
 	}
 	up.Handle(widgetPath, nil)
-	up.Create(kubetest.Widgets, "n", "new")
+	up.Create(fakeapiserver.Widgets, "n", "new")
 	m.awaitKind(t, "widgets.example.com", states.KindSynced)
 	eventually(t, "the same mirror to go on", func() bool {
-		return m.Find(kubetest.Widgets) == source && source.Resource().Snapshot().Len() == 2
+		return m.Find(fakeapiserver.Widgets) == source && source.Resource().Snapshot().Len() == 2
 	})
 	if err := expired(cursor); err != nil {
 		t.Errorf("the watch ended: %v", err)
@@ -101,19 +101,19 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
 	m := mirroring(t, up, nil, "widgets.example.com")
-	m.awaitReady(t, kubetest.Widgets)
-	source := m.Find(kubetest.Widgets)
+	m.awaitReady(t, fakeapiserver.Widgets)
+	source := m.Find(fakeapiserver.Widgets)
 	up.Handle(widgetPath, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Too many requests, please try again later.", http.StatusTooManyRequests)
 	}))
-	up.CutWatches(kubetest.Widgets)
+	up.CutWatches(fakeapiserver.Widgets)
 	eventually(t, "the state to be old", func() bool {
 		age, _ := source.Age()
 		return age > awayAfter+time.Second
 	})
 	if _, away := source.Age(); away || m.kindOf("widgets.example.com") != states.KindResuming ||
-		m.Find(kubetest.Widgets) != source {
+		m.Find(fakeapiserver.Widgets) != source {
 		t.Errorf("away %v, %s", away, m.kindOf("widgets.example.com"))
 	}
 }
@@ -123,7 +123,7 @@ func TestBusyApiserverIsServedForFromMemory(t *testing.T) {
 func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	t.Parallel()
 	gadgets := schema.GroupVersionResource{Group: "example.org", Version: "v1", Resource: "gadgets"}
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, Resources: []kubetest.Resource{
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond, Resources: []fakeapiserver.Resource{
 		{GVR: gadgets, Kind: "Gadget", Namespaced: true}, {GVR: jobs, Kind: "Job", Namespaced: true},
 		{GVR: apiServices, Kind: "APIService"},
 	}})
@@ -146,8 +146,8 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	up.Handle("/api/v1/nodes", refusing(http.StatusForbidden))
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringTo(t, up, zap.New(core), nil, "configmaps", "gadgets.example.org", "jobs.batch", "nodes", "pods")
-	m.awaitReady(t, kubetest.ConfigMaps)
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.Pods)
 	m.awaitKind(t, "nodes", states.KindRefused)
 	for _, name := range []string{"gadgets.example.org", "jobs.batch"} {
 		if kind := m.kindOf(name); kind != states.KindRefused {
@@ -166,7 +166,7 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	m.awaitKind(t, "gadgets.example.org", states.KindSynced)
 	up.Handle("/apis/batch/", nil)
 	m.awaitKind(t, "jobs.batch", states.KindSynced)
-	for _, gvr := range []schema.GroupVersionResource{kubetest.Nodes, gadgets, jobs} {
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Nodes, gadgets, jobs} {
 		m.awaitReady(t, gvr)
 	}
 	if names := m.names(); names != "configmaps gadgets.example.org jobs.batch nodes pods" {
@@ -205,7 +205,7 @@ func TestDeniedKindIsAskedForAtAGrowingPause(t *testing.T) {
 	m := mirroringTo(t, up, zap.New(core), nil, "*")
 	m.retryFirst = time.Hour
 	for range 1000 {
-		m.Find(kubetest.Pods)
+		m.Find(fakeapiserver.Pods)
 		time.Sleep(time.Millisecond)
 	}
 	m.awaitKind(t, "pods", states.KindRefused)
@@ -221,12 +221,12 @@ func TestDeniedKindIsAskedForAtAGrowingPause(t *testing.T) {
 func TestDroppedBookmarksAreAStateALineAndACount(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	target, err := url.Parse(up.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httptest.NewServer(kubetest.Bookmarkless(target, nil, kubetest.DropInitial))
+	proxy := httptest.NewServer(fakeapiserver.Bookmarkless(target, nil, fakeapiserver.DropInitial))
 	t.Cleanup(proxy.Close)
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringAt(t, up, proxy.URL, zap.New(core), "configmaps")
@@ -255,9 +255,9 @@ func TestWantOfASlotIsSaidAndCounted(t *testing.T) {
 	up := newUpstream(t)
 	core, logs := observer.New(zap.InfoLevel)
 	m := mirroringTo(t, up, zap.New(core), func(o *SetOptions) { o.MaxOnDemand = 1 }, "*")
-	m.awaitReady(t, kubetest.Pods)
+	m.awaitReady(t, fakeapiserver.Pods)
 	for range 3 {
-		if m.Find(kubetest.ConfigMaps) != nil {
+		if m.Find(fakeapiserver.ConfigMaps) != nil {
 			t.Fatal("mirrored beyond --max-resources")
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -13,17 +13,17 @@ import (
 func TestSilentWatchIsReplaced(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
 	one := m.awaitComparable(t)
-	source := m.Find(kubetest.ConfigMaps)
+	source := m.Find(fakeapiserver.ConfigMaps)
 	resource := source.Resource()
 	cursor := source.Hub.From(resource.Snapshot().Next, resource.Through(), object.Selector{}, object.Encoding{})
 	defer cursor.Close()
 	lists := one.reflector.Status().Replaces
 
-	up.HoldWatch(kubetest.ConfigMaps)
-	lost := up.Create(kubetest.ConfigMaps, "n", "b")
+	up.HoldWatch(fakeapiserver.ConfigMaps)
+	lost := up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
 	if err := resource.WaitThrough(t.Context(), lost); err != nil {
 		t.Fatal(err)
@@ -43,11 +43,11 @@ func TestSilentWatchIsReplaced(t *testing.T) {
 func TestQuietWatchIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	up := newUpstream(t)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	m := mirroring(t, up, nil, "configmaps")
-	m.awaitReady(t, kubetest.ConfigMaps)
+	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	one := m.all()[0]
-	up.Create(kubetest.Pods, "n", "elsewhere") // so that only a watch can prove it
+	up.Create(fakeapiserver.Pods, "n", "elsewhere") // so that only a watch can prove it
 	m.active.Go(func() { m.watchSilence(time.Millisecond, time.Millisecond) })
 	eventually(t, "proofs", func() bool { return one.prober.Stats().Probes >= 5 })
 	if n := one.replaced.Load(); n != 0 || one.reflector.Status().Watches != 1 {

@@ -35,7 +35,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/passthrough"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -84,8 +84,8 @@ func aliceInN(s authorizationv1.SubjectAccessReviewSpec) bool {
 	return s.User == "alice" && a != nil && a.Resource == "configmaps" && a.Namespace == "n"
 }
 
-func bearing(token string) kubetest.ClientOption {
-	return kubetest.Header("Authorization", "Bearer "+token)
+func bearing(token string) fakeapiserver.ClientOption {
+	return fakeapiserver.Header("Authorization", "Bearer "+token)
 }
 
 // upstreams reports that upstream answered, which it does without asking anybody who he is.
@@ -97,43 +97,43 @@ const inN, inM = "/api/v1/namespaces/n/configmaps", "/api/v1/namespaces/m/config
 // and all others are upstream's (D12).
 func TestAccess(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{})
-	up.Create(kubetest.ConfigMaps, "n", "a")
-	up.Create(kubetest.ConfigMaps, "m", "secretive")
+	up := fakeapiserver.New(fakeapiserver.Options{})
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "m", "secretive")
 	r := rigOf(t, up, rigOptions{access: true})
 	r.people()
 	for _, c := range []struct {
 		name, target string
-		opts         []kubetest.ClientOption
+		opts         []fakeapiserver.ClientOption
 		code         int
 		upstream     bool
 	}{
-		{"allowed list", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
-		{"allowed get", inN + "/a?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
-		{"forbidden list", inM + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden get", inM + "/secretive?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []kubetest.ClientOption{bearing("alice")}, 403, false}, // W-30
-		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []kubetest.ClientOption{bearing("alice")}, 400, false},
-		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x", []kubetest.ClientOption{bearing("alice")}, 400, true}, // W-30
-		{"somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 403, false},
+		{"allowed list", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
+		{"allowed get", inN + "/a?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
+		{"forbidden list", inM + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden get", inM + "/secretive?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
+		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 403, false}, // W-30
+		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 400, false},
+		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x", []fakeapiserver.ClientOption{bearing("alice")}, 400, true}, // W-30
+		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
 		{"nobody", inN + "?resourceVersion=0", nil, 200, true},
-		{"unknown token", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("mallory")}, 200, true},
-		{"two tokens", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), bearing("alice")}, 200, true},
-		{"basic", inN + "?resourceVersion=0", []kubetest.ClientOption{kubetest.Header("Authorization", "Basic YTpi")}, 200, true},
-		{"impersonating", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), kubetest.Header("Impersonate-User", "bob")}, 200, true},
-		{"hop by hop", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), kubetest.Header("Connection", "authorization")}, 400, false},
-		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 404, true},
-		{"a claim", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob"), kubetest.Header("X-Remote-User", "alice")}, 403, false},
+		{"unknown token", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("mallory")}, 200, true},
+		{"two tokens", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), bearing("alice")}, 200, true},
+		{"basic", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{fakeapiserver.Header("Authorization", "Basic YTpi")}, 200, true},
+		{"impersonating", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Impersonate-User", "bob")}, 200, true},
+		{"hop by hop", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Connection", "authorization")}, 400, false},
+		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 404, true},
+		{"a claim", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), fakeapiserver.Header("X-Remote-User", "alice")}, 403, false},
 	} {
-		for proto, opts := range map[string][]kubetest.ClientOption{"1.1": nil, "2": {kubetest.Through(overHTTP2(t, 1<<20))}} {
+		for proto, opts := range map[string][]fakeapiserver.ClientOption{"1.1": nil, "2": {fakeapiserver.Through(overHTTP2(t, 1<<20))}} {
 			base := r.url
 			if proto == "2" {
 				if base = r.tlsURL; c.name == "hop by hop" {
 					continue // there is no such header
 				}
 			}
-			got, err := kubetest.List(deadline(t), base, c.target, append(opts, c.opts...)...)
+			got, err := fakeapiserver.List(deadline(t), base, c.target, append(opts, c.opts...)...)
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -157,7 +157,7 @@ func TestForbidden(t *testing.T) {
 	if got := r.list(inN+"?resourceVersion=0", bearing("bob")); string(got.Body) != plain {
 		t.Errorf("got  %s\nwant %s", got.Body, plain)
 	}
-	got := r.list(inN+"?resourceVersion=0", bearing("bob"), kubetest.Header("Accept", "application/vnd.kubernetes.protobuf"))
+	got := r.list(inN+"?resourceVersion=0", bearing("bob"), fakeapiserver.Header("Accept", "application/vnd.kubernetes.protobuf"))
 	if got.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" || !strings.HasPrefix(string(got.Body), "k8s\x00") {
 		t.Errorf("%v %q", got.Header, got.Body)
 	}
@@ -234,7 +234,7 @@ func TestNothingIsMirroredForStrangers(t *testing.T) {
 	r.people()
 	found := make(chan schema.GroupVersionResource, 10)
 	r.server.planner.Catalog = eager{r.catalog, found}
-	for _, opts := range [][]kubetest.ClientOption{nil, {bearing("bob")}, {bearing("mallory")}, {bearing("alice"), kubetest.Header("Impersonate-User", "root")}} {
+	for _, opts := range [][]fakeapiserver.ClientOption{nil, {bearing("bob")}, {bearing("mallory")}, {bearing("alice"), fakeapiserver.Header("Impersonate-User", "root")}} {
 		r.list("/api/v1/namespaces/n/configmaps?resourceVersion=0", opts...)
 		r.list("/apis/example.com/v1/namespaces/n/widgets?limit=500", opts...)
 	}
@@ -254,20 +254,20 @@ func TestWatchIsRevoked(t *testing.T) {
 		for _, proto := range []string{"1.1", "2"} {
 			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
 			r.people()
-			base, opts := r.url, []kubetest.ClientOption{bearing("alice")}
+			base, opts := r.url, []fakeapiserver.ClientOption{bearing("alice")}
 			if proto == "2" {
-				base, opts = r.tlsURL, append(opts, kubetest.Through(overHTTP2(t, 1<<20)))
+				base, opts = r.tlsURL, append(opts, fakeapiserver.Through(overHTTP2(t, 1<<20)))
 			}
-			w := kubetest.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", opts...)
+			w := fakeapiserver.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", opts...)
 			t.Cleanup(w.Close)
 			until(t, w, isEnd)
-			r.up.Create(kubetest.ConfigMaps, "n", "seen")
-			until(t, w, func(e kubetest.Event) bool { return e.Type == "ADDED" })
+			r.up.Create(fakeapiserver.ConfigMaps, "n", "seen")
+			until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ADDED" })
 			r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 			r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
-			over(t, w, kubetest.Ended)
+			over(t, w, fakeapiserver.Ended)
 			r.ended(configMaps, watch.EndForbidden, 1)
-			if got, err := kubetest.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
+			if got, err := fakeapiserver.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
 				t.Errorf("asked again: %+v, %v", got, err)
 			}
 		}
@@ -288,19 +288,19 @@ func TestWatchIsForgotten(t *testing.T) {
 		for _, proto := range []string{"1.1", "2"} {
 			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
 			r.people()
-			base, opts := r.url, []kubetest.ClientOption{bearing("alice")}
+			base, opts := r.url, []fakeapiserver.ClientOption{bearing("alice")}
 			if proto == "2" {
-				base, opts = r.tlsURL, append(opts, kubetest.Through(overHTTP2(t, 1<<20)))
+				base, opts = r.tlsURL, append(opts, fakeapiserver.Through(overHTTP2(t, 1<<20)))
 			}
-			for reason, end := range map[watch.EndReason]func(*kubetest.Watcher){
-				watch.EndDeparted: (*kubetest.Watcher).Close,
-				watch.EndTimeout:  func(w *kubetest.Watcher) { over(t, w, kubetest.Ended) },
+			for reason, end := range map[watch.EndReason]func(*fakeapiserver.Watcher){
+				watch.EndDeparted: (*fakeapiserver.Watcher).Close,
+				watch.EndTimeout:  func(w *fakeapiserver.Watcher) { over(t, w, fakeapiserver.Ended) },
 			} {
 				target := inN + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"
 				if reason == watch.EndTimeout {
 					target += "&timeoutSeconds=1"
 				}
-				w := kubetest.Watch(deadline(t), base, target, opts...)
+				w := fakeapiserver.Watch(deadline(t), base, target, opts...)
 				t.Cleanup(w.Close)
 				until(t, w, isEnd)
 				if reason == watch.EndDeparted { // it lasts until it is ended
@@ -372,8 +372,8 @@ func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 			{"Impersonate-Group", "system:masters", 403, false},
 			{"Impersonate-Extra-Scopes", "x", 403, false},
 		} {
-			for base, opts := range map[string][]kubetest.ClientOption{r.url: nil, r.tlsURL: {kubetest.Through(client)}} {
-				got, err := kubetest.List(deadline(t), base, mapsPath+"?resourceVersion=0", append(opts, kubetest.Header(c.name, c.value))...)
+			for base, opts := range map[string][]fakeapiserver.ClientOption{r.url: nil, r.tlsURL: {fakeapiserver.Through(client)}} {
+				got, err := fakeapiserver.List(deadline(t), base, mapsPath+"?resourceVersion=0", append(opts, fakeapiserver.Header(c.name, c.value))...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -452,7 +452,7 @@ func TestClientCertificates(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	r := newRig(t, rigOptions{access: true, clientCA: ca.file()})
 	r.people()
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	good, expired, strange := ca.user("alice", time.Now().Add(time.Hour)), ca.user("alice", time.Now().Add(-time.Minute)), other.user("alice", time.Now().Add(time.Hour))
 	for _, c := range []struct {
 		name, method, target string
@@ -504,7 +504,7 @@ func TestImpersonatedCertificates(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	seen := make(chan string, 1)
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		seen <- asserted(r.Header)
@@ -566,7 +566,7 @@ func TestImpersonatedCertificates(t *testing.T) {
 func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("upstream got %q", asserted(r.Header)) }))
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
@@ -656,28 +656,28 @@ func TestOwner(t *testing.T) {
 	r := newRig(t, rigOptions{access: true, mutate: func(a *Access) { a.Owner = "alice" }})
 	r.people()
 	r.reviews.Know("rotated", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	as, cbor := kubetest.Header("Impersonate-User", "bob"), kubetest.Header("Accept", "application/cbor")
+	as, cbor := fakeapiserver.Header("Impersonate-User", "bob"), fakeapiserver.Header("Accept", "application/cbor")
 	for _, c := range []struct {
 		name, target string
-		opts         []kubetest.ClientOption
+		opts         []fakeapiserver.ClientOption
 		code         int
 		upstream     bool
 	}{
-		{"allowed", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 200, false},
-		{"by another token", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("rotated")}, 200, false},
-		{"forbidden", inM + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice")}, 403, false},
-		{"not in memory", inN + "/a", []kubetest.ClientOption{bearing("alice")}, 200, true},
-		{"as somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("alice"), as}, 200, true},
-		{"somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob")}, 403, false},
-		{"somebody else, as somebody else", inN + "?resourceVersion=0", []kubetest.ClientOption{bearing("bob"), as}, 403, false},
-		{"somebody else, not in memory", inN + "/a", []kubetest.ClientOption{bearing("bob")}, 403, false},
-		{"a forged token", inN + "/a", []kubetest.ClientOption{bearing("mallory")}, 401, false},
+		{"allowed", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
+		{"by another token", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("rotated")}, 200, false},
+		{"forbidden", inM + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
+		{"not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("alice")}, 200, true},
+		{"as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), as}, 200, true},
+		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
+		{"somebody else, as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), as}, 403, false},
+		{"somebody else, not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
+		{"a forged token", inN + "/a", []fakeapiserver.ClientOption{bearing("mallory")}, 401, false},
 		{"nobody", inN + "/a", nil, 401, false},
-		{"nobody, as somebody else", inN + "/a", []kubetest.ClientOption{as}, 401, false},
-		{"somebody else, in a form that is not made here", inN + "/a", []kubetest.ClientOption{bearing("bob"), cbor}, 403, false},
-		{"nobody, in a form that is not made here", "/version", []kubetest.ClientOption{cbor}, 401, false},
+		{"nobody, as somebody else", inN + "/a", []fakeapiserver.ClientOption{as}, 401, false},
+		{"somebody else, in a form that is not made here", inN + "/a", []fakeapiserver.ClientOption{bearing("bob"), cbor}, 403, false},
+		{"nobody, in a form that is not made here", "/version", []fakeapiserver.ClientOption{cbor}, 401, false},
 	} {
 		if got := r.list(c.target, c.opts...); got.Status != c.code || upstreams(got.Header) != c.upstream {
 			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
@@ -698,7 +698,7 @@ func TestBusyReviews(t *testing.T) {
 	resume := r.reviews.Stall()
 	defer resume()
 	var all sync.WaitGroup
-	answers := make(chan *kubetest.ListResult, 10)
+	answers := make(chan *fakeapiserver.ListResult, 10)
 	for i := range cap(answers) { // one review at a time, and none of them ends: 5 s each
 		all.Go(func() { answers <- r.list(inN+"?resourceVersion=0", bearing(fmt.Sprintf("made-up-%d", i))) })
 	}

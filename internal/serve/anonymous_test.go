@@ -16,7 +16,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -61,7 +61,7 @@ func (r *rawHTTP2) ends() (all []string) {
 // knows is a rig that reviews tokens; "good" is a user's.
 func knows(t *testing.T, o rigOptions) *rig {
 	t.Helper()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	o.access, o.mirrors = true, []*object.Resource{configMaps}
 	r := rigOf(t, up, o)
 	r.reviews.Know("good", authenticationv1.UserInfo{Username: "good"})

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"spillway/internal/cache"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -23,14 +23,14 @@ import (
 // by writes to something else is answered from memory (W-65, W-95).
 func TestArrivalOfAQuietResource(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	fill(up)
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i, target := range []string{
 		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath + "?resourceVersion=%d&limit=1",
 		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=%d", "/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
 	} {
-		elsewhere := up.Create(kubetest.Widgets, "n", fmt.Sprint("elsewhere-", i))
+		elsewhere := up.Create(fakeapiserver.Widgets, "n", fmt.Sprint("elsewhere-", i))
 		before := answeredHere(r) + r.sum("spillway_refused_requests_total")
 		got, want := r.list(fmt.Sprintf(target, elsewhere)), direct(t, up, fmt.Sprintf(target, elsewhere))
 		if got.Status != want.Status || string(got.Body) != string(want.Body) {
@@ -46,7 +46,7 @@ func TestArrivalOfAQuietResource(t *testing.T) {
 // words (W-65, W-68, W-95).
 func TestTooLargeReads(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	future := up.Revision() + 1000
@@ -60,7 +60,7 @@ func TestTooLargeReads(t *testing.T) {
 				target = fmt.Sprintf(target, future)
 			}
 			start := time.Now()
-			got, err := kubetest.List(deadline(t), r.url, target)
+			got, err := fakeapiserver.List(deadline(t), r.url, target)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func TestBehindUpstream(t *testing.T) {
 	if n := answeredHere(r) + r.sum("spillway_refused_requests_total"); n != 0 {
 		t.Errorf("%v requests were answered here", n)
 	}
-	over(t, w, kubetest.Ended)
+	over(t, w, fakeapiserver.Ended)
 	r.ended(configMaps, watch.EndUnproven, 1)
 }
 
@@ -154,11 +154,11 @@ func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 func TestEventsFromNewest(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.HoldWatch(kubetest.ConfigMaps)
-	r.up.Create(kubetest.ConfigMaps, "n", "before")
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "before")
 	w := r.watch(mapsPath + "?watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan")
-	rv := r.up.Create(kubetest.ConfigMaps, "n", "after")
-	r.up.ReleaseWatch(kubetest.ConfigMaps)
+	rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "after")
+	r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 	expect(t, w, fmt.Sprintf("ADDED n/after %d", rv))
 	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 1 {
 		t.Errorf("%v watches are served here", n)
@@ -170,11 +170,11 @@ func TestEventsFromNewest(t *testing.T) {
 func TestOverBeforeItBegins(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, query := range []string{"&resourceVersion=0", "&resourceVersion=1", "&resourceVersion=1000000"} {
 		w := r.watch(mapsPath + "?watch=1&timeoutSeconds=-1" + query)
-		over(t, w, kubetest.Ended)
+		over(t, w, fakeapiserver.Ended)
 	}
 	r.ended(configMaps, watch.EndTimeout, 3)
 }
@@ -184,7 +184,7 @@ func TestOverBeforeItBegins(t *testing.T) {
 func TestNoMarkOfOld(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	rv := r.up.Create(kubetest.ConfigMaps, "n", "a")
+	rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, target := range []string{
 		"/api/v1/watch/configmaps?allowWatchBookmarks=true", "/api/v1/watch/configmaps?allowWatchBookmarks=true&resourceVersion=0",
@@ -192,7 +192,7 @@ func TestNoMarkOfOld(t *testing.T) {
 	} {
 		w := r.watch(target)
 		expect(t, w, fmt.Sprintf("ADDED n/a %d", rv))
-		next := r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithData("k", target))
+		next := r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithData("k", target))
 		expect(t, w, fmt.Sprintf("MODIFIED n/a %d", next))
 		w.Close()
 		rv = next

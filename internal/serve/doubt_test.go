@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"spillway/internal/cache"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/source/sourcetest"
 )
@@ -21,7 +21,7 @@ func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 func testDoubtfulWatches(t *testing.T, http2 bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(cache.Prober) cache.Prober { return sourcetest.Unreachable{} }})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const passing = 3
 	r.server.doubts = rate.NewLimiter(0, passing)
@@ -35,7 +35,7 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 		client, url = overHTTP2(t, 1<<20), r.tlsURL
 	}
 	const list = "?watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds="
-	passed := func() int { return len(r.up.RequestsFor(kubetest.ConfigMaps, "watch")) }
+	passed := func() int { return len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "watch")) }
 	before := passed()
 	for i := range 2 * passing {
 		response, err := client.Get(url + mapsPath + list + fmt.Sprint(1000+i))

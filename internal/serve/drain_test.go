@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -21,12 +21,12 @@ func TestDrain(t *testing.T) { eachWay(t, testDrain) }
 func testDrain(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const n = 10
 	var mu sync.Mutex
 	var ends []time.Time
-	var all []*kubetest.Watcher
+	var all []*fakeapiserver.Watcher
 	var waiting sync.WaitGroup
 	for range n {
 		w := r.watch(mapsPath + "?watch=1&resourceVersion=1&allowWatchBookmarks=1")
@@ -65,7 +65,7 @@ func testDrain(t *testing.T, goroutines bool) {
 		}
 	}
 	for _, w := range all {
-		over(t, w, kubetest.Ended)
+		over(t, w, fakeapiserver.Ended)
 		if events := w.Events(); len(events) != 2 || events[1].String() != "BOOKMARK 2" {
 			t.Errorf("got %v", events)
 		}
@@ -79,7 +79,7 @@ func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledCli
 
 func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "large", kubetest.WithPadding(8<<20)) // more than the kernel takes for a client that does not read
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "large", fakeapiserver.WithPadding(8<<20)) // more than the kernel takes for a client that does not read
 	r.mirrored(configMaps)
 	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=1", 4096)
 	if _, err := io.ReadFull(answer, make([]byte, 1000)); err != nil { // what is on its way now cannot arrive

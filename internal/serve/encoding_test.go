@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
@@ -31,13 +31,13 @@ func TestUnencodable(t *testing.T) {
 	// first.
 	through := r.catalog[customWidgets.GVR].Resource().Through()
 	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
-	partial, whole := r.watch(path, kubetest.Header("Accept", partialObject)), r.watch(path)
-	fine := r.up.Create(kubetest.Widgets, "n", "fine")
-	bad := r.up.Create(kubetest.Widgets, "n", "bad", kubetest.WithField("metadata.unheardOf", 1))
-	good := r.up.Create(kubetest.Widgets, "n", "good")
+	partial, whole := r.watch(path, fakeapiserver.Header("Accept", partialObject)), r.watch(path)
+	fine := r.up.Create(fakeapiserver.Widgets, "n", "fine")
+	bad := r.up.Create(fakeapiserver.Widgets, "n", "bad", fakeapiserver.WithField("metadata.unheardOf", 1))
+	good := r.up.Create(fakeapiserver.Widgets, "n", "good")
 
 	expect(t, partial, fmt.Sprintf("ADDED n/fine %d", fine))
-	over(t, partial, kubetest.Ended)
+	over(t, partial, fakeapiserver.Ended)
 	if n := len(partial.Events()); n != 1 {
 		t.Fatalf("%d events", n)
 	}
@@ -64,10 +64,10 @@ func TestUnencodable(t *testing.T) {
 func TestUnencodableList(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{customWidgets}})
-	r.up.Create(kubetest.Widgets, "n", "a", kubetest.WithField("metadata.unheardOf", 1))
+	r.up.Create(fakeapiserver.Widgets, "n", "a", fakeapiserver.WithField("metadata.unheardOf", 1))
 	r.mirrored(customWidgets)
 	for range 2 {
-		if l := r.list(customWidgets.Path()+"?resourceVersion=0", kubetest.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
+		if l := r.list(customWidgets.Path()+"?resourceVersion=0", fakeapiserver.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
 			t.Errorf("%d %s", l.Status, l.Body)
 		}
 	}
@@ -84,8 +84,8 @@ func TestUnencodableList(t *testing.T) {
 func TestGzip(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "large", kubetest.WithPadding(200_000))
-	r.up.Create(kubetest.ConfigMaps, "small", "b")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "large", fakeapiserver.WithPadding(200_000))
+	r.up.Create(fakeapiserver.ConfigMaps, "small", "b")
 	r.mirrored(configMaps)
 	for target, large := range map[string]bool{
 		"/api/v1/configmaps?resourceVersion=0":                           true,
@@ -157,7 +157,7 @@ func (a raw) plain(t *testing.T) []byte {
 func TestGzipWatch(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	a := r.up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithPadding(100_000))
+	a := r.up.Create(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithPadding(100_000))
 	r.mirrored(configMaps)
 	for target, compressed := range map[string]bool{
 		"/api/v1/configmaps?watch=1&resourceVersion=0&allowWatchBookmarks=1":      true,
@@ -166,7 +166,7 @@ func TestGzipWatch(t *testing.T) {
 		"/api/v1/watch/configmaps?resourceVersion=0&allowWatchBookmarks=1":        false,
 	} {
 		target = strings.ReplaceAll(target, "${now}", fmt.Sprint(a))
-		w := r.watch(target, kubetest.Header("Accept-Encoding", "gzip"))
+		w := r.watch(target, fakeapiserver.Header("Accept-Encoding", "gzip"))
 		_, header, err := w.Head(deadline(t))
 		if err != nil || (header.Get("Content-Encoding") == "gzip") != compressed {
 			t.Errorf("%s: %v, %v", target, header, err)
@@ -177,7 +177,7 @@ func TestGzipWatch(t *testing.T) {
 		if compressed {
 			expect(t, w, fmt.Sprintf("BOOKMARK %d end", r.catalog[configMaps.GVR].Resource().Through()))
 		}
-		a = r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("at", fmt.Sprint(a)))
+		a = r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithLabel("at", fmt.Sprint(a)))
 		expect(t, w, fmt.Sprintf("MODIFIED n/a %d", a))
 		r.mirrored(configMaps)
 	}

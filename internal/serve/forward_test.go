@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/passthrough"
 )
 
@@ -246,7 +246,7 @@ func (f *front) awaitIdle(t *testing.T) {
 
 func TestForwardUpstreamFailures(t *testing.T) {
 	breaks := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) })
-	deaf := kubetest.RefusingAddress(t)
+	deaf := fakeapiserver.RefusingAddress(t)
 	refused := func(o *passthrough.ForwarderOptions) { o.Base.Host = deaf }
 	every(t, func(t *testing.T, o frontOptions) {
 		for _, tc := range []struct {

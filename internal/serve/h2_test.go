@@ -18,8 +18,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
@@ -40,9 +40,9 @@ func overHTTP2(t *testing.T, window int) *http.Client {
 }
 
 // watch2 opens a watch through a client.
-func (r *rig) watch2(c *http.Client, path string) *kubetest.Watcher {
+func (r *rig) watch2(c *http.Client, path string) *fakeapiserver.Watcher {
 	r.t.Helper()
-	w := kubetest.Watch(deadline(r.t), r.tlsURL, path, kubetest.Through(c))
+	w := fakeapiserver.Watch(deadline(r.t), r.tlsURL, path, fakeapiserver.Through(c))
 	r.t.Cleanup(w.Close)
 	if code, _, err := w.Head(deadline(r.t)); err != nil || code != http.StatusOK {
 		r.t.Fatalf("watch %s: %d %v", path, code, err)
@@ -54,7 +54,7 @@ func (r *rig) watch2(c *http.Client, path string) *kubetest.Watcher {
 // W-3).
 func TestHTTP2Answers(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	one, two := &http.Client{Transport: &http.Transport{
@@ -92,7 +92,7 @@ func TestHTTP2ManyWatches(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	client := overHTTP2(t, 64<<10)
-	var all []*kubetest.Watcher
+	var all []*fakeapiserver.Watcher
 	for range http2Streams + 20 {
 		all = append(all, r.watch2(client, mapsPath+"?watch=1&resourceVersion=1"))
 	}
@@ -100,7 +100,7 @@ func TestHTTP2ManyWatches(t *testing.T) {
 		t.Errorf("%v connections for %d watches", n, len(all))
 	}
 	for i := range 3 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i))
 	}
 	for _, w := range all {
 		expect(t, w, "ADDED n/0 2", "ADDED n/1 3", "ADDED n/2 4")
@@ -126,20 +126,20 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 			const target = mapsPath + "?watch=1&resourceVersion=1"
 			stalled := r.watch2(client, target)
 			stalled.Stall()
-			var others []*kubetest.Watcher
+			var others []*fakeapiserver.Watcher
 			for range 3 {
 				others = append(others, r.watch2(client, target))
 			}
 			const writes = 20
 			for i := range writes {
-				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(50_000))
+				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(50_000))
 			}
 			if stall < time.Hour {
 				r.ended(configMaps, watch.EndStalled, 1)
 			}
-			r.up.Create(kubetest.ConfigMaps, "n", "last")
+			r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 			for _, w := range others {
-				if events := until(t, w, func(e kubetest.Event) bool { return e.Key == "n/last" }); len(events) != writes+1 {
+				if events := until(t, w, func(e fakeapiserver.Event) bool { return e.Key == "n/last" }); len(events) != writes+1 {
 					t.Errorf("%d events of %d", len(events), writes+1)
 				}
 			}
@@ -148,7 +148,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 			}
 			if stall < time.Hour {
 				stalled.Resume()
-				over(t, stalled, kubetest.Cut)
+				over(t, stalled, fakeapiserver.Cut)
 			}
 		})
 	}
@@ -157,9 +157,9 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 // A list pins a state, so a client that leaves it unread is evicted too.
 func TestHTTP2StalledList(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	for i := range 10 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 	}
 	r := rigOf(t, up, rigOptions{stall: time.Second, mirrors: []*object.Resource{configMaps}})
 	client := overHTTP2(t, 64<<10)
@@ -189,7 +189,7 @@ func TestHTTP2StalledConnection(t *testing.T) {
 	raw.get(3, mapsPath+"?watch=1&resourceVersion=1")
 	eventually(t, "the watches", func() bool { return r.metric("spillway_watch_streams", "resource=configmaps") == 2 })
 	for i := range 40 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 	}
 	r.ended(configMaps, watch.EndStalled, 2)
 	eventually(t, "the end of the connection", func() bool { return r.metric("spillway_http2_connections") == 0 })
@@ -200,7 +200,7 @@ func TestHTTP2StalledConnection(t *testing.T) {
 func TestHTTP2Drain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	raw := dialHTTP2(t, r, nil)
 	raw.settings()
@@ -226,7 +226,7 @@ func TestHTTP2Close(t *testing.T) {
 	raw.settings()
 	raw.until("SETTINGS ack", 0)
 	r.close()
-	over(t, w, kubetest.Cut)
+	over(t, w, fakeapiserver.Cut)
 	r.ended(configMaps, watch.EndAborted, 1)
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Errorf("%v connections", n)
@@ -250,11 +250,11 @@ func TestHTTP2Frames(t *testing.T) {
 	raw.get(1, mapsPath+"?watch=1&resourceVersion=1&timeoutSeconds=2")
 	raw.until("WINDOW_UPDATE 26148865", 0)
 	raw.until("HEADERS", 1)
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	if got := raw.next(); !strings.HasPrefix(got, `DATA 1 {"type":"ADDED"`) || !strings.HasSuffix(got, "}\n") {
 		t.Errorf("the event is %q", got)
 	}
-	r.up.Delete(kubetest.ConfigMaps, "n", "a")
+	r.up.Delete(fakeapiserver.ConfigMaps, "n", "a")
 	if got := raw.next(); !strings.HasPrefix(got, `DATA 1 {"type":"DELETED"`) || !strings.HasSuffix(got, "}\n") {
 		t.Errorf("the event is %q", got)
 	}
@@ -332,11 +332,11 @@ func TestHTTP2Guard(t *testing.T) {
 		{"/api/v1/namespaces/a/pods/b/exec", "", "", 403, 0},
 	} {
 		before := answeredHere(r)
-		var opts []kubetest.ClientOption
+		var opts []fakeapiserver.ClientOption
 		if c.header != "" {
-			opts = append(opts, kubetest.Header(c.header, c.value))
+			opts = append(opts, fakeapiserver.Header(c.header, c.value))
 		}
-		list, err := kubetest.List(deadline(t), "https://"+ln.Addr().String(), c.path, append(opts, kubetest.Through(client))...)
+		list, err := fakeapiserver.List(deadline(t), "https://"+ln.Addr().String(), c.path, append(opts, fakeapiserver.Through(client))...)
 		if err != nil || list.Status != c.want || answeredHere(r)-before != c.here {
 			t.Errorf("%s %s: %v, %+v", c.path, c.header, err, list)
 		}
@@ -427,25 +427,25 @@ func TestHTTP2Stampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 5 { // too few to be worth a proof
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
 	r.mirrored(configMaps)
-	before := len(r.up.RequestsFor(kubetest.ConfigMaps, "list"))
-	r.up.StallReads(kubetest.ConsistentReads)
+	before := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list"))
+	r.up.StallReads(fakeapiserver.ConsistentReads)
 	client := overHTTP2(t, 64<<10)
 	var clients sync.WaitGroup
 	const crowd = 40
 	for range crowd {
 		clients.Go(func() {
-			if list, err := kubetest.List(deadline(t), r.tlsURL, mapsPath, kubetest.Through(client)); err != nil || len(list.Items) != 5 {
+			if list, err := fakeapiserver.List(deadline(t), r.tlsURL, mapsPath, fakeapiserver.Through(client)); err != nil || len(list.Items) != 5 {
 				t.Errorf("%v, %+v", err, list)
 			}
 		})
 	}
 	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
-	r.up.StallReads(kubetest.NoReads)
+	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
-	asked := len(r.up.RequestsFor(kubetest.ConfigMaps, "list")) - before
+	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before
 	if shared := int(r.metric("spillway_shared_lists_total", "resource=configmaps")); asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}

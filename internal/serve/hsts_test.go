@@ -11,14 +11,14 @@ import (
 	"testing"
 
 	"spillway/internal/clientconn"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // Every answer over TLS says it, whoever makes it and whatever way it takes, and once; none over
 // plain HTTP does, and none without directives.
 func TestStrictTransportSecurity(t *testing.T) {
 	for _, directives := range [][]string{nil, {"max-age=31536000", "includeSubDomains"}} {
-		up := kubetest.New(kubetest.Options{})
+		up := fakeapiserver.New(fakeapiserver.Options{})
 		fill(up)
 		r := rigOf(t, up, rigOptions{strict: directives})
 		want := strings.Join(directives, "; ")

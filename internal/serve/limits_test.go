@@ -20,8 +20,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 
 	"spillway/internal/apistatus"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
@@ -185,11 +185,11 @@ func testLimitWatches(t *testing.T, http2 bool) {
 // from memory or pass through.
 func TestLimitWatchesPerUser(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
+	r := rigOf(t, fakeapiserver.New(fakeapiserver.Options{}), rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
 	r.people()
 	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
 	open := func(token, target string) int {
-		w := kubetest.Watch(deadline(t), r.url, target, bearing(token))
+		w := fakeapiserver.Watch(deadline(t), r.url, target, bearing(token))
 		t.Cleanup(w.Close)
 		code, _, err := w.Head(deadline(t))
 		if err != nil {
@@ -217,10 +217,10 @@ func TestLimitWatchesPerUser(t *testing.T) {
 }
 
 // full is an upstream with n config maps of 100 kB.
-func full(n int) *kubetest.Server {
-	up := kubetest.New(kubetest.Options{})
+func full(n int) *fakeapiserver.Server {
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	for i := range n {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 	}
 	return up
 }
@@ -622,17 +622,17 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	// Bugs.
 	broken.Store(true)
 	for _, url := range []string{r.url, r.tlsURL} {
-		w := kubetest.Watch(deadline(t), url, state)
+		w := fakeapiserver.Watch(deadline(t), url, state)
 		t.Cleanup(w.Close)
 		_, _ = w.Wait(deadline(t))
 	}
 	broken.Store(false)
 	returned(t, r.limiter)
 	// The proxy's own end: drained and refused while it does, then stopped at once.
-	open := []*kubetest.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
+	open := []*fakeapiserver.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
 	ctx, cancel := context.WithCancel(deadline(t))
 	go r.server.Drain(ctx, time.Millisecond)
-	over(t, open[1], kubetest.Ended)
+	over(t, open[1], fakeapiserver.Ended)
 	refused := r.list(watch)
 	if refused.Status != http.StatusServiceUnavailable {
 		t.Errorf("while it drains: %d", refused.Status)

@@ -3,7 +3,7 @@ package serve
 import (
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -46,8 +46,8 @@ func testSentBytes(t *testing.T, goroutines bool) {
 	sent := func() float64 { return r.metric("spillway_watch_sent_bytes_total", "resource=configmaps") }
 	for _, name := range []string{"a", "b"} {
 		before := sent()
-		r.up.Create(kubetest.ConfigMaps, "n", name)
-		until(t, w, func(e kubetest.Event) bool { return e.Type == "ADDED" })
+		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
+		until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ADDED" })
 		eventually(t, "more to have been sent on an open watch", func() bool { return sent() > before })
 	}
 	open := sent()
@@ -63,7 +63,7 @@ func testSentBytes(t *testing.T, goroutines bool) {
 func TestListDurations(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a") // too few to be worth a proof
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a") // too few to be worth a proof
 	r.mirrored(configMaps)
 	r.list(mapsPath + "?resourceVersion=0")
 	r.recentList("")

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"spillway/internal/cache"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
 
 // pastRig is a proxy that begins when upstream has a history already.
-func pastRig(t *testing.T, o rigOptions, history func(up *kubetest.Server)) *rig {
+func pastRig(t *testing.T, o rigOptions, history func(up *fakeapiserver.Server)) *rig {
 	t.Helper()
 	if o.up.ProofDelay == 0 {
 		o.up.ProofDelay = 10 * time.Millisecond
@@ -25,14 +25,14 @@ func pastRig(t *testing.T, o rigOptions, history func(up *kubetest.Server)) *rig
 		o.backfill = 8
 	}
 	o.mirrors = []*object.Resource{configMaps}
-	up := kubetest.New(o.up)
+	up := fakeapiserver.New(o.up)
 	history(up)
 	return rigOf(t, up, o)
 }
 
 // backfills are the requests that were sent upstream to tell of the past, by verb.
-func (r *rig) backfills(verb string) (sent []kubetest.Request) {
-	for _, q := range r.up.RequestsFor(kubetest.ConfigMaps, verb) {
+func (r *rig) backfills(verb string) (sent []fakeapiserver.Request) {
+	for _, q := range r.up.RequestsFor(fakeapiserver.ConfigMaps, verb) {
 		if strings.HasSuffix(q.Header.Get("User-Agent"), " backfill") {
 			sent = append(sent, q)
 		}
@@ -46,13 +46,13 @@ func TestResumeFromThePast(t *testing.T) { eachWay(t, testResumeFromThePast) }
 
 func testResumeFromThePast(t *testing.T, goroutines bool) {
 	var from uint64
-	r := pastRig(t, rigOptions{goroutines: goroutines}, func(up *kubetest.Server) {
-		up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("app", "x"))
+	r := pastRig(t, rigOptions{goroutines: goroutines}, func(up *fakeapiserver.Server) {
+		up.Create(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithLabel("app", "x"))
 		from = up.Revision()
-		up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithLabel("app", "y")) // from+1
-		up.Create(kubetest.ConfigMaps, "m", "b", kubetest.WithLabel("app", "x"))
-		up.Delete(kubetest.ConfigMaps, "m", "b")
-		up.Create(kubetest.ConfigMaps, "n", "c") // from+4
+		up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithLabel("app", "y")) // from+1
+		up.Create(fakeapiserver.ConfigMaps, "m", "b", fakeapiserver.WithLabel("app", "x"))
+		up.Delete(fakeapiserver.ConfigMaps, "m", "b")
+		up.Create(fakeapiserver.ConfigMaps, "n", "c") // from+4
 	})
 	for query, want := range map[string][]string{
 		"":                               {"MODIFIED n/a +1", "ADDED m/b +2", "DELETED m/b +3", "ADDED n/c +4"},
@@ -69,7 +69,7 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 			want[i] = fmt.Sprintf("%s %d", kind, from+n)
 		}
 		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, from, query)
-		direct := kubetest.Watch(deadline(t), r.up.URL, target)
+		direct := fakeapiserver.Watch(deadline(t), r.up.URL, target)
 		t.Cleanup(direct.Close)
 		w := r.watch(target)
 		expect(t, w, want...)
@@ -84,7 +84,7 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+3))
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", from+4))
 	eventually(t, "the log to go on", func() bool { return r.metric("spillway_backfill_streams_total", "resource=configmaps") >= 1 })
-	next := r.up.Create(kubetest.ConfigMaps, "n", "d")
+	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "d")
 	expect(t, w, fmt.Sprintf("ADDED n/d %d", next))
 	watches := r.backfills("watch")
 	if lists := r.backfills("list"); len(lists) != len(watches) || len(watches) < 3 { // as many as there are selectors
@@ -100,17 +100,17 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 // Over HTTP/2, too, where many watches share a connection.
 func TestResumeFromThePastOverHTTP2(t *testing.T) {
 	var from uint64
-	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
-		from = up.Create(kubetest.ConfigMaps, "n", "a")
-		up.Create(kubetest.ConfigMaps, "n", "b")
-		up.Delete(kubetest.ConfigMaps, "n", "a")
+	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {
+		from = up.Create(fakeapiserver.ConfigMaps, "n", "a")
+		up.Create(fakeapiserver.ConfigMaps, "n", "b")
+		up.Delete(fakeapiserver.ConfigMaps, "n", "a")
 	})
 	client := overHTTP2(t, 1<<20)
 	for range 3 {
 		w := r.watch2(client, fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
 		expect(t, w, fmt.Sprintf("ADDED n/b %d", from+1), fmt.Sprintf("DELETED n/a %d", from+2))
 	}
-	r.up.Create(kubetest.ConfigMaps, "n", "c")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "c")
 	w := r.watch2(client, fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+1))
 	expect(t, w, fmt.Sprintf("DELETED n/a %d", from+2), fmt.Sprintf("ADDED n/c %d", from+3))
 }
@@ -119,15 +119,15 @@ func TestResumeFromThePastOverHTTP2(t *testing.T) {
 // more than the log has.
 func TestResumeFromAForgottenPast(t *testing.T) {
 	var from, floor uint64
-	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
-		from = up.Create(kubetest.ConfigMaps, "n", "a")
-		floor = up.Create(kubetest.ConfigMaps, "n", "b")
-		up.ForgetHistory(kubetest.ConfigMaps)
-		up.Create(kubetest.ConfigMaps, "n", "c")
+	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {
+		from = up.Create(fakeapiserver.ConfigMaps, "n", "a")
+		floor = up.Create(fakeapiserver.ConfigMaps, "n", "b")
+		up.ForgetHistory(fakeapiserver.ConfigMaps)
+		up.Create(fakeapiserver.ConfigMaps, "n", "c")
 	})
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", from, floor))
-	over(t, w, kubetest.Ended)
+	over(t, w, fakeapiserver.Ended)
 	expect(t, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, floor)), fmt.Sprintf("ADDED n/c %d", floor+1))
 	r.ended(configMaps, watch.EndExpired, 1)
 	if n := r.metric("spillway_backfill_refusals_total", "reason=expired"); n != 1 {
@@ -137,25 +137,25 @@ func TestResumeFromAForgottenPast(t *testing.T) {
 
 // Inside a gap of the mirror the log knows nothing; upstream is asked. What is void stays void.
 func TestResumeInsideASeam(t *testing.T) {
-	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) { up.Create(kubetest.ConfigMaps, "n", "a") })
-	r.up.HoldWatch(kubetest.ConfigMaps)
-	inside := r.up.Create(kubetest.ConfigMaps, "n", "came-and-went")
-	gone := r.up.Delete(kubetest.ConfigMaps, "n", "came-and-went")
-	b := r.up.Create(kubetest.ConfigMaps, "n", "b")
+	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) { up.Create(fakeapiserver.ConfigMaps, "n", "a") })
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
+	inside := r.up.Create(fakeapiserver.ConfigMaps, "n", "came-and-went")
+	gone := r.up.Delete(fakeapiserver.ConfigMaps, "n", "came-and-went")
+	b := r.up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	r.mirrors[configMaps.GVR].Relist("to have a gap")
 	r.mirrored(configMaps)
-	r.up.ReleaseWatch(kubetest.ConfigMaps)
+	r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, inside))
 	expect(t, w, fmt.Sprintf("DELETED n/came-and-went %d", gone), fmt.Sprintf("ADDED n/b %d", b))
-	next := r.up.Create(kubetest.ConfigMaps, "n", "c")
+	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "c")
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", next))
 
 	snapshot := r.up.Snapshot()
-	r.up.Create(kubetest.ConfigMaps, "n", "of-another-past")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "of-another-past")
 	r.mirrored(configMaps)
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored")
-	until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" })
+	until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" })
 	asked := len(r.backfills("list"))
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, inside))
 	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", inside, next))
@@ -168,13 +168,13 @@ func TestResumeInsideASeam(t *testing.T) {
 // does so without a new list.
 func TestResumeWhenManyDo(t *testing.T) {
 	var from uint64
-	r := pastRig(t, rigOptions{backfill: 1}, func(up *kubetest.Server) {
-		from = up.Create(kubetest.ConfigMaps, "n", "a")
-		up.Create(kubetest.ConfigMaps, "n", "b")
+	r := pastRig(t, rigOptions{backfill: 1}, func(up *fakeapiserver.Server) {
+		from = up.Create(fakeapiserver.ConfigMaps, "n", "a")
+		up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	})
 	r.up.NeverProve(true) // so that turns last
 	r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=x", mapsPath, from))
-	w := kubetest.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath, from))
+	w := fakeapiserver.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath, from))
 	t.Cleanup(w.Close)
 	code, head, err := w.Head(deadline(t))
 	if err != nil || code != http.StatusTooManyRequests || head.Get("Retry-After") != "2" {
@@ -191,9 +191,9 @@ func TestResumeWhenManyDo(t *testing.T) {
 // While upstream is away, who resumes is kept; he is told when it is back.
 func TestResumeWhileUpstreamIsAway(t *testing.T) {
 	var from uint64
-	r := pastRig(t, rigOptions{}, func(up *kubetest.Server) {
-		from = up.Create(kubetest.ConfigMaps, "n", "a")
-		up.Create(kubetest.ConfigMaps, "n", "b")
+	r := pastRig(t, rigOptions{}, func(up *fakeapiserver.Server) {
+		from = up.Create(fakeapiserver.ConfigMaps, "n", "a")
+		up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	})
 	r.up.Down()
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
@@ -201,7 +201,7 @@ func TestResumeWhileUpstreamIsAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, w, fmt.Sprintf("ADDED n/b %d", from+1))
-	c := r.up.Create(kubetest.ConfigMaps, "n", "c")
+	c := r.up.Create(fakeapiserver.ConfigMaps, "n", "c")
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", c))
 }
 
@@ -212,22 +212,22 @@ func TestResumeIsUpstreamsOwnWatch(t *testing.T) { eachWay(t, testResumeIsUpstre
 func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 	for seed := range uint64(2) {
 		random := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- reproducible
-		act := func(up *kubetest.Server) {
+		act := func(up *fakeapiserver.Server) {
 			namespace, name := fmt.Sprint("n", random.IntN(2)), fmt.Sprint("m", random.IntN(5))
-			label := kubetest.WithLabel("app", fmt.Sprint(random.IntN(3)))
-			_, there := up.Get(kubetest.ConfigMaps, namespace, name)
+			label := fakeapiserver.WithLabel("app", fmt.Sprint(random.IntN(3)))
+			_, there := up.Get(fakeapiserver.ConfigMaps, namespace, name)
 			switch {
 			case !there:
-				up.Create(kubetest.ConfigMaps, namespace, name, label)
+				up.Create(fakeapiserver.ConfigMaps, namespace, name, label)
 			case random.IntN(4) == 0:
-				up.Delete(kubetest.ConfigMaps, namespace, name)
+				up.Delete(fakeapiserver.ConfigMaps, namespace, name)
 			default:
-				up.Update(kubetest.ConfigMaps, namespace, name, label, kubetest.WithData("k", fmt.Sprint(random.Uint64())))
+				up.Update(fakeapiserver.ConfigMaps, namespace, name, label, fakeapiserver.WithData("k", fmt.Sprint(random.Uint64())))
 			}
 		}
 		var first uint64
 		limits := cache.Limits{HistoryBytes: 256 << 10}
-		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)}, func(up *kubetest.Server) {
+		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)}, func(up *fakeapiserver.Server) {
 			first = up.Revision()
 			for range 30 + random.IntN(50) {
 				act(up)
@@ -241,7 +241,7 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 			after := time.Duration(random.IntN(30)) * time.Millisecond
 			clients.Go(func() {
 				time.Sleep(after)
-				direct, through := kubetest.Watch(deadline(t), r.up.URL, target), kubetest.Watch(deadline(t), r.url, target)
+				direct, through := fakeapiserver.Watch(deadline(t), r.up.URL, target), fakeapiserver.Watch(deadline(t), r.url, target)
 				defer direct.Close()
 				defer through.Close()
 				for {
@@ -268,10 +268,10 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 		clients.Go(func() {
 			// The last event is one that every selector sees.
 			time.Sleep(100 * time.Millisecond)
-			if _, there := r.up.Get(kubetest.ConfigMaps, "n1", "m3"); there {
-				r.up.Delete(kubetest.ConfigMaps, "n1", "m3")
+			if _, there := r.up.Get(fakeapiserver.ConfigMaps, "n1", "m3"); there {
+				r.up.Delete(fakeapiserver.ConfigMaps, "n1", "m3")
 			}
-			r.up.Create(kubetest.ConfigMaps, "n1", "m3", kubetest.WithLabel("app", "1"), kubetest.WithData("k", "the-end"))
+			r.up.Create(fakeapiserver.ConfigMaps, "n1", "m3", fakeapiserver.WithLabel("app", "1"), fakeapiserver.WithData("k", "the-end"))
 		})
 		clients.Wait()
 	}

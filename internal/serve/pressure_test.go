@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"spillway/internal/clientconn"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/watch"
@@ -81,9 +81,9 @@ func TestStalledListIsLoggedAndCounted(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			t.Parallel()
-			up := kubetest.New(kubetest.Options{})
+			up := fakeapiserver.New(fakeapiserver.Options{})
 			for i := range 80 {
-				up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+				up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 			}
 			r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Second})
 			r.mirrored(configMaps)
@@ -107,13 +107,13 @@ func TestHasteOfWatches(t *testing.T) {
 		t.Run(fmt.Sprintf("http2=%v", http2), func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, stall: time.Hour})
-			r.up.Create(kubetest.ConfigMaps, "n", "a")
+			r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 			r.mirrored(configMaps)
 			const target = mapsPath + "?watch=1&resourceVersion=1"
 			idle := r.watch(target + "&labelSelector=none")
 			open := func() io.Closer {
 				if !http2 {
-					w := r.watch(target, kubetest.ReceiveBuffer(4096))
+					w := r.watch(target, fakeapiserver.ReceiveBuffer(4096))
 					w.Stall()
 					return closer(w.Close)
 				}
@@ -126,7 +126,7 @@ func TestHasteOfWatches(t *testing.T) {
 			stalled := open()
 			defer stalled.Close()
 			for i := range 20 {
-				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(100_000))
+				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(100_000))
 			}
 			r.mirrored(configMaps)
 			eventually(t, "a watch that is parked", func() bool { return r.server.Outside() == clientconn.ParkedBytes })
@@ -134,7 +134,7 @@ func TestHasteOfWatches(t *testing.T) {
 			r.ended(configMaps, watch.EndStalled, 1)
 			eventually(t, "nothing is held", func() bool { return r.server.Outside() == 0 })
 			r.server.Hasten(false)
-			r.up.Create(kubetest.ConfigMaps, "n", "last", kubetest.WithLabel("none", ""))
+			r.up.Create(fakeapiserver.ConfigMaps, "n", "last", fakeapiserver.WithLabel("none", ""))
 			expect(t, idle, "ADDED n/last 23")
 		})
 	}
@@ -215,11 +215,11 @@ func testLargeEvents(t *testing.T, goroutines bool) {
 	for _, url := range []string{r.url, r.tlsURL} {
 		r.mirrored(configMaps)
 		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, r.up.Revision())
-		slow := kubetest.Watch(deadline(t), url, target, kubetest.ReceiveBuffer(32<<10))
-		quick := kubetest.Watch(deadline(t), url, target)
+		slow := fakeapiserver.Watch(deadline(t), url, target, fakeapiserver.ReceiveBuffer(32<<10))
+		quick := fakeapiserver.Watch(deadline(t), url, target)
 		t.Cleanup(slow.Close)
 		t.Cleanup(quick.Close)
-		for _, w := range []*kubetest.Watcher{slow, quick} {
+		for _, w := range []*fakeapiserver.Watcher{slow, quick} {
 			if _, _, err := w.Head(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -228,14 +228,14 @@ func testLargeEvents(t *testing.T, goroutines bool) {
 		var want [][]byte
 		for i := range 3 {
 			name := fmt.Sprintf("%d-%d", i, len(url))
-			r.up.Create(kubetest.ConfigMaps, "n", name, kubetest.WithPadding(300_000+i))
-			events := until(t, quick, func(e kubetest.Event) bool { return e.Key == "n/"+name })
+			r.up.Create(fakeapiserver.ConfigMaps, "n", name, fakeapiserver.WithPadding(300_000+i))
+			events := until(t, quick, func(e fakeapiserver.Event) bool { return e.Key == "n/"+name })
 			want = append(want, events[len(events)-1].Line)
 		}
 		slow.Resume()
 		for i, line := range want {
 			name := fmt.Sprintf("n/%d-%d", i, len(url))
-			events := until(t, slow, func(e kubetest.Event) bool { return e.Key == name })
+			events := until(t, slow, func(e fakeapiserver.Event) bool { return e.Key == name })
 			if got := events[len(events)-1].Line; !bytes.Equal(got, line) {
 				t.Errorf("%s: event %d has %d bytes, want %d", url, i, len(got), len(line))
 			}

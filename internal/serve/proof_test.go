@@ -13,7 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"spillway/internal/cache"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -33,7 +33,7 @@ func (s stale) Error() string {
 // proven or had something to take back: then it is tried again.
 func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool) error {
 	t.Helper()
-	wrote := r.up.Create(kubetest.ConfigMaps, namespace, name)
+	wrote := r.up.Create(fakeapiserver.ConfigMaps, namespace, name)
 	query := "?watch=true"
 	if bookmarks {
 		query += "&allowWatchBookmarks=true"
@@ -41,12 +41,12 @@ func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool
 		query += "&fieldSelector=metadata.name%3D" + name
 	}
 	for {
-		w := kubetest.Watch(deadline(t), r.url, "/api/v1/namespaces/"+namespace+"/configmaps"+query)
+		w := fakeapiserver.Watch(deadline(t), r.url, "/api/v1/namespaces/"+namespace+"/configmaps"+query)
 		shown := uint64(0) // of the object that was written
 		for {
 			e, err := w.Next(deadline(t))
 			if err != nil {
-				if _, over := kubetest.IsEnd(err); !over {
+				if _, over := fakeapiserver.IsEnd(err); !over {
 					t.Fatal(err)
 				}
 				break
@@ -86,7 +86,7 @@ func TestConsistentReadsAreNeverStale(t *testing.T) {
 					t.Error(err)
 				}
 				if n%3 == 0 {
-					r.up.Delete(kubetest.ConfigMaps, fmt.Sprintf("n%d", i), name)
+					r.up.Delete(fakeapiserver.ConfigMaps, fmt.Sprintf("n%d", i), name)
 				}
 				tries.Add(1)
 			}
@@ -106,20 +106,20 @@ func TestConsistentReadsAreNeverStale(t *testing.T) {
 // disturb lets the mirror's stream lag, stand still and catch up, at random.
 func (r *rig) disturb(stop chan struct{}) {
 	defer func() {
-		r.up.ReleaseWatch(kubetest.ConfigMaps)
-		r.up.DelayWatch(kubetest.ConfigMaps, 0)
+		r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
+		r.up.DelayWatch(fakeapiserver.ConfigMaps, 0)
 	}()
 	for {
 		switch rand.IntN(5) {
 		case 0:
-			r.up.HoldWatch(kubetest.ConfigMaps)
+			r.up.HoldWatch(fakeapiserver.ConfigMaps)
 		case 1:
-			r.up.DelayWatch(kubetest.ConfigMaps, time.Duration(rand.IntN(20))*time.Millisecond)
+			r.up.DelayWatch(fakeapiserver.ConfigMaps, time.Duration(rand.IntN(20))*time.Millisecond)
 		case 2:
-			r.up.DropWatches(kubetest.ConfigMaps)
+			r.up.DropWatches(fakeapiserver.ConfigMaps)
 		default:
-			r.up.ReleaseWatch(kubetest.ConfigMaps)
-			r.up.DelayWatch(kubetest.ConfigMaps, 0)
+			r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
+			r.up.DelayWatch(fakeapiserver.ConfigMaps, 0)
 		}
 		select {
 		case <-stop:
@@ -160,7 +160,7 @@ func TestPlantedStaleness(t *testing.T) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	source := r.catalog[configMaps.GVR]
 	source.Fresh = cache.NewFreshness(source.Resource(), liar{source.Resource()})
-	r.up.HoldWatch(kubetest.ConfigMaps)
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
 	if err := readAfterWrite(t, r, "n", "a", true); err == nil {
 		t.Error("a stale end bookmark was not noticed")
 	}
@@ -171,21 +171,21 @@ func TestPlantedStaleness(t *testing.T) {
 func TestHeldWhileTheMirrorLags(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for attempt := 0; ; attempt++ { // on a slow machine the proof may take too long, and the stream ends as it should
-		r.up.HoldWatch(kubetest.ConfigMaps)
-		before, _ := r.up.Get(kubetest.ConfigMaps, "n", "a")
-		rv := r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithData("attempt", fmt.Sprint(attempt)))
+		r.up.HoldWatch(fakeapiserver.ConfigMaps)
+		before, _ := r.up.Get(fakeapiserver.ConfigMaps, "n", "a")
+		rv := r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithData("attempt", fmt.Sprint(attempt)))
 		w := r.watch(mapsPath + "?watch=1&allowWatchBookmarks=1")
 		first, err := w.Next(deadline(t))
 		if err != nil || first.String() != fmt.Sprintf("ADDED n/a %d", before.RV) {
 			t.Fatalf("%v %v", first, err)
 		}
-		r.up.ReleaseWatch(kubetest.ConfigMaps)
+		r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 		events, err := w.Until(deadline(t), isEnd)
 		w.Close()
-		if _, over := kubetest.IsEnd(err); over && attempt < 20 {
+		if _, over := fakeapiserver.IsEnd(err); over && attempt < 20 {
 			r.mirrored(configMaps)
 			continue
 		}
@@ -202,7 +202,7 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	r.server.doubts = rate.NewLimiter(rate.Inf, 0) // as often as this looks
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	r.up.NeverProve(true)
 	r.up.Bump() // upstream is ahead of what it has told
@@ -210,17 +210,17 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 	for range 2 {
 		w := r.watch(target)
 		expect(t, w, "ADDED n/a 2")
-		over(t, w, kubetest.Ended)
+		over(t, w, fakeapiserver.Ended)
 	}
 	r.ended(configMaps, watch.EndUnproven, 2)
 	w := r.watch(target)
 	expect(t, w, "ADDED n/a 2", fmt.Sprintf("BOOKMARK %d end", r.up.Revision()))
-	if n := r.up.OpenWatches(kubetest.ConfigMaps).Long; n != 2 { // the mirror's, and the client's
+	if n := r.up.OpenWatches(fakeapiserver.ConfigMaps).Long; n != 2 { // the mirror's, and the client's
 		t.Errorf("%d long watches upstream", n)
 	}
 	w.Close()
 	r.up.NeverProve(false)
-	r.up.Create(kubetest.ConfigMaps, "n", "b") // makes the mirror move: the flight under way succeeds
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "b") // makes the mirror move: the flight under way succeeds
 	eventually(t, "a watch from memory", func() bool {
 		w := r.watch(target)
 		defer w.Close()

@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
 // recentList lists ConfigMaps as of now and returns their names.
 func (r *rig) recentList(query string) map[string]bool {
 	r.t.Helper()
-	l, err := kubetest.List(deadline(r.t), r.url, mapsPath+query)
+	l, err := fakeapiserver.List(deadline(r.t), r.url, mapsPath+query)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -39,9 +39,9 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 200 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
-	r.up.DelayWatch(kubetest.ConfigMaps, time.Millisecond)
+	r.up.DelayWatch(fakeapiserver.ConfigMaps, time.Millisecond)
 	const want = 50
 	for i := 0; r.answered(recentProven) < want; i++ {
 		if i > 20*want {
@@ -49,14 +49,14 @@ func TestRecentListsOfABusyResource(t *testing.T) {
 		}
 		name := fmt.Sprintf("w%03d", i)
 		r.catalog[configMaps.GVR].Fresh.Passed(200, 10*time.Second)
-		r.up.Create(kubetest.ConfigMaps, "n", name)
+		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
 		if l := r.recentList(""); !l["n/"+name] || len(l) != 201 {
 			t.Fatalf("%d objects, with the one just written: %v", len(l), l["n/"+name])
 		}
 		if l := r.recentList("?limit=150"); len(l) != 150 {
 			t.Fatalf("%d objects of a page of 150", len(l))
 		}
-		r.up.Delete(kubetest.ConfigMaps, "n", name)
+		r.up.Delete(fakeapiserver.ConfigMaps, "n", name)
 	}
 }
 
@@ -65,12 +65,12 @@ func TestRecentListsOfAQuietResource(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 200 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
 	r.mirrored(configMaps)
-	r.up.HoldWatch(kubetest.ConfigMaps)
-	defer r.up.ReleaseWatch(kubetest.ConfigMaps)
-	r.up.Create(kubetest.ConfigMaps, "n", "unheard-of")
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
+	defer r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "unheard-of")
 	for range 20 {
 		if l := r.recentList(""); len(l) != 201 {
 			t.Errorf("%d objects", len(l))
@@ -86,7 +86,7 @@ func TestRecentListWithoutProbes(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 200 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
 	r.mirrored(configMaps)
 	r.up.FailProbes(1, http.StatusForbidden)
@@ -146,11 +146,11 @@ func TestStampede(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i := range 5 { // too few to be worth a proof
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%03d", i))
 	}
 	r.mirrored(configMaps)
-	before := len(r.up.RequestsFor(kubetest.ConfigMaps, "list"))
-	r.up.StallReads(kubetest.ConsistentReads)
+	before := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list"))
+	r.up.StallReads(fakeapiserver.ConsistentReads)
 	var clients sync.WaitGroup
 	const crowd = 40
 	for range crowd {
@@ -161,9 +161,9 @@ func TestStampede(t *testing.T) {
 		})
 	}
 	eventually(t, "all to have asked", func() bool { return r.answered(recentPassed) == crowd })
-	r.up.StallReads(kubetest.NoReads)
+	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
-	asked := len(r.up.RequestsFor(kubetest.ConfigMaps, "list")) - before
+	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before
 	shared := int(r.metric("spillway_shared_lists_total", "resource=configmaps"))
 	if asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
@@ -177,17 +177,17 @@ func TestStampede(t *testing.T) {
 // of them in its own name.
 func TestSecretsAreNotShared(t *testing.T) {
 	t.Parallel()
-	secretive := object.NewResource(kubetest.Secrets, "Secret", true, true)
+	secretive := object.NewResource(fakeapiserver.Secrets, "Secret", true, true)
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{secretive}})
-	r.up.Create(kubetest.Secrets, "n", "a")
+	r.up.Create(fakeapiserver.Secrets, "n", "a")
 	r.mirrored(secretive)
-	before := len(r.up.RequestsFor(kubetest.Secrets, "list"))
-	r.up.StallReads(kubetest.ConsistentReads)
+	before := len(r.up.RequestsFor(fakeapiserver.Secrets, "list"))
+	r.up.StallReads(fakeapiserver.ConsistentReads)
 	var clients sync.WaitGroup
 	const crowd = 20
 	for range crowd {
 		clients.Go(func() {
-			if l, err := kubetest.List(deadline(t), r.url, "/api/v1/secrets"); err != nil || len(l.Items) != 1 {
+			if l, err := fakeapiserver.List(deadline(t), r.url, "/api/v1/secrets"); err != nil || len(l.Items) != 1 {
 				t.Errorf("%+v, %v", l, err)
 			}
 		})
@@ -195,9 +195,9 @@ func TestSecretsAreNotShared(t *testing.T) {
 	eventually(t, "all to have asked", func() bool {
 		return r.metric("spillway_recent_lists_total", "answer="+recentPassed, "resource=secrets") == crowd
 	})
-	r.up.StallReads(kubetest.NoReads)
+	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
-	asked, shared := len(r.up.RequestsFor(kubetest.Secrets, "list"))-before, r.metric("spillway_shared_lists_total", "resource=secrets")
+	asked, shared := len(r.up.RequestsFor(fakeapiserver.Secrets, "list"))-before, r.metric("spillway_shared_lists_total", "resource=secrets")
 	if asked != crowd || shared != 0 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %v shared one", asked, crowd, shared)
 	}

@@ -23,9 +23,9 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/source"
@@ -36,17 +36,17 @@ import (
 	"spillway/internal/watch"
 )
 
-var configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true)
+var configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
 
-// customWidgets are kubetest's custom resource.
-var customWidgets = object.NewResource(kubetest.Widgets, "Widget", true, false,
+// customWidgets are fakeapiserver's custom resource.
+var customWidgets = object.NewResource(fakeapiserver.Widgets, "Widget", true, false,
 	object.Field{Label: "spec.color", Path: []string{"spec", "color"}}, object.Field{Label: "spec.size", Path: []string{"spec", "size"}})
 
-// rig is a whole proxy but for its command line: kubetest, mirrors of some resources, a Server with
+// rig is a whole proxy but for its command line: fakeapiserver, mirrors of some resources, a Server with
 // a plain and a TLS listener.
 type rig struct {
 	t        *testing.T
-	up       *kubetest.Server
+	up       *fakeapiserver.Server
 	server   *Server
 	limiter  *flowcontrol.Limiter
 	url      string
@@ -55,12 +55,12 @@ type rig struct {
 	registry *prometheus.Registry
 	logs     *observer.ObservedLogs
 	mirrors  map[schema.GroupVersionResource]*upstream.Reflector
-	reviews  *kubetest.Reviews // with access
+	reviews  *fakeapiserver.Reviews // with access
 	access   *Access
 }
 
 type rigOptions struct {
-	up      kubetest.Options
+	up      fakeapiserver.Options
 	stall   time.Duration
 	mirrors []*object.Resource
 	// prober replaces the prober of each mirror.
@@ -106,11 +106,11 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	if o.up.ProofDelay == 0 {
 		o.up.ProofDelay = 10 * time.Millisecond
 	}
-	return rigOf(t, kubetest.New(o.up), o)
+	return rigOf(t, fakeapiserver.New(o.up), o)
 }
 
 // rigOf is a rig in front of an upstream that has something already.
-func rigOf(t *testing.T, up *kubetest.Server, o rigOptions) *rig {
+func rigOf(t *testing.T, up *fakeapiserver.Server, o rigOptions) *rig {
 	t.Helper()
 	if o.stall == 0 {
 		o.stall = time.Minute
@@ -296,9 +296,9 @@ func (r *rig) mirrored(info *object.Resource) {
 }
 
 // list sends one GET to the proxy.
-func (r *rig) list(path string, opts ...kubetest.ClientOption) *kubetest.ListResult {
+func (r *rig) list(path string, opts ...fakeapiserver.ClientOption) *fakeapiserver.ListResult {
 	r.t.Helper()
-	l, err := kubetest.List(deadline(r.t), r.url, path, opts...)
+	l, err := fakeapiserver.List(deadline(r.t), r.url, path, opts...)
 	if err != nil {
 		r.t.Fatalf("GET %s: %v", path, err)
 	}
@@ -306,9 +306,9 @@ func (r *rig) list(path string, opts ...kubetest.ClientOption) *kubetest.ListRes
 }
 
 // watch opens a watch of the proxy and waits for its head.
-func (r *rig) watch(path string, opts ...kubetest.ClientOption) *kubetest.Watcher {
+func (r *rig) watch(path string, opts ...fakeapiserver.ClientOption) *fakeapiserver.Watcher {
 	r.t.Helper()
-	w := kubetest.Watch(deadline(r.t), r.url, path, opts...)
+	w := fakeapiserver.Watch(deadline(r.t), r.url, path, opts...)
 	r.t.Cleanup(w.Close)
 	if code, _, err := w.Head(deadline(r.t)); err != nil || code != http.StatusOK {
 		r.t.Fatalf("watch %s: %d %v", path, code, err)
@@ -337,7 +337,7 @@ func (r *rig) live(want int) {
 }
 
 // expect compares the next events with their String forms.
-func expect(t *testing.T, w *kubetest.Watcher, want ...string) {
+func expect(t *testing.T, w *fakeapiserver.Watcher, want ...string) {
 	t.Helper()
 	for i, one := range want {
 		e, err := w.Next(deadline(t))
@@ -351,7 +351,7 @@ func expect(t *testing.T, w *kubetest.Watcher, want ...string) {
 }
 
 // until reads on to the first event that is found.
-func until(t *testing.T, w *kubetest.Watcher, found func(kubetest.Event) bool) []kubetest.Event {
+func until(t *testing.T, w *fakeapiserver.Watcher, found func(fakeapiserver.Event) bool) []fakeapiserver.Event {
 	t.Helper()
 	events, err := w.Until(deadline(t), found)
 	if err != nil {
@@ -360,10 +360,10 @@ func until(t *testing.T, w *kubetest.Watcher, found func(kubetest.Event) bool) [
 	return events
 }
 
-func isEnd(e kubetest.Event) bool { return e.End }
+func isEnd(e fakeapiserver.Event) bool { return e.End }
 
 // over waits for the end of a watch and checks how it was.
-func over(t *testing.T, w *kubetest.Watcher, want kubetest.EndReason) {
+func over(t *testing.T, w *fakeapiserver.Watcher, want fakeapiserver.EndReason) {
 	t.Helper()
 	end, err := w.Wait(deadline(t))
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -26,10 +26,10 @@ import (
 // is upstream's memory.
 func (r *rig) gap(during func()) {
 	r.t.Helper()
-	r.up.HoldWatch(kubetest.ConfigMaps)
+	r.up.HoldWatch(fakeapiserver.ConfigMaps)
 	during()
-	r.up.ForgetHistory(kubetest.ConfigMaps)
-	r.up.ReleaseWatch(kubetest.ConfigMaps)
+	r.up.ForgetHistory(fakeapiserver.ConfigMaps)
+	r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 	r.mirrored(configMaps)
 }
 
@@ -40,7 +40,7 @@ func TestSeamEndToEnd(t *testing.T) { eachWay(t, testSeamEndToEnd) }
 func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	for _, name := range []string{"a", "b", "c"} {
-		r.up.Create(kubetest.ConfigMaps, "n", name)
+		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
 	}
 	r.mirrored(configMaps)
 	marked := r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1")
@@ -50,11 +50,11 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	expect(t, unmarked, "ADDED n/a 2", "ADDED n/b 3", "ADDED n/c 4")
 	var b, d uint64
 	r.gap(func() {
-		r.up.Delete(kubetest.ConfigMaps, "n", "a")
-		b = r.up.Update(kubetest.ConfigMaps, "n", "b", kubetest.WithData("k", "v"))
-		d = r.up.Create(kubetest.ConfigMaps, "n", "d")
-		r.up.Create(kubetest.ConfigMaps, "n", "came-and-went")
-		r.up.Delete(kubetest.ConfigMaps, "n", "came-and-went")
+		r.up.Delete(fakeapiserver.ConfigMaps, "n", "a")
+		b = r.up.Update(fakeapiserver.ConfigMaps, "n", "b", fakeapiserver.WithData("k", "v"))
+		d = r.up.Create(fakeapiserver.ConfigMaps, "n", "d")
+		r.up.Create(fakeapiserver.ConfigMaps, "n", "came-and-went")
+		r.up.Delete(fakeapiserver.ConfigMaps, "n", "came-and-went")
 	})
 	l := r.catalog[configMaps.GVR].Resource().Through()
 	want := []string{fmt.Sprintf("DELETED n/a %d", p), fmt.Sprintf("MODIFIED n/b %d", b), fmt.Sprintf("ADDED n/d %d", d)}
@@ -64,9 +64,9 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	expect(t, resumed, want...)
 	inside := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, b))
 	expect(t, inside, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", b, l))
-	over(t, inside, kubetest.Ended)
-	next := r.up.Create(kubetest.ConfigMaps, "n", "e")
-	for _, w := range []*kubetest.Watcher{marked, unmarked, resumed} {
+	over(t, inside, fakeapiserver.Ended)
+	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "e")
+	for _, w := range []*fakeapiserver.Watcher{marked, unmarked, resumed} {
 		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
 	}
 	for _, reason := range watch.EndReasons {
@@ -82,11 +82,11 @@ func TestRestoredUpstream(t *testing.T) { eachWay(t, testRestoredUpstream) }
 
 func testRestoredUpstream(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	snapshot := r.up.Snapshot()
-	later := r.up.Create(kubetest.ConfigMaps, "n", "b")
+	later := r.up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	r.mirrored(configMaps)
-	streams := []*kubetest.Watcher{
+	streams := []*fakeapiserver.Watcher{
 		r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"),
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later)),
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later+1000)),
@@ -95,11 +95,11 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored") // a plain watch from the future is silent: the mirror is told
 	for i, w := range streams {
-		events := until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" })
+		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" })
 		if last := events[len(events)-1]; last.Status.Code != 410 || last.Status.Reason != metav1.StatusReasonExpired {
 			t.Errorf("stream %d: %v", i, last)
 		}
-		over(t, w, kubetest.Ended)
+		over(t, w, fakeapiserver.Ended)
 	}
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later))
 	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later, r.catalog[configMaps.GVR].Resource().Through()))
@@ -114,36 +114,36 @@ func TestRestoredAndQuiet(t *testing.T) { eachWay(t, testRestoredAndQuiet) }
 
 func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	snapshot := r.up.Snapshot()
 	for i := range 100 {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint("later-", i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("later-", i))
 	}
 	r.mirrored(configMaps)
 	promised := r.catalog[configMaps.GVR].Resource().Through()
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored")
 	eventually(t, "the past to be void", func() bool { return r.catalog[configMaps.GVR].Resource().Through() < promised })
-	r.up.SuppressBookmarks(kubetest.ConfigMaps, true)
-	var open []*kubetest.Watcher
+	r.up.SuppressBookmarks(fakeapiserver.ConfigMaps, true)
+	var open []*fakeapiserver.Watcher
 	for i := range 5 {
-		r.up.Create(kubetest.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
+		r.up.Create(fakeapiserver.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
 		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() || r.up.Revision() >= promised {
 			t.Fatalf("through %d, upstream at %d, promised %d: this tests nothing", through, r.up.Revision(), promised)
 		}
 		listed := r.up.Revision() // what a list says that passes through
 		open = append(open, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, listed)))
 		state := r.watch(mapsPath + "?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
-		until(t, state, func(e kubetest.Event) bool { return e.End })
+		until(t, state, func(e fakeapiserver.Event) bool { return e.End })
 		open = append(open, state)
 	}
 	past := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, promised))
-	if events := until(t, past, func(e kubetest.Event) bool { return e.Type == "ERROR" }); events[0].Status.Code != 410 {
+	if events := until(t, past, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" }); events[0].Status.Code != 410 {
 		t.Errorf("who comes from the past is told %v", events)
 	}
-	next := fmt.Sprintf("ADDED n/b %d", r.up.Create(kubetest.ConfigMaps, "n", "b"))
+	next := fmt.Sprintf("ADDED n/b %d", r.up.Create(fakeapiserver.ConfigMaps, "n", "b"))
 	for i, w := range open {
-		events := until(t, w, func(e kubetest.Event) bool { return e.Type == "ERROR" || e.String() == next })
+		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" || e.String() == next })
 		if last := events[len(events)-1]; last.Type == "ERROR" {
 			t.Errorf("watch %d: %v", i, last)
 		}
@@ -177,12 +177,12 @@ func (r *rig) informer(contentType string) holder {
 }
 
 // holds waits until the informer holds what upstream stores: no less, and no ghosts.
-func (in holder) holds(t *testing.T, up *kubetest.Server) {
+func (in holder) holds(t *testing.T, up *fakeapiserver.Server) {
 	t.Helper()
 	var truth, held map[string]string
 	for until := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		truth, held = map[string]string{}, map[string]string{}
-		for _, o := range up.List(kubetest.ConfigMaps) {
+		for _, o := range up.List(fakeapiserver.ConfigMaps) {
 			truth[o.Key] = strconv.FormatUint(o.RV, 10)
 		}
 		for _, o := range in.GetStore().List() {
@@ -207,7 +207,7 @@ func testInformersThroughTheProxy(t *testing.T, goroutines bool) {
 			featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
 			r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 			for i := range 10 {
-				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i))
 			}
 			all := []holder{r.informer("application/json"), r.informer("application/vnd.kubernetes.protobuf")}
 			check := func() {
@@ -218,24 +218,24 @@ func testInformersThroughTheProxy(t *testing.T, goroutines bool) {
 			}
 			check()
 			changes := func(round int) {
-				r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("new-%d", round))
-				r.up.Update(kubetest.ConfigMaps, "n", "1", kubetest.WithData("round", fmt.Sprint(round)))
-				r.up.Delete(kubetest.ConfigMaps, "n", fmt.Sprintf("new-%d", round-1))
+				r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("new-%d", round))
+				r.up.Update(fakeapiserver.ConfigMaps, "n", "1", fakeapiserver.WithData("round", fmt.Sprint(round)))
+				r.up.Delete(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("new-%d", round-1))
 			}
 			for i, trouble := range []func(){
 				func() { r.gap(func() { changes(100) }) },
-				func() { r.up.DropWatches(kubetest.ConfigMaps) },
-				func() { r.up.CutWatches(kubetest.ConfigMaps) },
+				func() { r.up.DropWatches(fakeapiserver.ConfigMaps) },
+				func() { r.up.CutWatches(fakeapiserver.ConfigMaps) },
 				func() {
 					r.gap(func() {
-						for _, o := range slices.Backward(r.up.List(kubetest.ConfigMaps)) {
-							r.up.Delete(kubetest.ConfigMaps, o.Namespace, o.Name)
+						for _, o := range slices.Backward(r.up.List(fakeapiserver.ConfigMaps)) {
+							r.up.Delete(fakeapiserver.ConfigMaps, o.Namespace, o.Name)
 						}
-						r.up.Create(kubetest.ConfigMaps, "n", "1") // another of that name
+						r.up.Create(fakeapiserver.ConfigMaps, "n", "1") // another of that name
 					})
 				},
 				func() { r.up.Restart() },
-				func() { r.up.DelayWatch(kubetest.ConfigMaps, time.Millisecond) },
+				func() { r.up.DelayWatch(fakeapiserver.ConfigMaps, time.Millisecond) },
 			} {
 				changes(2 * i)
 				trouble()

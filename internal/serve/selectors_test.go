@@ -11,8 +11,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 )
 
@@ -28,7 +28,7 @@ func unlike(terms, number int) string {
 
 // selecting is a rig with limits on selectors, in which alice and bob may see everything.
 func selecting(t *testing.T, goroutines bool, limits flowcontrol.Limits) *rig {
-	r := rigOf(t, kubetest.New(kubetest.Options{}), rigOptions{
+	r := rigOf(t, fakeapiserver.New(fakeapiserver.Options{}), rigOptions{
 		mirrors: []*object.Resource{configMaps}, access: true, clients: limits, goroutines: goroutines, backfill: 1,
 	})
 	r.people()
@@ -37,9 +37,9 @@ func selecting(t *testing.T, goroutines bool, limits flowcontrol.Limits) *rig {
 }
 
 // as begins a watch of a user's.
-func (r *rig) as(token, target string) (*kubetest.Watcher, int) {
+func (r *rig) as(token, target string) (*fakeapiserver.Watcher, int) {
 	r.t.Helper()
-	w := kubetest.Watch(deadline(r.t), r.url, target, bearing(token))
+	w := fakeapiserver.Watch(deadline(r.t), r.url, target, bearing(token))
 	r.t.Cleanup(w.Close)
 	code, _, err := w.Head(deadline(r.t))
 	if err != nil {
@@ -57,7 +57,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		watch := func(terms, number int) string {
 			return inN + "?watch=1&resourceVersion=1&labelSelector=" + unlike(terms, number)
 		}
-		var open []*kubetest.Watcher
+		var open []*fakeapiserver.Watcher
 		for i, c := range []struct {
 			token         string
 			terms, number int
@@ -84,7 +84,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		if n := r.metric("spillway_flowcontrol_rejected_requests_total", "limit=selectors", "reason=user-limit"); n != 2 {
 			t.Errorf("counted %v refusals", n)
 		}
-		r.up.Create(kubetest.ConfigMaps, "n", "a")
+		r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 		for i, w := range open {
 			if i == 2 || i == 4 {
 				continue
@@ -146,8 +146,8 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 		target := inN + "?watch=1&resourceVersion=1&labelSelector="
 		heavy, _ := r.as("alice", target+unlike(300, 1))
 		light, _ := r.as("alice", target+unlike(200, 2))
-		r.up.Create(kubetest.ConfigMaps, "n", "a")
-		for _, w := range []*kubetest.Watcher{heavy, light} {
+		r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
+		for _, w := range []*fakeapiserver.Watcher{heavy, light} {
 			if _, err := w.Next(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 		if _, code := r.as("alice", target+unlike(900, 3)); code != http.StatusOK {
 			t.Errorf("another one later: %d", code)
 		}
-		r.up.Create(kubetest.ConfigMaps, "n", "b")
+		r.up.Create(fakeapiserver.ConfigMaps, "n", "b")
 		if e, err := light.Next(deadline(t)); err != nil || e.Type != "ADDED" {
 			t.Errorf("a light watch: %v, %v", e, err)
 		}
@@ -178,7 +178,7 @@ func TestHeavySelectorsAreAskedAside(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, flowcontrol.Limits{})
 	target := inN + "?watch=1&resourceVersion=1&labelSelector="
-	var open []*kubetest.Watcher
+	var open []*fakeapiserver.Watcher
 	for i := range 12 {
 		w, code := r.as("alice", target+unlike(600, i/4))
 		if code != http.StatusOK {
@@ -191,7 +191,7 @@ func TestHeavySelectorsAreAskedAside(t *testing.T) {
 	r.live(len(open)) // before that a watch has no feed, and it reads earlier events from the log
 	const events = 20
 	for i := range events {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i))
 	}
 	for _, w := range open {
 		for range events {
@@ -200,7 +200,7 @@ func TestHeavySelectorsAreAskedAside(t *testing.T) {
 			}
 		}
 	}
-	stats := r.catalog[kubetest.ConfigMaps].Hub.Stats()
+	stats := r.catalog[fakeapiserver.ConfigMaps].Hub.Stats()
 	eventually(t, "the lane to dispatch", func() bool { return stats.AskedAside.Load() > 0 })
 	if asked, aside := stats.Asked.Load(), stats.AskedAside.Load(); asked > events || aside > 3*events {
 		t.Errorf("asked %d selectors, and %d aside, about %d events: want at most %d and %d",

@@ -19,8 +19,8 @@ import (
 	"go.uber.org/zap"
 
 	"spillway/internal/cache"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/fanout"
-	"spillway/internal/kubetest"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
 	"spillway/internal/source"
@@ -29,19 +29,19 @@ import (
 )
 
 // fill stores some config maps and widgets, in more than one namespace.
-func fill(up *kubetest.Server) {
+func fill(up *fakeapiserver.Server) {
 	for i := range 7 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%d", i), kubetest.WithLabel("parity", fmt.Sprint(i%2)))
-		up.Create(kubetest.Widgets, "n", fmt.Sprintf("w%d", i), kubetest.WithField("spec.color", "red"))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%d", i), fakeapiserver.WithLabel("parity", fmt.Sprint(i%2)))
+		up.Create(fakeapiserver.Widgets, "n", fmt.Sprintf("w%d", i), fakeapiserver.WithField("spec.color", "red"))
 	}
-	up.Create(kubetest.ConfigMaps, "n-x", "c")
-	up.Create(kubetest.ConfigMaps, "m", "big", kubetest.WithPadding(100_000))
+	up.Create(fakeapiserver.ConfigMaps, "n-x", "c")
+	up.Create(fakeapiserver.ConfigMaps, "m", "big", fakeapiserver.WithPadding(100_000))
 	up.Progress()
 }
 
 // Whatever the proxy answers itself is what upstream answers, byte for byte (D1).
 func TestAnswersAsUpstream(t *testing.T) {
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	rv := fmt.Sprint(up.Revision())
@@ -80,7 +80,7 @@ func TestAnswersAsUpstream(t *testing.T) {
 
 // What the cache cannot answer is upstream's word, and reaches it as it was.
 func TestPassesThrough(t *testing.T) {
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	const maps = "/api/v1/configmaps"
@@ -102,7 +102,7 @@ func TestPassesThrough(t *testing.T) {
 // Whatever the proxy refuses itself is refused as upstream would (W-27, W-31, W-68, W-82, W-96,
 // W-171).
 func TestRefusesAsUpstream(t *testing.T) {
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	const maps, widgets = "/api/v1/configmaps", "/apis/example.com/v1/widgets"
@@ -122,9 +122,9 @@ func TestRefusesAsUpstream(t *testing.T) {
 	}
 }
 
-func direct(t *testing.T, up *kubetest.Server, target string) *kubetest.ListResult {
+func direct(t *testing.T, up *fakeapiserver.Server, target string) *fakeapiserver.ListResult {
 	t.Helper()
-	l, err := kubetest.List(deadline(t), up.URL, target)
+	l, err := fakeapiserver.List(deadline(t), up.URL, target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,14 +137,14 @@ func answeredHere(r *rig) float64 { return r.sum("spillway_cached_requests_total
 // A list that is far larger than a piece arrives whole, on plain connections and through TLS.
 func TestLargeLists(t *testing.T) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	for i := range 15 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("c%02d", i), kubetest.WithPadding(100_000))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("c%02d", i), fakeapiserver.WithPadding(100_000))
 	}
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
 	want := direct(t, up, "/api/v1/configmaps?resourceVersion=0")
 	for _, url := range []string{r.url, r.tlsURL} {
-		got, err := kubetest.List(deadline(t), url, "/api/v1/configmaps?resourceVersion=0")
+		got, err := fakeapiserver.List(deadline(t), url, "/api/v1/configmaps?resourceVersion=0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -161,7 +161,7 @@ func TestConnectionAfterAWatch(t *testing.T) { eachWay(t, testConnectionAfterAWa
 func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{goroutines: goroutines})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, url := range []string{r.url, r.tlsURL} {
 		transport := &http.Transport{MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a throw-away certificate
@@ -273,8 +273,8 @@ func (r *rig) dial(base string) net.Conn {
 func TestWatchBytes(t *testing.T) { eachWay(t, testWatchBytes) }
 
 func testWatchBytes(t *testing.T, goroutines bool) {
-	up := kubetest.New(kubetest.Options{})
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up := fakeapiserver.New(fakeapiserver.Options{})
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r := rigOf(t, up, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	c, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -323,7 +323,7 @@ func TestOldHTTP(t *testing.T) {
 // bare is a server that only passes on what its catalog does not have, without a rig's mirrors.
 func bare(t *testing.T, catalog source.Catalog) *rig {
 	t.Helper()
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{}})
 	r.server.planner.Catalog, r.server.opts.Catalog = catalog, catalog
 	return r
@@ -356,7 +356,7 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 	resource.Retire()
 	hub := fanout.NewHub(resource)
 	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	if list := r.list("/api/v1/configmaps?resourceVersion=0"); list.Status != 200 || len(list.Items) != 1 {
 		t.Errorf("%d %s", list.Status, list.Body)
 	}
@@ -368,9 +368,9 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 func TestPanics(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.server.watches.BeforeDeliveries(func() { panic("boom") })
-	w := kubetest.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
+	w := fakeapiserver.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
 	t.Cleanup(w.Close)
-	over(t, w, kubetest.Unreachable)
+	over(t, w, fakeapiserver.Unreachable)
 	r.ended(configMaps, watch.EndAborted, 1)
 	r.server.planner.Catalog = nil
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
@@ -391,9 +391,9 @@ func TestClose(t *testing.T) { eachWay(t, testClose) }
 
 func testClose(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	var open []*kubetest.Watcher
+	var open []*fakeapiserver.Watcher
 	for range 5 {
 		open = append(open, r.watch("/api/v1/configmaps?watch=1&resourceVersion=0"))
 	}
@@ -405,12 +405,12 @@ func testClose(t *testing.T, goroutines bool) {
 	cancel()
 	_ = r.server.Close(ctx) // an error only says that something had to be ended
 	for _, w := range append(open, passing) {
-		over(t, w, kubetest.Cut)
+		over(t, w, fakeapiserver.Cut)
 	}
 	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
 		t.Errorf("%v streams", n)
 	}
-	if _, err := kubetest.List(deadline(t), r.url, "/version"); err == nil {
+	if _, err := fakeapiserver.List(deadline(t), r.url, "/version"); err == nil {
 		t.Error("still listening")
 	}
 }

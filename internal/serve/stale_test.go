@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/flowcontrol"
-	"spillway/internal/kubetest"
 )
 
 // While upstream is away, whoever takes a state of any age gets the last one, and is told how old
@@ -23,13 +23,13 @@ func TestStaleAnswers(t *testing.T) {
 				return time.Duration(age.Load()), true
 			},
 		})
-		rv := r.up.Create(kubetest.ConfigMaps, "n", "a")
+		rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 		r.mirrored(configMaps)
 		const path = "/api/v1/configmaps"
 		object := "/api/v1/namespaces/n/configmaps/a"
 		head := func(target string) (int, http.Header) {
 			if strings.Contains(target, "watch=1") {
-				w := kubetest.Watch(deadline(t), r.url, target)
+				w := fakeapiserver.Watch(deadline(t), r.url, target)
 				defer w.Close()
 				code, head, err := w.Head(deadline(t))
 				if err != nil {
@@ -107,7 +107,7 @@ func TestWarned(t *testing.T) {
 // apiserver.
 func TestStaleAnswersFromAnApiserverThatAnswersNameTheResource(t *testing.T) {
 	r := newRig(t, rigOptions{stalest: time.Hour, age: func() (time.Duration, bool) { return 3 * time.Second, false }})
-	r.up.Create(kubetest.ConfigMaps, "n", "a")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	l := r.list("/api/v1/configmaps?resourceVersion=0")
 	want := `299 - "the proxy's copy of configmaps is not kept current: this is the last state known, see the header Age"`

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -32,12 +32,12 @@ func TestStalledAnswers(t *testing.T) { eachWay(t, testStalledAnswers) }
 
 func testStalledAnswers(t *testing.T, goroutines bool) {
 	t.Parallel()
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	for i := range 8 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(900_000))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(900_000))
 	}
 	// The last piece is small: fasthttp keeps that in its own buffer until the very end.
-	up.Create(kubetest.ConfigMaps, "z", "small", kubetest.WithPadding(10))
+	up.Create(fakeapiserver.ConfigMaps, "z", "small", fakeapiserver.WithPadding(10))
 	r := rigOf(t, up, rigOptions{goroutines: goroutines, stall: time.Second, mirrors: []*object.Resource{configMaps}})
 	for _, target := range []string{
 		"/api/v1/configmaps?resourceVersion=0", "/api/v1/namespaces/n/configmaps/1?resourceVersion=0", "/api/v1/configmaps?watch=1&resourceVersion=0",

@@ -15,7 +15,7 @@ import (
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/tracing"
 	"spillway/internal/tracing/collector"
 )
@@ -46,8 +46,8 @@ func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() []*otlp.Span)
 }
 
 // within is the header that puts a request into the nth trace of a client.
-func within(n int) kubetest.ClientOption {
-	return kubetest.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
+func within(n int) fakeapiserver.ClientOption {
+	return fakeapiserver.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
 }
 
 // A request of somebody whose word is believed has a span in the trace that he names, whoever
@@ -64,10 +64,10 @@ func TestTraces(t *testing.T) {
 	wanted := map[string]want{}
 	n := 0
 	for base, opts := range front1and2(t, r) {
-		ask := func(target string, w want, more ...kubetest.ClientOption) {
+		ask := func(target string, w want, more ...fakeapiserver.ClientOption) {
 			t.Helper()
 			n++
-			got, err := kubetest.List(deadline(t), base, target, append(append(more, opts...), bearing("olga"), within(n))...)
+			got, err := fakeapiserver.List(deadline(t), base, target, append(append(more, opts...), bearing("olga"), within(n))...)
 			if err != nil || int64(got.Status) != w.code {
 				t.Fatalf("%s: %+v, %v", target, got, err)
 			}
@@ -79,8 +79,8 @@ func TestTraces(t *testing.T) {
 		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedMemory, code: 200})
 		ask(inN+"/a?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedMemory, code: 200})
 		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedRefused, code: 404})
-		table := kubetest.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedUpstream, code: 406}, table) // which kubetest has none of
+		table := fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedUpstream, code: 406}, table) // which fakeapiserver has none of
 		n++
 		id := openWatch(t, base, watchInN, append(opts, bearing("olga"), within(n))...)
 		wanted[fmt.Sprintf("%032x", n)] = want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "watch", source: tracedMemory, code: 200, id: id}
@@ -111,9 +111,9 @@ func TestTraces(t *testing.T) {
 }
 
 // openWatch opens a watch for the rest of the test, and returns the Audit-Id of its head.
-func openWatch(t *testing.T, base, target string, opts ...kubetest.ClientOption) string {
+func openWatch(t *testing.T, base, target string, opts ...fakeapiserver.ClientOption) string {
 	t.Helper()
-	w := kubetest.Watch(deadline(t), base, target, opts...)
+	w := fakeapiserver.Watch(deadline(t), base, target, opts...)
 	t.Cleanup(w.Close)
 	code, header, err := w.Head(deadline(t))
 	if err != nil || code != http.StatusOK {
@@ -141,7 +141,7 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 	want := 0
 	for base, opts := range front1and2(t, r) {
 		for _, target := range []string{"/api/v1/namespaces/n/nothing", "/version"} {
-			if _, err := kubetest.List(deadline(t), base, target, append(opts, within(1))...); err != nil {
+			if _, err := fakeapiserver.List(deadline(t), base, target, append(opts, within(1))...); err != nil {
 				t.Fatal(err)
 			}
 			want++
@@ -169,7 +169,7 @@ func TestNotSampled(t *testing.T) {
 	r, end := spanned(t, 0, rigOptions{})
 	for base, opts := range front1and2(t, r) {
 		for _, target := range []string{inN + "?resourceVersion=0", inN + "/a"} {
-			got, err := kubetest.List(deadline(t), base, target, append(opts, bearing("alice"), within(7))...)
+			got, err := fakeapiserver.List(deadline(t), base, target, append(opts, bearing("alice"), within(7))...)
 			if err != nil || got.Status != 200 {
 				t.Fatalf("%+v, %v", got, err)
 			}
@@ -196,7 +196,7 @@ func TestExemplars(t *testing.T) {
 	for rate, want := range map[int32]bool{0: false, 1e6: true} {
 		r, end := spanned(t, rate, rigOptions{})
 		r.list(inN+"?resourceVersion=0", bearing("alice"))
-		r.list(inN+"?resourceVersion=0", bearing("alice"), kubetest.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+		r.list(inN+"?resourceVersion=0", bearing("alice"), fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
 		traces := map[string]bool{}
 		for _, s := range end() {
 			traces[hex.EncodeToString(s.TraceId)] = true

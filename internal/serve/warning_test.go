@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -18,7 +18,7 @@ func TestWarning(t *testing.T) {
 	gadgets := object.NewResource(gvr, "Gadget", true, false)
 	gadgets.ListKind = "GadgetCollection"
 	r := newRig(t, rigOptions{
-		up:      kubetest.Options{Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Namespaced: true, Deprecated: "gadgets are old news"}}},
+		up:      fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Namespaced: true, Deprecated: "gadgets are old news"}}},
 		mirrors: []*object.Resource{gadgets, configMaps},
 	})
 	for _, info := range r.catalog {

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -40,11 +40,11 @@ func TestWatchesAsUpstream(t *testing.T) {
 		t.Run(c.query, func(t *testing.T) {
 			t.Parallel()
 			for _, bookmarks := range []bool{false, true} {
-				up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+				up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 				fill(up)
 				rv := up.Revision()
 				r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
-				now := up.Update(kubetest.ConfigMaps, "n", "c1", kubetest.WithData("k", "v"))
+				now := up.Update(fakeapiserver.ConfigMaps, "n", "c1", fakeapiserver.WithData("k", "v"))
 				r.mirrored(configMaps)
 				target := mapsPath + "?watch=true" + strings.NewReplacer("NOW", fmt.Sprint(now), "BEFORE", fmt.Sprint(rv)).Replace(c.query)
 				initial := c.initial
@@ -54,12 +54,12 @@ func TestWatchesAsUpstream(t *testing.T) {
 						initial++
 					}
 				}
-				ours, theirs := r.watch(target), kubetest.Watch(deadline(t), up.URL, target)
+				ours, theirs := r.watch(target), fakeapiserver.Watch(deadline(t), up.URL, target)
 				t.Cleanup(theirs.Close)
 				got, want := lines(t, ours, initial), lines(t, theirs, initial)
-				up.Create(kubetest.ConfigMaps, "z", "c1", kubetest.WithLabel("parity", "1"))
-				up.Update(kubetest.ConfigMaps, "n", "c1", kubetest.WithData("k", "w"))
-				up.Delete(kubetest.ConfigMaps, "n", "c1")
+				up.Create(fakeapiserver.ConfigMaps, "z", "c1", fakeapiserver.WithLabel("parity", "1"))
+				up.Update(fakeapiserver.ConfigMaps, "n", "c1", fakeapiserver.WithData("k", "w"))
+				up.Delete(fakeapiserver.ConfigMaps, "n", "c1")
 				got, want = append(got, lines(t, ours, 3)...), append(want, lines(t, theirs, 3)...)
 				if !slices.Equal(got, want) {
 					t.Errorf("%s:\ngot  %q\nwant %q", target, got, want)
@@ -70,7 +70,7 @@ func TestWatchesAsUpstream(t *testing.T) {
 }
 
 // lines are the next n events as they came. A bookmark is only its kind.
-func lines(t *testing.T, w *kubetest.Watcher, n int) []string {
+func lines(t *testing.T, w *fakeapiserver.Watcher, n int) []string {
 	t.Helper()
 	var out []string
 	for range n {
@@ -92,15 +92,15 @@ func lines(t *testing.T, w *kubetest.Watcher, n int) []string {
 func TestWatchCustomResources(t *testing.T) { eachWay(t, testWatchCustomResources) }
 
 func testWatchCustomResources(t *testing.T, goroutines bool) {
-	up := kubetest.New(kubetest.Options{})
+	up := fakeapiserver.New(fakeapiserver.Options{})
 	fill(up)
 	r := rigOf(t, up, rigOptions{goroutines: goroutines})
 	target := "/apis/example.com/v1/namespaces/n/widgets?watch=1&resourceVersion=0&allowWatchBookmarks=1&fieldSelector=spec.color%3Dred"
-	ours, theirs := r.watch(target), kubetest.Watch(deadline(t), up.URL, target)
+	ours, theirs := r.watch(target), fakeapiserver.Watch(deadline(t), up.URL, target)
 	t.Cleanup(theirs.Close)
 	got, want := lines(t, ours, 8), lines(t, theirs, 8)
-	up.Update(kubetest.Widgets, "n", "w3", kubetest.WithField("spec.color", "blue"))
-	up.Update(kubetest.Widgets, "n", "w3", kubetest.WithField("spec.color", "red"))
+	up.Update(fakeapiserver.Widgets, "n", "w3", fakeapiserver.WithField("spec.color", "blue"))
+	up.Update(fakeapiserver.Widgets, "n", "w3", fakeapiserver.WithField("spec.color", "red"))
 	got, want = append(got, lines(t, ours, 2)...), append(want, lines(t, theirs, 2)...)
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
@@ -113,7 +113,7 @@ func TestDepartedIsNoticed(t *testing.T) { eachWay(t, testDepartedIsNoticed) }
 func testDepartedIsNoticed(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	for i, url := range []string{r.url, r.tlsURL} {
-		w := kubetest.Watch(deadline(t), url, mapsPath+"?watch=1&resourceVersion=0")
+		w := fakeapiserver.Watch(deadline(t), url, mapsPath+"?watch=1&resourceVersion=0")
 		if code, _, err := w.Head(deadline(t)); err != nil || code != http.StatusOK {
 			t.Fatal(code, err)
 		}
@@ -136,20 +136,20 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{goroutines: goroutines, stall: 10 * time.Second, mirrors: []*object.Resource{configMaps}})
 	const target = mapsPath + "?watch=1&resourceVersion=1"
-	stalled := r.watch(target, kubetest.ReceiveBuffer(4096))
+	stalled := r.watch(target, fakeapiserver.ReceiveBuffer(4096))
 	stalled.Stall()
-	var others []*kubetest.Watcher
+	var others []*fakeapiserver.Watcher
 	for range 3 {
 		others = append(others, r.watch(target))
 	}
 	const writes = 40
 	for i := range writes {
-		r.up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(50_000))
+		r.up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(50_000))
 	}
 	r.ended(configMaps, watch.EndStalled, 1)
-	r.up.Create(kubetest.ConfigMaps, "n", "last")
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 	for _, w := range others {
-		events := until(t, w, func(e kubetest.Event) bool { return e.Key == "n/last" })
+		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Key == "n/last" })
 		if len(events) != writes+1 {
 			t.Errorf("%d events of %d", len(events), writes+1)
 		}
@@ -159,7 +159,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 		t.Errorf("logged %v", logged)
 	}
 	stalled.Resume()
-	over(t, stalled, kubetest.Cut) // reset, not a clean end: it has half an event
+	over(t, stalled, fakeapiserver.Cut) // reset, not a clean end: it has half an event
 }
 
 // A log that is too short for a client tells it so, and it lists again (W-107).
@@ -167,9 +167,9 @@ func TestLapped(t *testing.T) { eachWay(t, testLapped) }
 
 func testLapped(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, limits: &shortMemory})
-	first := r.up.Create(kubetest.ConfigMaps, "n", "a", kubetest.WithPadding(10_000))
+	first := r.up.Create(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithPadding(10_000))
 	for i := range 20 {
-		r.up.Update(kubetest.ConfigMaps, "n", "a", kubetest.WithData("i", fmt.Sprint(i)))
+		r.up.Update(fakeapiserver.ConfigMaps, "n", "a", fakeapiserver.WithData("i", fmt.Sprint(i)))
 	}
 	r.mirrored(configMaps)
 	floor := r.catalog[configMaps.GVR].Resource().Log().Floor()
@@ -178,7 +178,7 @@ func testLapped(t *testing.T, goroutines bool) {
 	}
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, first))
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", first, floor))
-	over(t, w, kubetest.Ended)
+	over(t, w, fakeapiserver.Ended)
 	list := r.list(fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath, first)) // upstream still knows
 	if list.Status != http.StatusOK || list.RV != first {
 		t.Errorf("%d at %d", list.Status, list.RV)

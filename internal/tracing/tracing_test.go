@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/auth"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/tracing/collector"
 )
 
@@ -123,7 +123,7 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 
 // A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of them than there is room for, nor the end.
 func TestCollectorThatDoesNotAnswer(t *testing.T) {
-	for name, endpoint := range map[string]string{"away": kubetest.RefusingAddress(t), "hangs": collector.Hanging(t).Address} {
+	for name, endpoint := range map[string]string{"away": fakeapiserver.RefusingAddress(t), "hangs": collector.Hanging(t).Address} {
 		t.Run(name, func(t *testing.T) {
 			tracer := begin(t, endpoint, 1e6)
 			began := time.Now()

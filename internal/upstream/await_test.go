@@ -14,7 +14,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // listening is an address where something is done to each connection.
@@ -117,11 +117,11 @@ func TestAway(t *testing.T) {
 		f(c.name, clientFor(t, &rest.Config{Host: c.url}), c.want)
 	}
 	for code, want := range map[int]bool{401: false, 403: false, 404: false, 418: false, 429: true, 500: true, 502: true, 503: true, 504: true} {
-		s, c := apiserver(t, kubetest.Options{TLS: true})
+		s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 		s.Handle("/", answering(code))
 		f(http.StatusText(code), c, want)
 	}
-	s, c := apiserver(t, kubetest.Options{TLS: true})
+	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 	f("a certificate of nobody's", clientFor(t, &rest.Config{Host: s.URL}), false)
 	s.Down()
 	f("refused", c, true)
@@ -144,7 +144,7 @@ func TestAway(t *testing.T) {
 
 // It is asked again while upstream is away, or says itself that it is not ready; and no longer.
 func TestAwait(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{TLS: true})
+	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 	s.Down()
 	var missed atomic.Int32
 	await := func(ask func(context.Context) error) error {

@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/upstream/transport"
 )
 
 func TestCheck(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{TLS: true})
+	s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 	if err := c.Check(deadline(t)); err != nil {
 		t.Error(err)
 	}
@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestClientSendsCredentials(t *testing.T) {
-	s := kubetest.New(kubetest.Options{})
+	s := fakeapiserver.New(fakeapiserver.Options{})
 	defer s.Close()
 	cfg := s.Config()
 	cfg.BearerToken, cfg.UserAgent = "secret", "spillway/test"

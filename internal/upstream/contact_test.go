@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // Silence begins with the first request that is not answered and ends with an answer, whatever it
 // says.
 func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	f := func(what string, silent bool) {
 		t.Helper()
 		_, _ = c.Version(deadline(t))
@@ -53,13 +53,13 @@ func TestSilenceIsWhatNoApiserverAnswers(t *testing.T) {
 
 // However many mirrors want to know whether upstream serves, it is asked once a second.
 func TestServesIsAskedOnceForAll(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	for range 100 {
 		if !c.Serves(t.Context()) {
 			t.Fatal("it serves")
 		}
 	}
-	asked := slices.DeleteFunc(s.Requests(), func(r kubetest.Request) bool { return r.Path != "/readyz" })
+	asked := slices.DeleteFunc(s.Requests(), func(r fakeapiserver.Request) bool { return r.Path != "/readyz" })
 	if len(asked) > 2 {
 		t.Errorf("asked %d times", len(asked))
 	}

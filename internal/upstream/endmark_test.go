@@ -12,19 +12,19 @@ import (
 
 	"k8s.io/apimachinery/pkg/watch"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // behindBookmarkless is an apiserver behind a proxy that drops bookmarks, and a client that reaches
 // it so.
-func behindBookmarkless(t *testing.T, what kubetest.Dropped) (*kubetest.Server, *Client) {
+func behindBookmarkless(t *testing.T, what fakeapiserver.Dropped) (*fakeapiserver.Server, *Client) {
 	t.Helper()
-	s, _ := apiserver(t, kubetest.Options{BookmarkPeriod: 10 * time.Millisecond})
+	s, _ := apiserver(t, fakeapiserver.Options{BookmarkPeriod: 10 * time.Millisecond})
 	target, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	proxy := httptest.NewServer(kubetest.Bookmarkless(target, nil, what))
+	proxy := httptest.NewServer(fakeapiserver.Bookmarkless(target, nil, what))
 	t.Cleanup(proxy.Close)
 	config := s.Config()
 	config.Host = proxy.URL
@@ -32,8 +32,8 @@ func behindBookmarkless(t *testing.T, what kubetest.Dropped) (*kubetest.Server, 
 }
 
 func TestWatchListWithoutItsEndFallsBackToListAndWatch(t *testing.T) {
-	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks,
-		"of watch-lists": kubetest.DropInitial, "all": kubetest.DropBookmarks} {
+	for name, what := range map[string]fakeapiserver.Dropped{"end marks": fakeapiserver.DropEndMarks,
+		"of watch-lists": fakeapiserver.DropInitial, "all": fakeapiserver.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
 			s, c := behindBookmarkless(t, what)
 			s.Create(configMaps.GVR, "a", "one")

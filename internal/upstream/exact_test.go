@@ -6,14 +6,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
 // An exact state is told whole and in order, whatever was written since, and any part of it can be had.
 func TestExactState(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
-		s, c := apiserver(t, kubetest.Options{})
+		s, c := apiserver(t, fakeapiserver.Options{})
 		const n = exactPage + 7
 		namespace, prefix := "", ""
 		if res.Namespaced {

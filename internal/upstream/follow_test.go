@@ -17,7 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // heard is what a follower was told, by name, and how often.
@@ -68,16 +68,16 @@ func following(t *testing.T, follow func(context.Context) error) {
 }
 
 // crd is a definition of gadgets.
-func crd(change string) kubetest.Edit {
-	return kubetest.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"gadgets","kind":"Gadget"%s},"versions":[{"name":"v1"}]},
+func crd(change string) fakeapiserver.Edit {
+	return fakeapiserver.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"gadgets","kind":"Gadget"%s},"versions":[{"name":"v1"}]},
 		"status":{"acceptedNames":{"kind":"Gadget"},"conditions":[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]}}`, change))
 }
 
 // What is told of a definition is another thing exactly when upstream answers otherwise (W-116, W-234).
 func TestFollowDefinitions(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	const name = "gadgets.example.com"
-	s.Create(kubetest.CRDs, "", name, crd(""))
+	s.Create(fakeapiserver.CRDs, "", name, crd(""))
 	var h heard
 	following(t, func(ctx context.Context) error {
 		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) { h.tell(gr.String(), epoch) })
@@ -91,33 +91,33 @@ func TestFollowDefinitions(t *testing.T) {
 		return got
 	}
 	first := epoch("")
-	s.Update(kubetest.CRDs, "", name, kubetest.WithAnnotation("a", "b")) // which is nothing to upstream
-	s.Update(kubetest.CRDs, "", name, crd(`,"singular":"gadget"`))
+	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithAnnotation("a", "b")) // which is nothing to upstream
+	s.Update(fakeapiserver.CRDs, "", name, crd(`,"singular":"gadget"`))
 	second := epoch(first)
 	h.mu.Lock()
 	if h.times != 2 {
 		t.Errorf("told %d times of two epochs", h.times)
 	}
 	h.mu.Unlock()
-	s.Update(kubetest.CRDs, "", name, kubetest.WithFinalizers("x"))
-	s.Delete(kubetest.CRDs, "", name) // marked: its objects are served until they are gone
-	s.Update(kubetest.CRDs, "", name, kubetest.WithFinalizers())
+	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithFinalizers("x"))
+	s.Delete(fakeapiserver.CRDs, "", name) // marked: its objects are served until they are gone
+	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithFinalizers())
 	if e := epoch(second); e != "" {
 		t.Errorf("of a definition that is gone: %q", e)
 	}
-	s.Create(kubetest.CRDs, "", name, crd(`,"singular":"gadget"`))
+	s.Create(fakeapiserver.CRDs, "", name, crd(`,"singular":"gadget"`))
 	if e := epoch(""); e == second {
 		t.Error("a definition with another UID is told of as the same")
 	}
-	s.Update(kubetest.CRDs, "", name, kubetest.WithoutField("status"))
+	s.Update(fakeapiserver.CRDs, "", name, fakeapiserver.WithoutField("status"))
 	h.await(t, "a definition that serves nothing", func(facts map[string]string) bool { return facts[name] == "" })
 }
 
 // A ledger tells of what changed while it could not hear.
 func TestFollowThroughGap(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	for _, name := range []string{"as.example.com", "bs.example.com", "cs.example.com"} {
-		s.Create(kubetest.CRDs, "", name, crd(""))
+		s.Create(fakeapiserver.CRDs, "", name, crd(""))
 	}
 	var h heard
 	following(t, func(ctx context.Context) error {
@@ -125,11 +125,11 @@ func TestFollowThroughGap(t *testing.T) {
 	})
 	var before map[string]string
 	h.await(t, "all", func(facts map[string]string) bool { before = maps.Clone(facts); return len(facts) == 3 })
-	s.HoldWatch(kubetest.CRDs)
-	s.Delete(kubetest.CRDs, "", "as.example.com")
-	s.Update(kubetest.CRDs, "", "bs.example.com", crd(`,"singular":"b"`))
-	s.ForgetHistory(kubetest.CRDs)
-	s.ReleaseWatch(kubetest.CRDs)
+	s.HoldWatch(fakeapiserver.CRDs)
+	s.Delete(fakeapiserver.CRDs, "", "as.example.com")
+	s.Update(fakeapiserver.CRDs, "", "bs.example.com", crd(`,"singular":"b"`))
+	s.ForgetHistory(fakeapiserver.CRDs)
+	s.ReleaseWatch(fakeapiserver.CRDs)
 	h.await(t, "the difference", func(facts map[string]string) bool { return facts["as"] == "" && facts["bs"] != before["bs"] })
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -141,8 +141,8 @@ func TestFollowThroughGap(t *testing.T) {
 // Which groups another server answers for.
 func TestFollowServices(t *testing.T) {
 	services := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
-	s, c := apiserver(t, kubetest.Options{Resources: []kubetest.Resource{{GVR: services, Kind: "APIService"}}})
-	behind := kubetest.WithJSON(`{"spec":{"service":{"namespace":"n","name":"metrics"}}}`)
+	s, c := apiserver(t, fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: services, Kind: "APIService"}}})
+	behind := fakeapiserver.WithJSON(`{"spec":{"service":{"namespace":"n","name":"metrics"}}}`)
 	s.Create(services, "", "v1.apps")
 	s.Create(services, "", "v1beta1.metrics.k8s.io", behind)
 	var h heard
@@ -163,7 +163,7 @@ func TestFollowServices(t *testing.T) {
 
 // Who may not see definitions is told so, and does not go on asking.
 func TestFollowDenied(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Handle(crds, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusForbidden)
@@ -189,8 +189,8 @@ func TestSchemaHashes(t *testing.T) {
 }
 
 func TestStorageHashes(t *testing.T) {
-	_, c := apiserver(t, kubetest.Options{})
-	got, err := c.StorageHashes(deadline(t), kubetest.Deployments.GroupVersion())
+	_, c := apiserver(t, fakeapiserver.Options{})
+	got, err := c.StorageHashes(deadline(t), fakeapiserver.Deployments.GroupVersion())
 	if err != nil || got["deployments"] == "" || len(got) != 1 {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -7,20 +7,20 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
 // A list shows what a watch does, byte for byte: else every object would seem to be shown otherwise.
 func TestObjects(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
-		s, c := apiserver(t, kubetest.Options{})
+		s, c := apiserver(t, fakeapiserver.Options{})
 		namespace := ""
 		if res.Namespaced {
 			namespace = "a"
 		}
 		s.Create(res.GVR, namespace, "one")
-		s.Create(res.GVR, namespace, "two", kubetest.WithLabel("<", "ü"))
+		s.Create(res.GVR, namespace, "two", fakeapiserver.WithLabel("<", "ü"))
 		sink := newRecorder()
 		mirror(t, c, res, sink)
 		sink.awaitState(t, s, res)
@@ -42,16 +42,16 @@ func TestObjects(t *testing.T) {
 // Upstream's Warning is known as soon as the Sink knows anything (W-4).
 func TestWarning(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
-	_, c := apiserver(t, kubetest.Options{Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}}})
+	_, c := apiserver(t, fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}}})
 	expectWarnings(t, c, gvr)
 }
 
 // What upstream thinks of the proxy's credentials is no client's business.
 func TestWarningsAboutCredentialsAreDropped(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
-	_, c := apiserver(t, kubetest.Options{
+	_, c := apiserver(t, fakeapiserver.Options{
 		Warning:   `take a \"better\" token, will you`,
-		Resources: []kubetest.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}},
+		Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}},
 	})
 	expectWarnings(t, c, gvr)
 }
@@ -76,7 +76,7 @@ func expectWarnings(t *testing.T, c *Client, gvr schema.GroupVersionResource) {
 
 // Only a watch that upstream ends cleanly, and before its time, says that upstream begins anew.
 func TestEarlyEnd(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	var ends atomic.Int32
 	sink := newRecorder()
 	r := mirror(t, c, widgets, sink, WithObserver(Observer{Ended: func() { ends.Add(1) }}))
@@ -112,7 +112,7 @@ func TestEarlyEnd(t *testing.T) {
 // A mirror knows by its own watch-list whether upstream compresses these, as soon as the Sink knows anything.
 func TestCompressionOfWatchListsIsLearnt(t *testing.T) {
 	for _, plain := range []bool{false, true} {
-		_, c := apiserver(t, kubetest.Options{NoGzip: plain})
+		_, c := apiserver(t, fakeapiserver.Options{NoGzip: plain})
 		sink := newRecorder()
 		r := NewReflector(c, configMaps, sink)
 		if r.CompressesWatchLists() {

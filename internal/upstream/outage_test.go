@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // eventually waits for what a working program does soon.
@@ -22,7 +22,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 // However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it is back.
 func TestOutageCostsNoList(t *testing.T) {
 	gvr := configMaps.GVR
-	f := func(name string, o kubetest.Options, away func(*kubetest.Server), failures uint64, gone bool) {
+	f := func(name string, o fakeapiserver.Options, away func(*fakeapiserver.Server), failures uint64, gone bool) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s, c := apiserver(t, o)
@@ -49,34 +49,34 @@ func TestOutageCostsNoList(t *testing.T) {
 			}
 		})
 	}
-	refuse := func(code int) func(*kubetest.Server) {
-		return func(s *kubetest.Server) {
+	refuse := func(code int) func(*fakeapiserver.Server) {
+		return func(s *fakeapiserver.Server) {
 			s.FailWatches(3, code)
 			s.DropWatches(gvr)
 		}
 	}
-	f("refused connections", kubetest.Options{}, (*kubetest.Server).Down, 3, true)
-	f("refused connections, TLS", kubetest.Options{HTTP2: true}, (*kubetest.Server).Down, 3, true)
-	f("unanswered connections", kubetest.Options{}, (*kubetest.Server).Hang, 0, false)
-	f("unanswered handshakes", kubetest.Options{HTTP2: true}, (*kubetest.Server).Hang, 2, true)
-	f("a frozen process", kubetest.Options{HTTP2: true}, (*kubetest.Server).Freeze, 2, true)
-	f("watches that end at once", kubetest.Options{}, func(s *kubetest.Server) {
+	f("refused connections", fakeapiserver.Options{}, (*fakeapiserver.Server).Down, 3, true)
+	f("refused connections, TLS", fakeapiserver.Options{HTTP2: true}, (*fakeapiserver.Server).Down, 3, true)
+	f("unanswered connections", fakeapiserver.Options{}, (*fakeapiserver.Server).Hang, 0, false)
+	f("unanswered handshakes", fakeapiserver.Options{HTTP2: true}, (*fakeapiserver.Server).Hang, 2, true)
+	f("a frozen process", fakeapiserver.Options{HTTP2: true}, (*fakeapiserver.Server).Freeze, 2, true)
+	f("watches that end at once", fakeapiserver.Options{}, func(s *fakeapiserver.Server) {
 		for range 5 {
 			began := s.Watches(gvr).Long
 			s.DropWatches(gvr)
 			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began && s.OpenWatches(gvr).Long == 1 }) // it counts before it is open
 		}
 	}, 0, false)
-	f("too many requests", kubetest.Options{}, refuse(http.StatusTooManyRequests), 3, false)
-	f("an apiserver that begins", kubetest.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
-	f("an etcd that is away", kubetest.Options{}, refuse(http.StatusInternalServerError), 3, false)
-	f("an authorizer that has not read its rules yet", kubetest.Options{}, refuse(http.StatusForbidden), 3, false)
+	f("too many requests", fakeapiserver.Options{}, refuse(http.StatusTooManyRequests), 3, false)
+	f("an apiserver that begins", fakeapiserver.Options{}, refuse(http.StatusServiceUnavailable), 3, false)
+	f("an etcd that is away", fakeapiserver.Options{}, refuse(http.StatusInternalServerError), 3, false)
+	f("an authorizer that has not read its rules yet", fakeapiserver.Options{}, refuse(http.StatusForbidden), 3, false)
 }
 
 // A connection that nobody closes and nothing comes on is found out in seconds, not in the 45 that client-go takes.
 func TestDeadConnectionIsNoticed(t *testing.T) {
 	t.Parallel()
-	s, c := apiserver(t, kubetest.Options{HTTP2: true})
+	s, c := apiserver(t, fakeapiserver.Options{HTTP2: true})
 	sink := newRecorder()
 	r := mirror(t, c, configMaps, sink)
 	sink.awaitState(t, s, configMaps)
@@ -97,7 +97,7 @@ func TestDeadConnectionIsNoticed(t *testing.T) {
 // Who waits long is called back when upstream answers anybody, and only one asks meanwhile.
 func TestComeback(t *testing.T) {
 	t.Parallel()
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	var asked atomic.Int32
 	s.Handle("/readyz", http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
 	s.Create(configMaps.GVR, "a", "one")
@@ -124,7 +124,7 @@ func TestComeback(t *testing.T) {
 // What is not for us to know is as good as a yes: something serves there.
 func TestServes(t *testing.T) {
 	for code, want := range map[int]bool{200: true, 401: true, 403: true, 404: true, 429: false, 500: false, 503: false} {
-		s, c := apiserver(t, kubetest.Options{})
+		s, c := apiserver(t, fakeapiserver.Options{})
 		s.Handle("/readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }))
 		if got := c.serves(deadline(t)); got != want {
 			t.Errorf("%d: %v", code, got)

@@ -11,21 +11,21 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
 // What is told of the past is what upstream's own watch tells, on the connection of a LIST that came just before.
 func TestPast(t *testing.T) {
-	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
+	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
 		eventually(t, "the past to be told on the connections of its LISTs", func() bool {
 			s, c := apiserver(t, o)
-			from := s.Create(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "x"))
-			s.Update(configMaps.GVR, "a", "one", kubetest.WithLabel("app", "y"))
-			s.Create(configMaps.GVR, "b", "two", kubetest.WithLabel("app", "x"))
+			from := s.Create(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "x"))
+			s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithLabel("app", "y"))
+			s.Create(configMaps.GVR, "b", "two", fakeapiserver.WithLabel("app", "x"))
 			s.Delete(configMaps.GVR, "b", "two")
-			s.Create(kubetest.Pods, "a", "elsewhere")
+			s.Create(fakeapiserver.Pods, "a", "elsewhere")
 			app, _ := labels.Parse("app=x")
 			for _, one := range []struct {
 				sel  object.Selector
@@ -81,7 +81,7 @@ func TestPast(t *testing.T) {
 
 // What upstream does not remember it refuses; what it does not say is not made up.
 func TestPastRefused(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Create(configMaps.GVR, "a", "two")
 	s.ForgetHistory(configMaps.GVR)

@@ -12,18 +12,18 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 func TestProbeAndProof(t *testing.T) {
-	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
+	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
 		eventually(t, "a proof on the connection of its probe, and another", func() bool {
 			s, c := apiserver(t, o)
 			from := s.Create(configMaps.GVR, "a", "one")
 			p := c.NewProber(configMaps)
 			for range 2 { // the second time on what the first left behind
-				s.Create(kubetest.Pods, "a", "", kubetest.WithField("metadata.generateName", "elsewhere-"))
+				s.Create(fakeapiserver.Pods, "a", "", fakeapiserver.WithField("metadata.generateName", "elsewhere-"))
 				rv, probe, err := p.Begin(deadline(t))
 				if err != nil {
 					t.Fatal(err)
@@ -62,7 +62,7 @@ func TestProbeAndProof(t *testing.T) {
 }
 
 func TestProbesReuseTheirConnection(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	p := c.NewProber(configMaps)
 	eventually(t, "three probes on one connection", func() bool {
 		for range 3 {
@@ -90,9 +90,9 @@ func TestProbesReuseTheirConnection(t *testing.T) {
 }
 
 func TestProofWithEvents(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{ProofDelay: time.Millisecond})
+	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")
-	s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "v"))
+	s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithData("k", "v"))
 	last := s.Delete(configMaps.GVR, "a", "one")
 	rv, probe, err := c.NewProber(configMaps).Begin(deadline(t))
 	if err != nil {
@@ -106,7 +106,7 @@ func TestProofWithEvents(t *testing.T) {
 }
 
 func TestProofFails(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{ProofDelay: time.Millisecond})
+	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")
 	s.Create(configMaps.GVR, "a", "two")
 	s.ForgetHistory(configMaps.GVR)

@@ -14,13 +14,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
 func TestMirror(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
-		for _, o := range []kubetest.Options{{}, {HTTP2: true}, {NoGzip: true}} {
+		for _, o := range []fakeapiserver.Options{{}, {HTTP2: true}, {NoGzip: true}} {
 			t.Run(fmt.Sprintf("%s http2=%v gzip=%v", res, o.HTTP2, !o.NoGzip), func(t *testing.T) {
 				s, c := apiserver(t, o)
 				namespace := ""
@@ -38,7 +38,7 @@ func TestMirror(t *testing.T) {
 					return len(log) > at && strings.HasPrefix(log[at], "bookmark ") &&
 						strings.Contains(log[at], fmt.Sprintf(`"resourceVersion":"%d"`, rv)) && strings.Contains(log[at], res.Kind)
 				})
-				rv = s.Update(res.GVR, namespace, "one", kubetest.WithLabel("x", "y"))
+				rv = s.Update(res.GVR, namespace, "one", fakeapiserver.WithLabel("x", "y"))
 				at = sink.awaitEntry(t, fmt.Sprintf("update %sone %d", prefix, rv), at)
 				rv = s.Delete(res.GVR, namespace, "two")
 				at = sink.awaitEntry(t, fmt.Sprintf("delete %stwo %d", prefix, rv), at)
@@ -60,7 +60,7 @@ func TestMirror(t *testing.T) {
 }
 
 func TestBookmarks(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{BookmarkPeriod: 10 * time.Millisecond})
+	s, c := apiserver(t, fakeapiserver.Options{BookmarkPeriod: 10 * time.Millisecond})
 	s.Create(widgets.GVR, "a", "one")
 	sink := newRecorder()
 	mirror(t, c, widgets, sink)
@@ -74,10 +74,10 @@ func TestBookmarks(t *testing.T) {
 // Every way in which a watch can end must leave the Sink with upstream's state.
 func TestMirrorSurvives(t *testing.T) {
 	gvr := configMaps.GVR
-	f := func(name string, replaces uint64, fault func(*testing.T, *kubetest.Server, *Reflector)) {
+	f := func(name string, replaces uint64, fault func(*testing.T, *fakeapiserver.Server, *Reflector)) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			s, c := apiserver(t, kubetest.Options{})
+			s, c := apiserver(t, fakeapiserver.Options{})
 			s.Create(gvr, "a", "keep")
 			s.Create(gvr, "a", "lose")
 			sink := newRecorder()
@@ -93,30 +93,30 @@ func TestMirrorSurvives(t *testing.T) {
 			})
 		})
 	}
-	change := func(s *kubetest.Server) {
+	change := func(s *fakeapiserver.Server) {
 		s.Delete(gvr, "a", "lose")
 		s.Create(gvr, "a", "new")
-		s.Update(gvr, "a", "keep", kubetest.WithData("k", "v"))
+		s.Update(gvr, "a", "keep", fakeapiserver.WithData("k", "v"))
 	}
-	f("a clean end", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("a clean end", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.DropWatches(gvr)
 		change(s)
 	})
-	f("half an event", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("half an event", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		change(s)
 		s.CutWatches(gvr)
 	})
-	f("410", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("410", 2, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.HoldWatch(gvr)
 		change(s)
 		s.ForgetHistory(gvr)
 		s.ReleaseWatch(gvr)
 	})
-	f("a restart", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("a restart", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.Restart()
 		change(s)
 	})
-	f("an outage", 1, func(t *testing.T, s *kubetest.Server, r *Reflector) {
+	f("an outage", 1, func(t *testing.T, s *fakeapiserver.Server, r *Reflector) {
 		s.Down()
 		before := r.Status().Failures
 		eventually(t, "failures", func() bool { return r.Status().Failures >= before+2 })
@@ -128,40 +128,40 @@ func TestMirrorSurvives(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	f("overload", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("overload", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.FailWatches(2, http.StatusTooManyRequests)
 		s.DropWatches(gvr)
 		change(s)
 	})
-	f("an internal error", 1, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("an internal error", 1, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.FailWatches(2, http.StatusInternalServerError)
 		s.DropWatches(gvr)
 		change(s)
 	})
-	f("no watch-list after 410", 2, func(_ *testing.T, s *kubetest.Server, _ *Reflector) {
+	f("no watch-list after 410", 2, func(_ *testing.T, s *fakeapiserver.Server, _ *Reflector) {
 		s.HoldWatch(gvr)
 		change(s)
 		s.FailWatches(1, http.StatusGone)
 		s.ForgetHistory(gvr)
 		s.ReleaseWatch(gvr)
 	})
-	f("a restored etcd", 2, func(_ *testing.T, s *kubetest.Server, r *Reflector) {
+	f("a restored etcd", 2, func(_ *testing.T, s *fakeapiserver.Server, r *Reflector) {
 		snap := s.Snapshot()
 		change(s)
 		s.RestoreFrom(snap)
 		r.Relist("upstream is behind its own word") // which takes somebody who asks how far it is
 	})
-	f("a wish to relist", 2, func(_ *testing.T, s *kubetest.Server, r *Reflector) {
-		s.Reshape(gvr, kubetest.WithAnnotation("shape", "new")) // other bytes, no event
+	f("a wish to relist", 2, func(_ *testing.T, s *fakeapiserver.Server, r *Reflector) {
+		s.Reshape(gvr, fakeapiserver.WithAnnotation("shape", "new")) // other bytes, no event
 		r.Relist("test")
 	})
 }
 
 func TestListFallback(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets} {
-		s, c := apiserver(t, kubetest.Options{})
+		s, c := apiserver(t, fakeapiserver.Options{})
 		for i := range 3 {
-			s.Create(res.GVR, "a", fmt.Sprintf("o%d", i), kubetest.WithPadding(100_000)) // enough for gzip
+			s.Create(res.GVR, "a", fmt.Sprintf("o%d", i), fakeapiserver.WithPadding(100_000)) // enough for gzip
 		}
 		s.FailWatches(1, http.StatusNotFound)
 		sink := newRecorder()
@@ -178,7 +178,7 @@ func TestListFallback(t *testing.T) {
 }
 
 func TestPages(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	for i := range 7 {
 		s.Create(configMaps.GVR, "a", fmt.Sprintf("o%d", i))
 	}
@@ -209,7 +209,7 @@ func TestPages(t *testing.T) {
 func TestErrorsAreVisible(t *testing.T) {
 	f := func(code int, is func(error) bool) {
 		t.Helper()
-		s, c := apiserver(t, kubetest.Options{})
+		s, c := apiserver(t, fakeapiserver.Options{})
 		s.FailWatches(1000, code)
 		s.FailLists(1000, code)
 		told := make(chan error, 1000)
@@ -227,7 +227,7 @@ func TestErrorsAreVisible(t *testing.T) {
 }
 
 func TestUncacheable(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Handle(configMaps.Path(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"v17"},"items":null}`))
@@ -243,7 +243,7 @@ func TestUncacheable(t *testing.T) {
 
 // A Sink that fails is told nothing more until it gets the complete state.
 func TestSinkFails(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Create(configMaps.GVR, "a", "one")
 	sink := newRecorder()
 	failed := false
@@ -256,9 +256,9 @@ func TestSinkFails(t *testing.T) {
 	}
 	mirror(t, c, configMaps, sink)
 	sink.awaitState(t, s, configMaps)
-	rv := s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "1"))
+	rv := s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithData("k", "1"))
 	at := sink.awaitEntry(t, fmt.Sprintf("refused update a/one %d", rv), 0)
-	s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "2"))
+	s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithData("k", "2"))
 	sink.awaitState(t, s, configMaps)
 	sink.await(t, "a Replace next", func(log []string) bool {
 		return len(log) > at && strings.HasPrefix(log[at], "replace")
@@ -267,10 +267,10 @@ func TestSinkFails(t *testing.T) {
 
 // Run returns when its context ends, whatever it is doing, and may run again.
 func TestRunEnds(t *testing.T) {
-	f := func(name string, prepare func(*kubetest.Server), ready func(*kubetest.Server, *Reflector) bool) {
+	f := func(name string, prepare func(*fakeapiserver.Server), ready func(*fakeapiserver.Server, *Reflector) bool) {
 		t.Helper()
 		t.Run(name, func(t *testing.T) {
-			s, c := apiserver(t, kubetest.Options{})
+			s, c := apiserver(t, fakeapiserver.Options{})
 			prepare(s)
 			r := NewReflector(c, configMaps, newRecorder()) // client-go's own back-off
 			for range 2 {
@@ -287,8 +287,8 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	}
-	f("mirroring", func(*kubetest.Server) {}, func(_ *kubetest.Server, r *Reflector) bool { return r.Status().Synced })
-	f("backing off", (*kubetest.Server).Down, func(_ *kubetest.Server, r *Reflector) bool { return r.Status().Failures > 0 })
-	f("waiting for an answer", func(s *kubetest.Server) { s.StallReads(kubetest.AllReads) },
-		func(s *kubetest.Server, _ *Reflector) bool { return s.Watches(configMaps.GVR).Long > 0 })
+	f("mirroring", func(*fakeapiserver.Server) {}, func(_ *fakeapiserver.Server, r *Reflector) bool { return r.Status().Synced })
+	f("backing off", (*fakeapiserver.Server).Down, func(_ *fakeapiserver.Server, r *Reflector) bool { return r.Status().Failures > 0 })
+	f("waiting for an answer", func(s *fakeapiserver.Server) { s.StallReads(fakeapiserver.AllReads) },
+		func(s *fakeapiserver.Server, _ *Reflector) bool { return s.Watches(configMaps.GVR).Long > 0 })
 }

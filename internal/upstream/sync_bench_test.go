@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 )
 
@@ -110,7 +110,7 @@ func record(pods int, watchList bool) *recording {
 	r := &recording{watchList: watchList}
 	if watchList {
 		for i := range pods {
-			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", kubetest.Pod(i))
+			r.body = fmt.Appendf(r.body, `{"type":"ADDED","object":%s}`+"\n", fakeapiserver.Pod(i))
 		}
 		r.body = append(r.body, `{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"9000000","creationTimestamp":null,`+
 			`"annotations":{"k8s.io/initial-events-end":"true"}},"spec":{"containers":null},"status":{}}}`+"\n"...)
@@ -121,7 +121,7 @@ func record(pods int, watchList bool) *recording {
 		if i > 0 {
 			r.body = append(r.body, ',')
 		}
-		item, _ := bytes.CutPrefix(kubetest.Pod(i), []byte(`{"kind":"Pod","apiVersion":"v1",`))
+		item, _ := bytes.CutPrefix(fakeapiserver.Pod(i), []byte(`{"kind":"Pod","apiVersion":"v1",`))
 		r.body = append(append(r.body, '{'), item...)
 	}
 	r.body = append(r.body, "]}"...)

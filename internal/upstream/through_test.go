@@ -5,12 +5,12 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // A quiet resource is proven by a bookmark, one that has changed by its last event, and one at upstream's own version by nothing more.
 func TestThrough(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{ProofDelay: time.Millisecond})
+	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")
 	f := func(from, wantLast, wantReached uint64) {
 		t.Helper()
@@ -23,7 +23,7 @@ func TestThrough(t *testing.T) {
 	if n := len(s.RequestsFor(configMaps.GVR, "watch")); n != 0 {
 		t.Errorf("%d watches", n)
 	}
-	elsewhere := s.Create(kubetest.Pods, "a", "two")
+	elsewhere := s.Create(fakeapiserver.Pods, "a", "two")
 	f(from, from, elsewhere)
 	second := s.Create(configMaps.GVR, "a", "three")
 	f(from, second, second)
@@ -35,9 +35,9 @@ func TestThrough(t *testing.T) {
 
 // Without an answer there is no proof.
 func TestThroughFails(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	from := s.Create(configMaps.GVR, "a", "one")
-	s.Create(kubetest.Pods, "a", "two")
+	s.Create(fakeapiserver.Pods, "a", "two")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // before a bookmark can come
 	defer cancel()
 	if last, reached, err := c.Through(ctx, configMaps, from); err == nil {

@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/internal/object"
 	"spillway/internal/upstream/transport"
 )
@@ -23,9 +23,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var (
-	configMaps = object.NewResource(kubetest.ConfigMaps, "ConfigMap", true, true)
-	widgets    = object.NewResource(kubetest.Widgets, "Widget", true, false)
-	nodes      = object.NewResource(kubetest.Nodes, "Node", false, true)
+	configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true, true)
+	widgets    = object.NewResource(fakeapiserver.Widgets, "Widget", true, false)
+	nodes      = object.NewResource(fakeapiserver.Nodes, "Node", false, true)
 )
 
 // deadline is a context that ends long after every test should.
@@ -37,9 +37,9 @@ func deadline(t *testing.T) context.Context {
 }
 
 // apiserver starts a fake apiserver and a client for it.
-func apiserver(t *testing.T, o kubetest.Options) (*kubetest.Server, *Client) {
+func apiserver(t *testing.T, o fakeapiserver.Options) (*fakeapiserver.Server, *Client) {
 	t.Helper()
-	s := kubetest.New(o)
+	s := fakeapiserver.New(o)
 	t.Cleanup(s.Close)
 	return s, clientFor(t, s.Config())
 }
@@ -167,7 +167,7 @@ func (r *recorder) awaitEntry(t *testing.T, entry string, from int) int {
 }
 
 // awaitState waits until the state is that of the server, byte for byte.
-func (r *recorder) awaitState(t *testing.T, s *kubetest.Server, res *object.Resource) {
+func (r *recorder) awaitState(t *testing.T, s *fakeapiserver.Server, res *object.Resource) {
 	t.Helper()
 	r.await(t, "upstream's state", func([]string) bool {
 		want := s.List(res.GVR)

@@ -6,12 +6,12 @@ import (
 	"maps"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // State is what upstream holds now, as keys and versions, whatever else was written (W-211h).
 func TestState(t *testing.T) {
-	for _, o := range []kubetest.Options{{}, {TLS: true}, {HTTP2: true}} {
+	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		s, c := apiserver(t, o)
 		want := map[string]uint64{
 			"a/one": s.Create(configMaps.GVR, "a", "one"),
@@ -19,8 +19,8 @@ func TestState(t *testing.T) {
 		}
 		s.Create(configMaps.GVR, "a", "gone")
 		s.Delete(configMaps.GVR, "a", "gone")
-		want["a/one"] = s.Update(configMaps.GVR, "a", "one", kubetest.WithData("k", "v"))
-		s.Create(kubetest.Pods, "a", "elsewhere")
+		want["a/one"] = s.Update(configMaps.GVR, "a", "one", fakeapiserver.WithData("k", "v"))
+		s.Create(fakeapiserver.Pods, "a", "elsewhere")
 		p := c.NewProber(configMaps)
 		rv, versions, err := p.State(deadline(t))
 		if err != nil || rv < s.Revision() || !maps.Equal(versions, want) {
@@ -34,7 +34,7 @@ func TestState(t *testing.T) {
 
 // What is no complete state is none.
 func TestNoState(t *testing.T) {
-	s, c := apiserver(t, kubetest.Options{})
+	s, c := apiserver(t, fakeapiserver.Options{})
 	s.Create(configMaps.GVR, "a", "one")
 	p := c.NewProber(configMaps)
 	s.FailWatches(1, 422)

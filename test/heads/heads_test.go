@@ -21,14 +21,14 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
 // world is a proxy before a small apiserver that knows one token, and refuses requests for nodes.
 type world struct {
 	*testing.T
-	up       *kubetest.Server
+	up       *fakeapiserver.Server
 	proxy    *process.Proxy
 	measures string      // the socket where the proxy says what it holds, if it was built for that
 	still    *sync.Mutex // held while a client that means well asks for something, and while is measured
@@ -36,7 +36,7 @@ type world struct {
 
 func newWorld(t *testing.T, binary string, args ...string) *world {
 	t.Helper()
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, HTTP2: true})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond, HTTP2: true})
 	t.Cleanup(up.Close)
 	reviews := up.Reviews()
 	reviews.Know("good", authenticationv1.UserInfo{Username: "good"})
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 		}))
 	}
 	for i := range 100 {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint("map-", i), kubetest.WithPadding(1000))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(1000))
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
@@ -230,7 +230,7 @@ func (w *world) follow() (stop func()) {
 	changes := 0
 	change := func() {
 		changes++
-		w.up.Update(kubetest.ConfigMaps, "n", "map-1", kubetest.WithPadding(1000+changes))
+		w.up.Update(fakeapiserver.ConfigMaps, "n", "map-1", fakeapiserver.WithPadding(1000+changes))
 		select {
 		case line, open := <-seen:
 			if !open || !strings.Contains(line, `"MODIFIED"`) {

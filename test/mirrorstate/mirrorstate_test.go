@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
@@ -21,12 +21,12 @@ import (
 func TestSyncedBehindAProxyThatDropsBookmarks(t *testing.T) {
 	w := newWorld(t)
 	w.allow("read", "*")
-	for name, what := range map[string]kubetest.Dropped{"end marks": kubetest.DropEndMarks,
-		"all": kubetest.DropBookmarks} {
+	for name, what := range map[string]fakeapiserver.Dropped{"end marks": fakeapiserver.DropEndMarks,
+		"all": fakeapiserver.DropBookmarks} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{t: t, cp: w.cp, admin: w.admin, built: w.built}
 			proxy := w.before(true, func(target *url.URL, transport http.RoundTripper) http.Handler {
-				return kubetest.Bookmarkless(target, transport, what)
+				return fakeapiserver.Bookmarkless(target, transport, what)
 			})
 			w.launch(proxy, "--resources=configmaps,secrets")
 			w.proxy.AwaitReady(t)

@@ -20,7 +20,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
@@ -34,21 +34,21 @@ const (
 )
 
 // cluster is a small apiserver with much in it.
-func cluster(t *testing.T) *kubetest.Server {
+func cluster(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
-	options := kubetest.Options{ProofDelay: 10 * time.Millisecond}
+	options := fakeapiserver.Options{ProofDelay: 10 * time.Millisecond}
 	for i := range things {
-		options.Resources = append(options.Resources, kubetest.Resource{GVR: thing(i), Kind: fmt.Sprint("Thing", i), Namespaced: true, Custom: true})
+		options.Resources = append(options.Resources, fakeapiserver.Resource{GVR: thing(i), Kind: fmt.Sprint("Thing", i), Namespaced: true, Custom: true})
 	}
-	up := kubetest.New(options)
+	up := fakeapiserver.New(options)
 	t.Cleanup(up.Close)
 	for i := range maps {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint("map-", i), kubetest.WithPadding(mapSize))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(mapSize))
 	}
 	const parts = 20
 	for i := range things {
 		for part := range parts {
-			up.Create(thing(i), "n", fmt.Sprint("part-", part), kubetest.WithPadding(thingSize/parts))
+			up.Create(thing(i), "n", fmt.Sprint("part-", part), fakeapiserver.WithPadding(thingSize/parts))
 		}
 	}
 	return up
@@ -61,7 +61,7 @@ func thing(i int) schema.GroupVersionResource {
 // crowd is clients of one proxy.
 type crowd struct {
 	t     *testing.T
-	up    *kubetest.Server
+	up    *fakeapiserver.Server
 	proxy *process.Proxy
 	conns []net.Conn
 	mu    sync.Mutex
@@ -154,7 +154,7 @@ func (c *crowd) attack() {
 		})
 	}
 	for i := range 200 { // what happens meanwhile is for all that watch
-		c.up.Update(kubetest.ConfigMaps, "n", fmt.Sprint("map-", i), kubetest.WithPadding(mapSize+1))
+		c.up.Update(fakeapiserver.ConfigMaps, "n", fmt.Sprint("map-", i), fakeapiserver.WithPadding(mapSize+1))
 		time.Sleep(5 * time.Millisecond)
 	}
 	asking.Wait()

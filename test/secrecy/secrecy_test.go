@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
@@ -61,8 +61,8 @@ var requests = map[string]string{
 // TestCredentialsAreSeenNowhere sends them all at debug level, over plain HTTP, TLS and HTTP/2, to an upstream that answers and to one that
 // is gone, and looks for the canary in all that the proxy says of itself.
 func TestCredentialsAreSeenNowhere(t *testing.T) {
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond, TLS: true})
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond, TLS: true})
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test","user":"test"}}],
 "clusters":[{"name":"test","cluster":{"server":%q,"certificate-authority-data":%q}}],"users":[{"name":"test","user":{"token":"own-%s"}}]}`,

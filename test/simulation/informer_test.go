@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // informed is a real informer behind a relay, and what its handlers know.
@@ -76,10 +76,10 @@ func (in *informed) set(o any, there bool) {
 }
 
 // holds waits until both the informer's store and what its handlers were told are what the server stores.
-func (in *informed) holds(t *testing.T, s *kubetest.Server) {
+func (in *informed) holds(t *testing.T, s *fakeapiserver.Server) {
 	t.Helper()
 	want := map[string]string{}
-	for _, o := range s.List(kubetest.ConfigMaps) {
+	for _, o := range s.List(fakeapiserver.ConfigMaps) {
 		want[o.Key] = fmt.Sprint(o.RV)
 	}
 	for begin := time.Now(); ; time.Sleep(10 * time.Millisecond) {
@@ -107,13 +107,13 @@ func TestInformersCutInsideASeam(t *testing.T) {
 	for _, watchList := range []bool{true, false} {
 		t.Run(fmt.Sprintf("WatchList=%v", watchList), func(t *testing.T) {
 			featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, watchList)
-			s := kubetest.New(kubetest.Options{ProofDelay: 50 * time.Millisecond})
+			s := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 50 * time.Millisecond})
 			t.Cleanup(s.Close)
 			for i := range deletions {
-				s.Create(kubetest.ConfigMaps, "n", fmt.Sprintf("goes-%d", i))
+				s.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("goes-%d", i))
 			}
-			s.Create(kubetest.ConfigMaps, "n", "changes")
-			s.Create(kubetest.ConfigMaps, "n", "stays")
+			s.Create(fakeapiserver.ConfigMaps, "n", "changes")
+			s.Create(fakeapiserver.ConfigMaps, "n", "stays")
 			address := strings.TrimPrefix(startProxy(t, s.URL, "configmaps").Plain, "http://")
 			var all []*informed
 			for k := range deletions + 1 {
@@ -137,14 +137,14 @@ func TestInformersCutInsideASeam(t *testing.T) {
 }
 
 // lose changes things behind the proxy's back, and makes upstream forget what it did.
-func lose(s *kubetest.Server, deletions int) {
-	s.HoldWatch(kubetest.ConfigMaps)
+func lose(s *fakeapiserver.Server, deletions int) {
+	s.HoldWatch(fakeapiserver.ConfigMaps)
 	for i := range deletions {
-		s.Delete(kubetest.ConfigMaps, "n", fmt.Sprintf("goes-%d", i))
+		s.Delete(fakeapiserver.ConfigMaps, "n", fmt.Sprintf("goes-%d", i))
 	}
-	s.Update(kubetest.ConfigMaps, "n", "changes", kubetest.WithData("k", "v"))
-	s.Create(kubetest.ConfigMaps, "n", "comes")
-	s.ForgetHistory(kubetest.ConfigMaps)
-	s.DropWatches(kubetest.ConfigMaps)
-	s.ReleaseWatch(kubetest.ConfigMaps)
+	s.Update(fakeapiserver.ConfigMaps, "n", "changes", fakeapiserver.WithData("k", "v"))
+	s.Create(fakeapiserver.ConfigMaps, "n", "comes")
+	s.ForgetHistory(fakeapiserver.ConfigMaps)
+	s.DropWatches(fakeapiserver.ConfigMaps)
+	s.ReleaseWatch(fakeapiserver.ConfigMaps)
 }

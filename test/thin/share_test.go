@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
@@ -15,9 +15,9 @@ import (
 // which a share would be 2,048. The rest is refused while an eighth remains for others, and the log
 // says at the start what the limits are.
 func TestOneUserMayHaveMoreThanAShare(t *testing.T) {
-	up := kubetest.New(kubetest.Options{ProofDelay: 0})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 0})
 	t.Cleanup(up.Close)
-	up.Create(kubetest.ConfigMaps, "n", "a")
+	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig(t, up), "--resources=configmaps",
 		"--listen-tls=127.0.0.1:0", "--insecure-allow-all",
 		"--memory-budget=64Mi", "--log-level=info")

@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 	"spillway/test/process"
 )
 
@@ -69,7 +69,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 }
 
 // kubeconfig is a file that leads to up.
-func kubeconfig(t *testing.T, up *kubetest.Server) string {
+func kubeconfig(t *testing.T, up *fakeapiserver.Server) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"test","contexts":[{"name":"test","context":{"cluster":"test"}}],
@@ -87,10 +87,10 @@ func TestThinLine(t *testing.T) {
 	if testing.Short() {
 		s = size{objects: 70, padding: 10_000, stall: 5 * time.Second}
 	}
-	up := kubetest.New(kubetest.Options{ProofDelay: 10 * time.Millisecond})
+	up := fakeapiserver.New(fakeapiserver.Options{ProofDelay: 10 * time.Millisecond})
 	t.Cleanup(up.Close)
 	for i := range s.objects {
-		up.Create(kubetest.ConfigMaps, "n", fmt.Sprint(i), kubetest.WithPadding(s.padding))
+		up.Create(fakeapiserver.ConfigMaps, "n", fmt.Sprint(i), fakeapiserver.WithPadding(s.padding))
 	}
 	binary := process.BuildProxy(t)
 	for budget, flags := range map[string][]string{"without a budget": nil, "with a budget": {"--memory-budget=512Mi"}} {
@@ -120,7 +120,7 @@ type visitor struct {
 	size
 	url       string
 	transport *http.Transport
-	up        *kubetest.Server
+	up        *fakeapiserver.Server
 }
 
 // ask asks for configmaps, on a line that nothing else uses.
@@ -171,7 +171,7 @@ func (v visitor) watch(t *testing.T, p *process.Proxy) {
 			if complete = true; added < v.objects {
 				t.Errorf("%d objects arrived of %d", added, v.objects)
 			}
-			v.up.Create(kubetest.ConfigMaps, "n", name)
+			v.up.Create(fakeapiserver.ConfigMaps, "n", name)
 		case strings.Contains(text, `"`+name+`"`):
 			return
 		default:

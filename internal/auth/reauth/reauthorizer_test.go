@@ -30,7 +30,7 @@ import (
 	"spillway/internal/auth/authtest"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/auth/reauth/reauthtest"
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -409,7 +409,7 @@ func TestUserWithSlowReviewsDelaysNoOther(t *testing.T) {
 
 // Over a real connection, with the time in hand: asked after a sweep, and denied.
 func TestReauthorizerOverHTTP(t *testing.T) {
-	server := kubetest.New(kubetest.Options{})
+	server := fakeapiserver.New(fakeapiserver.Options{})
 	t.Cleanup(server.Close)
 	base, err := url.Parse(server.URL)
 	if err != nil {

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"spillway/internal/kubetest"
+	"spillway/internal/fakeapiserver"
 )
 
 // Mirrors notice in seconds that a connection is dead; requests of clients, which are lost with theirs, are given the time that client-go
 // gives them. Those of HTTP/1.1 keep as many idle as they are meant to.
 func TestTransportHealth(t *testing.T) {
-	s := kubetest.New(kubetest.Options{HTTP2: true})
+	s := fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
 	defer s.Close()
 	f := factoryOf(t, s.Config())
 	for name, kind := range map[string]Kind{"mirrors": Mirrors, "passing": Passing, "passing HTTP/1.1": PassingHTTP1} {

@@ -1,0 +1,268 @@
+package fakeapiserver
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Reads names the requests that StallReads stops.
+type Reads int
+
+const (
+	NoReads         Reads = iota // nothing is stalled
+	ConsistentReads              // what needs storage: resourceVersion unset, as if etcd did not answer (W-66)
+	AllReads                     // every GET, LIST and new watch
+)
+
+// faults are the wishes that do not belong to one resource. Guarded by Server.mu.
+type faults struct {
+	lists, probes, watches failure
+	stall                  Reads
+	neverProve             bool
+}
+
+// failure answers the next left requests with code.
+type failure struct{ left, code int }
+
+func (f *failure) next() int {
+	if f.left == 0 {
+		return 0
+	}
+	f.left--
+	return f.code
+}
+
+// do runs f with mu held on the table of a resource and wakes whoever it may concern.
+func (s *Server) do(gvr schema.GroupVersionResource, f func(*table)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.table(gvr)
+	f(t)
+	t.rouse()
+	s.changedLocked()
+}
+
+// DelayWatch delivers every later change to the open watches d after it was stored; 0 delivers at once what is still waiting.
+func (s *Server) DelayWatch(gvr schema.GroupVersionResource, d time.Duration) {
+	s.do(gvr, func(t *table) {
+		if t.delay = d; d == 0 {
+			t.release(t.cached)
+		}
+	})
+}
+
+// HoldWatch delivers nothing more to the open watches, while LIST, GET and the history of new watches show every write (W-212).
+func (s *Server) HoldWatch(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) { t.held = true })
+}
+
+// LoseEvents never tells the watches that are open then of the next n changes, while everything else shows them, bookmarks included: the bug
+// that nobody has.
+func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
+	s.do(gvr, func(t *table) { t.losing = n })
+}
+
+// ReleaseWatch delivers what HoldWatch held back, and everything from then on.
+func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) {
+		t.held = false
+		t.release(t.cached)
+	})
+}
+
+// HoldCache stops the watch cache itself: reads at resourceVersion 0, and watches, see nothing newer; consistent reads wait
+// TooLargeWait and then go to storage.
+func (s *Server) HoldCache(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) { t.lagging = true })
+}
+
+// ReleaseCache lets the watch cache catch up.
+func (s *Server) ReleaseCache(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) {
+		t.lagging = false
+		t.advance()
+		s.sendLocked(t)
+	})
+}
+
+// SuppressBookmarks stops all bookmarks but the end of the initial events; false sends them again.
+func (s *Server) SuppressBookmarks(gvr schema.GroupVersionResource, on bool) {
+	s.do(gvr, func(t *table) { t.bookmarks = !on })
+}
+
+// Progress does what any consistent read does besides: tells all watch caches the current revision, so that bookmarks move (W-111).
+func (s *Server) Progress() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.progressLocked()
+}
+
+// DropWatches ends all open watches of a resource cleanly, without ERROR (W-113).
+func (s *Server) DropWatches(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) { t.stop(endClean) })
+}
+
+// CutWatches aborts all open watches of a resource: half an event, then the connection is closed.
+func (s *Server) CutWatches(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) { t.stop(endCut) })
+}
+
+// ForgetHistory restarts the watch cache of a resource: its watches end cleanly and older resourceVersions are 410 for a watch (W-115).
+// Exact LISTs still work, as they come from storage.
+func (s *Server) ForgetHistory(gvr schema.GroupVersionResource) {
+	s.do(gvr, func(t *table) {
+		t.forget(s.rev)
+		t.stop(endClean)
+	})
+}
+
+// Compact makes storage forget every state before the current revision: exact LISTs and continue tokens below it are 410 (W-67, W-83).
+func (s *Server) Compact() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.compacted = s.rev
+}
+
+// Reshape changes the bytes of all objects of a resource without a revision or an event, and ends its watches cleanly: what a change of
+// a CRD, or of the apiserver's version, does.
+func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
+	s.do(gvr, func(t *table) {
+		reshaped := new(objects)
+		t.objects.Scan(func(key string, o *Obj) bool {
+			m := o.tree()
+			edit(m)
+			fresh, err := t.kind.object(m, o.RV)
+			if err != nil {
+				panic("BUG: Reshape: " + err.Error())
+			}
+			reshaped.Set(key, fresh)
+			return true
+		})
+		t.reset(reshaped, s.rev)
+		t.stop(endClean)
+	})
+}
+
+// Restart is a crash of the apiserver: every connection is closed, every watch history is gone, the data are the same.
+func (s *Server) Restart() {
+	s.mu.Lock()
+	s.restartLocked()
+	s.mu.Unlock()
+	s.listener.cut()
+}
+
+func (s *Server) restartLocked() {
+	for _, t := range s.order {
+		t.forget(s.rev)
+		t.stop(endCut)
+		t.rouse()
+	}
+	s.changedLocked()
+}
+
+// Snapshot is a copy of storage at one revision.
+type Snapshot struct {
+	rev     uint64
+	objects map[schema.GroupVersionResource]*objects
+}
+
+// Snapshot copies storage as it is now.
+func (s *Server) Snapshot() *Snapshot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.snapshotLocked(s.rev)
+}
+
+func (s *Server) snapshotLocked(rv uint64) *Snapshot {
+	snap := &Snapshot{rev: rv, objects: map[schema.GroupVersionResource]*objects{}}
+	for gvr, t := range s.tables {
+		snap.objects[gvr] = t.view(t.after(rv))
+	}
+	return snap
+}
+
+// RestoreFrom puts storage back to a snapshot, as an etcd restored from a backup: the revision goes back, the apiserver restarts.
+func (s *Server) RestoreFrom(snap *Snapshot) {
+	s.mu.Lock()
+	s.restoreLocked(snap)
+	s.mu.Unlock()
+	s.listener.cut()
+}
+
+func (s *Server) restoreLocked(snap *Snapshot) {
+	s.rev, s.compacted = snap.rev, snap.rev
+	for gvr, t := range s.tables {
+		t.reset(snap.objects[gvr].Copy(), snap.rev)
+	}
+	s.restartLocked()
+}
+
+// Restore puts storage back to revision rv, and reports whether that was still known.
+func (s *Server) Restore(rv uint64) bool {
+	s.mu.Lock()
+	unknown := rv > s.rev || rv < s.compacted || slices.ContainsFunc(s.order, func(t *table) bool { return rv < t.oldest })
+	if !unknown {
+		s.restoreLocked(s.snapshotLocked(rv))
+	}
+	s.mu.Unlock()
+	if !unknown {
+		s.listener.cut()
+	}
+	return !unknown
+}
+
+// Down closes the listener and all connections: clients are refused.
+func (s *Server) Down() { s.unlisten((*listener).down) }
+
+// Hang closes all connections and answers no new one: the kernel accepts it, nobody reads.
+func (s *Server) Hang() { s.unlisten((*listener).hang) }
+
+// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is read or sent on them, and the kernel accepts
+// others.
+func (s *Server) Freeze() { s.listener.freeze() }
+
+// Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
+func (s *Server) Up() error { return s.listener.up() }
+
+func (s *Server) unlisten(how func(*listener)) {
+	how(s.listener)
+	s.listener.cut()
+}
+
+// FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with Retry-After).
+func (s *Server) FailLists(n, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.lists = failure{n, code}
+}
+
+// FailProbes answers the next n LISTs of a single object (limit=1) so, as a proxy asks for the version that the store has reached.
+func (s *Server) FailProbes(n, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.probes = failure{n, code}
+}
+
+// FailWatches answers the next n watch requests with an HTTP status.
+func (s *Server) FailWatches(n, code int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.watches = failure{n, code}
+}
+
+// NeverProve sends no bookmark of any kind on watches with timeoutSeconds up to 5, which is how a cache proves itself fresh.
+func (s *Server) NeverProve(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.neverProve = on
+}
+
+// StallReads lets the named reads wait until it is called again, or RequestTimeout.
+func (s *Server) StallReads(which Reads) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults.stall = which
+	s.changedLocked()
+}

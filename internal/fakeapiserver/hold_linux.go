@@ -1,0 +1,42 @@
+package fakeapiserver
+
+import (
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// held is a socket that has a port of 127.0.0.1 and does not listen: connections to the port are refused, nobody who asks for any port is given
+// it, and who asks for it by name may listen there besides. This is what SO_REUSEADDR means to Linux.
+type held int
+
+// hold holds a port that nobody has.
+func hold() (held, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return 0, os.NewSyscallError("socket", err)
+	}
+	h := held(fd)
+	if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1); err != nil {
+		h.release()
+		return 0, os.NewSyscallError("setsockopt", err)
+	}
+	if err := unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		h.release()
+		return 0, os.NewSyscallError("bind", err)
+	}
+	return h, nil
+}
+
+// listen listens at the port.
+func (h held) listen() (net.Listener, error) {
+	name, err := unix.Getsockname(int(h))
+	if err != nil {
+		return nil, os.NewSyscallError("getsockname", err)
+	}
+	return net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(name.(*unix.SockaddrInet4).Port)))
+}
+
+func (h held) release() { _ = unix.Close(int(h)) }

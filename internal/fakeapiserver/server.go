@@ -1,0 +1,178 @@
+// Package fakeapiserver is a small apiserver that serves reads, watches and writes as kube-apiserver does, and misbehaves on command.
+//
+// Invariant: whatever it serves is true of its storage at the resourceVersion it claims. A fault changes when bytes arrive, and whether
+// they do, never what they say; only Restore and RestoreFrom turn time back, as a restored etcd does.
+//
+// Storage is like etcd: one revision counter, and per resource the objects and every change to them. In front of it stands, per resource,
+// a watch cache that may lag: it has applied a prefix of the changes (cached) and handed a prefix of those to the open watches (sent).
+// The gap between the two is real (W-212) and is what the fault methods widen.
+package fakeapiserver
+
+import (
+	"io"
+	"log"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+)
+
+// Options says how a Server differs from kube-apiserver with default flags. The zero value is ready to use in unit tests.
+type Options struct {
+	TLS   bool // serve https with a throw-away certificate
+	HTTP2 bool // offer h2 by ALPN; implies TLS
+
+	// BookmarkPeriod is the time between two bookmarks of a watch (0: 60 s, W-111).
+	BookmarkPeriod time.Duration
+	// ProofDelay is when a watch with timeoutSeconds 3 to 5 gets its bookmark (0: about 2 s before its deadline, as measured, W-111).
+	ProofDelay time.Duration
+	// TooLargeWait is how long a read waits for a resourceVersion that has not come yet (0: 50 ms; kube-apiserver: 3 s, W-65).
+	TooLargeWait time.Duration
+	// RequestTimeout bounds every request but watches (0: 60 s, W-28).
+	RequestTimeout time.Duration
+	// MinRequestTimeout is m of W-29: a watch without timeoutSeconds lasts between m and 2m (0: 30 min).
+	MinRequestTimeout time.Duration
+	// History is how many changes each resource remembers (0: 100,000). What it forgets is compacted: 410 to whoever asks.
+	History int
+	// NoGzip never compresses, as kube-apiserver before W-7 with small lists.
+	NoGzip bool
+	// Seed makes UIDs reproducible.
+	Seed uint64
+	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is nothing.
+	Warning string
+	// Resources are served besides the built-in ones, as custom resources unless their kind is known to client-go's scheme.
+	Resources []Resource
+}
+
+func (o Options) withDefaults() Options {
+	o.TLS = o.TLS || o.HTTP2
+	for _, d := range []struct {
+		value *time.Duration
+		unset time.Duration
+	}{
+		{&o.BookmarkPeriod, time.Minute},
+		{&o.TooLargeWait, 50 * time.Millisecond},
+		{&o.RequestTimeout, time.Minute},
+		{&o.MinRequestTimeout, 30 * time.Minute},
+	} {
+		if *d.value == 0 {
+			*d.value = d.unset
+		}
+	}
+	if o.History == 0 {
+		o.History = 100_000
+	}
+	return o
+}
+
+// Server is one apiserver with its own etcd. Everything below mu is guarded by it; critical sections never block. All methods may be
+// called at any time from any goroutine.
+type Server struct {
+	URL string
+
+	opts     Options
+	http     *httptest.Server
+	listener *listener
+	done     chan struct{}
+	closing  sync.Once
+
+	mu        sync.Mutex
+	rev       uint64                                 // revision of the last write
+	compacted uint64                                 // states before this revision are gone
+	tables    map[schema.GroupVersionResource]*table // one per resource
+	order     []*table                               // tables, in the order they were declared
+	wake      chan struct{}                          // closed and replaced whenever anything here changes
+	faults    faults                                 // what the test asked for
+	requests  []Request                              // the latest, oldest first
+	extra     map[string]http.Handler                // by path prefix
+	version   string                                 // gitVersion of /version
+	random    *rand.ChaCha8                          // of UIDs
+	timers    map[*time.Timer]struct{}               // releases under way
+}
+
+// New starts a Server with no objects at revision 1. Close it.
+func New(o Options) *Server {
+	o = o.withDefaults()
+	s := &Server{
+		opts: o, rev: 1, done: make(chan struct{}), wake: make(chan struct{}), version: "v1.37.1",
+		tables: map[schema.GroupVersionResource]*table{}, extra: map[string]http.Handler{}, timers: map[*time.Timer]struct{}{},
+	}
+	var seed [32]byte
+	for i := range 8 {
+		seed[i] = byte(o.Seed >> (8 * i)) // #nosec G115 -- the bytes of a seed
+	}
+	s.random = rand.NewChaCha8(seed)
+	for _, r := range append(builtins(), o.Resources...) {
+		t := newTable(r.complete(), s.rev)
+		s.tables[r.GVR] = t
+		s.order = append(s.order, t)
+	}
+	s.start()
+	return s
+}
+
+// start opens the listener and begins to serve.
+func (s *Server) start() {
+	l, err := newListener()
+	if err != nil {
+		panic("fakeapiserver: " + err.Error()) // as httptest does
+	}
+	s.listener = l
+	h := &httptest.Server{Listener: l, EnableHTTP2: s.opts.HTTP2, Config: &http.Server{
+		Handler:     s,
+		ErrorLog:    log.New(io.Discard, "", 0), // aborted handshakes and streams are what tests do here
+		ConnContext: withConn,
+	}}
+	if s.opts.TLS {
+		h.StartTLS()
+	} else {
+		h.Start()
+	}
+	s.http, s.URL = h, h.URL
+}
+
+// Config is a client configuration for this server: JSON, no client-side rate limit.
+func (s *Server) Config() *rest.Config {
+	c := &rest.Config{Host: s.URL, QPS: -1}
+	c.ContentType = "application/json"
+	if s.opts.TLS {
+		c.CAData = s.caPEM()
+	}
+	return c
+}
+
+// Client is an HTTP client that trusts this server. There is one per server, so its users share connections.
+func (s *Server) Client() *http.Client { return s.http.Client() }
+
+// Close ends all streams and connections and waits for the handlers. It is idempotent.
+func (s *Server) Close() {
+	s.closing.Do(func() {
+		close(s.done)
+		s.mu.Lock()
+		for t := range s.timers {
+			t.Stop()
+		}
+		s.changedLocked()
+		s.mu.Unlock()
+		s.listener.shut()
+		s.http.Close()
+	})
+}
+
+// changedLocked tells everyone who waits for anything on this server to look again.
+func (s *Server) changedLocked() {
+	close(s.wake)
+	s.wake = make(chan struct{})
+}
+
+// table returns the table of a resource; asking for one that is not served is a mistake in the test.
+func (s *Server) table(gvr schema.GroupVersionResource) *table {
+	if t := s.tables[gvr]; t != nil {
+		return t
+	}
+	panic("BUG: fakeapiserver does not serve " + gvr.String() + "; add it to Options.Resources")
+}

@@ -1,0 +1,263 @@
+package fakeapiserver
+
+import (
+	"bufio"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+)
+
+// End is how a watch ended.
+type End struct {
+	Reason EndReason
+	Status int    // HTTP status; 0 if there was no answer
+	Body   []byte // of an answer other than 200
+	Err    error  // what the transport or the parser said; io.EOF after Ended
+}
+
+// Error makes an End what Next returns when there is nothing more.
+func (e *End) Error() string { return fmt.Sprintf("watch %s: HTTP %d: %v", e.Reason, e.Status, e.Err) }
+
+// Watcher is a scripted watch client. It reads the stream line by line, keeps every event it ever got, and can stop reading.
+type Watcher struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	opts   []ClientOption
+	headed chan struct{} // closed when the head is there, or never will be
+	ended  chan struct{} // closed when end is set
+
+	mu     sync.Mutex
+	status int
+	header http.Header
+	events []Event
+	read   int           // events handed out by Next
+	gate   chan struct{} // nil: reading; else stalled, closed by Resume
+	news   chan struct{} // closed and replaced with every event
+	end    *End
+}
+
+// Watch starts a watch of baseURL+path and returns at once. Close it, or end ctx. With Header("Accept-Encoding", "gzip") a compressed
+// stream is read as such.
+func Watch(ctx context.Context, baseURL, path string, opts ...ClientOption) *Watcher {
+	w := &Watcher{opts: opts, headed: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{})}
+	w.ctx, w.cancel = context.WithCancel(ctx)
+	go w.run(baseURL, path)
+	return w
+}
+
+func (w *Watcher) run(baseURL, path string) {
+	defer close(w.ended)
+	defer w.cancel()
+	response, done, err := call(w.ctx, baseURL, path, w.opts)
+	if err != nil {
+		reason := Unreachable
+		if w.ctx.Err() != nil {
+			reason = Cancelled
+		}
+		w.finish(&End{Reason: reason, Err: err})
+		close(w.headed)
+		return
+	}
+	defer done()
+	defer response.Body.Close()
+	w.mu.Lock()
+	w.status, w.header = response.StatusCode, response.Header
+	w.mu.Unlock()
+	close(w.headed)
+	if response.StatusCode != http.StatusOK {
+		body, err := io.ReadAll(response.Body)
+		w.finish(&End{Reason: Rejected, Status: response.StatusCode, Body: body, Err: err})
+		return
+	}
+	end := w.consume(&gated{w, response.Body}, response.Header.Get("Content-Encoding") == "gzip")
+	end.Status = response.StatusCode
+	w.finish(end)
+}
+
+// consume reads events until the body ends.
+func (w *Watcher) consume(body io.Reader, zipped bool) *End {
+	if zipped {
+		z, err := gzip.NewReader(bufio.NewReader(body))
+		if err != nil {
+			return &End{Reason: reasonOf(w.ctx, err), Err: err}
+		}
+		body = z
+	}
+	lines := bufio.NewReader(body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			reason := reasonOf(w.ctx, err)
+			if reason == Ended && len(line) > 0 {
+				reason = Unterminated
+			}
+			return &End{Reason: reason, Err: err}
+		}
+		event, err := parseEvent(line)
+		if err != nil {
+			return &End{Reason: Unparsable, Err: err}
+		}
+		if !w.record(event) {
+			return &End{Reason: Cancelled, Err: w.ctx.Err()}
+		}
+	}
+}
+
+// record keeps an event; while stalled it waits.
+func (w *Watcher) record(e Event) bool {
+	for {
+		w.mu.Lock()
+		gate := w.gate
+		if gate == nil {
+			w.events = append(w.events, e)
+			close(w.news)
+			w.news = make(chan struct{})
+			w.mu.Unlock()
+			return true
+		}
+		w.mu.Unlock()
+		if !w.wait(gate) {
+			return false
+		}
+	}
+}
+
+func (w *Watcher) wait(gate chan struct{}) bool {
+	select {
+	case <-gate:
+		return true
+	case <-w.ctx.Done():
+		return false
+	}
+}
+
+// gated is the body behind the gate of a Watcher.
+type gated struct {
+	w    *Watcher
+	body io.Reader
+}
+
+func (g *gated) Read(p []byte) (int, error) {
+	g.w.mu.Lock()
+	gate := g.w.gate
+	g.w.mu.Unlock()
+	if gate != nil && !g.w.wait(gate) {
+		return 0, g.w.ctx.Err()
+	}
+	return g.body.Read(p)
+}
+
+func (w *Watcher) finish(end *End) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.end = end
+	close(w.news)
+	w.news = make(chan struct{})
+}
+
+// Stall stops reading: no event is recorded from now on until Resume. A read that is under way may still take one buffer off the wire.
+func (w *Watcher) Stall() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gate == nil {
+		w.gate = make(chan struct{})
+	}
+}
+
+// Resume reads on.
+func (w *Watcher) Resume() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.gate != nil {
+		close(w.gate)
+		w.gate = nil
+	}
+}
+
+// Head waits for the status line and headers. The error is an *End if there will be none.
+func (w *Watcher) Head(ctx context.Context) (int, http.Header, error) {
+	select {
+	case <-w.headed:
+	case <-ctx.Done():
+		return 0, nil, ctx.Err()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == 0 {
+		return 0, nil, w.end
+	}
+	return w.status, w.header, nil
+}
+
+// Next returns the next event that it has not returned yet, waiting for it. When there is no more, the error is an *End.
+func (w *Watcher) Next(ctx context.Context) (Event, error) {
+	for {
+		w.mu.Lock()
+		if w.read < len(w.events) {
+			e := w.events[w.read]
+			w.read++
+			w.mu.Unlock()
+			return e, nil
+		}
+		end, news := w.end, w.news
+		w.mu.Unlock()
+		if end != nil {
+			return Event{}, end
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return Event{}, ctx.Err()
+		}
+	}
+}
+
+// Until returns the events from the next one up to and including the first for which found is true. With an error come those before it.
+func (w *Watcher) Until(ctx context.Context, found func(Event) bool) ([]Event, error) {
+	var seen []Event
+	for {
+		e, err := w.Next(ctx)
+		if err != nil {
+			return seen, err
+		}
+		if seen = append(seen, e); found(e) {
+			return seen, nil
+		}
+	}
+}
+
+// Events are all events so far.
+func (w *Watcher) Events() []Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+// Wait waits for the end. The error is the context's.
+func (w *Watcher) Wait(ctx context.Context) (*End, error) {
+	select {
+	case <-w.ended:
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.end, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Close gives the stream up and waits until its connection is closed. It is idempotent.
+func (w *Watcher) Close() {
+	w.cancel()
+	<-w.ended
+}
+
+// IsEnd reports whether an error of Next, Until or Head is the end of the stream, and which.
+func IsEnd(err error) (*End, bool) {
+	var end *End
+	return end, errors.As(err, &end)
+}
