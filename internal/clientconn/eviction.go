@@ -78,13 +78,17 @@ func (h *EvictionPolicy) EndSlow() { h.pins.condemn(hastyRate, hastyStall, ErrSl
 // SetAggressive makes the server impatient, or patient again, and reports whether that is a change.
 func (h *EvictionPolicy) SetAggressive(on bool) (changed bool) { return h.hurried.Swap(on) != on }
 
-// Park and unpark count slots whose sockets are full.
-func (h *EvictionPolicy) Park()   { h.count(1, 0) }
+// Park counts a slot whose socket is full.
+func (h *EvictionPolicy) Park() { h.count(1, 0) }
+
+// Unpark counts a slot whose socket has room again.
 func (h *EvictionPolicy) Unpark() { h.count(-1, 0) }
 
-// BeginState and started count states that are being sent.
+// BeginState counts a state that is being sent.
 func (h *EvictionPolicy) BeginState() { h.count(0, 1) }
-func (h *EvictionPolicy) EndState()   { h.count(0, -1) }
+
+// EndState counts a state that has been sent, or given up.
+func (h *EvictionPolicy) EndState() { h.count(0, -1) }
 
 func (h *EvictionPolicy) count(parked, starting int64) {
 	if h != nil {

@@ -202,17 +202,17 @@ func (st *Stream) logEnd(log *zap.Logger, reason EndReason) {
 
 // stateWidth is about what the state counts as that the watch begins with; 0 if there is none, or
 // only a small one.
-func (s *Stream) stateWidth() int64 {
-	switch s.plan.Watch.Start {
+func (st *Stream) stateWidth() int64 {
+	switch st.plan.Watch.Start {
 	case plan.StateAny, plan.StateAtLeast, plan.StateConsistent:
 	default:
 		return 0
 	}
-	size := sizeOf(s.plan.Source.Resource().Snapshot(), s.plan.Selector)
+	size := sizeOf(st.plan.Source.Resource().Snapshot(), st.plan.Selector)
 	if !flowcontrol.IsLarge(size) {
 		return 0
 	}
-	return flowcontrol.Width(size, s.plan.Encoding.Gzip)
+	return flowcontrol.Width(size, st.plan.Encoding.Gzip)
 }
 
 // measuredMost is how many objects are asked about to tell how large a part of a state is selected.

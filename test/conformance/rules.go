@@ -90,8 +90,8 @@ var Rules = []Rule{
 	{Number: 110, Name: "what a bookmark says"},
 	{Number: 111, Name: "when bookmarks come"},
 	{Number: 112, Name: "the end of a watch at its timeout"},
-	{Number: 113, Name: "slow clients", Elsewhere: []string{"internal/serve TestSlowClients", "internal/serve TestStalled", "internal/serve TestLapped"}},
-	{Number: 114, Name: "shutdown", Elsewhere: []string{"cmd/proxy TestRunDrains", "internal/serve TestDrain", "internal/serve TestDrainedStream"}},
+	{Number: 113, Name: "slow clients", Elsewhere: []string{"internal/watch TestSlowClients", "internal/watch TestStalled", "internal/serve TestLapped"}},
+	{Number: 114, Name: "shutdown", Elsewhere: []string{"cmd/proxy TestRunDrains", "internal/serve TestDrain", "internal/watch TestDrainedStream"}},
 	{Number: 115, Name: "upstream starts over"},
 	{Number: 116, Name: "a definition is removed"},
 	{Number: 117, Name: "selectors of watches"},
@@ -124,7 +124,7 @@ var Rules = []Rule{
 	{Number: 179, Name: "415"},
 	{Number: 180, Name: "429", Elsewhere: []string{"internal/serve TestForwardLimits", "internal/serve TestNotReady"}},
 	{Number: 181, Name: "500"},
-	{Number: 182, Name: "503", Elsewhere: []string{"internal/serve TestFailureStatus", "internal/serve TestForwarderClose"}},
+	{Number: 182, Name: "503", Elsewhere: []string{"internal/passthrough TestFailureStatus", "internal/serve TestForwarderClose"}},
 
 	{Number: 190, Name: "what informers ask"},
 	{Number: 191, Name: "when informers start over"},
@@ -154,7 +154,7 @@ var Rules = []Rule{
 	{Number: 234, Name: "versions of one resource differ"},
 	{Number: 235, Name: "JSON is what is kept"},
 	{Number: 236, Name: "bookmarks that are truthful"},
-	{Number: 237, Name: "watches end at different times", Elsewhere: []string{"internal/serve TestPlanWatch"}},
+	{Number: 237, Name: "watches end at different times", Elsewhere: []string{"internal/plan TestPlanWatch"}},
 	{Number: 238, Name: "an event is encoded once", Elsewhere: []string{
 		"internal/fanout TestFeedIsSharedAndGoesWithItsLastHolder", "internal/fanout TestDispatchAllocatesPerSegmentOnly"}},
 
@@ -165,7 +165,7 @@ var Rules = []Rule{
 	{Number: 250, Name: "no path is repaired, no query read leniently"},
 	{Number: 251, Name: "no header of the server's own"},
 	{Number: 252, Name: "what TLS offers"},
-	{Number: 253, Name: "idle watches stay", Elsewhere: []string{"internal/serve TestHeadFirst", "internal/serve TestDepartedIsNoticed"}},
+	{Number: 253, Name: "idle watches stay", Elsewhere: []string{"internal/watch TestHeadFirst", "internal/serve TestDepartedIsNoticed"}},
 	{Number: 254, Name: "streams end properly"},
 	{Number: 255, Name: "content codings by W-6 and W-7 alone"},
 	{Number: 256, Name: "spelling of header names"},

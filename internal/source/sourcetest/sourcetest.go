@@ -46,10 +46,12 @@ func (f Resources) Knows(gvr schema.GroupVersionResource) bool { return f[gvr] !
 // Unreachable is a cache.Prober: an upstream that proves nothing.
 type Unreachable struct{}
 
+// Begin implements cache.Prober.
 func (Unreachable) Begin(context.Context) (uint64, cache.Proof, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
 
+// State implements cache.Prober.
 func (Unreachable) State(context.Context) (uint64, map[string]uint64, error) {
 	return 0, nil, errors.New("upstream is gone")
 }
