@@ -74,8 +74,8 @@ func (p *proxy) asked(method, url string) (code int, retryAfter, body string) {
 	return response.StatusCode, response.Header.Get("Retry-After"), text.String()
 }
 
-// Who starts while upstream is away lives, is not ready, tells clients to come back, says so in the
-// log, and serves when upstream comes.
+// A proxy that starts while upstream is away is live and not ready, answers with Retry-After, logs
+// the reason, and serves once upstream answers.
 func TestWaitsForUpstream(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")

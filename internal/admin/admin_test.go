@@ -102,7 +102,8 @@ func TestServeReportsALostListener(t *testing.T) {
 	}
 }
 
-// Exemplars are told to who asks for OpenMetrics, and without any all get the format of old.
+// Exemplars are in the OpenMetrics format only; with exemplars off, every scrape gets the text
+// format.
 func TestExemplars(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took_seconds", Help: "Time.", Buckets: []float64{1}})

@@ -23,8 +23,8 @@ import (
 	"spillway/internal/status"
 )
 
-// What operators see is for those whom the apiserver allows it, and for nobody while it cannot be
-// asked (D16).
+// The listener of operators serves users that the apiserver allows, and none while the apiserver
+// does not answer (D16).
 func TestRemoteUsers(t *testing.T) {
 	up := fakeapiserver.New(fakeapiserver.Options{})
 	t.Cleanup(up.Close)
@@ -102,8 +102,8 @@ func TestRemoteUsers(t *testing.T) {
 	}
 }
 
-// While upstream has been away since the start, nobody knows yet whom a sidecar's listener is for:
-// that is a refusal like any other doubt.
+// While upstream has been away since the start, the owner of a sidecar's listener is unknown, and
+// requests are refused.
 func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 	access := func() (*auth.Authenticator, *auth.Authorizer) {
 		t.Error("access is read too early")

@@ -191,7 +191,7 @@ func (a *Authenticator) certified(c *Credential, now time.Time) (*Identity, erro
 	return who, nil
 }
 
-// byCertificate is the result for a certificate that proved c.who.
+// byCertificate is the result for a verified certificate, whose user is in c.
 func (a *Authenticator) byCertificate(c *Credential, now time.Time) Result {
 	kind := "certificate"
 	if c.front {

@@ -149,8 +149,8 @@ func (g *guard) shows(what, token string, want auth.Outcome, reviews int) auth.R
 	return result
 }
 
-// A token whose keys, service account and pod are known is taken at once, for whom upstream would
-// say.
+// A token whose keys, service account and pod are known is accepted without a review, as the user
+// that upstream would name.
 func TestLocalTokens(t *testing.T) {
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.ES256} {
 		m := newMint(t, "k2", alg)

@@ -759,8 +759,8 @@ func TestLocalRBACChecksAreBounded(t *testing.T) {
 	})
 }
 
-// Who may have lost something by a change is asked about at once, and nobody else; what is gained
-// needs no question.
+// A change causes reviews at once of the watches that may have lost a right, and of no others. A
+// right that is gained needs no review.
 func TestChangesAreChecked(t *testing.T) {
 	onGuard(t, nil, func(g *guard) {
 		g.Change(func() { g.Groups["dave"] = []string{"dev"} })

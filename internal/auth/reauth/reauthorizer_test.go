@@ -166,7 +166,7 @@ func TestUpstreamIsAway(t *testing.T) {
 	})
 }
 
-// A change is looked at when it is told of, for those whom it concerns.
+// A reported change causes checks at once of the watches that it concerns.
 func TestCheckAtOnce(t *testing.T) {
 	reauthtest.On(t, nil, func(p *reauthtest.Patrol) {
 		var streams []*reauthtest.Live
