@@ -16,14 +16,7 @@ type Fault struct{ File, Old, New string }
 // BuildFaultyProxy compiles a proxy with faults. The files themselves stay as they are: what is planted leaves no trace in the product.
 func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
 	t.Helper()
-	dir, sources := t.TempDir(), map[string]string{}
-	for _, fault := range faults {
-		path := fault.File
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(Repository(t), path)
-		}
-		sources[path] = fault.planted(t, path, sources)
-	}
+	dir, sources := t.TempDir(), Planted(t, faults...)
 	layers := map[string]string{}
 	for path, text := range sources {
 		layers[path] = filepath.Join(dir, strings.ReplaceAll(path, string(filepath.Separator), "_"))
@@ -45,6 +38,20 @@ func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
 		t.Fatalf("building the proxy: %v\n%s", err, out)
 	}
 	return binary
+}
+
+// Planted returns the source files with the faults in them, by path. The test ends if a fault does not fit the sources as they are.
+func Planted(t *testing.T, faults ...Fault) map[string]string {
+	t.Helper()
+	sources := map[string]string{}
+	for _, fault := range faults {
+		path := fault.File
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(Repository(t), path)
+		}
+		sources[path] = fault.planted(t, path, sources)
+	}
+	return sources
 }
 
 // planted is the text of the file at path with the fault in it, and with those that are there already.
