@@ -16,9 +16,9 @@ import (
 
 const module = "spillway"
 
-// mayImport is, for each package below internal/, the packages below internal/ that it may import: dependencies go one way, so that
-// each can be understood, tested and replaced without what is above it. Folders inside a package follow its rule, and may import
-// each other.
+// mayImport is, for each package below internal/, the packages below internal/ that it may import:
+// dependencies go one way, so that each can be understood, tested and replaced without what is
+// above it. Folders inside a package follow its rule, and may import each other.
 var mayImport = map[string][]string{
 	"object":   {},
 	"ring":     {},
@@ -70,8 +70,8 @@ var mayImport = map[string][]string{
 	"clientconfig": {},
 }
 
-// keptTo are libraries that only some packages below internal/ may import, and why. They bind internal/ and cmd/; tests and load
-// programs may use what they like.
+// keptTo are libraries that only some packages below internal/ may import, and why. They bind
+// internal/ and cmd/; tests and load programs may use what they like.
 var keptTo = []struct {
 	library  string
 	packages []string
@@ -80,16 +80,19 @@ var keptTo = []struct {
 	{"github.com/valyala/fasthttp", []string{"http1"},
 		"fasthttp reuses what it hands out; only http1 knows when that happens"},
 	{"k8s.io/client-go", []string{"upstream", "auth", "codec", "clientconfig", "fakeapiserver", "allowance"},
-		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec on client-go's scheme, and clientconfig writes what it reads"},
+		"client-go holds the proxy's credentials and its own ideas of retry; the rest works on apimachinery's types, codec " +
+			"on client-go's scheme, and clientconfig writes what it reads"},
 	{"charm.land/bubbletea", []string{"top"},
 		"what draws on terminals has no part in what serves"},
 	{"k8s.io/apiserver", []string{"audit", "tracing"},
-		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what events look like, and how tracing is configured"},
+		"a server's library brings registries and gates of its own along; of it there is what audit policies mean, what " +
+			"events look like, and how tracing is configured"},
 	{"go.opentelemetry.io", []string{"tracing"},
 		"there is one place that knows what may be told of a request"},
 }
 
-// forbidden returns why the package in folder (relative to the module, with slashes) must not import what it does, or "".
+// forbidden returns why the package in folder (relative to the module, with slashes) must not
+// import what it does, or "".
 func forbidden(folder, imported string) string {
 	top, inner, _ := strings.Cut(folder, "/")
 	if top != "internal" && top != "cmd" {
@@ -127,7 +130,8 @@ func within(imported, parent string) bool {
 	return imported == parent || strings.HasPrefix(imported, parent+"/")
 }
 
-// TestImportsGoOneWay checks every Go file of this module, whatever it is built for, but not tests and not modules inside this one.
+// TestImportsGoOneWay checks every Go file of this module, whatever it is built for, but not tests
+// and not modules inside this one.
 func TestImportsGoOneWay(t *testing.T) {
 	root := ".."
 	checked := 0
@@ -222,7 +226,8 @@ func TestForbidden(t *testing.T) {
 	f("cmd/proxy", "github.com/valyala/fasthttp", "only http1 may")
 	f("internal/upstream", "k8s.io/client-go/tools/cache", "")
 	f("internal/serve", "k8s.io/client-go/rest", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
-	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd", "only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
+	f("cmd/proxy", "k8s.io/client-go/tools/clientcmd",
+		"only upstream, auth, codec, clientconfig, fakeapiserver, allowance may")
 	f("internal/status", "charm.land/bubbletea/v2", "only top may")
 	f("internal/audit", "k8s.io/apiserver/pkg/audit/policy", "")
 	f("internal/auth", "k8s.io/apiserver/pkg/authentication/user", "only audit, tracing may")

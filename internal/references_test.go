@@ -24,8 +24,8 @@ var citations = []citation{
 	{name: "decision", in: regexp.MustCompile(`\b(D[0-9]+a?)\b`), pages: "docs/design/*.md"},
 }
 
-// TestCitationsResolve finds every rule, deviation and decision that Go files of all modules, charts
-// and documents cite in the page that explains it.
+// TestCitationsResolve finds every rule, deviation and decision that Go files of all modules,
+// charts and documents cite in the page that explains it.
 func TestCitationsResolve(t *testing.T) {
 	anchors := map[string]bool{} // name and identifier
 	for _, c := range citations {

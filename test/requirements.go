@@ -1,7 +1,8 @@
 //go:build requirements
 
-// Package test holds the suites that need more than the proxy itself does: a real control plane, the conformance suite
-// and the simulation. This file names what they need, so that go.mod keeps it.
+// Package test holds the suites that need more than the proxy itself does: a real control plane,
+// the conformance suite and the simulation. This file names what they need, so that go.mod keeps
+// it.
 package test
 
 import (

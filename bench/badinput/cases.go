@@ -12,7 +12,8 @@ import (
 	"spillway/test/controlplane"
 )
 
-// makeCases prepares what the cases need: files, a port that is taken, an apiserver that is not there and one that says nothing.
+// makeCases prepares what the cases need: files, a port that is taken, an apiserver that is not
+// there and one that says nothing.
 func makeCases(ctx context.Context, cp *controlplane.ControlPlane) ([]badCase, func(), error) {
 	dir, err := os.MkdirTemp("", "spillway-badinput-")
 	if err != nil {
@@ -106,13 +107,16 @@ func (f files) settingCases() []badCase {
 	with := func(args ...string) []string { return append([]string{f.good, "--listen=127.0.0.1:0"}, args...) }
 	return []badCase{
 		{name: "unknown resource", args: with("--resources=gizmos"), says: []string{"--resources=gizmos"}},
-		{name: "unknown resource among known", args: with("--resources=pods,gizmos.example.com,services"), says: []string{"--resources=", "gizmos.example.com"}},
-		{name: "resource of another version", args: with("--resources=deployments.v7.apps"), says: []string{"deployments.v7.apps"}},
+		{name: "unknown resource among known", args: with("--resources=pods,gizmos.example.com,services"),
+			says: []string{"--resources=", "gizmos.example.com"}},
+		{name: "resource of another version", args: with("--resources=deployments.v7.apps"),
+			says: []string{"deployments.v7.apps"}},
 		{name: "resource is no name", args: with("--resources=po/ds"), says: []string{"--resources=po/ds"}},
 		{name: "unknown flag", args: with("--resorces=pods"), says: []string{"--resources"}},
 		{name: "flag of another type", args: with("--stall-timeout=5"), says: []string{"--stall-timeout=5"}},
 		{name: "an argument", args: with("pods"), says: []string{`"pods"`}},
-		{name: "unknown variable", args: with(), env: []string{"SPILLWAY_RESORCES=pods"}, says: []string{"SPILLWAY_RESORCES"}},
+		{name: "unknown variable", args: with(), env: []string{"SPILLWAY_RESORCES=pods"},
+			says: []string{"SPILLWAY_RESORCES"}},
 		{name: "bad YAML key", args: with("--config=" + f.path("key.yaml")), says: []string{"key.yaml", "resorces"}},
 		{name: "bad YAML", args: with("--config=" + f.path("broken.yaml")), says: []string{"broken.yaml"}},
 		{name: "bad YAML value", args: with("--config=" + f.path("type.yaml")), says: []string{"stall-timeout"}},
@@ -126,11 +130,15 @@ func (f files) listenerCases() []badCase {
 	cert := "--tls-cert-file=" + f.path("cert.pem")
 	return []badCase{
 		{name: "port in use", args: with("--listen=" + f.taken), says: []string{"in use", f.taken}},
-		{name: "plain HTTP for all the world", args: with("--listen=0.0.0.0:8001"), says: []string{"--listen=0.0.0.0:8001", "--listen-tls"}},
+		{name: "plain HTTP for all the world", args: with("--listen=0.0.0.0:8001"),
+			says: []string{"--listen=0.0.0.0:8001", "--listen-tls"}},
 		{name: "no port", args: with("--listen=127.0.0.1"), says: []string{"host:port"}},
 		{name: "no listener", args: with("--listen="), says: []string{"--listen"}},
-		{name: "TLS for all the world", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all"), says: []string{"--insecure-allow-all"}},
-		{name: "certificate without key", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert), says: []string{"--tls-private-key-file"}},
-		{name: "certificate is garbage", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert, fmt.Sprintf("--tls-private-key-file=%s", f.path("cert.pem"))), says: []string{"cert.pem"}},
+		{name: "TLS for all the world", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all"),
+			says: []string{"--insecure-allow-all"}},
+		{name: "certificate without key", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert),
+			says: []string{"--tls-private-key-file"}},
+		{name: "certificate is garbage", args: with("--listen=", "--listen-tls=:0", "--insecure-allow-all", cert,
+			fmt.Sprintf("--tls-private-key-file=%s", f.path("cert.pem"))), says: []string{"cert.pem"}},
 	}
 }

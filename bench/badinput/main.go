@@ -1,5 +1,6 @@
-// Command badinput shows that the proxy answers every bad input with one line that says what is wrong, and never with a stack
-// trace. What is bad about a request is upstream's to say: its exact body must come through.
+// Command badinput shows that the proxy answers every bad input with one line that says what is
+// wrong, and never with a stack trace. What is bad about a request is upstream's to say: its exact
+// body must come through.
 package main
 
 import (
@@ -37,7 +38,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	return requests(ctx, cp, r)
 }
 
-// patience bounds one start that must fail. An apiserver that does not answer is given up after 15 s.
+// patience bounds one start that must fail. An apiserver that does not answer is given up after 15
+// s.
 const patience = 40 * time.Second
 
 // badCase is a start that must fail.

@@ -25,8 +25,10 @@ func requests(ctx context.Context, cp *controlplane.ControlPlane, r *rig.Report)
 		return err
 	}
 	for _, query := range []string{
-		"resourceVersion=abc", "resourceVersion=abc&watch=true", "resourceVersion=-1", "resourceVersion=1&resourceVersionMatch=Sometimes",
-		"limit=many", "labelSelector=%21%21", "fieldSelector=spec.nothing%3D1", "continue=nonsense", "watch=true&sendInitialEvents=true",
+		"resourceVersion=abc", "resourceVersion=abc&watch=true", "resourceVersion=-1",
+		"resourceVersion=1&resourceVersionMatch=Sometimes",
+		"limit=many", "labelSelector=%21%21", "fieldSelector=spec.nothing%3D1", "continue=nonsense",
+		"watch=true&sendInitialEvents=true",
 		"resourceVersion=99999999999999999999", "timeoutSeconds=soon&watch=true",
 	} {
 		path := "/api/v1/namespaces/default/pods?" + query
@@ -38,9 +40,11 @@ func requests(ctx context.Context, cp *controlplane.ControlPlane, r *rig.Report)
 		if err != nil {
 			return err
 		}
-		r.Check(got == want && strings.Count(strings.TrimSpace(got.body), "\n") == 0 && want.code >= 400, "GET pods?"+query, "%s", compared(got, want))
+		r.Check(got == want && strings.Count(strings.TrimSpace(got.body), "\n") == 0 && want.code >= 400, "GET pods?"+query,
+			"%s", compared(got, want))
 	}
-	r.Check(p.Log.Count("goroutine ") == 0 && p.Log.Levels()["error"] == 0, "the proxy's own log", "levels %v", p.Log.Levels())
+	r.Check(p.Log.Count("goroutine ") == 0 && p.Log.Levels()["error"] == 0, "the proxy's own log", "levels %v",
+		p.Log.Levels())
 	return nil
 }
 

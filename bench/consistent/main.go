@@ -1,6 +1,7 @@
-// Command consistent shows what it costs to ask for the most recent state through the proxy: GETs and LISTs with resourceVersion
-// unset, each right before or after the same request straight at the apiserver, of a resource that changes all the time and of
-// one that never does; and informers that start on a quiet one.
+// Command consistent shows what it costs to ask for the most recent state through the proxy: GETs
+// and LISTs with resourceVersion unset, each right before or after the same request straight at the
+// apiserver, of a resource that changes all the time and of one that never does; and informers that
+// start on a quiet one.
 package main
 
 import (
@@ -54,7 +55,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	defer proxy.Kill()
 	// Both ways over TLS and HTTP/1.1, with the same credentials.
 	s := &show{
-		report: r, client: rig.NewTLSClient(config.BearerToken), direct: cp.URL(), proxy: proxy.TLSURL, metrics: proxy.Metrics(),
+		report: r, client: rig.NewTLSClient(config.BearerToken), direct: cp.URL(), proxy: proxy.TLSURL,
+		metrics: proxy.Metrics(),
 	}
 	playing, end := context.WithCancel(ctx)
 	var writing sync.WaitGroup
@@ -95,7 +97,8 @@ func (s *show) play(ctx context.Context) error {
 		}
 	}
 	for _, of := range []struct{ what, resource string }{
-		{fmt.Sprintf("quiet, %d objects", quietObjects), "podtemplates"}, {fmt.Sprintf("quiet, %d objects", fewObjects), "limitranges"},
+		{fmt.Sprintf("quiet, %d objects", quietObjects), "podtemplates"}, {fmt.Sprintf("quiet, %d objects", fewObjects),
+			"limitranges"},
 	} {
 		if err := s.starts(ctx, of.what, "/api/v1/"+of.resource); err != nil {
 			return err
@@ -112,7 +115,8 @@ func (s *show) gets(ctx context.Context, what, target string) error {
 	}
 	d, v := p.direct, p.proxied
 	s.report.Check(v.at(50) <= d.at(50)+getSlack && v.at(99) <= d.at(99)+getSlackRare, "GET, "+what,
-		"p50 %s, direct %s; p99 %s, direct %s (%d pairs)", text(v.at(50)), text(d.at(50)), text(v.at(99)), text(d.at(99)), len(d))
+		"p50 %s, direct %s; p99 %s, direct %s (%d pairs)", text(v.at(50)), text(d.at(50)), text(v.at(99)), text(d.at(99)),
+		len(d))
 	return nil
 }
 
@@ -132,8 +136,10 @@ func (s *show) lists(ctx context.Context, what, target string) error {
 	}
 	d, v := p.direct, p.proxied
 	s.report.Check(float64(v.at(50)) <= listFactor*float64(d.at(50)), "LIST, "+what,
-		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f late)", text(v.at(50)), text(d.at(50)),
-		float64(v.at(50))/float64(d.at(50)), text(v.at(99)), text(d.at(99)), len(d), p.bytes>>10, after["memory"]-before["memory"], after["late"]-before["late"])
+		"p50 %s, direct %s: %.2f×; p99 %s, direct %s (%d pairs of %d KiB; %.0f from memory, %.0f late)", text(v.at(50)),
+		text(d.at(50)),
+		float64(v.at(50))/float64(d.at(50)), text(v.at(99)), text(d.at(99)), len(d), p.bytes>>10,
+		after["memory"]-before["memory"], after["late"]-before["late"])
 	return nil
 }
 
@@ -156,6 +162,7 @@ func (s *show) starts(ctx context.Context, what, collection string) error {
 	}
 	s.report.Check(proxied.whole(99) <= startMost, "informer start, "+what,
 		"p50 %s, p99 %s, most %s; direct p50 %s, p99 %s (%d starts)",
-		text(proxied.whole(50)), text(proxied.whole(99)), text(proxied.whole(100)), text(direct.whole(50)), text(direct.whole(99)), len(proxied))
+		text(proxied.whole(50)), text(proxied.whole(99)), text(proxied.whole(100)), text(direct.whole(50)),
+		text(direct.whole(99)), len(proxied))
 	return nil
 }

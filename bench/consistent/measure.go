@@ -19,8 +19,8 @@ import (
 // samples are durations in the order in which they were measured.
 type samples []time.Duration
 
-// rounds is how many parts the samples of a comparison are judged in: a percentile is the median of theirs, so that a minute in which
-// something else had the machine decides nothing.
+// rounds is how many parts the samples of a comparison are judged in: a percentile is the median of
+// theirs, so that a minute in which something else had the machine decides nothing.
 const rounds = 5
 
 // at is a percentile.
@@ -57,8 +57,8 @@ type pairs struct {
 	bytes           int64 // of one answer
 }
 
-// pairs sends n requests both ways, one right after the other and each of them first as often as second: whatever else the machine
-// does, it does to both.
+// pairs sends n requests both ways, one right after the other and each of them first as often as
+// second: whatever else the machine does, it does to both.
 func (s *show) pairs(ctx context.Context, n int, target string) (pairs, error) {
 	var p pairs
 	for i := range n + n/10 {
@@ -101,7 +101,8 @@ func fetch(ctx context.Context, client *http.Client, address string) (int64, err
 	return io.Copy(io.Discard, body)
 }
 
-// informers starts informers at random moments and measures how long each takes to have the whole state.
+// informers starts informers at random moments and measures how long each takes to have the whole
+// state.
 func (s *show) informers(ctx context.Context, collection string) (samples, error) {
 	var mu sync.Mutex
 	var all samples
@@ -119,12 +120,14 @@ func (s *show) informers(ctx context.Context, collection string) (samples, error
 	return all, group.Wait()
 }
 
-// start is what an informer does until it is synced: a stream that ends before it is complete is asked for again (W-191).
+// start is what an informer does until it is synced: a stream that ends before it is complete is
+// asked for again (W-191).
 func start(ctx context.Context, client *http.Client, collection string) (time.Duration, error) {
 	began := time.Now()
 	for {
 		w, err := rig.OpenWatch(ctx, client, collection, url.Values{
-			"allowWatchBookmarks": {"true"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "timeoutSeconds": {"300"},
+			"allowWatchBookmarks": {"true"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+			"timeoutSeconds": {"300"},
 		})
 		if err != nil {
 			return 0, err

@@ -30,25 +30,29 @@ func makeObjects(ctx context.Context, clients kubernetes.Interface) error {
 		return err
 	}
 	meta := func(kind string, i int) metav1.ObjectMeta {
-		return metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", kind, i), Annotations: map[string]string{"padding": strings.Repeat("x", 700)}}
+		return metav1.ObjectMeta{Name: fmt.Sprintf("%s-%04d", kind, i),
+			Annotations: map[string]string{"padding": strings.Repeat("x", 700)}}
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(16)
 	for i := range busyObjects {
 		group.Go(func() error {
-			_, err := core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta("busy", i)}, metav1.CreateOptions{})
+			_, err := core.ConfigMaps(namespace).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta("busy", i)},
+				metav1.CreateOptions{})
 			return err
 		})
 	}
 	for i := range quietObjects {
 		group.Go(func() error {
-			_, err := core.PodTemplates(namespace).Create(ctx, &corev1.PodTemplate{ObjectMeta: meta("quiet", i), Template: template}, metav1.CreateOptions{})
+			_, err := core.PodTemplates(namespace).Create(
+				ctx, &corev1.PodTemplate{ObjectMeta: meta("quiet", i), Template: template}, metav1.CreateOptions{})
 			return err
 		})
 	}
 	for i := range fewObjects {
 		group.Go(func() error {
-			_, err := core.LimitRanges(namespace).Create(ctx, &corev1.LimitRange{ObjectMeta: meta("few", i)}, metav1.CreateOptions{})
+			_, err := core.LimitRanges(namespace).Create(ctx, &corev1.LimitRange{ObjectMeta: meta("few", i)},
+				metav1.CreateOptions{})
 			return err
 		})
 	}
@@ -66,7 +70,8 @@ func write(ctx context.Context, clients kubernetes.Interface, perSecond float64)
 		}
 		name := fmt.Sprintf("busy-%04d", n%busyObjects)
 		patch := []byte(`{"data":{"turn":"` + strconv.Itoa(n) + `"}}`)
-		_, err := clients.CoreV1().ConfigMaps(namespace).Patch(ctx, name, "application/merge-patch+json", patch, metav1.PatchOptions{})
+		_, err := clients.CoreV1().ConfigMaps(namespace).Patch(ctx, name, "application/merge-patch+json", patch,
+			metav1.PatchOptions{})
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return n, err
 		}

@@ -54,7 +54,8 @@ func (c *connections) tell(r *rig.Report) {
 	for _, p := range c.processes {
 		r.Check(c.seen[p.Name()] > 0, p.Name()+"'s connections to the proxy", "at most %d at a time", c.seen[p.Name()])
 	}
-	r.Check(c.forbidden == 0 && c.failed == nil, "connections of both to the apiserver", "%d in %d looks at /proc (error: %v)", c.forbidden, c.looks, c.failed)
+	r.Check(c.forbidden == 0 && c.failed == nil, "connections of both to the apiserver",
+		"%d in %d looks at /proc (error: %v)", c.forbidden, c.looks, c.failed)
 }
 
 // bad is what must not be in a log.
@@ -102,21 +103,28 @@ func (s *show) checkProxy(ctx context.Context) {
 			s.report.Note("proxy's log", "%.300s", line.Text)
 		}
 	}
-	s.report.Check(panics == 0, "proxy's log", "levels %v, %d lines with a panic or the like", s.proxy.Log.Levels(), panics)
-	const cached, streams, ends, through, crashed = "spillway_cached_requests_total", "spillway_watch_streams", "spillway_watch_ends_total", "spillway_passthrough_requests_total", "spillway_panics_total"
+	s.report.Check(panics == 0, "proxy's log", "levels %v, %d lines with a panic or the like", s.proxy.Log.Levels(),
+		panics)
+	const cached, streams, ends, through, crashed = "spillway_cached_requests_total", "spillway_watch_streams",
+		"spillway_watch_ends_total", "spillway_passthrough_requests_total", "spillway_panics_total"
 	const inFlight = "spillway_passthrough_requests_in_flight"
-	m, err := s.proxy.Metrics().Read(ctx, cached, streams, ends, through, crashed, inFlight, "spillway_mirror_synced", "spillway_upstream_lists_total")
+	m, err := s.proxy.Metrics().Read(ctx, cached, streams, ends, through, crashed, inFlight, "spillway_mirror_synced",
+		"spillway_upstream_lists_total")
 	if err != nil {
 		s.report.Check(false, "proxy's metrics", "%v", err)
 		return
 	}
 	s.report.Check(m.Sum(crashed) == 0, "requests that ran into a bug", "%s = %.0f", crashed, m.Sum(crashed))
-	s.report.Check(m.Sum(streams) > 0, "watches from memory", "%.0f open, of %d resources; ended: %v", m.Sum(streams), positive(m.By(streams, "resource")), m.By(ends, "reason"))
+	s.report.Check(m.Sum(streams) > 0, "watches from memory", "%.0f open, of %d resources; ended: %v", m.Sum(streams),
+		positive(m.By(streams, "resource")), m.By(ends, "reason"))
 	s.report.Note("requests from memory", "%v", m.By(cached, "verb"))
 	lists, watches := m.By(cached, "encoding"), m.By(streams, "encoding")
-	s.report.Check(*contentType != protobuf || lists["protobuf"] > 0 && watches["protobuf"] > 0, "in protobuf from memory", "answers %v, open watches %v", lists, watches)
-	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "verb"), m.By(inFlight, "verb"), m.By(through, "code"))
-	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_synced"), m.Sum("spillway_upstream_lists_total"))
+	s.report.Check(*contentType != protobuf || lists["protobuf"] > 0 && watches["protobuf"] > 0, "in protobuf from memory",
+		"answers %v, open watches %v", lists, watches)
+	s.report.Note("requests passed through", "%v; open: %v; by code: %v", m.By(through, "verb"), m.By(inFlight, "verb"),
+		m.By(through, "code"))
+	s.report.Note("mirrors", "%.0f, listed %.0f times", m.Sum("spillway_mirror_synced"),
+		m.Sum("spillway_upstream_lists_total"))
 	if usage, err := s.proxy.Usage(); err == nil {
 		s.report.Note("proxy used", "%s of CPU, %s of memory", usage.CPU, fmt.Sprintf("%d MiB", usage.RSS>>20))
 	}

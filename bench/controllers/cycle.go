@@ -25,10 +25,14 @@ func (s *show) cycle(ctx context.Context, turn int) error {
 	if _, err := deployments.Create(ctx, deployment(name), metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
-	if err := s.step(ctx, fmt.Sprintf("%d replicas scheduled", first), func() (bool, string) { return s.bound(ctx, name, first) }); err != nil {
+	if err := s.step(ctx, fmt.Sprintf("%d replicas scheduled", first), func() (bool, string) {
+		return s.bound(ctx, name, first)
+	}); err != nil {
 		return err
 	}
-	if err := s.step(ctx, fmt.Sprintf("%d replicas available", first), func() (bool, string) { return s.available(ctx, name, first) }); err != nil {
+	if err := s.step(ctx, fmt.Sprintf("%d replicas available", first), func() (bool, string) {
+		return s.available(ctx, name, first)
+	}); err != nil {
 		return err
 	}
 	for _, replicas := range []int32{scaledUp, scaledTo} {
@@ -43,7 +47,9 @@ func (s *show) cycle(ctx context.Context, turn int) error {
 	if err := deployments.Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy}); err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
-	return s.step(ctx, fmt.Sprintf("deleted and collected (%s)", policy), func() (bool, string) { return s.gone(ctx, name) })
+	return s.step(ctx, fmt.Sprintf("deleted and collected (%s)", policy), func() (bool, string) {
+		return s.gone(ctx, name)
+	})
 }
 
 func deployment(name string) *appsv1.Deployment {
@@ -62,16 +68,21 @@ func deployment(name string) *appsv1.Deployment {
 }
 
 func (s *show) scale(ctx context.Context, name string, replicas int32) error {
-	wanted := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}, Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
-	if _, err := s.through.AppsV1().Deployments(namespace).UpdateScale(ctx, name, wanted, metav1.UpdateOptions{}); err != nil {
+	wanted := &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace},
+		Spec: autoscalingv1.ScaleSpec{Replicas: replicas}}
+	if _, err := s.through.AppsV1().Deployments(namespace).UpdateScale(ctx, name, wanted,
+		metav1.UpdateOptions{}); err != nil {
 		return fmt.Errorf("scale to %d: %w", replicas, err)
 	}
-	return s.step(ctx, fmt.Sprintf("scaled to %d", replicas), func() (bool, string) { return s.available(ctx, name, replicas) })
+	return s.step(ctx, fmt.Sprintf("scaled to %d", replicas), func() (bool, string) {
+		return s.available(ctx, name, replicas)
+	})
 }
 
 func (s *show) rollOut(ctx context.Context, name string) error {
 	patch := []byte(`{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"example.com/c:2"}]}}}}`)
-	changed, err := s.through.AppsV1().Deployments(namespace).Patch(ctx, name, "application/strategic-merge-patch+json", patch, metav1.PatchOptions{})
+	changed, err := s.through.AppsV1().Deployments(namespace).Patch(ctx, name, "application/strategic-merge-patch+json",
+		patch, metav1.PatchOptions{})
 	if err != nil {
 		return fmt.Errorf("roll out: %w", err)
 	}
@@ -80,12 +91,14 @@ func (s *show) rollOut(ctx context.Context, name string) error {
 		if err != nil {
 			return false, err.Error()
 		}
-		done := d.Status.ObservedGeneration >= changed.Generation && d.Status.UpdatedReplicas == scaledTo && d.Status.AvailableReplicas == scaledTo && d.Status.Replicas == scaledTo
+		done := d.Status.ObservedGeneration >= changed.Generation && d.Status.UpdatedReplicas == scaledTo &&
+			d.Status.AvailableReplicas == scaledTo && d.Status.Replicas == scaledTo
 		return done, fmt.Sprintf("%+v", d.Status)
 	})
 }
 
-// bound reports that so many pods are bound to our node. Listed from any state, so from the proxy's memory.
+// bound reports that so many pods are bound to our node. Listed from any state, so from the proxy's
+// memory.
 func (s *show) bound(ctx context.Context, name string, want int) (bool, string) {
 	pods, err := s.pods(ctx, s.through, name, "0")
 	if err != nil {
@@ -100,7 +113,8 @@ func (s *show) bound(ctx context.Context, name string, want int) (bool, string) 
 	return bound == want, fmt.Sprintf("%d of %d pods bound", bound, len(pods))
 }
 
-// available reports that the Deployment says so, and that both the proxy and the apiserver hold just so many pods.
+// available reports that the Deployment says so, and that both the proxy and the apiserver hold
+// just so many pods.
 func (s *show) available(ctx context.Context, name string, want int32) (bool, string) {
 	d, err := s.through.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -119,7 +133,8 @@ func (s *show) available(ctx context.Context, name string, want int32) (bool, st
 }
 
 func (s *show) pods(ctx context.Context, side kubernetes.Interface, name, rv string) ([]corev1.Pod, error) {
-	list, err := side.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + name, ResourceVersion: rv})
+	list, err := side.CoreV1().Pods(namespace).List(
+		ctx, metav1.ListOptions{LabelSelector: "app=" + name, ResourceVersion: rv})
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// kubelet does, through the proxy, what a kubelet tells the apiserver: its pods run, and terminating ones are gone.
+// kubelet does, through the proxy, what a kubelet tells the apiserver: its pods run, and
+// terminating ones are gone.
 type kubelet struct {
 	client           kubernetes.Interface
 	pods             cache.SharedIndexInformer
@@ -100,7 +101,8 @@ func (k *kubelet) handle(ctx context.Context, name cache.ObjectName) error {
 	pods := k.client.CoreV1().Pods(pod.Namespace)
 	switch {
 	case pod.DeletionTimestamp != nil:
-		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+		err = pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)),
+			Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
 		if err == nil {
 			k.removed.Add(1)
 		}
@@ -125,8 +127,10 @@ func running(pod *corev1.Pod) *corev1.Pod {
 	now := metav1.NewTime(time.Now())
 	pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 	pod.Status.PodIP, pod.Status.PodIPs = "10.0.0.1", []corev1.PodIP{{IP: "10.0.0.1"}}
-	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized, corev1.ContainersReady, corev1.PodReady} {
-		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue, LastTransitionTime: now})
+	for _, t := range []corev1.PodConditionType{corev1.PodReadyToStartContainers, corev1.PodInitialized,
+		corev1.ContainersReady, corev1.PodReady} {
+		pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{Type: t, Status: corev1.ConditionTrue,
+			LastTransitionTime: now})
 	}
 	return pod
 }

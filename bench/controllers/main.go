@@ -1,5 +1,6 @@
-// Command controllers lets kube-controller-manager and kube-scheduler work with the proxy as their only apiserver: a
-// Deployment is created, scheduled, scaled, rolled out, deleted and garbage-collected through it, again and again.
+// Command controllers lets kube-controller-manager and kube-scheduler work with the proxy as their
+// only apiserver: a Deployment is created, scheduled, scaled, rolled out, deleted and
+// garbage-collected through it, again and again.
 package main
 
 import (
@@ -72,7 +73,8 @@ type show struct {
 	stages          []*stage
 }
 
-// startControllers starts the two with a kubeconfig that knows of nothing but the proxy, unless that is left out.
+// startControllers starts the two with a kubeconfig that knows of nothing but the proxy, unless
+// that is left out.
 func (s *show) startControllers(ctx context.Context) error {
 	if _, err := s.cp.MakeNode(ctx, nodeName); err != nil {
 		return err
@@ -110,7 +112,8 @@ func (s *show) play(ctx context.Context) error {
 	}
 	end()
 	players.Wait()
-	s.report.Check(err == nil && cycles > 0, "cycles", "%d in %s (error: %v)", cycles, time.Since(began).Round(time.Second), err)
+	s.report.Check(err == nil && cycles > 0, "cycles", "%d in %s (error: %v)", cycles,
+		time.Since(began).Round(time.Second), err)
 	for _, st := range s.stages {
 		st.tell(s.report)
 	}

@@ -22,7 +22,8 @@ func (s *show) byWatchers(ctx context.Context) error {
 	}
 	writer := s.NewWriter(s.paths)
 	curve := s.newSweep("watchers", plot.Plot{
-		Title: fmt.Sprintf("Cost of a delivery, %d events per second", perSecond), X: "watchers", Y: "µs of server CPU per delivery", Log: true,
+		Title: fmt.Sprintf("Cost of a delivery, %d events per second", perSecond), X: "watchers",
+		Y: "µs of server CPU per delivery", Log: true,
 	}, func(ctx context.Context, server rig.Server, n int) (sample, error) {
 		one, err := delivery(ctx, server, n, perSecond, writer.Run)
 		one.x = float64(n)
@@ -48,11 +49,13 @@ func (s *show) byRate(ctx context.Context) error {
 		return err
 	}
 	curve := s.newSweep("rate", plot.Plot{
-		Title: fmt.Sprintf("Cost of a delivery, %d watchers", watchers), X: "events per second", Y: "µs of server CPU per delivery", Log: true,
+		Title: fmt.Sprintf("Cost of a delivery, %d watchers", watchers), X: "events per second",
+		Y: "µs of server CPU per delivery", Log: true,
 	}, func(ctx context.Context, server rig.Server, n int) (sample, error) {
 		return delivery(ctx, server, watchers, n, writer.Run)
 	})
-	curve.row, curve.total, curve.unit, curve.shared = "a delivery at %d events per second", "CPU for n events per second", rig.Micros, true
+	curve.row, curve.total, curve.unit, curve.shared = "a delivery at %d events per second", "CPU for n events per second",
+		rig.Micros, true
 	for _, n := range []int{5, 20, 100, 500, 1000, 2000} {
 		if err := curve.measureAt(ctx, n); err != nil {
 			return err
@@ -64,7 +67,8 @@ func (s *show) byRate(ctx context.Context) error {
 // write is what a swarm.Load writes with.
 type write = func(ctx context.Context, perSecond float64, burst int, while time.Duration) (int, error)
 
-// delivery measures µs per delivery, at the rate that was reached. Of a point at which watches or events are lost there is none.
+// delivery measures µs per delivery, at the rate that was reached. Of a point at which watches or
+// events are lost there is none.
 func delivery(ctx context.Context, server rig.Server, watchers, rate int, write write) (sample, error) {
 	const target = rig.ConfigMaps + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600"
 	one, err := swarm.Load{

@@ -1,5 +1,6 @@
-// Command curves measures how the costs of Spillway and kube-apiserver grow: with the number of watchers, with the rate of events and with
-// the number of objects. Each curve becomes a drawing, curve-<name>.svg.
+// Command curves measures how the costs of Spillway and kube-apiserver grow: with the number of
+// watchers, with the rate of events and with the number of objects. Each curve becomes a drawing,
+// curve-<name>.svg.
 package main
 
 import (
@@ -28,7 +29,8 @@ type show struct {
 }
 
 func (s *show) parts() rig.Parts {
-	return rig.Parts{{Name: "watchers", Play: s.alone(s.byWatchers)}, {Name: "rate", Play: s.alone(s.byRate)}, {Name: "objects", Play: s.alone(s.byObjects)}}
+	return rig.Parts{{Name: "watchers", Play: s.alone(s.byWatchers)}, {Name: "rate", Play: s.alone(s.byRate)},
+		{Name: "objects", Play: s.alone(s.byObjects)}}
 }
 
 func run(ctx context.Context, scores *rig.Scores) error {

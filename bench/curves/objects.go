@@ -18,7 +18,8 @@ const (
 	objectSize = "1 kB"
 )
 
-// byObjects measures what a LIST costs, and before it memory, while there are more and more objects.
+// byObjects measures what a LIST costs, and before it memory, while there are more and more
+// objects.
 func (s *show) byObjects(ctx context.Context) error {
 	objects := "ConfigMaps of " + objectSize
 	lists := s.newSweep("objects", plot.Plot{
@@ -29,7 +30,8 @@ func (s *show) byObjects(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Create(ctx, "/api/v1/namespaces", 1, func(int) []byte { return []byte(`{"metadata":{"name":"` + crowd + `"}}`) }); err != nil {
+	if err := s.Create(ctx, "/api/v1/namespaces", 1,
+		func(int) []byte { return []byte(`{"metadata":{"name":"` + crowd + `"}}`) }); err != nil {
 		return err
 	}
 	const enough = 3000 // for what they need to be told from what a process needs anyway
@@ -75,7 +77,8 @@ func (s *show) memory(ctx context.Context, objects string) (*sweep, error) {
 		now, err := gauges[server.Pid].Read(ctx)
 		return sample{x: float64(n), y: float64(now.RSS-empty[server.Pid]) / 1e6}, err
 	})
-	curve.row, curve.total, curve.unit, curve.rounds = "growth of RSS by %d "+objects, "RSS for n "+objects, rig.Megabytes, 1
+	curve.row, curve.total, curve.unit, curve.rounds = "growth of RSS by %d "+objects, "RSS for n "+objects, rig.Megabytes,
+		1
 	return curve.between([]rig.Server{apiserver, spillway}), nil
 }
 

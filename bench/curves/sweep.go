@@ -33,7 +33,8 @@ type sample struct {
 	trouble string
 }
 
-func (s *show) newSweep(name string, p plot.Plot, measure func(ctx context.Context, server rig.Server, n int) (sample, error)) *sweep {
+func (s *show) newSweep(name string, p plot.Plot, measure func(ctx context.Context, server rig.Server, n int) (sample,
+	error)) *sweep {
 	return (&sweep{Plot: p, name: name, measure: measure, rounds: *rounds, scores: s.scores}).between(s.sides())
 }
 
@@ -46,7 +47,8 @@ func (s *sweep) between(sides []rig.Server) *sweep {
 	return s
 }
 
-// measureAt adds the point for n to the curve of each side that has not ended: the medians of rounds, in which they take turns.
+// measureAt adds the point for n to the curve of each side that has not ended: the medians of
+// rounds, in which they take turns.
 func (s *sweep) measureAt(ctx context.Context, n int) error {
 	xs, ys, troubles := make([][]float64, len(s.sides)), make([][]float64, len(s.sides)), make([][]string, len(s.sides))
 	for range s.rounds {
@@ -91,7 +93,8 @@ func (s *sweep) bear(side, n int, troubles []string) {
 		say = s.scores.Miss
 	}
 	s.ended[side] = 2*len(troubles) > s.rounds
-	say(fmt.Sprintf(s.row+": %s", n, s.sides[side].Name), "not all arrived in %d of %d rounds: %s", len(troubles), s.rounds, troubles[0])
+	say(fmt.Sprintf(s.row+": %s", n, s.sides[side].Name), "not all arrived in %d of %d rounds: %s", len(troubles),
+		s.rounds, troubles[0])
 }
 
 // note adds lines for a point to the table.

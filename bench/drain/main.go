@@ -1,5 +1,6 @@
-// Command drain shows how the proxy goes away: on SIGTERM it stops being ready and ends its watches one after another, each
-// after a bookmark and with a terminator; on a second SIGTERM it goes at once.
+// Command drain shows how the proxy goes away: on SIGTERM it stops being ready and ends its watches
+// one after another, each after a bookmark and with a terminator; on a second SIGTERM it goes at
+// once.
 package main
 
 import (
@@ -27,7 +28,8 @@ const (
 	watches = 200 // a fifth of them without bookmarks, a fifth over TLS
 	path    = "/api/v1/namespaces/default/configmaps"
 	period  = 6 * time.Second
-	// grace is how much later than expected something may happen before it counts as not happening: a budget for a busy machine.
+	// grace is how much later than expected something may happen before it counts as not happening: a
+	// budget for a busy machine.
 	grace = 20 * time.Second
 )
 
@@ -50,8 +52,10 @@ func run(ctx context.Context, r *rig.Report) error {
 }
 
 // start starts a proxy with watches that have all seen the same event.
-func start(ctx context.Context, cp *controlplane.ControlPlane, client kubernetes.Interface, period time.Duration, players *sync.WaitGroup) (*rig.Proxy, []*watcher, error) {
-	p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--drain-period="+period.String())
+func start(ctx context.Context, cp *controlplane.ControlPlane, client kubernetes.Interface, period time.Duration,
+	players *sync.WaitGroup) (*rig.Proxy, []*watcher, error) {
+	p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
+		"--insecure-allow-all", "--drain-period="+period.String())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -70,7 +74,8 @@ func start(ctx context.Context, cp *controlplane.ControlPlane, client kubernetes
 		p.Kill()
 		return nil, nil, fmt.Errorf("the proxy serves %d watches of %d", streams(ctx, p), watches)
 	}
-	made, err := client.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "news-"}}, metav1.CreateOptions{})
+	made, err := client.CoreV1().ConfigMaps("default").Create(
+		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "news-"}}, metav1.CreateOptions{})
 	if err != nil {
 		p.Kill()
 		return nil, nil, err
@@ -148,7 +153,8 @@ func gently(ctx context.Context, cp *controlplane.ControlPlane, client kubernete
 		return err
 	}
 	defer p.Kill()
-	stalled, err := rig.Stall(ctx, p.URL, path+"?watch=true&resourceVersion=0", rig.SmallWindow) // it must not hold anything up
+	// it must not hold anything up
+	stalled, err := rig.Stall(ctx, p.URL, path+"?watch=true&resourceVersion=0", rig.SmallWindow)
 	if err != nil {
 		return err
 	}
@@ -165,7 +171,8 @@ func gently(ctx context.Context, cp *controlplane.ControlPlane, client kubernete
 		code, err = p.Readyz(ctx)
 		return err == nil && code == http.StatusInternalServerError
 	})
-	r.Check(unready, "readiness goes off", "/readyz answers %d %s after SIGTERM, with %d watches open", code, time.Since(began).Round(time.Millisecond), streams(ctx, p))
+	r.Check(unready, "readiness goes off", "/readyz answers %d %s after SIGTERM, with %d watches open", code,
+		time.Since(began).Round(time.Millisecond), streams(ctx, p))
 	_, refused := rig.OpenWatch(ctx, rig.NewHTTPClient(), p.URL+path, url.Values{"resourceVersion": {"0"}})
 	r.Check(refused != nil, "new watches are refused", "%v", refused)
 	select {
@@ -177,7 +184,8 @@ func gently(ctx context.Context, cp *controlplane.ControlPlane, client kubernete
 	took := time.Since(began)
 	players.Wait()
 	judge(r, all, began)
-	r.Check(p.ExitCode() == 0 && took < period+grace, "the process ends", "exit code %d %s after SIGTERM, drain period %s", p.ExitCode(), took.Round(time.Millisecond), period)
+	r.Check(p.ExitCode() == 0 && took < period+grace, "the process ends", "exit code %d %s after SIGTERM, drain period %s",
+		p.ExitCode(), took.Round(time.Millisecond), period)
 	r.Note("its last words", "%s", p.Log.Lines()[len(p.Log.Lines())-1].Text)
 	return nil
 }
@@ -187,7 +195,8 @@ func blocked(ctx context.Context, p *rig.Proxy, client kubernetes.Interface) err
 	if !rig.Eventually(ctx, time.Minute, 20*time.Millisecond, func() bool { return streams(ctx, p) == watches+1 }) {
 		return fmt.Errorf("the proxy serves %d watches of %d", streams(ctx, p), watches+1)
 	}
-	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "large-"}, Data: map[string]string{"padding": strings.Repeat("x", 200<<10)}}
+	large := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "large-"},
+		Data: map[string]string{"padding": strings.Repeat("x", 200<<10)}}
 	for range 3 {
 		if _, err := client.CoreV1().ConfigMaps("default").Create(ctx, large, metav1.CreateOptions{}); err != nil {
 			return err
@@ -219,7 +228,8 @@ func judge(r *rig.Report, all []*watcher, began time.Time) {
 	}
 	r.Check(clean == len(all), "clean ends", "%d of %d watches got their terminator", clean, len(all))
 	r.Check(marked == withMarks, "bookmark before the end", "%d of the %d that take them", marked, withMarks)
-	r.Check(last-first > period/2, "ends are spread out", "from %s to %s; in each tenth of the drain period: %v", first.Round(time.Millisecond), last.Round(time.Millisecond), tenths)
+	r.Check(last-first > period/2, "ends are spread out", "from %s to %s; in each tenth of the drain period: %v",
+		first.Round(time.Millisecond), last.Round(time.Millisecond), tenths)
 }
 
 // atOnce sends SIGTERM twice.
@@ -252,7 +262,8 @@ func atOnce(ctx context.Context, cp *controlplane.ControlPlane, client kubernete
 	}
 	took := time.Since(began)
 	p.Kill()
-	r.Check(took < grace && p.ExitCode() == 1, "a second SIGTERM", "exit code %d %s after it, drain period %s", p.ExitCode(), took.Round(time.Millisecond), long)
+	r.Check(took < grace && p.ExitCode() == 1, "a second SIGTERM", "exit code %d %s after it, drain period %s",
+		p.ExitCode(), took.Round(time.Millisecond), long)
 	players.Wait()
 	return nil
 }

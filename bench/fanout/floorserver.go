@@ -21,8 +21,9 @@ import (
 	"spillway/bench/rig"
 )
 
-// orders is a descriptor to read from without telling Go's scheduler, which would wake the runtime's monitor for each event. Who waits for
-// them keeps a processor of the scheduler's, and stops what would stop the world.
+// orders is a descriptor to read from without telling Go's scheduler, which would wake the
+// runtime's monitor for each event. Who waits for them keeps a processor of the scheduler's, and
+// stops what would stop the world.
 type orders uintptr
 
 // Read implements io.Reader.
@@ -41,11 +42,13 @@ func (fd orders) Read(b []byte) (int, error) {
 	}
 }
 
-// collectFrom is from how much memory on garbage is collected: handshakes leave some, deliveries none.
+// collectFrom is from how much memory on garbage is collected: handshakes leave some, deliveries
+// none.
 const collectFrom = 512 << 20
 
-// serveFloor is the floor's process: the first line of in is an event, and each line after it the stamp of one to send now, with those that
-// were ordered with it. It says where it listens, without TLS and with it.
+// serveFloor is the floor's process: the first line of in is an event, and each line after it the
+// stamp of one to send now, with those that were ordered with it. It says where it listens, without
+// TLS and with it.
 func serveFloor(in orders, out io.Writer) error {
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(collectFrom)
@@ -100,7 +103,8 @@ func floorTLS() (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13, DynamicRecordSizingDisabled: true}, nil
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS13,
+		DynamicRecordSizingDisabled: true}, nil
 }
 
 // clients are those that have been answered.
@@ -165,7 +169,8 @@ func (c *clients) send(frame []byte) {
 	kept := c.all[:0]
 	for _, one := range c.all {
 		b := one.sealed(frame, &c.seal)
-		n, _, _ := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(one.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)),
+		n, _, _ := syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(one.fd), uintptr(unsafe.Pointer(unsafe.SliceData(b))),
+			uintptr(len(b)),
 			unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 		if int(n) != len(b) {
 			_ = unix.Close(one.fd)

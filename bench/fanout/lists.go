@@ -17,7 +17,8 @@ const (
 	listers    = 50
 )
 
-// lists compares the delay of events while many large LISTs are answered with that without, both of Spillway.
+// lists compares the delay of events while many large LISTs are answered with that without, both of
+// Spillway.
 func (s *show) lists(ctx context.Context) error {
 	if err := s.CreatePods(ctx, 0, listedPods, 200); err != nil {
 		return err
@@ -34,14 +35,16 @@ func (s *show) lists(ctx context.Context) error {
 		return err
 	}
 	s.complete("delay among LISTs", all[0])
-	s.scores.RatioTo(fmt.Sprintf("delay at %g/s, plain, while %d LISTs of %d pods are read: p99", *rate, listers, listedPods), "Spillway without", rig.Millis,
+	s.scores.RatioTo(fmt.Sprintf("delay at %g/s, plain, while %d LISTs of %d pods are read: p99", *rate, listers,
+		listedPods), "Spillway without", rig.Millis,
 		all[0].Delay(99), all[1].Delay(99), listsLimit)
 	s.scores.Note("those LISTs", "%d MiB each, all at once, read within %s", bytes>>20, took.Round(time.Millisecond))
 	return nil
 }
 
 // whileListing writes for as long as all the LISTs take that are begun at once.
-func (s *show) whileListing(ctx context.Context, perSecond float64, burst int, bytes *int64, took *time.Duration) (int, error) {
+func (s *show) whileListing(ctx context.Context, perSecond float64, burst int, bytes *int64, took *time.Duration) (
+	int, error) {
 	listing, done := context.WithCancel(ctx)
 	defer done()
 	written := 0

@@ -1,5 +1,5 @@
-// Command fanout compares what it costs Spillway and kube-apiserver to deliver events to many watchers, and how late they are: the same
-// objects, the same writes, the same clients, in turn.
+// Command fanout compares what it costs Spillway and kube-apiserver to deliver events to many
+// watchers, and how late they are: the same objects, the same writes, the same clients, in turn.
 package main
 
 import (
@@ -21,8 +21,10 @@ var (
 	window   = flag.Duration("window", 5*time.Second, "how long events are written in each measurement")
 	rate     = flag.Float64("rate", 20, "events per second")
 	size     = flag.Int("size", 2<<10, "bytes of JSON of each object")
-	wired    = flag.Bool("wire", false, "let clients be on a network of their own, so that no server is charged for what they receive, and measure what that tells: CPU; needs root")
-	parts    = flag.String("parts", "", "measure only these: "+(&show{}).parts().Names())
+	wired    = flag.Bool("wire", false,
+		"let clients be on a network of their own, so that no server is charged for what they receive, and measure what "+
+			"that tells: CPU; needs root")
+	parts = flag.String("parts", "", "measure only these: "+(&show{}).parts().Names())
 )
 
 // Limits of ratios to kube-apiserver, over TLS and HTTP/1.1 unless said otherwise.
@@ -62,14 +64,17 @@ type show struct {
 // objectCount is how many objects are written to in turn: more than are written to at once.
 const objectCount = 64
 
-// parts are all there is to measure; on a wire, what it can carry: 100,000 packets a second are too much for its one thread.
+// parts are all there is to measure; on a wire, what it can carry: 100,000 packets a second are too
+// much for its one thread.
 func (s *show) parts() rig.Parts {
-	light := rig.Parts{{Name: "delivery", Play: s.delivery}, {Name: "bursts", Play: s.bursts}, {Name: "protobuf", Play: s.protobuf}}
+	light := rig.Parts{{Name: "delivery", Play: s.delivery}, {Name: "bursts", Play: s.bursts},
+		{Name: "protobuf", Play: s.protobuf}}
 	if s.wire != nil {
 		return light
 	}
 	return append(light, rig.Parts{
-		{Name: "http2", Play: s.http2}, {Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists}, {Name: "sustained", Play: s.sustained},
+		{Name: "http2", Play: s.http2}, {Name: "busy", Play: s.busy}, {Name: "lists", Play: s.lists},
+		{Name: "sustained", Play: s.sustained},
 	}...)
 }
 

@@ -19,7 +19,8 @@ const (
 	sustainedP99   = time.Second
 )
 
-// sustained compares how many deliveries per second a server on one core sustains, with everything else on the other.
+// sustained compares how many deliveries per second a server on one core sustains, with everything
+// else on the other.
 func (s *show) sustained(ctx context.Context) error {
 	spillway, err := s.most(ctx, s.Spillway, 4*sustainedFirst)
 	if err != nil {
@@ -31,12 +32,13 @@ func (s *show) sustained(ctx context.Context) error {
 	}
 	s.scores.Ratio(fmt.Sprintf("deliveries sustained on one core with p99 < 1 s, TLS, %d/s", sustainedRate), rig.PerSecond,
 		[]float64{spillway}, []float64{apiserver}, sustainedLimit)
-	s.scores.Figure("cores used for that", "", rig.Cores, []float64{s.used[s.Spillway.Name]}, []float64{s.used[s.APIServer.Name]}, rig.NoLimit)
+	s.scores.Figure("cores used for that", "", rig.Cores, []float64{s.used[s.Spillway.Name]},
+		[]float64{s.used[s.APIServer.Name]}, rig.NoLimit)
 	return nil
 }
 
-// most searches the greatest number of deliveries per second that arrive in time: the watchers are doubled until they are too many, and
-// then half way back there is one try more.
+// most searches the greatest number of deliveries per second that arrive in time: the watchers are
+// doubled until they are too many, and then half way back there is one try more.
 func (s *show) most(ctx context.Context, server rig.Server, first int) (float64, error) {
 	release, err := s.Isolate(server)
 	if err != nil {

@@ -27,7 +27,8 @@ const (
 	tooLate = 30 * time.Second
 )
 
-// client is a normal client: client-go's watch, and LISTs over connections of their own, which have to be let in each time.
+// client is a normal client: client-go's watch, and LISTs over connections of their own, which have
+// to be let in each time.
 type client struct {
 	config  *rest.Config
 	proxied kubernetes.Interface
@@ -48,7 +49,8 @@ func newClient(ctx context.Context, config *rest.Config, direct kubernetes.Inter
 		return nil, err
 	}
 	c := &client{config: config, proxied: proxied, direct: direct}
-	c.object, err = direct.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "flood-"}}, metav1.CreateOptions{})
+	c.object, err = direct.CoreV1().ConfigMaps("default").Create(
+		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "flood-"}}, metav1.CreateOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -73,14 +75,17 @@ func (c *client) write(ctx context.Context) {
 			return
 		}
 		patch := fmt.Appendf(nil, `{"data":{%q:"%d"}}`, stamp, time.Now().UnixNano())
-		_, _ = c.direct.CoreV1().ConfigMaps("default").Patch(ctx, c.object.Name, "application/merge-patch+json", patch, metav1.PatchOptions{}) // what is not written is not waited for
+		// what is not written is not waited for
+		_, _ = c.direct.CoreV1().ConfigMaps("default").Patch(ctx, c.object.Name, "application/merge-patch+json", patch,
+			metav1.PatchOptions{})
 	}
 }
 
 // watch watches through the proxy, again when a watch ends.
 func (c *client) watch(ctx context.Context) {
 	for ctx.Err() == nil {
-		w, err := c.proxied.CoreV1().ConfigMaps("default").Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + c.object.Name, ResourceVersion: "0"})
+		w, err := c.proxied.CoreV1().ConfigMaps("default").Watch(
+			ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + c.object.Name, ResourceVersion: "0"})
 		if err != nil {
 			c.note(func() { c.broken++ })
 			time.Sleep(listEvery)
@@ -162,7 +167,8 @@ func (c *client) list(ctx context.Context) error {
 	}
 	transport := &http.Transport{TLSClientConfig: tls, DisableKeepAlives: true}
 	defer transport.CloseIdleConnections()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, c.config.Host+
+		"/api/v1/namespaces/default/configmaps?resourceVersion=0", nil)
 	if err != nil {
 		return err
 	}
@@ -188,5 +194,6 @@ func percentiles(all []time.Duration) (p [2]time.Duration) {
 		return p
 	}
 	slices.Sort(all)
-	return [2]time.Duration{all[len(all)/2].Round(10 * time.Microsecond), all[len(all)*99/100].Round(10 * time.Microsecond)}
+	return [2]time.Duration{all[len(all)/2].Round(10 * time.Microsecond),
+		all[len(all)*99/100].Round(10 * time.Microsecond)}
 }

@@ -30,7 +30,8 @@ func newFlood(p *rig.Proxy) *flood {
 // hello is the beginning of a TLS handshake that never goes on.
 const hello = "\x16\x03\x01\x20\x00\x01\x00\x1f\xfc\x03\x03"
 
-// manners are how a connection behaves: what it sends at once, and then, a byte a second, for ever; nothing if that is empty.
+// manners are how a connection behaves: what it sends at once, and then, a byte a second, for ever;
+// nothing if that is empty.
 type manners struct {
 	secure    bool // with a whole TLS handshake
 	tls       bool // on the TLS listener
@@ -43,9 +44,11 @@ func (f *flood) halfOpen(i int) manners {
 
 func (f *flood) slow(i int) manners {
 	const head = "GET /api/v1/configmaps HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
-	const body = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n"
+	const body = "POST /api/v1/namespaces/default/configmaps HTTP/1.1\r\nHost: localhost\r\nContent-Type: " +
+		"application/json\r\nContent-Length: 100000\r\n\r\n"
 	return []manners{
-		{at: head, after: "a"}, {at: body, after: " "}, {tls: true, secure: true, at: head, after: "a"}, {tls: true, secure: true, at: body, after: " "},
+		{at: head, after: "a"}, {at: body, after: " "}, {tls: true, secure: true, at: head, after: "a"},
+		{tls: true, secure: true, at: body, after: " "},
 		{tls: true, at: hello, after: "\x00"},
 	}[i%5]
 }
@@ -73,7 +76,8 @@ func (f *flood) fall() {
 	f.players.Wait()
 }
 
-// again is how long one that was cut waits before it comes back: so long that this program, on the same machine, has time for the client.
+// again is how long one that was cut waits before it comes back: so long that this program, on the
+// same machine, has time for the client.
 const again = time.Second
 
 func (f *flood) persist(ctx context.Context, m manners) {

@@ -27,14 +27,14 @@ const (
 	headStreams = 100  // of a connection, as many as a client may have
 	crumbs      = 250  // that a head repeats
 	crumb       = 3950 // bytes of one, which is a byte on the wire once HPACK's table holds it
-	// slower is how many times as long a client may wait for its LISTs and events while others send such heads. What is
-	// below noise is as long.
+	// slower is how many times as long a client may wait for its LISTs and events while others send
+	// such heads. What is below noise is as long.
 	slower = 2
 	noise  = 5 * time.Millisecond
 )
 
-// heads measures a normal client without and with connections that have no credentials and send heads of a megabyte in
-// some bytes, again and again, and take nothing of the answers.
+// heads measures a normal client without and with connections that have no credentials and send
+// heads of a megabyte in some bytes, again and again, and take nothing of the answers.
 func heads(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report) error {
 	token, err := rig.NewServiceAccount(ctx, direct, "default", "normal")
 	if err != nil {
@@ -99,8 +99,9 @@ var grownHeads = sync.OnceValue(func() (blocks [2][]byte) {
 	return blocks
 })
 
-// attackers is the first argument of the process of the attack. It runs at the lowest priority: in the field its
-// connections come from other machines, and here they are not to take the processor from the client that is measured.
+// attackers is the first argument of the process of the attack. It runs at the lowest priority: in
+// the field its connections come from other machines, and here they are not to take the processor
+// from the client that is measured.
 const attackers = "attack"
 
 // startAttack attacks an address by so many connections until stop is called.
@@ -145,7 +146,9 @@ func attackAll(address, connections string) {
 // attack opens a connection and all its streams, and stays until it is cut: what it costs is
 // encoded once, since it shares this machine with those that it attacks.
 func attack(ctx context.Context, address string) {
-	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: tooLate}, Config: &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}} // #nosec G402 -- the proxy's own certificate
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: tooLate},
+		Config: &tls.Config{InsecureSkipVerify: true,
+			NextProtos: []string{"h2"}}} // #nosec G402 -- the proxy's own certificate
 	c, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
 		return

@@ -1,6 +1,8 @@
-// Command flood shows that connections which bring nothing, or a byte a second, do not keep a normal client out: half-open ones and slow senders
-// by the thousand, over plain HTTP and TLS, are opened again as soon as they are cut, while a client lists over new connections and
-// watches. It prints what the client waits for with and without them, how many were cut, and what one costs in memory.
+// Command flood shows that connections which bring nothing, or a byte a second, do not keep a
+// normal client out: half-open ones and slow senders by the thousand, over plain HTTP and TLS, are
+// opened again as soon as they are cut, while a client lists over new connections and watches. It
+// prints what the client waits for with and without them, how many were cut, and what one costs in
+// memory.
 package main
 
 import (
@@ -78,7 +80,8 @@ func run(ctx context.Context, r *rig.Report) error {
 // weather measures a normal client without the flood and with it.
 func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *rig.Report, name string) error {
 	token := "" // --insecure-allow-all asks for none, and those of the flood have none
-	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
+	client, err := newClient(ctx, &rest.Config{Host: p.TLSURL, QPS: -1, BearerToken: token,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, direct)
 	if err != nil {
 		return err
 	}
@@ -100,7 +103,8 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *
 	}
 	open := flood.open.Load()
 	with := client.measure(ctx, *storm)
-	metrics, err := p.Metrics().Read(ctx, "spillway_expelled_connections_total", "spillway_client_connections", "spillway_panics_total")
+	metrics, err := p.Metrics().Read(ctx, "spillway_expelled_connections_total", "spillway_client_connections",
+		"spillway_panics_total")
 	flood.fall()
 	if err != nil {
 		return err
@@ -108,9 +112,13 @@ func weather(ctx context.Context, p *rig.Proxy, direct kubernetes.Interface, r *
 
 	r.Note(name+": without", "%s", without)
 	r.Note(name+": with", "%s", with)
-	r.Check(with.failed == 0 && with.lists > 0, name+": every LIST of the client, each over a connection of its own, is answered", "%d of %d", with.lists, with.lists+with.failed)
-	r.Check(with.broken == 0 && with.events > 0, name+": its watch gets its events", "%d events, %d watches that ended", with.events, with.broken)
-	r.Check(flood.cut.Load() > 0, name+": those of the flood are cut", "%d times by the end; opened %d times", flood.cut.Load(), flood.opened.Load())
+	r.Check(with.failed == 0 && with.lists > 0,
+		name+": every LIST of the client, each over a connection of its own, is answered", "%d of %d", with.lists, with.lists+
+			with.failed)
+	r.Check(with.broken == 0 && with.events > 0, name+": its watch gets its events", "%d events, %d watches that ended",
+		with.events, with.broken)
+	r.Check(flood.cut.Load() > 0, name+": those of the flood are cut", "%d times by the end; opened %d times",
+		flood.cut.Load(), flood.opened.Load())
 	r.Note(name+": made room for others", "%.0f", metrics.Sum("spillway_expelled_connections_total"))
 	r.Check(metrics.Sum("spillway_panics_total") == 0, name+": no panic", "%.0f", metrics.Sum("spillway_panics_total"))
 	if open > 0 {

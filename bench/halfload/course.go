@@ -79,7 +79,8 @@ func (c *course) run(ctx context.Context) error {
 		at := time.Since(began).Minutes()
 		c.rss.Points = append(c.rss.Points, plot.Point{X: at, Y: float64(usage.RSS) / mebibyte})
 		c.heap.Points = append(c.heap.Points, plot.Point{X: at, Y: float64(memory.Heap) / mebibyte})
-		c.turns = append(c.turns, turn{at, one.Delays.At(50), one.Delays.At(99), one.PerSecond(), one.PerDelivery(), one.Cores(), one.Trouble})
+		c.turns = append(c.turns, turn{at, one.Delays.At(50), one.Delays.At(99), one.PerSecond(), one.PerDelivery(),
+			one.Cores(), one.Trouble})
 	}
 	return nil
 }
@@ -98,8 +99,10 @@ func (c *course) judge(r *rig.Report) {
 		}
 	}
 	r.Check(short == 0, "minutes in which an event did not reach a watch", "%d of %d %s", short, len(c.turns), why)
-	r.Check(slowest < late, "delay", "p50 %.0f ms, median of the minutes; p99 %.0f ms in the worst of them (allowed: %s)", rig.Median(p50), milliseconds(slowest), late)
-	r.Note("deliveries", "%.0f per second, with %.2f of one core: %.2f µs for each", rig.Median(rates), rig.Median(cores), rig.Median(costs))
+	r.Check(slowest < late, "delay", "p50 %.0f ms, median of the minutes; p99 %.0f ms in the worst of them (allowed: %s)",
+		rig.Median(p50), milliseconds(slowest), late)
+	r.Note("deliveries", "%.0f per second, with %.2f of one core: %.2f µs for each", rig.Median(rates), rig.Median(cores),
+		rig.Median(costs))
 	for _, level := range []plot.Curve{c.rss, c.heap} {
 		t := rig.NewTrend(level, " MiB", growth)
 		r.Check(t.Flat(), level.Name+" per hour", "%s", t)

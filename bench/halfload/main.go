@@ -1,5 +1,6 @@
-// Command halfload lets a proxy on a core of its own deliver half of what it sustains, for half an hour, and shows that it stays as it is:
-// each event arrives, and in time, and memory does not grow.
+// Command halfload lets a proxy on a core of its own deliver half of what it sustains, for half an
+// hour, and shows that it stays as it is: each event arrives, and in time, and memory does not
+// grow.
 package main
 
 import (
@@ -18,13 +19,16 @@ var (
 	duration = flag.Duration("duration", 30*time.Minute, "how long events are written, after the history has filled")
 	watchers = flag.Int("watchers", 4000, "watches over TLS")
 	rate     = flag.Float64("rate", 100, "events per second")
-	results  = flag.String("results", "", "write the table into this file too, in place of that between its markers, and draw beside it how the levels went")
+	results  = flag.String("results", "",
+		"write the table into this file too, in place of that between its markers, and draw beside it how the levels went")
 )
 
 const (
 	objectCount = 64
 	objectSize  = 2 << 10 // bytes of JSON
-	listened    = 10      // one watch in so many is read; of the others what comes is thrown away, as in the search for what is sustained
+	// one watch in so many is read; of the others what comes is thrown away, as in the search for what
+	// is sustained
+	listened = 10
 )
 
 func main() { rig.Main("halfload", run) }
@@ -44,17 +48,22 @@ func run(ctx context.Context, r *rig.Report) error {
 		return err
 	}
 	defer release()
-	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%.0f", rig.ConfigMaps, (*duration + 2*time.Hour).Seconds())
+	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%.0f", rig.ConfigMaps,
+		(*duration + 2*time.Hour).Seconds())
 	load := swarm.Load{
-		Options:    swarm.Options{Server: pair.Spillway, Targets: slices.Repeat([]string{target}, *watchers), Every: listened},
-		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: turnTime, Reach: *watchers / listened, Write: pair.NewWriter(paths).Run,
+		Options: swarm.Options{Server: pair.Spillway, Targets: slices.Repeat([]string{target}, *watchers),
+			Every: listened},
+		Collection: rig.ConfigMaps, Rate: *rate, Burst: 1, While: turnTime, Reach: *watchers / listened,
+		Write: pair.NewWriter(paths).Run,
 	}
 	watches, err := load.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer watches.Close()
-	c := &course{proxy: pair.Proxy, pulse: func(ctx context.Context) (swarm.Sample, error) { return load.Pulse(ctx, watches) }}
+	c := &course{proxy: pair.Proxy, pulse: func(ctx context.Context) (swarm.Sample, error) {
+		return load.Pulse(ctx, watches)
+	}}
 	if err := c.fill(ctx); err != nil {
 		return err
 	}
@@ -70,7 +79,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	return record(r, c)
 }
 
-// record writes the table into the document, and draws the course beside it, where this is asked for.
+// record writes the table into the document, and draws the course beside it, where this is asked
+// for.
 func record(r *rig.Report, c *course) error {
 	if *results == "" {
 		return nil

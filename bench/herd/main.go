@@ -1,5 +1,6 @@
-// Command herd compares what happens when many informers start at the same moment, as after the restart of a server or a network that
-// was gone: what it costs Spillway and kube-apiserver, and how long it takes until all are synced.
+// Command herd compares what happens when many informers start at the same moment, as after the
+// restart of a server or a network that was gone: what it costs Spillway and kube-apiserver, and
+// how long it takes until all are synced.
 package main
 
 import (
@@ -40,7 +41,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		open func(token string) *http.Client
 		sync func(ctx context.Context, client *http.Client, base string) (int, error)
 	}{
-		{"watch-list", rig.NewTLSClient, watchList}, {"watch-list, gzip", rig.NewGzipClient, watchList}, {"LIST, gzip", rig.NewTLSClient, list},
+		{"watch-list", rig.NewTLSClient, watchList}, {"watch-list, gzip", rig.NewGzipClient, watchList},
+		{"LIST, gzip", rig.NewTLSClient, list},
 	} {
 		costs, times, again := map[string][]float64{}, map[string][]float64{}, map[string]int{}
 		for range *rounds {
@@ -59,19 +61,24 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		scores.Ratio(what+"CPU", rig.Seconds, costs[pair.Spillway.Name], costs[pair.APIServer.Name], rig.NoLimit)
 		for server, n := range again {
 			if n > 0 {
-				scores.Note(what+"cut", "%s ended %d answers before they were complete in %d rounds; whoever got one asked again", server, n, *rounds)
+				scores.Note(what+"cut", "%s ended %d answers before they were complete in %d rounds; whoever got one asked again",
+					server, n, *rounds)
 			}
 		}
-		scores.Ratio(what+"until all are synced", rig.Seconds, times[pair.Spillway.Name], times[pair.APIServer.Name], rig.NoLimit)
+		scores.Ratio(what+"until all are synced", rig.Seconds, times[pair.Spillway.Name], times[pair.APIServer.Name],
+			rig.NoLimit)
 	}
 	return nil
 }
 
-// triesMost is how often an informer asks: a server that has too much to do ends answers early, and clients ask again.
+// triesMost is how often an informer asks: a server that has too much to do ends answers early, and
+// clients ask again.
 const triesMost = 20
 
-// stampede starts all informers at once and returns when they are synced, and how many answers ended before they were complete.
-func stampede(ctx context.Context, server rig.Server, open func(token string) *http.Client, sync func(context.Context, *http.Client, string) (int, error)) (cpu, took time.Duration, cut int, err error) {
+// stampede starts all informers at once and returns when they are synced, and how many answers
+// ended before they were complete.
+func stampede(ctx context.Context, server rig.Server, open func(token string) *http.Client,
+	sync func(context.Context, *http.Client, string) (int, error)) (cpu, took time.Duration, cut int, err error) {
 	before, err := server.CPU()
 	if err != nil {
 		return 0, 0, 0, err
@@ -102,10 +109,12 @@ func stampede(ctx context.Context, server rig.Server, open func(token string) *h
 	return after - before, took, int(again.Load()), err
 }
 
-// watchList is how informers start that stream (W-1): initial events, up to the bookmark that ends them. It returns how many there were.
+// watchList is how informers start that stream (W-1): initial events, up to the bookmark that ends
+// them. It returns how many there were.
 func watchList(ctx context.Context, client *http.Client, base string) (int, error) {
 	watch, err := rig.OpenWatch(ctx, client, base+rig.AllPods, url.Values{
-		"allowWatchBookmarks": {"true"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "timeoutSeconds": {"300"},
+		"allowWatchBookmarks": {"true"}, "sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+		"timeoutSeconds": {"300"},
 	})
 	if err != nil {
 		return 0, err

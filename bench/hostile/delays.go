@@ -9,7 +9,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// sample is how long events took from their write to their watch, the shortest first, and how many were written.
+// sample is how long events took from their write to their watch, the shortest first, and how many
+// were written.
 type sample struct {
 	delays  []time.Duration
 	written int

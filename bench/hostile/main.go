@@ -1,6 +1,7 @@
-// Command hostile shows that one user's costly selectors delay no other user. A user with read access to
-// namespace a opens watches there with selectors of many terms, distinct or equal. Another user's watch of
-// namespace b gets its events as soon as before, and the weight of the selectors is bounded.
+// Command hostile shows that one user's costly selectors delay no other user. A user with read
+// access to namespace a opens watches there with selectors of many terms, distinct or equal.
+// Another user's watch of namespace b gets its events as soon as before, and the weight of the
+// selectors is bounded.
 package main
 
 import (
@@ -24,7 +25,8 @@ var (
 	only    = flag.String("only", "", "play one attack only, by its name")
 )
 
-// attack is watches that one user opens in namespace a. Both namespaces get so many writes a second.
+// attack is watches that one user opens in namespace a. Both namespaces get so many writes a
+// second.
 type attack struct {
 	Name           string
 	Watches, Terms int
@@ -138,7 +140,8 @@ func (s *show) people(ctx context.Context) error {
 	return nil
 }
 
-// measure is how late events of namespace b reach their watch at a server while both namespaces are written to.
+// measure is how late events of namespace b reach their watch at a server while both namespaces are
+// written to.
 func (s *show) measure(ctx context.Context, server rig.Server, rate float64) (*sample, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -16,9 +16,9 @@ import (
 	"spillway/bench/rig"
 )
 
-// besieger is the first argument of the process that holds the hostile watches. It runs at the lowest
-// priority: in the field its clients have machines of their own, and here they are not to take the
-// processor from the client that is measured.
+// besieger is the first argument of the process that holds the hostile watches. It runs at the
+// lowest priority: in the field its clients have machines of their own, and here they are not to
+// take the processor from the client that is measured.
 const besieger = "besiege"
 
 // order is what a besieger is to do, as JSON.
@@ -38,7 +38,8 @@ type outcome struct{ Open, Refused, Failed int64 }
 
 func (g *siege) end() { g.stop() }
 
-// besiege opens the watches of an attack from a process of its own, and returns when each is open or refused.
+// besiege opens the watches of an attack from a process of its own, and returns when each is open
+// or refused.
 func (s *show) besiege(server rig.Server, a attack) (*siege, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -123,7 +124,8 @@ func (o order) target(number int) string {
 		selector(o.Attack.Terms, number)
 }
 
-// selector has so many terms, and is another one for each number. It sees everything: that costs most.
+// selector has so many terms, and is another one for each number. It sees everything: that costs
+// most.
 func selector(terms, number int) string {
 	var b strings.Builder
 	for i := range terms {

@@ -1,5 +1,6 @@
-// Command identities compares what many clients cost a kube-apiserver who are all somebody else: by themselves, and by way of Spillway,
-// which asks upstream again and again who each of them is and whether he still may watch what he watches.
+// Command identities compares what many clients cost a kube-apiserver who are all somebody else: by
+// themselves, and by way of Spillway, which asks upstream again and again who each of them is and
+// whether he still may watch what he watches.
 package main
 
 import (
@@ -17,17 +18,22 @@ import (
 
 var (
 	identities = flag.Int("identities", 5000, "service accounts, each with a token, a connection and four watches")
-	rate       = flag.Float64("rate", 2, "events per second of each of the four resources; a Service is watched by all, the others by one namespace each")
-	settling   = flag.Duration("settle", 45*time.Second, "how long watches are open before anything is measured: until all that was asked for their start is forgotten")
-	window     = flag.Duration("window", time.Minute, "how long each side is measured")
-	settings   = settingsFlag{{name: "defaults: ", limit: rig.NoLimit}, {flags: rightsKnownHere, limit: rig.AtMost(0.05, 0.02)}}
+	rate       = flag.Float64("rate", 2,
+		"events per second of each of the four resources; a Service is watched by all, the others by one namespace each")
+	settling = flag.Duration("settle", 45*time.Second,
+		"how long watches are open before anything is measured: until all that was asked for their start is forgotten")
+	window   = flag.Duration("window", time.Minute, "how long each side is measured")
+	settings = settingsFlag{{name: "defaults: ", limit: rig.NoLimit},
+		{flags: rightsKnownHere, limit: rig.AtMost(0.05, 0.02)}}
 )
 
-// rightsKnownHere is what docs/sizing.md says to set where clients are thousands: rights are watched and decide here, so that a sweep may be slow,
-// and tokens are verified by keys. It is what the limit is for, of what reviews may cost kube-apiserver as a part of what the same watches cost it.
-// By the defaults each credential and each permission is asked about within 25 seconds, which no kube-apiserver answers for that little: what that
-// comes to is told, not judged.
-const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=unbound --api-audiences=https://kubernetes.default.svc --reauth-sweep=1m"
+// rightsKnownHere is what docs/sizing.md says to set where clients are thousands: rights are
+// watched and decide here, so that a sweep may be slow, and tokens are verified by keys. It is what
+// the limit is for, of what reviews may cost kube-apiserver as a part of what the same watches cost
+// it. By the defaults each credential and each permission is asked about within 25 seconds, which
+// no kube-apiserver answers for that little: what that comes to is told, not judged.
+const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=unbound " +
+	"--api-audiences=https://kubernetes.default.svc --reauth-sweep=1m"
 
 // setting is one way to run Spillway.
 type setting struct {
@@ -138,18 +144,24 @@ func (m *measurement) watched(ctx context.Context, server rig.Server) (usage, er
 	return m.measure(ctx, s, *settling)
 }
 
-// report writes what a setting came to. Reviews are all that upstream has to do beside what it has for the mirrors of a proxy without clients and
-// without flags: also for whatever makes reviews unnecessary.
+// report writes what a setting came to. Reviews are all that upstream has to do beside what it has
+// for the mirrors of a proxy without clients and without flags: also for whatever makes reviews
+// unnecessary.
 func (t *through) report(scores *rig.Scores, idle, mirrors, direct usage) {
 	watches := direct.upstream - idle.upstream
 	reviews := t.crowd.upstream - mirrors.upstream
 	all := t.crowd.upstream - idle.upstream
 	one := func(f float64) []float64 { return []float64{f} }
-	scores.Ratio(fmt.Sprintf("%sCPU of kube-apiserver: reviews, against %d watches", t.name, *identities*crowd.Watches), rig.Busy, one(reviews), one(watches), t.limit)
-	scores.Ratio(t.name+"CPU of kube-apiserver: all, the mirrors' watches included", rig.Busy, one(all), one(watches), rig.NoLimit)
-	scores.Figure(t.name+"TokenReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Tokens), one(direct.reviews.Tokens), rig.NoLimit)
-	scores.Figure(t.name+"SubjectAccessReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Access), one(direct.reviews.Access), rig.NoLimit)
-	scores.Note(t.name+"checks of running watches, by Spillway's own count", "%.0f/s of credentials, %.0f/s of permissions; %.0f watches are held for want of one",
+	scores.Ratio(fmt.Sprintf("%sCPU of kube-apiserver: reviews, against %d watches", t.name, *identities*crowd.Watches),
+		rig.Busy, one(reviews), one(watches), t.limit)
+	scores.Ratio(t.name+"CPU of kube-apiserver: all, the mirrors' watches included", rig.Busy, one(all), one(watches),
+		rig.NoLimit)
+	scores.Figure(t.name+"TokenReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Tokens),
+		one(direct.reviews.Tokens), rig.NoLimit)
+	scores.Figure(t.name+"SubjectAccessReviews that reached it", "", rig.PerSecond, one(t.crowd.reviews.Access),
+		one(direct.reviews.Access), rig.NoLimit)
+	scores.Note(t.name+"checks of running watches, by Spillway's own count",
+		"%.0f/s of credentials, %.0f/s of permissions; %.0f watches are held for want of one",
 		t.crowd.checks.Tokens, t.crowd.checks.Access, t.crowd.held)
 	if n := t.crowd.reviews.Sum(); n >= 1 {
 		scores.Figure(t.name+"CPU of kube-apiserver per review", "", rig.Micros, one(reviews*1e3/n), nil, rig.NoLimit)

@@ -97,7 +97,8 @@ func (m *measurement) use(ctx context.Context) (usage, error) {
 	between := after.at.Sub(before.at).Seconds()
 	return usage{
 		upstream: rate(upstreamNow - upstream), proxy: rate(proxyNow - proxy),
-		reviews: after.reviews.Since(before.reviews).Per(between), checks: after.checks.Since(before.checks).Per(between), held: after.held,
+		reviews: after.reviews.Since(before.reviews).Per(between), checks: after.checks.Since(before.checks).Per(between),
+		held: after.held,
 	}, nil
 }
 

@@ -1,4 +1,5 @@
-// Command idle compares what a watch costs Spillway and kube-apiserver in memory on which nothing happens.
+// Command idle compares what a watch costs Spillway and kube-apiserver in memory on which nothing
+// happens.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 
 var (
 	watchers = flag.Int("watchers", 5000, "watches")
-	rounds   = flag.Int("rounds", 3, "how often each figure is measured, each time by new processes of Spillway; the median counts")
+	rounds   = flag.Int("rounds", 3,
+		"how often each figure is measured, each time by new processes of Spillway; the median counts")
 )
 
 // Limits of kB per watch.
@@ -56,7 +58,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	}
 	scores.Figure("RSS per idle watch, TLS", "", rig.Kilobytes, tls.rss, apiserver.rss, tlsLimit)
 	scores.Figure("RSS per idle watch, plain", "", rig.Kilobytes, plain.rss, nil, plainLimit)
-	scores.Figure(fmt.Sprintf("RSS per idle watch, HTTP/2, %d watches per connection", shared.perConn), "", rig.Kilobytes, shared.rss, nil, rig.NoLimit)
+	scores.Figure(fmt.Sprintf("RSS per idle watch, HTTP/2, %d watches per connection", shared.perConn), "", rig.Kilobytes,
+		shared.rss, nil, rig.NoLimit)
 	scores.Figure("of that in use, TLS", "", rig.Kilobytes, tls.held, apiserver.held, rig.NoLimit)
 	scores.Figure("of that in use, plain", "", rig.Kilobytes, plain.held, nil, rig.NoLimit)
 	scores.Figure("of that in use, HTTP/2", "", rig.Kilobytes, shared.held, nil, rig.NoLimit)
@@ -71,7 +74,8 @@ type figures struct {
 
 // add measures the memory of a server before and with its watches.
 func (f *figures) add(ctx context.Context, server rig.Server, gauge rig.Gauge) error {
-	// Connections have been opened and closed before anything is read: what they leave behind is not the watches'.
+	// Connections have been opened and closed before anything is read: what they leave behind is not
+	// the watches'.
 	if err := f.visit(ctx, server, *watchers/10, nil); err != nil {
 		return err
 	}
@@ -100,8 +104,10 @@ func (f *figures) visit(ctx context.Context, server rig.Server, n int, with func
 	if err != nil {
 		return err
 	}
-	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=%d", rig.ConfigMaps, newest)
-	s, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, n), PerConn: f.perConn})
+	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&resourceVersion=%d", rig.ConfigMaps,
+		newest)
+	s, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, n),
+		PerConn: f.perConn})
 	if err != nil {
 		return err
 	}

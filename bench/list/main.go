@@ -1,4 +1,5 @@
-// Command list compares what a LIST of many pods costs Spillway and kube-apiserver, in the ways in which clients ask for it.
+// Command list compares what a LIST of many pods costs Spillway and kube-apiserver, in the ways in
+// which clients ask for it.
 package main
 
 import (
@@ -40,10 +41,13 @@ var kinds = []kind{
 	{what: "JSON, gzip, HTTP/2", accept: jsonType, gzip: true, http2: true},
 	{what: "protobuf", accept: "application/vnd.kubernetes.protobuf", limit: rig.AtMost(0.3, 0.15)},
 	{what: "metadata alone, JSON", accept: jsonType + partial, limit: rig.AtMost(0.2, 0.08)},
-	{what: "metadata alone, protobuf", accept: "application/vnd.kubernetes.protobuf" + partial, limit: rig.AtMost(0.2, 0.08)},
-	{what: "metadata alone, protobuf, gzip", accept: "application/vnd.kubernetes.protobuf" + partial, gzip: true}, // as client-go asks
+	{what: "metadata alone, protobuf", accept: "application/vnd.kubernetes.protobuf" + partial,
+		limit: rig.AtMost(0.2, 0.08)},
+	// as client-go asks
+	{what: "metadata alone, protobuf, gzip", accept: "application/vnd.kubernetes.protobuf" + partial, gzip: true},
 	{what: "by label, 1 of 9", accept: jsonType, query: "&labelSelector=slice%3D4", limit: rig.AtMost(0.3, 0.1)},
-	{what: "by spec.nodeName, 1 of 200", accept: jsonType, query: "&fieldSelector=spec.nodeName%3D" + rig.NodeName(17), limit: rig.AtMost(0.3, 0.1)},
+	{what: "by spec.nodeName, 1 of 200", accept: jsonType, query: "&fieldSelector=spec.nodeName%3D" + rig.NodeName(17),
+		limit: rig.AtMost(0.3, 0.1)},
 }
 
 func main() { rig.Measure("list", run) }
@@ -61,7 +65,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	for i := range paths {
 		paths[i] = rig.PodPath(i)
 	}
-	s := &show{Pair: pair, client: rig.NewTLSClient(pair.APIServer.Token), client2: rig.NewHTTP2Client(pair.APIServer.Token), writer: pair.NewWriter(paths)}
+	s := &show{Pair: pair, client: rig.NewTLSClient(pair.APIServer.Token),
+		client2: rig.NewHTTP2Client(pair.APIServer.Token), writer: pair.NewWriter(paths)}
 	defer s.client.CloseIdleConnections()
 	defer s.client2.CloseIdleConnections()
 	for _, k := range kinds {
@@ -98,10 +103,12 @@ func (s *show) compare(ctx context.Context, scores *rig.Scores, k kind) error {
 	}
 	what := fmt.Sprintf("LIST of %d pods, %s", *pods, k.what)
 	if ours.kind != theirs.kind {
-		scores.Miss(what, "answered with %s %s, kube-apiserver with %s %s", ours.kind.content, ours.kind.encoding, theirs.kind.content, theirs.kind.encoding)
+		scores.Miss(what, "answered with %s %s, kube-apiserver with %s %s", ours.kind.content, ours.kind.encoding,
+			theirs.kind.content, theirs.kind.encoding)
 		return nil
 	}
-	scores.Ratio(fmt.Sprintf("%s (%.1f, %.1f MB)", what, float64(ours.bytes)/1e6, float64(theirs.bytes)/1e6), rig.Millis, spillway, apiserver, k.limit)
+	scores.Ratio(fmt.Sprintf("%s (%.1f, %.1f MB)", what, float64(ours.bytes)/1e6, float64(theirs.bytes)/1e6), rig.Millis,
+		spillway, apiserver, k.limit)
 	return nil
 }
 
@@ -169,7 +176,8 @@ func (s *show) change(ctx context.Context, server rig.Server) error {
 // list sends one LIST and reads the answer to its end.
 func (s *show) list(ctx context.Context, server rig.Server, k kind) (answer, error) {
 	var a answer
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+rig.AllPods+"?resourceVersion=0"+k.query, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+rig.AllPods+"?resourceVersion=0"+k.query,
+		nil)
 	if err != nil {
 		return a, err
 	}

@@ -42,11 +42,15 @@ const cachedRequests = "spillway_cached_requests_total"
 // checkWatches is the heart of it: the apiserver's own count.
 func (s *show) checkWatches(proofsAtStart, proofsAtEnd float64) {
 	g := s.sampler
-	s.report.Check(g.failed == nil && g.samples > 0, "apiserver's gauge sampled", "%d times while all were on and writes went on (error: %v)", g.samples, g.failed)
-	s.report.Check(s.before == 0, "nobody watches "+resource+" before", "%s{resource=%q,verb=\"WATCH\"} = %.0f", upstreamWatches, resource, s.before)
+	s.report.Check(g.failed == nil && g.samples > 0, "apiserver's gauge sampled",
+		"%d times while all were on and writes went on (error: %v)", g.samples, g.failed)
+	s.report.Check(s.before == 0, "nobody watches "+resource+" before", "%s{resource=%q,verb=\"WATCH\"} = %.0f",
+		upstreamWatches, resource, s.before)
 	s.report.Check(g.least-s.before == 1 && g.most-s.before == 1, "upstream watches, while on",
-		"rise of %s{resource=%q,verb=\"WATCH\"}: least %.0f, most %.0f (must be exactly 1)", upstreamWatches, resource, g.least-s.before, g.most-s.before)
-	s.report.Note("proof watches (short)", "%.0f while the watchers started, %.0f while the writes went on", proofsAtStart, proofsAtEnd-proofsAtStart)
+		"rise of %s{resource=%q,verb=\"WATCH\"}: least %.0f, most %.0f (must be exactly 1)", upstreamWatches, resource,
+		g.least-s.before, g.most-s.before)
+	s.report.Note("proof watches (short)", "%.0f while the watchers started, %.0f while the writes went on", proofsAtStart,
+		proofsAtEnd-proofsAtStart)
 }
 
 func (s *show) checkWatchers() {
@@ -67,7 +71,8 @@ func (s *show) checkWatchers() {
 		s.report.Note("watchers by start", "%d × %s", starts[start], start)
 	}
 	s.report.Check(wrong == 0, "watchers that missed, repeated or reordered",
-		"%d of %d; %d events received, %d expected, each compared by type, name and resourceVersion", wrong, len(s.watchers), seen, expected)
+		"%d of %d; %d events received, %d expected, each compared by type, name and resourceVersion", wrong, len(s.watchers),
+		seen, expected)
 	s.report.Note("watches resumed by version", "%d", restarts)
 }
 
@@ -83,7 +88,8 @@ func (s *show) checkListers() {
 		}
 	}
 	s.report.Check(wrong == 0 && lists > 0, "listers with a wrong list",
-		"%d of %d; %d lists (RV=0, and exactly that RV in %d pages), each compared with the state at its resourceVersion", wrong, len(s.listers), lists, pages)
+		"%d of %d; %d lists (RV=0, and exactly that RV in %d pages), each compared with the state at its resourceVersion",
+		wrong, len(s.listers), lists, pages)
 }
 
 func (s *show) noteCosts(before, after costs, took time.Duration) {
@@ -93,8 +99,10 @@ func (s *show) noteCosts(before, after costs, took time.Duration) {
 	}
 	proxy, apiserver := after.proxy.CPU-before.proxy.CPU, after.apiserver.CPU-before.apiserver.CPU
 	s.report.Note("LISTs that reached the apiserver", "%.0f while the writes went on, of %.0f that clients sent",
-		after.upstreamLists-before.upstreamLists, after.cached["list"]-before.cached["list"]+after.upstreamLists-before.upstreamLists)
-	s.report.Note("CPU in "+took.Round(time.Millisecond).String(), "proxy %s (%.1f µs per delivered event, LISTs included), apiserver %s",
+		after.upstreamLists-before.upstreamLists, after.cached["list"]-before.cached["list"]+
+			after.upstreamLists-before.upstreamLists)
+	s.report.Note("CPU in "+took.Round(time.Millisecond).String(),
+		"proxy %s (%.1f µs per delivered event, LISTs included), apiserver %s",
 		proxy, float64(proxy.Microseconds())/float64(max(events, 1)), apiserver)
 	s.report.Note("RSS", "proxy %d MiB, apiserver %d MiB", after.proxy.RSS>>20, after.apiserver.RSS>>20)
 }

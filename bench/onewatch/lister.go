@@ -95,7 +95,8 @@ func (l *lister) turn(ctx context.Context) error {
 // paged lists the state at exactly rv, in four pages or so.
 func (l *lister) paged(ctx context.Context, rv uint64) (*list, error) {
 	size := strconv.Itoa(max(1, len(l.lists[len(l.lists)-1].items)/4+1))
-	query := url.Values{"resourceVersion": {strconv.FormatUint(rv, 10)}, "resourceVersionMatch": {"Exact"}, "limit": {size}}
+	query := url.Values{"resourceVersion": {strconv.FormatUint(rv, 10)}, "resourceVersionMatch": {"Exact"},
+		"limit": {size}}
 	all := &list{scope: l.scope, rv: rv, items: map[string]uint64{}}
 	for {
 		page, err := readList(ctx, l.client, l.collection, query)

@@ -1,6 +1,6 @@
-// Command onewatch shows that any number of watchers and listers of one resource cost the apiserver exactly one watch, and
-// that each of them is told every event once and in order. What is true comes from the answers to the writes, which go
-// straight to the apiserver.
+// Command onewatch shows that any number of watchers and listers of one resource cost the apiserver
+// exactly one watch, and that each of them is told every event once and in order. What is true
+// comes from the answers to the writes, which go straight to the apiserver.
 package main
 
 import (
@@ -29,7 +29,8 @@ var (
 	overTLS      = flag.Bool("tls", false, "clients use the TLS listener")
 )
 
-// resource is one that kube-apiserver does not watch itself, and whose deletions are answered with their version.
+// resource is one that kube-apiserver does not watch itself, and whose deletions are answered with
+// their version.
 const resource = "podtemplates"
 
 var namespaces = []string{"red", "green", "blue"}
@@ -84,7 +85,8 @@ func (s *show) prepare(ctx context.Context) error {
 		}
 	}
 	for i := range 8 {
-		s.writers = append(s.writers, &writer{id: i, client: clients, truth: s.truth, random: rand.New(rand.NewPCG(1, uint64(i)))})
+		s.writers = append(s.writers,
+			&writer{id: i, client: clients, truth: s.truth, random: rand.New(rand.NewPCG(1, uint64(i)))})
 	}
 	if err := writeAll(ctx, s.writers, 120, 1000); err != nil {
 		return err
@@ -172,7 +174,8 @@ func (s *show) play(ctx context.Context) error {
 	return nil
 }
 
-// startWatchers starts the watchers: three in five of one namespace, one in five of all, one in five by label.
+// startWatchers starts the watchers: three in five of one namespace, one in five of all, one in
+// five by label.
 func (s *show) startWatchers(ctx context.Context, players *sync.WaitGroup) {
 	for i := range *watcherCount {
 		w := &watcher{client: s.client, base: s.base, scope: scope{selector: labels.Everything()}}
@@ -196,7 +199,8 @@ func (s *show) startWatchers(ctx context.Context, players *sync.WaitGroup) {
 
 func (s *show) startListers(ctx context.Context, players *sync.WaitGroup) {
 	for i := range *listerCount {
-		l := &lister{client: s.client, collection: s.base + "/api/v1/" + resource, scope: scope{selector: labels.Everything()}, pause: time.Second}
+		l := &lister{client: s.client, collection: s.base + "/api/v1/" + resource,
+			scope: scope{selector: labels.Everything()}, pause: time.Second}
 		if i%2 == 1 {
 			l.scope.namespace = namespaces[i%len(namespaces)]
 			l.collection = s.base + "/api/v1/namespaces/" + l.scope.namespace + "/" + resource

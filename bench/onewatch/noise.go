@@ -13,8 +13,9 @@ import (
 // noiseEvery is how often something else in the cluster changes.
 const noiseEvery = 100 * time.Millisecond
 
-// noise changes an object of another resource until ctx ends. It moves etcd's revision, so that the resource that is watched
-// is behind it and has to be proven fresh: without it nothing would ever need a proof watch.
+// noise changes an object of another resource until ctx ends. It moves etcd's revision, so that the
+// resource that is watched is behind it and has to be proven fresh: without it nothing would ever
+// need a proof watch.
 func noise(ctx context.Context, client kubernetes.Interface) error {
 	maps := client.CoreV1().ConfigMaps(namespaces[0])
 	made, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "noise"}}, metav1.CreateOptions{})

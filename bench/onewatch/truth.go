@@ -16,7 +16,8 @@ type change struct {
 	before, after   labels.Set // nil: the object did not, or does not, exist
 }
 
-// truth is every acknowledged write. It comes from the answers to the writes, so that no watch has a part in it.
+// truth is every acknowledged write. It comes from the answers to the writes, so that no watch has
+// a part in it.
 type truth struct {
 	mu      sync.Mutex
 	changes []change
@@ -46,7 +47,8 @@ type sighting struct {
 	rv   uint64
 }
 
-// expected is what a client of this scope must be told about the changes after rv, by Kubernetes' rules for selectors.
+// expected is what a client of this scope must be told about the changes after rv, by Kubernetes'
+// rules for selectors.
 func (t *truth) expected(s scope, rv uint64) []sighting {
 	var out []sighting
 	for _, c := range t.changes {
@@ -91,7 +93,8 @@ func (t *truth) state(s scope, rv uint64) map[string]uint64 {
 	return out
 }
 
-// difference describes the first difference between what was seen and what was to be seen, "" if there is none.
+// difference describes the first difference between what was seen and what was to be seen, "" if
+// there is none.
 func difference(seen, expected []sighting) string {
 	for i := range min(len(seen), len(expected)) {
 		if seen[i] != expected[i] {

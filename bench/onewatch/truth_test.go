@@ -34,7 +34,8 @@ func TestExpected(t *testing.T) {
 		}
 	}
 	f(scope{"red", labels.SelectorFromSet(front)}, 0,
-		sighting{"ADDED", "red/a", 11}, sighting{"DELETED", "red/a", 12}, sighting{"ADDED", "red/a", 13}, sighting{"DELETED", "red/a", 16})
+		sighting{"ADDED", "red/a", 11}, sighting{"DELETED", "red/a", 12}, sighting{"ADDED", "red/a", 13},
+		sighting{"DELETED", "red/a", 16})
 	f(scope{"red", labels.Everything()}, 12,
 		sighting{"MODIFIED", "red/a", 13}, sighting{"ADDED", "red/b", 14}, sighting{"DELETED", "red/a", 16})
 	f(scope{"blue", labels.SelectorFromSet(back)}, 0)

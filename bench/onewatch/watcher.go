@@ -15,8 +15,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// watcher is one of the many: it starts in one of the ways that clients do, and goes on from where it was when its watch
-// ends, as client-go does.
+// watcher is one of the many: it starts in one of the ways that clients do, and goes on from where
+// it was when its watch ends, as client-go does.
 type watcher struct {
 	// Static after construction.
 	client  *http.Client
@@ -113,7 +113,8 @@ func (w *watcher) follow(ctx context.Context, query url.Values) error {
 		return err
 	}
 	defer watch.Close()
-	// The state of a watch from 0 has no end mark. It was written before all else, so its size says when it is complete.
+	// The state of a watch from 0 has no end mark. It was written before all else, so its size says
+	// when it is complete.
 	expecting := 0
 	if !w.started.Load() && w.start == fromState {
 		expecting = w.initialCount()

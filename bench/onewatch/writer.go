@@ -63,7 +63,8 @@ func (w *writer) write(ctx context.Context) error {
 
 func (w *writer) create(ctx context.Context) error {
 	w.made++
-	made, err := w.client.CoreV1().PodTemplates(namespaces[w.random.IntN(len(namespaces))]).Create(ctx, w.object(), metav1.CreateOptions{})
+	made, err := w.client.CoreV1().PodTemplates(namespaces[w.random.IntN(len(namespaces))]).Create(ctx, w.object(),
+		metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("create: %w", err)
 	}
@@ -78,7 +79,8 @@ func (w *writer) object() *corev1.PodTemplate {
 			Labels:      map[string]string{"tier": w.tier()},
 			Annotations: map[string]string{"padding": strings.Repeat("x", 1000), "turn": "0"},
 		},
-		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "example.com/c:1"}}}},
+		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c",
+			Image: "example.com/c:1"}}}},
 	}
 }
 
@@ -102,12 +104,14 @@ func (w *writer) update(ctx context.Context) error {
 	return w.record(updated, old.Labels, updated.Labels)
 }
 
-// delete relies on podtemplates being answered with the deleted object, which bears the version of the deletion.
+// delete relies on podtemplates being answered with the deleted object, which bears the version of
+// the deletion.
 func (w *writer) delete(ctx context.Context) error {
 	i := w.random.IntN(len(w.objects))
 	old := w.objects[i]
 	var deleted corev1.PodTemplate
-	err := w.client.CoreV1().RESTClient().Delete().Namespace(old.Namespace).Resource(resource).Name(old.Name).Do(ctx).Into(&deleted)
+	err := w.client.CoreV1().RESTClient().Delete().Namespace(old.Namespace).Resource(resource).Name(old.Name).Do(ctx).Into(
+		&deleted)
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}

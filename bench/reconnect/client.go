@@ -21,8 +21,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// client is one that needs a state and then watches. It parses nothing and keeps nothing: what it receives is counted by lines, of which
-// each event is one, since what is measured is the server.
+// client is one that needs a state and then watches. It parses nothing and keeps nothing: what it
+// receives is counted by lines, of which each event is one, since what is measured is the server.
 type client struct {
 	server rig.Server
 	target string
@@ -42,8 +42,8 @@ type client struct {
 // triesMost is how often a client asks at most, a quarter of it after it was cut.
 const triesMost = 200
 
-// sync asks until the client has its state, as clients do: who is refused comes back when it was told to, who was cut comes back at once.
-// What it has then is still open.
+// sync asks until the client has its state, as clients do: who is refused comes back when it was
+// told to, who was cut comes back at once. What it has then is still open.
 func (c *client) sync(ctx context.Context, began time.Time) error {
 	for c.tries < triesMost {
 		c.tries++
@@ -130,8 +130,9 @@ func (c *client) dial(ctx context.Context) error {
 	return nil
 }
 
-// receiveBuffer is what the kernel holds for a client at most that has yet to read it. Both ends of a connection are on this machine and its kernel
-// tells of all of them together, so what is the clients' has to be little; that makes it wait at the other end.
+// receiveBuffer is what the kernel holds for a client at most that has yet to read it. Both ends of
+// a connection are on this machine and its kernel tells of all of them together, so what is the
+// clients' has to be little; that makes it wait at the other end.
 const receiveBuffer = 64 << 10
 
 func smallWindow(_, _ string, raw syscall.RawConn) error {

@@ -1,6 +1,7 @@
-// Command reconnect shows what a herd costs in memory: thousands of clients that come back in the same second, each of which needs a state and
-// then watches. It looks at the proxy's RSS and at the kernel's memory for TCP every 100 ms, in a control group where one can be made, and at
-// a kube-apiserver that serves a small part of such a herd.
+// Command reconnect shows what a herd costs in memory: thousands of clients that come back in the
+// same second, each of which needs a state and then watches. It looks at the proxy's RSS and at the
+// kernel's memory for TCP every 100 ms, in a control group where one can be made, and at a
+// kube-apiserver that serves a small part of such a herd.
 package main
 
 import (
@@ -26,13 +27,15 @@ import (
 )
 
 var (
-	pods    = flag.Int("pods", 5000, "pods in the cluster")
-	nodes   = flag.Int("nodes", 10, "nodes that they are spread over")
-	many    = flag.Int("many", 2000, "clients that come back at once and need the pods of one node each")
-	few     = flag.Int("few", 200, "clients that come back at once and need all pods")
-	direct  = flag.Int("direct", 100, "clients that come back to kube-apiserver at once; 0 is none")
-	budget  = flag.Int("budget", 512, "the most that the proxy may use, with the kernel's TCP, in MiB; also the limit of its control group")
-	heap    = flag.String("heap", "", "write a heap profile of the proxy, as it is in the middle of each herd, into files with this prefix")
+	pods   = flag.Int("pods", 5000, "pods in the cluster")
+	nodes  = flag.Int("nodes", 10, "nodes that they are spread over")
+	many   = flag.Int("many", 2000, "clients that come back at once and need the pods of one node each")
+	few    = flag.Int("few", 200, "clients that come back at once and need all pods")
+	direct = flag.Int("direct", 100, "clients that come back to kube-apiserver at once; 0 is none")
+	budget = flag.Int("budget", 512,
+		"the most that the proxy may use, with the kernel's TCP, in MiB; also the limit of its control group")
+	heap = flag.String("heap", "",
+		"write a heap profile of the proxy, as it is in the middle of each herd, into files with this prefix")
 	only    = flag.String("only", "", "the herds whose names contain this; all without it")
 	given   = flag.String("memory-budget", "", "the proxy's --memory-budget; its own choice without it")
 	settled = flag.Duration("settle", 3*time.Second, "how long the proxy rests before each herd")
@@ -71,7 +74,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	for _, h := range []herd{
 		{name: fmt.Sprintf("%d watches at RV=0 of %d pods", *many, *pods / *nodes), n: *many, part: *many},
 		{name: fmt.Sprintf("%d watch-lists of %d pods", *many, *pods / *nodes), n: *many, part: *many, list: true},
-		{name: fmt.Sprintf("%d watch-lists of %d pods, gzip", *many, *pods / *nodes), n: *many, part: *many, list: true, gzip: true},
+		{name: fmt.Sprintf("%d watch-lists of %d pods, gzip", *many, *pods / *nodes), n: *many, part: *many, list: true,
+			gzip: true},
 		{name: fmt.Sprintf("%d watches at RV=0 of %d pods", *few, *pods), n: *few},
 		{name: fmt.Sprintf("%d watch-lists of %d pods", *few, *pods), n: *few, list: true},
 		{name: fmt.Sprintf("%d watch-lists of %d pods, gzip", *few, *pods), n: *few, list: true, gzip: true},
@@ -96,7 +100,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	return nil
 }
 
-// through measures a herd that comes back to a proxy that has just been started, as after a restart of its own.
+// through measures a herd that comes back to a proxy that has just been started, as after a restart
+// of its own.
 func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
 	if h.n == 0 || !strings.Contains(h.name, *only) {
 		return nil
@@ -124,17 +129,20 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 	mib := func(n int64) float64 { return float64(n) / (1 << 20) }
 	limit := rig.AtMost(float64(*budget), float64(*budget)/2)
 	scores.Figure(h.name+": peak of RSS and kernel TCP memory", "", "%.0f MiB", []float64{mib(peak.Total)}, nil, limit)
-	scores.Note(h.name+": at that moment", "%.0f MiB of RSS, %.0f MiB of TCP, of %d looks", mib(peak.RSS), mib(peak.TCP), peak.Looks)
+	scores.Note(h.name+": at that moment", "%.0f MiB of RSS, %.0f MiB of TCP, of %d looks", mib(peak.RSS), mib(peak.TCP),
+		peak.Looks)
 	if peak.Own > 0 {
 		scores.Note(h.name+": most TCP memory of the proxy's own sockets", "%.0f MiB", mib(peak.Own))
 	}
 	scores.Note(h.name+": all are served", "%s", told(all, took))
-	const refusals, ends, steps = "spillway_flowcontrol_rejected_requests_total", "spillway_watch_ends_total", "spillway_memory_degradations_total"
+	const refusals, ends, steps = "spillway_flowcontrol_rejected_requests_total", "spillway_watch_ends_total",
+		"spillway_memory_degradations_total"
 	metrics, err := pair.Proxy.Metrics().Read(ctx, refusals, ends, steps)
 	if err != nil {
 		return err
 	}
-	rig.Say("%s: the proxy refused %.0f, ended watches %v, gave up %.0f things", h.name, metrics.Sum(refusals), metrics.By(ends, "reason"), metrics.Sum(steps))
+	rig.Say("%s: the proxy refused %.0f, ended watches %v, gave up %.0f things", h.name, metrics.Sum(refusals),
+		metrics.By(ends, "reason"), metrics.Sum(steps))
 	if why := causes(all); why != "" {
 		scores.Note(h.name+": what those who were cut heard", "%s", why)
 	}
@@ -160,12 +168,14 @@ func beside(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) err
 	if err != nil {
 		return err
 	}
-	scores.Figure("kube-apiserver, "+h.name+": peak of RSS and kernel TCP memory", "", "%.0f MiB", nil, []float64{float64(peak.Total) / (1 << 20)}, rig.NoLimit)
+	scores.Figure("kube-apiserver, "+h.name+": peak of RSS and kernel TCP memory", "", "%.0f MiB", nil,
+		[]float64{float64(peak.Total) / (1 << 20)}, rig.NoLimit)
 	scores.Note("kube-apiserver, "+h.name, "RSS was %d MiB before; %s", before.RSS>>20, told(all, took))
 	return nil
 }
 
-// run lets all clients come at once and returns when each has its state. middle is called when half of them have.
+// run lets all clients come at once and returns when each has its state. middle is called when half
+// of them have.
 func (h herd) run(ctx context.Context, server rig.Server, middle func()) ([]*client, time.Duration, error) {
 	all := make([]*client, h.n)
 	defer func() {
@@ -206,7 +216,8 @@ func (h herd) run(ctx context.Context, server rig.Server, middle func()) ([]*cli
 }
 
 func (h herd) client(server rig.Server, i int) *client {
-	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {"0"}, "timeoutSeconds": {"3600"}}
+	query := url.Values{"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {"0"},
+		"timeoutSeconds": {"3600"}}
 	c := &client{server: server, source: net.IPv4(127, 1, byte(i/250), byte(1+i%250)), gzip: h.gzip, want: *pods}
 	if i < h.part {
 		c.want = *pods / *nodes

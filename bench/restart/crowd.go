@@ -20,7 +20,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// crowd is many informers of client-go, with its own settings. Of each object they keep no more than what it is and at which version.
+// crowd is many informers of client-go, with its own settings. Of each object they keep no more
+// than what it is and at which version.
 type crowd struct {
 	all    []cache.SharedIndexInformer
 	newest []*atomic.Uint64 // resourceVersion that each has seen

@@ -1,5 +1,5 @@
-// Command restart compares what a restart of kube-apiserver, which loses its history, costs it afterwards: with informers that watch it
-// directly, and with the same informers behind Spillway.
+// Command restart compares what a restart of kube-apiserver, which loses its history, costs it
+// afterwards: with informers that watch it directly, and with the same informers behind Spillway.
 package main
 
 import (
@@ -54,19 +54,24 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	what := fmt.Sprintf("%d informers of %d pods: ", *crowdSize, *pods)
 	list := func(f float64) []float64 { return []float64{f} }
 	above := func(c cost) []float64 { return list(max(0, (c.cpu - nobody.cpu).Seconds())) }
-	scores.Figure(what+"relists", "", rig.Count, list(float64(proxied.relists)), list(float64(direct.relists)), rig.NoLimit)
+	scores.Figure(what+"relists", "", rig.Count, list(float64(proxied.relists)), list(float64(direct.relists)),
+		rig.NoLimit)
 	if proxied.relists > 0 {
 		scores.Miss(what+"relists through Spillway", "there must be none")
 	}
-	scores.Figure(what+"informers that do not end with what kube-apiserver has", "", rig.Count, list(float64(proxied.behind)), list(float64(direct.behind)), rig.NoLimit)
+	scores.Figure(what+"informers that do not end with what kube-apiserver has", "", rig.Count,
+		list(float64(proxied.behind)), list(float64(direct.behind)), rig.NoLimit)
 	if proxied.behind > 0 {
 		scores.Miss(what+"informers behind Spillway that do not", "there must be none")
 	}
-	scores.Ratio(what+"CPU of kube-apiserver, above that without informers", rig.Seconds, above(proxied), above(direct), cpuLimit)
+	scores.Ratio(what+"CPU of kube-apiserver, above that without informers", rig.Seconds, above(proxied), above(direct),
+		cpuLimit)
 	scores.Figure(what+"all of it", "", rig.Seconds, list(proxied.cpu.Seconds()), list(direct.cpu.Seconds()), rig.NoLimit)
 	scores.Note(what+"without informers", "%.2f s", nobody.cpu.Seconds())
-	scores.Ratio(what+"bytes that kube-apiserver sends to its clients", rig.Megabytes, list(float64(proxied.bytes)/1e6), list(float64(direct.bytes)/1e6), rig.NoLimit)
-	scores.Ratio(what+"until all are up to date", rig.Seconds, list(proxied.took.Seconds()), list(direct.took.Seconds()), rig.NoLimit)
+	scores.Ratio(what+"bytes that kube-apiserver sends to its clients", rig.Megabytes, list(float64(proxied.bytes)/1e6),
+		list(float64(direct.bytes)/1e6), rig.NoLimit)
+	scores.Ratio(what+"until all are up to date", rig.Seconds, list(proxied.took.Seconds()), list(direct.took.Seconds()),
+		rig.NoLimit)
 	return nil
 }
 
@@ -82,8 +87,10 @@ type cost struct {
 	took    time.Duration // from when it is ready until all informers have what was written then
 }
 
-// play restarts kube-apiserver under informers that open starts, and measures what that costs it. With open nil, nobody watches.
-func (s *show) play(ctx context.Context, who string, open func(ctx context.Context) (*crowd, error)) (c cost, err error) {
+// play restarts kube-apiserver under informers that open starts, and measures what that costs it.
+// With open nil, nobody watches.
+func (s *show) play(ctx context.Context, who string, open func(ctx context.Context) (*crowd, error)) (c cost,
+	err error) {
 	defer s.StopProxy()
 	crowd := &crowd{}
 	if open != nil {
@@ -92,7 +99,8 @@ func (s *show) play(ctx context.Context, who string, open func(ctx context.Conte
 		}
 	}
 	defer crowd.close()
-	// A watch that is over within a second and has shown nothing is an error to client-go: each sees something first.
+	// A watch that is over within a second and has shown nothing is an error to client-go: each sees
+	// something first.
 	if _, err := s.write(ctx, crowd, 3*time.Second); err != nil {
 		return cost{}, err
 	}
@@ -116,13 +124,15 @@ func (s *show) play(ctx context.Context, who string, open func(ctx context.Conte
 	if c.cpu, err = s.APIServer.CPU(); err != nil {
 		return c, err
 	}
-	rig.Say("%s: %s of CPU, %.1f MB, %d relists, all up to date after %s", who, c.cpu, float64(c.bytes)/1e6, c.relists, c.took)
+	rig.Say("%s: %s of CPU, %.1f MB, %d relists, all up to date after %s", who, c.cpu, float64(c.bytes)/1e6, c.relists,
+		c.took)
 	c.behind, err = crowd.behind(ctx, s.Config())
 	return c, err
 }
 
-// write changes pods for a while, and returns when everybody has seen the first change and the while is over: how long the former took. That
-// an apiserver which has just begun drops a request is no matter.
+// write changes pods for a while, and returns when everybody has seen the first change and the
+// while is over: how long the former took. That an apiserver which has just begun drops a request
+// is no matter.
 func (s *show) write(ctx context.Context, crowd *crowd, while time.Duration) (took time.Duration, err error) {
 	var paths []string
 	for i := range *pods {
@@ -169,8 +179,8 @@ func (s *show) proxied(ctx context.Context) (*crowd, error) {
 	return newCrowd(ctx, s.Proxy.Config(), *crowdSize)
 }
 
-// sent is how many bytes kube-apiserver has sent to the clients that are measured: what the informers have read, or the proxy, which reads next to
-// nothing else.
+// sent is how many bytes kube-apiserver has sent to the clients that are measured: what the
+// informers have read, or the proxy, which reads next to nothing else.
 func (s *show) sent(crowd *crowd) (int64, error) {
 	if s.Proxy == nil {
 		return crowd.read.Load(), nil

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Isolate gives one server the first core for itself, and all else that this run started the others, until release.
+// Isolate gives one server the first core for itself, and all else that this run started the
+// others, until release.
 func (p *Pair) Isolate(server Server) (release func(), err error) {
 	if runtime.NumCPU() < 2 {
 		return nil, errors.New("there is one core only")
@@ -29,7 +30,8 @@ func (p *Pair) Isolate(server Server) (release func(), err error) {
 			others.Set(cpu)
 		}
 	}
-	pids := []int{os.Getpid(), p.ControlPlane.Etcd().Pid(), p.ControlPlane.APIServer().Pid(), p.APIServer.Pid, p.Spillway.Pid}
+	pids := []int{os.Getpid(), p.ControlPlane.Etcd().Pid(), p.ControlPlane.APIServer().Pid(), p.APIServer.Pid,
+		p.Spillway.Pid}
 	release = func() {
 		for _, pid := range pids {
 			_ = pin(pid, &all) // what has ended needs none

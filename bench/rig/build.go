@@ -48,7 +48,8 @@ func repositoryRoot() (string, error) {
 	}
 }
 
-// Environ is the environment for a proxy: ours, without the settings that a proxy would take from it, or refuse.
+// Environ is the environment for a proxy: ours, without the settings that a proxy would take from
+// it, or refuse.
 func Environ() []string {
 	return slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.HasPrefix(variable, "SPILLWAY_") })
 }

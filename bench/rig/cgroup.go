@@ -11,14 +11,16 @@ import (
 	"time"
 )
 
-// Cgroup is a control group of one process, whose memory it limits: what the process is killed for if it takes more. The kernel's memory of
-// its sockets is in it under version 2, and counted apart under version 1.
+// Cgroup is a control group of one process, whose memory it limits: what the process is killed for
+// if it takes more. The kernel's memory of its sockets is in it under version 2, and counted apart
+// under version 1.
 type Cgroup struct {
 	path string
 	v2   bool
 }
 
-// NewCgroup makes a control group with a limit in bytes. Remove it. The error says why there can be none, as where nobody may make one.
+// NewCgroup makes a control group with a limit in bytes. Remove it. The error says why there can be
+// none, as where nobody may make one.
 func NewCgroup(name string, limit int64) (*Cgroup, error) {
 	const root = "/sys/fs/cgroup"
 	g := &Cgroup{path: filepath.Join(root, "memory", name)}
@@ -46,13 +48,16 @@ func (g *Cgroup) write(file string, value int64) error {
 	return os.WriteFile(filepath.Join(g.path, file), strconv.AppendInt(nil, value, 10), 0o644)
 }
 
-// enter makes a command that is yet to be started run in the group, from before its first instruction.
+// enter makes a command that is yet to be started run in the group, from before its first
+// instruction.
 func (g *Cgroup) enter(cmd *exec.Cmd) {
-	cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.path, "cgroup.procs"), cmd.Path}, cmd.Args[1:]...)
+	cmd.Args = append([]string{"/bin/sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(g.path, "cgroup.procs"),
+		cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = "/bin/sh"
 }
 
-// KernelTCP is how many bytes the kernel holds for the TCP sockets of the group's process, if it tells.
+// KernelTCP is how many bytes the kernel holds for the TCP sockets of the group's process, if it
+// tells.
 func (g *Cgroup) KernelTCP() (int64, bool) {
 	text, err := os.ReadFile(filepath.Join(g.path, "memory.kmem.tcp.usage_in_bytes"))
 	if g.v2 {

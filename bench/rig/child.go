@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// nursery forks children on a thread that lives as long as this process: the kernel kills a child when the thread that forked
-// it ends, and that is what keeps proxies from outliving a program that was killed.
+// nursery forks children on a thread that lives as long as this process: the kernel kills a child
+// when the thread that forked it ends, and that is what keeps proxies from outliving a program that
+// was killed.
 var nursery = sync.OnceValue(func() chan<- birth {
 	births := make(chan birth)
 	go func() {
@@ -25,7 +26,8 @@ type birth struct {
 	started chan error
 }
 
-// Start starts cmd as a child that dies with us, in a process group of its own, so that Ctrl-C reaches only us.
+// Start starts cmd as a child that dies with us, in a process group of its own, so that Ctrl-C
+// reaches only us.
 func Start(cmd *exec.Cmd) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	b := birth{cmd: cmd, started: make(chan error, 1)}

@@ -18,7 +18,8 @@ const (
 	configMapName = "pulse"
 )
 
-// CreateConfigMaps creates n stamped ConfigMaps whose JSON has a size, as near as may be, and returns their paths.
+// CreateConfigMaps creates n stamped ConfigMaps whose JSON has a size, as near as may be, and
+// returns their paths.
 func (p *Pair) CreateConfigMaps(ctx context.Context, n, size int) ([]string, error) {
 	object := func(name string, padding int) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"name":"%s","annotations":{"at":"%s%d"}},"data":{"padding":"%s"}}`,
@@ -64,8 +65,8 @@ func GetAll(ctx context.Context, client *http.Client, address string) ([]byte, e
 	return io.ReadAll(body)
 }
 
-// Newest is the resourceVersion up to which a server has a collection in memory: where a watch starts that is to see nothing but what
-// is written from now on.
+// Newest is the resourceVersion up to which a server has a collection in memory: where a watch
+// starts that is to see nothing but what is written from now on.
 func (s Server) Newest(ctx context.Context, collection string) (uint64, error) {
 	client := NewHTTPClient()
 	if s.Token != "" {

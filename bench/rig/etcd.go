@@ -65,7 +65,8 @@ func (e *etcd) put(ctx context.Context, key string, value []byte) error {
 func (e *etcd) call(ctx context.Context, method string, message []byte) ([]byte, error) {
 	const head = 5 // of a message: a flag, and the length
 	body := binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message)))
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/etcdserverpb.KV/"+method, bytes.NewReader(append(body, message...)))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url+"/etcdserverpb.KV/"+method,
+		bytes.NewReader(append(body, message...)))
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +82,8 @@ func (e *etcd) call(ctx context.Context, method string, message []byte) ([]byte,
 		return nil, err
 	}
 	if status := response.Trailer.Get("Grpc-Status"); status != "0" || len(answer) < head {
-		return nil, fmt.Errorf("etcd answers %s with %s, gRPC status %q: %s", method, response.Status, status, response.Trailer.Get("Grpc-Message"))
+		return nil, fmt.Errorf("etcd answers %s with %s, gRPC status %q: %s", method, response.Status, status,
+			response.Trailer.Get("Grpc-Message"))
 	}
 	return answer[head:], nil
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// EtcdWriter changes the stamps of objects in etcd, under the kube-apiservers, so that there can be five times as many writes. What a
-// kube-apiserver then hears from etcd, and sends, is the same.
+// EtcdWriter changes the stamps of objects in etcd, under the kube-apiservers, so that there can be
+// five times as many writes. What a kube-apiserver then hears from etcd, and sends, is the same.
 type EtcdWriter struct {
 	etcd   *etcd
 	keys   []string
@@ -40,8 +40,8 @@ func (p *Pair) NewEtcdWriter(ctx context.Context, paths []string) (*EtcdWriter, 
 	return w, nil
 }
 
-// etcdKey is where a kube-apiserver stores the object of the core group at a path: /api/v1/namespaces/default/configmaps/a is at
-// /registry/configmaps/default/a.
+// etcdKey is where a kube-apiserver stores the object of the core group at a path:
+// /api/v1/namespaces/default/configmaps/a is at /registry/configmaps/default/a.
 func etcdKey(path string) string {
 	parts := strings.Split(path, "/")
 	namespace, resource, name := parts[4], parts[5], parts[6]

@@ -36,8 +36,9 @@ func (p *Proxy) Memory(ctx context.Context) (Memory, error) {
 	return Memory{Heap: alive, RSS: usage.RSS, Goroutines: int(m.Sum(goroutines)), FDs: int(m.Sum(fds))}, err
 }
 
-// heapAlive collects garbage and reads how much is left, from the heap profile as text: what stands there was read before the profile was
-// made. A metric read afterwards would count that, too, which is megabytes, and more the more places have ever been seen to allocate.
+// heapAlive collects garbage and reads how much is left, from the heap profile as text: what stands
+// there was read before the profile was made. A metric read afterwards would count that, too, which
+// is megabytes, and more the more places have ever been seen to allocate.
 func heapAlive(ctx context.Context, url string) (int64, error) {
 	body, err := Get(ctx, http.DefaultClient, url+"/debug/pprof/heap?gc=1&debug=1")
 	if err != nil {
@@ -53,7 +54,8 @@ func heapAlive(ctx context.Context, url string) (int64, error) {
 	digits, _, _ := bytes.Cut(rest, []byte("\n"))
 	alive, err := strconv.ParseInt(string(digits), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("the heap profile at %s has no line %q with a number: is that a Go process with --debug?", url, strings.TrimSpace(name))
+		return 0, fmt.Errorf("the heap profile at %s has no line %q with a number: is that a Go process with --debug?", url,
+			strings.TrimSpace(name))
 	}
 	return alive, nil
 }

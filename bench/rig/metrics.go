@@ -74,7 +74,8 @@ func (s *Scraper) Read(ctx context.Context, names ...string) (Metrics, error) {
 	return parser.TextToMetricFamilies(&wanted)
 }
 
-// Sum adds up the samples of a metric whose labels have the values given as name, value, name, value...; 0 if there is none.
+// Sum adds up the samples of a metric whose labels have the values given as name, value, name,
+// value...; 0 if there is none.
 func (m Metrics) Sum(name string, labels ...string) float64 {
 	total := 0.0
 	for _, sample := range m[name].GetMetric() {

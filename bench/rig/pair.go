@@ -28,8 +28,9 @@ func (s Server) CPU() (time.Duration, error) {
 	return cpu, nil
 }
 
-// CPUOf is the processor time that a process has used so far: the sum of utime and stime in /proc/<pid>/stat, not in steps of 10 ms but
-// to the microsecond, as its clock tells it (clock_getcpuclockid(3)).
+// CPUOf is the processor time that a process has used so far: the sum of utime and stime in
+// /proc/<pid>/stat, not in steps of 10 ms but to the microsecond, as its clock tells it
+// (clock_getcpuclockid(3)).
 func CPUOf(pid int) (time.Duration, error) {
 	const scheduled = 2 // CPUCLOCK_SCHED
 	var used unix.Timespec
@@ -39,8 +40,9 @@ func CPUOf(pid int) (time.Duration, error) {
 	return time.Duration(used.Nano()), nil
 }
 
-// Pair is what is compared: Spillway, and a kube-apiserver that serves the same objects. That apiserver is a second one, on the same etcd:
-// what is written goes to the first, so it costs either of the two its arrival and no more.
+// Pair is what is compared: Spillway, and a kube-apiserver that serves the same objects. That
+// apiserver is a second one, on the same etcd: what is written goes to the first, so it costs
+// either of the two its arrival and no more.
 type Pair struct {
 	ControlPlane *controlplane.ControlPlane
 	Proxy        *Proxy
@@ -49,7 +51,8 @@ type Pair struct {
 	Cgroup       *Cgroup // where the proxy is started; nil: where we are
 }
 
-// StartPair starts a control plane, a second kube-apiserver and a proxy that mirrors resources. Stop it.
+// StartPair starts a control plane, a second kube-apiserver and a proxy that mirrors resources.
+// Stop it.
 func StartPair(ctx context.Context, resources string, args ...string) (*Pair, error) {
 	p, err := StartAPIServers(ctx)
 	if err != nil {
@@ -82,12 +85,15 @@ func StartAPIServers(ctx context.Context) (*Pair, error) {
 	return p, nil
 }
 
-// StartProxy starts the proxy, in place of the one that runs. It lets everybody in, and its upstream is the first kube-apiserver.
+// StartProxy starts the proxy, in place of the one that runs. It lets everybody in, and its
+// upstream is the first kube-apiserver.
 func (p *Pair) StartProxy(ctx context.Context, resources string, args ...string) error {
-	return p.StartProxyAs(ctx, p.ControlPlane.Kubeconfig(controlplane.Admin), resources, append([]string{"--insecure-allow-all"}, args...)...)
+	return p.StartProxyAs(ctx, p.ControlPlane.Kubeconfig(controlplane.Admin), resources,
+		append([]string{"--insecure-allow-all"}, args...)...)
 }
 
-// StartProxyAs is StartProxy for a proxy whose upstream and identity are those of a kubeconfig, and that lets in who upstream does.
+// StartProxyAs is StartProxy for a proxy whose upstream and identity are those of a kubeconfig, and
+// that lets in who upstream does.
 func (p *Pair) StartProxyAs(ctx context.Context, kubeconfig, resources string, args ...string) error {
 	p.StopProxy()
 	args = append([]string{"--resources=" + resources, "--listen-tls=127.0.0.1:0"}, args...)
@@ -100,7 +106,8 @@ func (p *Pair) StartProxyAs(ctx context.Context, kubeconfig, resources string, a
 	return nil
 }
 
-// Plain is Spillway by its plain listener. Its clients show nothing: credentials would make their requests pass through.
+// Plain is Spillway by its plain listener. Its clients show nothing: credentials would make their
+// requests pass through.
 func (p *Pair) Plain() Server {
 	return Server{Name: "Spillway, plain", URL: p.Proxy.URL, Pid: p.Proxy.Pid()}
 }
@@ -122,7 +129,8 @@ func (p *Pair) StopProxy() {
 	}
 }
 
-// Settle waits until the servers have done what they do after their start, or after something else that keeps them busy.
+// Settle waits until the servers have done what they do after their start, or after something else
+// that keeps them busy.
 func (p *Pair) Settle(ctx context.Context) error {
 	const look, calm = time.Second, 60 * time.Millisecond
 	var failed error

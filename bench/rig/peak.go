@@ -21,7 +21,8 @@ type Peak struct {
 // peakEvery is how often a server is looked at.
 const peakEvery = 100 * time.Millisecond
 
-// WatchPeak looks at a process, and at its control group if it has one, every 100 ms until stop is called, which returns the peak.
+// WatchPeak looks at a process, and at its control group if it has one, every 100 ms until stop is
+// called, which returns the peak.
 func WatchPeak(pid int, group *Cgroup) (stop func() (Peak, error)) {
 	var peak Peak
 	var failed error

@@ -32,8 +32,9 @@ func podName(i int) string { return fmt.Sprintf("web-5d8f7c9b6d-%05d", i) }
 // Slices is how many values the label "slice" has.
 const Slices = 9
 
-// CreatePods creates pods from the first to before the last, spread evenly over a number of nodes and over the values of the label "slice":
-// about 9 kB of JSON each, as pods of a Deployment with a sidecar have.
+// CreatePods creates pods from the first to before the last, spread evenly over a number of nodes
+// and over the values of the label "slice": about 9 kB of JSON each, as pods of a Deployment with a
+// sidecar have.
 func (p *Pair) CreatePods(ctx context.Context, first, last, nodes int) error {
 	return p.Create(ctx, Pods, last-first, func(i int) []byte {
 		text, err := json.Marshal(pod(first+i, nodes))
@@ -52,15 +53,18 @@ func pod(i, nodes int) *corev1.Pod {
 			Name:         podName(i),
 			GenerateName: "web-5d8f7c9b6d-",
 			Labels: map[string]string{
-				"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web-" + strconv.Itoa(i%50), "pod-template-hash": "5d8f7c9b6d",
-				"slice": strconv.Itoa(i % Slices),
+				"app.kubernetes.io/name": "web", "app.kubernetes.io/instance": "web-" + strconv.Itoa(i%50),
+				"pod-template-hash": "5d8f7c9b6d",
+				"slice":             strconv.Itoa(i % Slices),
 			},
 			Annotations: map[string]string{
-				"kubectl.kubernetes.io/restartedAt": "2026-03-01T12:00:00Z", "prometheus.io/scrape": "true", "prometheus.io/port": "9090",
-				"checksum/config": fmt.Sprintf("%064x", i), "at": "",
+				"kubectl.kubernetes.io/restartedAt": "2026-03-01T12:00:00Z", "prometheus.io/scrape": "true",
+				"prometheus.io/port": "9090",
+				"checksum/config":    fmt.Sprintf("%064x", i), "at": "",
 			},
 			OwnerReferences: []metav1.OwnerReference{{
-				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d8f7c9b6d", UID: types.UID(fmt.Sprintf("6c1f0c5e-0000-4000-8000-%012d", i/100)),
+				APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d8f7c9b6d",
+				UID:        types.UID(fmt.Sprintf("6c1f0c5e-0000-4000-8000-%012d", i/100)),
 				Controller: &yes, BlockOwnerDeletion: &yes,
 			}},
 		},
@@ -94,11 +98,13 @@ func container(name string, i, variables int) corev1.Container {
 		Args:  []string{"--config=/etc/web/config.yaml", "--log-level=info", "--listen=:8080"},
 		Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"), corev1.ResourceMemory: resource.MustParse("128Mi")},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
+			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("100m"),
+				corev1.ResourceMemory: resource.MustParse("128Mi")},
+			Limits: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("256Mi")},
 		},
 		VolumeMounts: []corev1.VolumeMount{
-			{Name: "config", MountPath: "/etc/web", ReadOnly: true}, {Name: "secrets", MountPath: "/etc/secrets", ReadOnly: true}, {Name: "scratch", MountPath: "/scratch"},
+			{Name: "config", MountPath: "/etc/web", ReadOnly: true}, {Name: "secrets", MountPath: "/etc/secrets",
+				ReadOnly: true}, {Name: "scratch", MountPath: "/scratch"},
 		},
 	}
 	for v := range variables {

@@ -28,8 +28,8 @@ type Proxy struct {
 // readyWait bounds how long a proxy may take to be ready: a budget for a busy machine.
 const readyWait = time.Minute
 
-// StartProxy builds the proxy and starts it on free loopback ports, acting as the identity in kubeconfig, and returns when
-// it is ready. args are added to its command line. Stop it.
+// StartProxy builds the proxy and starts it on free loopback ports, acting as the identity in
+// kubeconfig, and returns when it is ready. args are added to its command line. Stop it.
 func StartProxy(ctx context.Context, kubeconfig string, args ...string) (*Proxy, error) {
 	return startProxy(ctx, nil, kubeconfig, args...)
 }
@@ -42,7 +42,8 @@ func startProxy(ctx context.Context, group *Cgroup, kubeconfig string, args ...s
 	}
 	p := &Proxy{Log: newLog(), done: make(chan struct{})}
 	p.cmd = exec.Command(binary, append([]string{
-		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--plain-identity=self", "--debug",
+		"--kubeconfig=" + kubeconfig, "--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--plain-identity=self",
+		"--debug",
 		"--log-format=json",
 	}, args...)...)
 	p.cmd.Env, p.cmd.Stderr = Environ(), p.Log
@@ -116,7 +117,8 @@ func (p *Proxy) Readyz(ctx context.Context) (int, error) {
 	return response.StatusCode, response.Body.Close()
 }
 
-// Config is what client-go needs to talk to the plain listener, without a limit on its request rate.
+// Config is what client-go needs to talk to the plain listener, without a limit on its request
+// rate.
 func (p *Proxy) Config() *rest.Config { return &rest.Config{Host: p.URL, QPS: -1} }
 
 // Metrics reads the proxy's metrics.

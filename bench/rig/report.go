@@ -67,7 +67,8 @@ func (r *Report) failed() bool {
 	return checks == 0
 }
 
-// Record writes all rows into a document, between the markers that bear the program's name, and a drawing below.
+// Record writes all rows into a document, between the markers that bear the program's name, and a
+// drawing below.
 func (r *Report) Record(path, title, drawing string) error {
 	var b strings.Builder
 	b.WriteString("|  |  |  |\n| --- | --- | --- |\n")

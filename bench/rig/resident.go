@@ -31,7 +31,8 @@ func (p *Pair) APIServerGauge() Gauge {
 	return Gauge{p.Metrics(), p.APIServer.URL + "/debug/pprof/heap?gc=1", p.APIServer.Pid}
 }
 
-// Read collects garbage, gives the process a few seconds to return what it does not need, and reads what is left.
+// Read collects garbage, gives the process a few seconds to return what it does not need, and reads
+// what is left.
 func (g Gauge) Read(ctx context.Context) (Resident, error) {
 	const looks, every = 5, time.Second
 	r := Resident{RSS: math.MaxInt64}

@@ -13,7 +13,8 @@ import (
 
 var nan = math.NaN()
 
-// record writes the table of a program into a document, between the markers that bear the name of a section.
+// record writes the table of a program into a document, between the markers that bear the name of a
+// section.
 func record(path, section, title string, began time.Time, table string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -45,7 +46,8 @@ func caption(title string, began time.Time) string {
 			command += fmt.Sprintf(" -%s=%s", f.Name, f.Value)
 		}
 	})
-	return fmt.Sprintf("`%s`, %s at %s, in %s.", command, began.Format(time.DateOnly), commit(), time.Since(began).Round(time.Second))
+	return fmt.Sprintf("`%s`, %s at %s, in %s.", command, began.Format(time.DateOnly), commit(),
+		time.Since(began).Round(time.Second))
 }
 
 // commit is what git calls the sources that were measured.

@@ -13,7 +13,8 @@ func TestReplaceBetween(t *testing.T) {
 	if err != nil || got != want {
 		t.Errorf("got %q, %v; want %q", got, err, want)
 	}
-	if got, err := replaceBetween(text, "b", "new\n"); err != nil || !strings.HasSuffix(got, "<!-- begin b -->\nnew\n<!-- end b -->\n") {
+	if got, err := replaceBetween(text, "b", "new\n"); err != nil ||
+		!strings.HasSuffix(got, "<!-- begin b -->\nnew\n<!-- end b -->\n") {
 		t.Errorf("got %q, %v", got, err)
 	}
 	if _, err := replaceBetween(text, "c", "new\n"); err == nil {

@@ -12,18 +12,20 @@ func (p *Pair) Reviews(ctx context.Context) (Reviews, error) {
 	if err != nil {
 		return Reviews{}, err
 	}
-	return Reviews{Tokens: m.Sum(requests, "resource", "tokenreviews"), Access: m.Sum(requests, "resource", "subjectaccessreviews")}, nil
+	return Reviews{Tokens: m.Sum(requests, "resource", "tokenreviews"),
+		Access: m.Sum(requests, "resource", "subjectaccessreviews")}, nil
 }
 
-// Checks is how often the proxy has checked the credentials and the permissions that watches run by, and how many watches it holds now because
-// they could not be checked in time.
+// Checks is how often the proxy has checked the credentials and the permissions that watches run
+// by, and how many watches it holds now because they could not be checked in time.
 func (p *Proxy) Checks(ctx context.Context) (checked Reviews, held float64, err error) {
 	const checks, holds = "spillway_reauthorizations_total", "spillway_held_watches"
 	m, err := p.Metrics().Read(ctx, checks, holds)
 	if err != nil {
 		return Reviews{}, 0, err
 	}
-	return Reviews{Tokens: m.Sum(checks, "check", "credential"), Access: m.Sum(checks, "check", "permission")}, m.Sum(holds), nil
+	return Reviews{Tokens: m.Sum(checks, "check", "credential"), Access: m.Sum(checks, "check", "permission")},
+		m.Sum(holds), nil
 }
 
 // Streams is how many watches the proxy serves from memory now.

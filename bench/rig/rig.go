@@ -1,6 +1,7 @@
-// Package rig is what the load programs share: a real control plane, the real proxy binary in front of it, clients that look
-// closely at what they receive, and a table of checks. Invariant: a program that runs to its end prints every check it made,
-// and exits with 0 only if all of them passed.
+// Package rig is what the load programs share: a real control plane, the real proxy binary in front
+// of it, clients that look closely at what they receive, and a table of checks. Invariant: a
+// program that runs to its end prints every check it made, and exits with 0 only if all of them
+// passed.
 package rig
 
 import (
@@ -15,8 +16,9 @@ import (
 	"spillway/test/controlplane"
 )
 
-// Main is main of a load program: it parses the flags, runs, prints the report and exits. An error of run is a failure of
-// the show itself, as when the control plane does not start; what was checked until then is printed all the same.
+// Main is main of a load program: it parses the flags, runs, prints the report and exits. An error
+// of run is a failure of the show itself, as when the control plane does not start; what was
+// checked until then is printed all the same.
 func Main(title string, run func(ctx context.Context, r *Report) error) {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -42,7 +44,8 @@ func StartControlPlane(ctx context.Context) (*controlplane.ControlPlane, error) 
 	return controlplane.Start(ctx, controlplane.Options{Log: os.Stderr})
 }
 
-// Eventually calls f every interval until it is true, and reports whether that happened within the time given.
+// Eventually calls f every interval until it is true, and reports whether that happened within the
+// time given.
 func Eventually(ctx context.Context, within, interval time.Duration, f func() bool) bool {
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

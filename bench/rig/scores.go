@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Scores is the table that a program which compares ends with: figures of Spillway beside those of kube-apiserver, what became of
-// them, and what they must be.
+// Scores is the table that a program which compares ends with: figures of Spillway beside those of
+// kube-apiserver, what became of them, and what they must be.
 type Scores struct {
 	Section string // where its table stands in a document; empty: where the program's name says
 
@@ -125,7 +125,8 @@ func Median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-// Ratio adds a line: the medians of what was measured in rounds, and the first as a multiple of the second.
+// Ratio adds a line: the medians of what was measured in rounds, and the first as a multiple of the
+// second.
 func (s *Scores) Ratio(what string, unit Unit, spillway, apiserver []float64, limit Limit) {
 	s.RatioTo(what, "", unit, spillway, apiserver, limit)
 }
@@ -133,10 +134,12 @@ func (s *Scores) Ratio(what string, unit Unit, spillway, apiserver []float64, li
 // RatioTo is Ratio for figures that are not kube-apiserver's but those of what is named.
 func (s *Scores) RatioTo(what, other string, unit Unit, spillway, against []float64, limit Limit) {
 	ratio := Median(spillway) / Median(against)
-	s.add(score{what, unit.median(spillway, ""), unit.median(against, other), fmt.Sprintf("%.3f", ratio), limit, limit.judge(ratio)})
+	s.add(score{what, unit.median(spillway, ""), unit.median(against, other), fmt.Sprintf("%.3f", ratio), limit,
+		limit.judge(ratio)})
 }
 
-// Figure adds a line that judges Spillway's own figure. What is beside it, if anything, belongs to kube-apiserver or to what is named.
+// Figure adds a line that judges Spillway's own figure. What is beside it, if anything, belongs to
+// kube-apiserver or to what is named.
 func (s *Scores) Figure(what, other string, unit Unit, spillway, beside []float64, limit Limit) {
 	s.add(score{what, unit.median(spillway, ""), unit.median(beside, other), "", limit, limit.judge(Median(spillway))})
 }
@@ -172,7 +175,8 @@ func (s *Scores) missed() bool {
 var heading = []string{"", "Spillway", "kube-apiserver", "ratio", "must", "aim", "reached"}
 
 func (line score) cells() []string {
-	return []string{line.what, line.spillway, line.against, line.result, line.limit.text(line.limit.Must), line.limit.text(line.limit.Aim), line.verdict}
+	return []string{line.what, line.spillway, line.against, line.result, line.limit.text(line.limit.Must),
+		line.limit.text(line.limit.Aim), line.verdict}
 }
 
 // print writes the table for people in front of a terminal.
@@ -202,8 +206,8 @@ func (s *Scores) markdown() string {
 	return b.String()
 }
 
-// Measure is main of a program that compares. Like Main, it parses the flags, runs, prints what was measured and exits; a limit that
-// was missed makes it fail, unless it was told only to report.
+// Measure is main of a program that compares. Like Main, it parses the flags, runs, prints what was
+// measured and exits; a limit that was missed makes it fail, unless it was told only to report.
 func Measure(title string, run func(ctx context.Context, s *Scores) error) {
 	reportOnly := flag.Bool("report-only", false, "end well even if a figure is not what it must be")
 	results := flag.String("results", "", "write the table into this file too, in place of the one between its markers")

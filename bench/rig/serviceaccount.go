@@ -16,9 +16,11 @@ import (
 )
 
 // NewServiceAccount makes a service account and returns a token for it that outlives any program.
-func NewServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (token string, err error) {
+func NewServiceAccount(ctx context.Context, client kubernetes.Interface, namespace, name string) (token string,
+	err error) {
 	accounts := client.CoreV1().ServiceAccounts(namespace)
-	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+	if _, err := accounts.Create(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		metav1.CreateOptions{}); err != nil {
 		return "", err
 	}
 	seconds := int64(12 * 60 * 60)
@@ -30,8 +32,9 @@ func NewServiceAccount(ctx context.Context, client kubernetes.Interface, namespa
 	return granted.Status.Token, nil
 }
 
-// ProxyKubeconfig makes the service account that a proxy runs as in a cluster, which may read everything and ask who others are and what
-// they may do. The file it returns leads to the kube-apiserver that is compared: all that a proxy costs upstream is that one's.
+// ProxyKubeconfig makes the service account that a proxy runs as in a cluster, which may read
+// everything and ask who others are and what they may do. The file it returns leads to the
+// kube-apiserver that is compared: all that a proxy costs upstream is that one's.
 func (p *Pair) ProxyKubeconfig(ctx context.Context) (string, error) {
 	const namespace, name = "default", "spillway"
 	client, err := kubernetes.NewForConfig(p.Config())
@@ -53,6 +56,7 @@ func (p *Pair) ProxyKubeconfig(ctx context.Context) (string, error) {
 		}
 	}
 	path := filepath.Join(p.ControlPlane.Dir(), name+".kubeconfig")
-	config := &rest.Config{Host: p.APIServer.URL, TLSClientConfig: rest.TLSClientConfig{CAData: p.ControlPlane.CA()}, BearerToken: token}
+	config := &rest.Config{Host: p.APIServer.URL, TLSClientConfig: rest.TLSClientConfig{CAData: p.ControlPlane.CA()},
+		BearerToken: token}
 	return path, controlplane.WriteKubeconfig(path, config)
 }

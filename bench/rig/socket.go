@@ -14,8 +14,8 @@ type Queue struct {
 	Receiver uint64 // bytes that the client's kernel holds and the client has not read
 }
 
-// Queues reads what the kernel holds for the connections of clients to a server, by the client's address. Both ends are on
-// this machine.
+// Queues reads what the kernel holds for the connections of clients to a server, by the client's
+// address. Both ends are on this machine.
 func Queues(server string, clients []net.Addr) (map[string]Queue, error) {
 	port, err := portOf(server)
 	if err != nil {

@@ -22,7 +22,8 @@ type Staller struct {
 // SmallWindow makes a client's kernel take little before it is full.
 const SmallWindow = 16 << 10
 
-// Stall opens a watch at path, and never reads it. A window of 0 is the kernel's own choice, which grows to megabytes.
+// Stall opens a watch at path, and never reads it. A window of 0 is the kernel's own choice, which
+// grows to megabytes.
 func Stall(ctx context.Context, base, path string, window int) (*Staller, error) {
 	u, err := url.Parse(base)
 	if err != nil {

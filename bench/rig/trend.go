@@ -6,8 +6,8 @@ import (
 	"spillway/bench/rig/plot"
 )
 
-// Trend is how a level went that must stay as it is, per hour. What cannot be told from chance does not count: Doubt, which is twice the
-// standard error of the slope, is taken off.
+// Trend is how a level went that must stay as it is, per hour. What cannot be told from chance does
+// not count: Doubt, which is twice the standard error of the slope, is taken off.
 type Trend struct {
 	Unit               string // behind a figure, with the blank before it
 	Mean, Slope, Doubt float64
@@ -16,17 +16,20 @@ type Trend struct {
 	Looks              int
 }
 
-// NewTrend is that of a curve against minutes, which may rise by percent of its mean in an hour, and fall.
+// NewTrend is that of a curve against minutes, which may rise by percent of its mean in an hour,
+// and fall.
 func NewTrend(curve plot.Curve, unit string, percent float64) Trend {
 	t := TrendWithin(curve, 0)
 	t.Unit, t.Allowed, t.MayFall = unit, t.Mean*percent/100, true
 	return t
 }
 
-// TrendWithin is that of a curve against minutes, which may neither rise nor fall by more than allowed in an hour.
+// TrendWithin is that of a curve against minutes, which may neither rise nor fall by more than
+// allowed in an hour.
 func TrendWithin(curve plot.Curve, allowed float64) Trend {
 	slope, deviation := curve.Trend() // per minute
-	return Trend{Mean: curve.Mean(), Slope: 60 * slope, Doubt: 2 * 60 * deviation, Allowed: allowed, Looks: len(curve.Points)}
+	return Trend{Mean: curve.Mean(), Slope: 60 * slope, Doubt: 2 * 60 * deviation, Allowed: allowed,
+		Looks: len(curve.Points)}
 }
 
 // Flat reports that it did not go further than it may.
@@ -40,5 +43,6 @@ func (t Trend) String() string {
 	if t.MayFall {
 		allowed = fmt.Sprintf("%+.1f%s, %.0f %%", t.Allowed, t.Unit, 100*t.Allowed/t.Mean)
 	}
-	return fmt.Sprintf("%+.1f ± %.1f%s of %.0f on average (allowed: %s), from %d looks", t.Slope, t.Doubt, t.Unit, t.Mean, allowed, t.Looks)
+	return fmt.Sprintf("%+.1f ± %.1f%s of %.0f on average (allowed: %s), from %d looks", t.Slope, t.Doubt, t.Unit, t.Mean,
+		allowed, t.Looks)
 }

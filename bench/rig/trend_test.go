@@ -7,7 +7,8 @@ import (
 	"spillway/bench/rig/plot"
 )
 
-// A leak of what is just not allowed any more is found within an hour, beneath the noise of those who come and go; noise is no leak.
+// A leak of what is just not allowed any more is found within an hour, beneath the noise of those
+// who come and go; noise is no leak.
 func TestTrend(t *testing.T) {
 	memory := func(c plot.Curve) Trend { return NewTrend(c, " MiB", 3) }
 	files := func(c plot.Curve) Trend { return TrendWithin(c, 5) }
@@ -29,7 +30,8 @@ func TestTrend(t *testing.T) {
 			var curve plot.Curve
 			for i := range 600 {
 				minutes := float64(i) / 10
-				curve.Points = append(curve.Points, plot.Point{X: minutes, Y: 200 + c.perHour*minutes/60 + c.noise*random.NormFloat64()})
+				curve.Points = append(curve.Points,
+					plot.Point{X: minutes, Y: 200 + c.perHour*minutes/60 + c.noise*random.NormFloat64()})
 			}
 			if trend := c.of(curve); trend.Flat() != c.flat {
 				t.Errorf("%g per hour under noise of %g: %s", c.perHour, c.noise, trend)

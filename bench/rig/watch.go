@@ -31,9 +31,11 @@ func (e Event) InitialEnd() bool {
 // Key is namespace/name.
 func (e Event) Key() string { return e.Namespace + "/" + e.Name }
 
-// NewHTTPClient is a client whose watches do not share connections with anything, since HTTP/2 is off.
+// NewHTTPClient is a client whose watches do not share connections with anything, since HTTP/2 is
+// off.
 func NewHTTPClient() *http.Client {
-	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true, ReadBufferSize: 16 << 10}}
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000, DisableCompression: true,
+		ReadBufferSize: 16 << 10}}
 }
 
 // Watch is a watch that is read as it comes: one line of JSON per event.
@@ -103,8 +105,9 @@ func (w *Watch) Next() (Event, error) {
 // Close ends the watch.
 func (w *Watch) Close() { _ = w.body.Close() } // nothing is lost that somebody waits for
 
-// parseEvent reads what the programs compare, without building the object: they receive a million of them. It relies on the
-// objects being the programs' own, in which the names of these fields occur nowhere before metadata's.
+// parseEvent reads what the programs compare, without building the object: they receive a million
+// of them. It relies on the objects being the programs' own, in which the names of these fields
+// occur nowhere before metadata's.
 func parseEvent(line []byte) (Event, error) {
 	e := Event{At: time.Now(), Line: line}
 	rest, ok := bytes.CutPrefix(line, []byte(`{"type":"`))
@@ -134,8 +137,8 @@ func field(text []byte, name string) string {
 	return string(value)
 }
 
-// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate nobody can verify: it is made at each start. What
-// passes through there needs the client's own credentials.
+// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate nobody can verify: it is
+// made at each start. What passes through there needs the client's own credentials.
 func NewTLSClient(token string) *http.Client {
 	client := NewHTTPClient()
 	transport := client.Transport.(*http.Transport)
@@ -172,5 +175,6 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// Field is the value of the first string field with a name, anywhere in the event; "" if there is none.
+// Field is the value of the first string field with a name, anywhere in the event; "" if there is
+// none.
 func (e Event) Field(name string) string { return field(e.Line, name) }

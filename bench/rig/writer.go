@@ -14,7 +14,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Writer changes objects straight at an apiserver: one annotation of each, which says when the write began.
+// Writer changes objects straight at an apiserver: one annotation of each, which says when the
+// write began.
 type Writer struct {
 	client  *http.Client
 	targets []string // URLs
@@ -30,8 +31,8 @@ func (p *Pair) NewWriter(paths []string) *Writer {
 	return w
 }
 
-// StampPrefix begins a stamp: it is followed by the nanoseconds since 1970, 19 digits. Nothing else in an object contains it, and no
-// encoding changes it.
+// StampPrefix begins a stamp: it is followed by the nanoseconds since 1970, 19 digits. Nothing else
+// in an object contains it, and no encoding changes it.
 const StampPrefix = "@@"
 
 // outstanding is how many writes may be under way at once.
@@ -45,9 +46,10 @@ func (w *Writer) Run(ctx context.Context, perSecond float64, burst int, while ti
 	})
 }
 
-// pace makes writes at a rate, in bursts of so many at once, and returns how many. Writes that take longer than their turn delay none
-// until there are too many of them.
-func pace(ctx context.Context, perSecond float64, burst int, while time.Duration, write func(ctx context.Context, n int) error) (int, error) {
+// pace makes writes at a rate, in bursts of so many at once, and returns how many. Writes that take
+// longer than their turn delay none until there are too many of them.
+func pace(ctx context.Context, perSecond float64, burst int, while time.Duration,
+	write func(ctx context.Context, n int) error) (int, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(outstanding)
 	began, n := time.Now(), 0
@@ -69,7 +71,8 @@ func pace(ctx context.Context, perSecond float64, burst int, while time.Duration
 	return n, group.Wait()
 }
 
-// WriteSpread writes once to n of the objects, spread evenly over all, each time to others, and returns the greatest resourceVersion.
+// WriteSpread writes once to n of the objects, spread evenly over all, each time to others, and
+// returns the greatest resourceVersion.
 func (w *Writer) WriteSpread(ctx context.Context, n int) (uint64, error) {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(outstanding)
@@ -116,7 +119,8 @@ func send(ctx context.Context, client *http.Client, method, target, contentType 
 	return answer, err
 }
 
-// Create creates n objects in a collection of the first kube-apiserver, as many at once as it takes well. object makes the JSON of one.
+// Create creates n objects in a collection of the first kube-apiserver, as many at once as it takes
+// well. object makes the JSON of one.
 func (p *Pair) Create(ctx context.Context, collection string, n int, object func(i int) []byte) error {
 	client := NewTLSClient(p.Config().BearerToken)
 	defer client.CloseIdleConnections()

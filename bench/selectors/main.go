@@ -1,5 +1,5 @@
-// Command selectors compares what an event costs Spillway and kube-apiserver when many watchers each ask for the pods of another node,
-// as kubelets do: the event concerns one of them.
+// Command selectors compares what an event costs Spillway and kube-apiserver when many watchers
+// each ask for the pods of another node, as kubelets do: the event concerns one of them.
 package main
 
 import (
@@ -41,7 +41,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		paths = append(paths, rig.PodPath(i))
 	}
 	for i := range *watchers {
-		targets = append(targets, rig.AllPods+"?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&fieldSelector=spec.nodeName%3D"+rig.NodeName(i))
+		targets = append(targets, rig.AllPods+
+			"?watch=true&allowWatchBookmarks=true&timeoutSeconds=3600&fieldSelector=spec.nodeName%3D"+rig.NodeName(i))
 	}
 	writer := pair.NewWriter(paths)
 	load := func(server rig.Server) swarm.Load {

@@ -14,15 +14,16 @@ const (
 	panicsMetric  = "spillway_panics_total"
 	waitsMetric   = "spillway_dispatch_waits_total"
 
-	// slack is what may differ between two quiet moments: a connection or two upstream. Thousands of visits leak more than that.
+	// slack is what may differ between two quiet moments: a connection or two upstream. Thousands of
+	// visits leak more than that.
 	slackGoroutines = 4
 	slackFDs        = 2
 	slackHeap       = 6 << 20  // the log is between half full and full, feeds start and end
 	slackRSS        = 48 << 20 // the runtime gives memory back when it likes
 )
 
-// calm waits until nothing is served and the levels do not fall any more or, with a base, until they are back at it. It
-// returns the last levels in any case: judge says what they mean.
+// calm waits until nothing is served and the levels do not fall any more or, with a base, until
+// they are back at it. It returns the last levels in any case: judge says what they mean.
 func (s *show) calm(ctx context.Context, base *rig.Memory) (*rig.Memory, error) {
 	var now rig.Memory
 	var err error
@@ -62,10 +63,13 @@ func (s *show) back(base, now *rig.Memory) bool {
 
 func (s *show) judge(base, end *rig.Memory) {
 	r := s.report
-	r.Check(end.Goroutines <= base.Goroutines+slackGoroutines, "no goroutines stay", "%d → %d", base.Goroutines, end.Goroutines)
+	r.Check(end.Goroutines <= base.Goroutines+slackGoroutines, "no goroutines stay", "%d → %d", base.Goroutines,
+		end.Goroutines)
 	r.Check(end.FDs <= base.FDs+slackFDs, "no file descriptors stay", "%d → %d", base.FDs, end.FDs)
-	r.Check(end.Heap <= base.Heap+slackHeap, "no memory stays", "heap %.1f → %.1f MiB after a collection", float64(base.Heap)/(1<<20), float64(end.Heap)/(1<<20))
-	r.Check(end.RSS <= base.RSS+slackRSS, "the process does not grow", "RSS %.1f → %.1f MiB", float64(base.RSS)/(1<<20), float64(end.RSS)/(1<<20))
+	r.Check(end.Heap <= base.Heap+slackHeap, "no memory stays", "heap %.1f → %.1f MiB after a collection",
+		float64(base.Heap)/(1<<20), float64(end.Heap)/(1<<20))
+	r.Check(end.RSS <= base.RSS+slackRSS, "the process does not grow", "RSS %.1f → %.1f MiB", float64(base.RSS)/(1<<20),
+		float64(end.RSS)/(1<<20))
 }
 
 func (s *show) checkCounters(ctx context.Context) error {
@@ -74,8 +78,10 @@ func (s *show) checkCounters(ctx context.Context) error {
 		return err
 	}
 	r := s.report
-	r.Check(m.Sum(streamsMetric) == 0 && m.Sum(feedsMetric) == 0, "no watches stay", "%s = %.0f, %s = %.0f", streamsMetric, m.Sum(streamsMetric), feedsMetric, m.Sum(feedsMetric))
-	r.Check(m.Sum(panicsMetric) == 0 && s.proxy.Log.Count("BUG") == 0, "no bugs", "%s = %.0f; log levels %v", panicsMetric, m.Sum(panicsMetric), s.proxy.Log.Levels())
+	r.Check(m.Sum(streamsMetric) == 0 && m.Sum(feedsMetric) == 0, "no watches stay", "%s = %.0f, %s = %.0f", streamsMetric,
+		m.Sum(streamsMetric), feedsMetric, m.Sum(feedsMetric))
+	r.Check(m.Sum(panicsMetric) == 0 && s.proxy.Log.Count("BUG") == 0, "no bugs", "%s = %.0f; log levels %v", panicsMetric,
+		m.Sum(panicsMetric), s.proxy.Log.Levels())
 	r.Check(m.Sum(waitsMetric) == 0, "dispatch never waits", "%s = %.0f", waitsMetric, m.Sum(waitsMetric))
 	r.Note("watches ended", "%v", m.By(endsMetric, "reason"))
 	return nil

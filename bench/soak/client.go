@@ -42,13 +42,16 @@ var visits = []visit{
 		return v.watch(ctx, url.Values{"resourceVersion": {"0"}}, v.while())
 	}},
 	{"watch-list, hang up", func(v *visitor, ctx context.Context) error {
-		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"}}, v.while())
+		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+			"allowWatchBookmarks": {"true"}}, v.while())
 	}},
 	{"watch-list, hang up at once", func(v *visitor, ctx context.Context) error {
-		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"}, "allowWatchBookmarks": {"true"}}, 0)
+		return v.watch(ctx, url.Values{"sendInitialEvents": {"true"}, "resourceVersionMatch": {"NotOlderThan"},
+			"allowWatchBookmarks": {"true"}}, 0)
 	}},
 	{"watch by label to its timeout", func(v *visitor, ctx context.Context) error {
-		return v.watch(ctx, url.Values{"resourceVersion": {"0"}, "labelSelector": {"n=" + strconv.Itoa(v.random.IntN(10))}, "timeoutSeconds": {"1"}}, patience)
+		return v.watch(ctx, url.Values{"resourceVersion": {"0"}, "labelSelector": {"n=" + strconv.Itoa(v.random.IntN(10))},
+			"timeoutSeconds": {"1"}}, patience)
 	}},
 	{"watch from too old a version", func(v *visitor, ctx context.Context) error {
 		return v.watch(ctx, url.Values{"resourceVersion": {"1"}}, v.while())
@@ -96,7 +99,8 @@ func (v *visitor) watch(ctx context.Context, query url.Values, while time.Durati
 	}
 }
 
-// expected takes away the errors that a visit may end with: 410 is a good answer to too old a version.
+// expected takes away the errors that a visit may end with: 410 is a good answer to too old a
+// version.
 func expected(err error) error {
 	var status *rig.StatusError
 	if errors.As(err, &status) && status.Code == http.StatusGone {

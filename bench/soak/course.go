@@ -24,7 +24,8 @@ type look struct {
 	p50, p99   float64 // ms: of what was written since the look before; 0 of nothing
 }
 
-// course is how the levels of the proxy went while clients came and went and upstream was away now and then.
+// course is how the levels of the proxy went while clients came and went and upstream was away now
+// and then.
 type course struct {
 	began time.Time
 	looks []look // owned by watch
@@ -56,7 +57,8 @@ func (c *course) watch(ctx context.Context, proxy *rig.Proxy) error {
 		}
 		if c.looks = append(c.looks, one); time.Since(said) > 10*time.Second {
 			said = one.at
-			rig.Say("%.0f goroutines, %.0f file descriptors, %.0f watches, RSS %.1f MiB", one.goroutines, one.fds, one.streams, one.rss)
+			rig.Say("%.0f goroutines, %.0f file descriptors, %.0f watches, RSS %.1f MiB", one.goroutines, one.fds, one.streams,
+				one.rss)
 		}
 	}
 }
@@ -87,7 +89,8 @@ func lookAt(ctx context.Context, proxy *rig.Proxy) (look, error) {
 		return look{}, err
 	}
 	m, err := proxy.Metrics().Read(ctx, goroutines, fds, streamsMetric)
-	return look{at: time.Now(), rss: float64(usage.RSS) / mebibyte, goroutines: m.Sum(goroutines), fds: m.Sum(fds), streams: m.Sum(streamsMetric)}, err
+	return look{at: time.Now(), rss: float64(usage.RSS) / mebibyte, goroutines: m.Sum(goroutines), fds: m.Sum(fds),
+		streams: m.Sum(streamsMetric)}, err
 }
 
 // addLags fills in how late events were.
@@ -120,12 +123,14 @@ func (c *course) write(path string, outages *outages) (err error) {
 	}
 	defer func() { err = errors.Join(err, file.Close()) }()
 	out := csv.NewWriter(file)
-	lines := [][]string{{"seconds", "rss_mib", "heap_mib", "goroutines", "fds", "watches", "lag_p50_ms", "lag_p99_ms", "upstream_away"}}
+	lines := [][]string{{"seconds", "rss_mib", "heap_mib", "goroutines", "fds", "watches", "lag_p50_ms", "lag_p99_ms",
+		"upstream_away"}}
 	all := slices.Concat(c.looks, c.rests)
 	slices.SortFunc(all, func(a, b look) int { return a.at.Compare(b.at) })
 	for _, one := range all {
 		line := []string{}
-		for _, v := range []float64{one.at.Sub(c.began).Seconds(), one.rss, one.heap, one.goroutines, one.fds, one.streams, one.p50, one.p99} {
+		for _, v := range []float64{one.at.Sub(c.began).Seconds(), one.rss, one.heap, one.goroutines, one.fds, one.streams,
+			one.p50, one.p99} {
 			line = append(line, strconv.FormatFloat(v, 'f', -1, 64))
 		}
 		lines = append(lines, append(line, strconv.FormatBool(outages.excuse(one.at, one.at))))

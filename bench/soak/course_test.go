@@ -9,12 +9,14 @@ import (
 )
 
 func TestLagsAreThoseOfTheInterval(t *testing.T) {
-	writes := []write{{object: 1, rv: 10, at: second(1), answered: true}, {object: 1, rv: 11, at: second(2), answered: true},
+	writes := []write{{object: 1, rv: 10, at: second(1), answered: true},
+		{object: 1, rv: 11, at: second(2), answered: true},
 		{object: 1, rv: 12, at: second(3)}, {object: 1, rv: 13, at: second(11), answered: true}}
 	late := func(rv uint64, at time.Time, by time.Duration) sighting {
 		return sighting{kind: modified, object: 1, rv: rv, at: at.Add(by)}
 	}
-	seen := []sighting{late(10, second(1), 5*time.Millisecond), late(11, second(2), 20*time.Second), late(12, second(3), time.Hour), late(13, second(11), -time.Millisecond)}
+	seen := []sighting{late(10, second(1), 5*time.Millisecond), late(11, second(2), 20*time.Second),
+		late(12, second(3), time.Hour), late(13, second(11), -time.Millisecond)}
 	c := &course{looks: []look{{at: second(5)}, {at: second(10)}, {at: second(15)}}}
 	c.addLags(deliveries(writes, seen))
 	if one := c.looks[0]; one.p50 != 20000 || one.p99 != 20000 {
@@ -29,7 +31,9 @@ func TestLagsAreThoseOfTheInterval(t *testing.T) {
 }
 
 func TestSeriesHasALineForEachLook(t *testing.T) {
-	c := &course{began: noon, looks: []look{{at: second(5), rss: 90.5, goroutines: 100, fds: 20, streams: 7, p50: 1.5, p99: 2}, {at: second(10), heap: 6}}}
+	c := &course{began: noon,
+		looks: []look{{at: second(5), rss: 90.5, goroutines: 100, fds: 20, streams: 7, p50: 1.5, p99: 2},
+			{at: second(10), heap: 6}}}
 	o := &outages{}
 	o.mu.all = []outage{{killed, second(9), second(12)}}
 	file := filepath.Join(t.TempDir(), "soak.csv")
@@ -40,7 +44,8 @@ func TestSeriesHasALineForEachLook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := strings.Split(string(text), "\n"); len(lines) != 4 || lines[1] != "5,90.5,0,100,20,7,1.5,2,false" || lines[2] != "10,0,6,0,0,0,0,0,true" {
+	if lines := strings.Split(string(text), "\n"); len(lines) != 4 || lines[1] != "5,90.5,0,100,20,7,1.5,2,false" ||
+		lines[2] != "10,0,6,0,0,0,0,0,true" {
 		t.Errorf("%q", lines)
 	}
 }

@@ -30,7 +30,8 @@ func (s *show) churn(ctx, coming context.Context) {
 
 // client pays visits until coming ends; the last one ends in its own time.
 func (s *show) client(ctx, coming context.Context, i int) {
-	v := &visitor{base: s.proxy.URL, client: rig.NewHTTPClient(), random: rand.New(rand.NewPCG(2, uint64(i))), stay: 4 * time.Second}
+	v := &visitor{base: s.proxy.URL, client: rig.NewHTTPClient(), random: rand.New(rand.NewPCG(2, uint64(i))),
+		stay: 4 * time.Second}
 	switch i % 4 {
 	case 0:
 		v.base, v.client = s.proxy.TLSURL, rig.NewTLSClient(s.token)
@@ -74,7 +75,8 @@ func (s *show) checkVisits() {
 		n := s.visitors.visits[i].Load()
 		ways, total = append(ways, fmt.Sprintf("%d × %s", n, v.name)), total+n
 	}
-	s.report.Check(s.visitors.failures.Load() == 0, "visits that failed", "%d of %d, and %d while upstream was away or had just come back",
+	s.report.Check(s.visitors.failures.Load() == 0, "visits that failed",
+		"%d of %d, and %d while upstream was away or had just come back",
 		s.visitors.failures.Load(), total, s.visitors.excused.Load())
 	s.report.Note("visits", "%s", strings.Join(ways, "; "))
 }

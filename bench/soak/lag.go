@@ -5,13 +5,15 @@ import (
 	"time"
 )
 
-// delivery is one event that one watch was told of: when its write was acknowledged, and how long after.
+// delivery is one event that one watch was told of: when its write was acknowledged, and how long
+// after.
 type delivery struct {
 	acked time.Time
 	lag   time.Duration
 }
 
-// deliveries are those of all events whose acknowledgement is known, by that. An event that comes before it has no lag.
+// deliveries are those of all events whose acknowledgement is known, by that. An event that comes
+// before it has no lag.
 func deliveries(writes []write, seen []sighting) []delivery {
 	acked := map[uint64]time.Time{}
 	for _, w := range writes {

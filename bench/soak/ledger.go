@@ -14,7 +14,8 @@ type write struct {
 	answered bool
 }
 
-// ledger is every write, in order: there is one writer. It comes from the answers to the writes, so that no watch has a part in it.
+// ledger is every write, in order: there is one writer. It comes from the answers to the writes, so
+// that no watch has a part in it.
 type ledger struct {
 	mu struct {
 		sync.Mutex
@@ -76,9 +77,11 @@ type sighting struct {
 	at     time.Time
 }
 
-// compare holds what a client saw against what was written since it listed the objects as they were at a version: each event once, in
-// order, and nothing else. While upstream is away, versions may be overwritten before anybody can see them: these are counted.
-func compare(writes []write, listed map[int]uint64, from uint64, seen []sighting, away func(from, to time.Time) bool) (merged int, err error) {
+// compare holds what a client saw against what was written since it listed the objects as they were
+// at a version: each event once, in order, and nothing else. While upstream is away, versions may
+// be overwritten before anybody can see them: these are counted.
+func compare(writes []write, listed map[int]uint64, from uint64, seen []sighting, away func(from, to time.Time) bool) (
+	merged int, err error) {
 	later := since(writes, from)
 	state, err := follow(later, listed, from, seen)
 	if err != nil {
@@ -110,7 +113,8 @@ func since(writes []write, rv uint64) []write {
 	return writes[first:]
 }
 
-// follow plays the events, each of which must be a write and follow from what was seen before, and returns the state they lead to.
+// follow plays the events, each of which must be a write and follow from what was seen before, and
+// returns the state they lead to.
 func follow(writes []write, listed map[int]uint64, from uint64, seen []sighting) (map[int]uint64, error) {
 	written := map[uint64]int{}
 	for _, w := range writes {
@@ -125,7 +129,8 @@ func follow(writes []write, listed map[int]uint64, from uint64, seen []sighting)
 		case s.kind != deleted && (!known || object != s.object):
 			return nil, fmt.Errorf("event %d, %s of object %d at %d, was never written", i, s.kind, s.object, s.rv)
 		case (s.kind == added) != (state[s.object] == 0):
-			return nil, fmt.Errorf("event %d, %s of object %d at %d, does not follow from its version %d (0: there is none)", i, s.kind, s.object, s.rv, state[s.object])
+			return nil, fmt.Errorf("event %d, %s of object %d at %d, does not follow from its version %d (0: there is none)", i,
+				s.kind, s.object, s.rv, state[s.object])
 		}
 		newest = s.rv
 		if s.kind == deleted {
@@ -137,7 +142,8 @@ func follow(writes []write, listed map[int]uint64, from uint64, seen []sighting)
 	return state, nil
 }
 
-// missing counts the versions that were not seen and were overwritten while upstream was away. Any other is an error.
+// missing counts the versions that were not seen and were overwritten while upstream was away. Any
+// other is an error.
 func missing(writes []write, seen []sighting, away func(from, to time.Time) bool) (int, error) {
 	told := map[uint64]bool{}
 	for _, s := range seen {

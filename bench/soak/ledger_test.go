@@ -13,10 +13,12 @@ var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 // second is a moment some seconds after noon.
 func second(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 
-// sample is what was written each second: object 1 there from before, 2 created, deleted and created again.
+// sample is what was written each second: object 1 there from before, 2 created, deleted and
+// created again.
 func sample() []write {
 	l := &ledger{}
-	for i, w := range []write{{object: 1, rv: 10}, {object: 2, rv: 11}, {object: 1, rv: 12}, {object: 1, rv: 13}, {object: 2}, {object: 2, rv: 15}, {object: 1}} {
+	for i, w := range []write{{object: 1, rv: 10}, {object: 2, rv: 11}, {object: 1, rv: 12}, {object: 1, rv: 13},
+		{object: 2}, {object: 2, rv: 15}, {object: 1}} {
 		w.at = second(i)
 		l.add(w)
 	}
@@ -39,9 +41,12 @@ func TestLedgerKnowsTheState(t *testing.T) {
 
 // What the soak claims cannot happen is found when it happens.
 func TestCompare(t *testing.T) {
-	good := []sighting{{kind: added, object: 2, rv: 11}, {kind: modified, object: 1, rv: 12}, {kind: modified, object: 1, rv: 13}, {kind: deleted, object: 2, rv: 14}, {kind: added, object: 2, rv: 15}}
-	// Upstream was away from second 2 to 4: a relist knows no version 12, and deletes at the version before it.
-	seam := []sighting{{kind: added, object: 2, rv: 11}, {kind: deleted, object: 2, rv: 11}, {kind: modified, object: 1, rv: 13}, {kind: added, object: 2, rv: 15}}
+	good := []sighting{{kind: added, object: 2, rv: 11}, {kind: modified, object: 1, rv: 12},
+		{kind: modified, object: 1, rv: 13}, {kind: deleted, object: 2, rv: 14}, {kind: added, object: 2, rv: 15}}
+	// Upstream was away from second 2 to 4: a relist knows no version 12, and deletes at the version
+	// before it.
+	seam := []sighting{{kind: added, object: 2, rv: 11}, {kind: deleted, object: 2, rv: 11},
+		{kind: modified, object: 1, rv: 13}, {kind: added, object: 2, rv: 15}}
 	there := func(time.Time, time.Time) bool { return false }
 	away := func(from, to time.Time) bool { return !from.Before(second(2)) && !to.After(second(4)) }
 	f := func(seen []sighting, away func(from, to time.Time) bool, wantMerged int, wantError string) {
@@ -69,7 +74,8 @@ func TestCompare(t *testing.T) {
 	f(without(1), there, 0, "version 12 of object 1 was never seen")
 	f(without(3), there, 0, "does not follow")
 	f(without(4), there, 0, "version 15 of object 2 was never seen")
-	f(without(4), func(_, _ time.Time) bool { return true }, 0, "version 15 of object 2 was never seen") // nothing came after it
+	// nothing came after it
+	f(without(4), func(_, _ time.Time) bool { return true }, 0, "version 15 of object 2 was never seen")
 	f(twice(1), there, 0, "comes after")
 	f(twice(3), there, 0, "does not follow")
 	f(append(slices.Clone(good), sighting{kind: modified, object: 1, rv: 16}), there, 0, "was never written")

@@ -1,7 +1,8 @@
-// Command soak lets clients come and go in every way there is, for as long as asked, under others that stay, while objects are written all
-// the time and kube-apiserver is killed, started again and frozen now and then. It shows that nothing grows, that those who stay are told each
-// event once and in order, and that those who have gone leave nothing behind: goroutines, file descriptors and memory come back to where
-// they were.
+// Command soak lets clients come and go in every way there is, for as long as asked, under others
+// that stay, while objects are written all the time and kube-apiserver is killed, started again and
+// frozen now and then. It shows that nothing grows, that those who stay are told each event once
+// and in order, and that those who have gone leave nothing behind: goroutines, file descriptors and
+// memory come back to where they were.
 package main
 
 import (
@@ -24,9 +25,11 @@ var (
 	duration = flag.Duration("duration", time.Minute, "how long clients come and go")
 	crowd    = flag.Int("crowd", 100, "clients at a time")
 
-	steadyWatches = flag.Int("steady", 500, "watches over TLS that stay meanwhile as a load, besides those that are held against the writes")
-	results       = flag.String("results", "", "write the table into this file too, in place of that between its markers, and draw beside it how the levels went")
-	series        = flag.String("series", "", "write all levels into this file, as CSV")
+	steadyWatches = flag.Int("steady", 500,
+		"watches over TLS that stay meanwhile as a load, besides those that are held against the writes")
+	results = flag.String("results", "",
+		"write the table into this file too, in place of that between its markers, and draw beside it how the levels went")
+	series = flag.String("series", "", "write all levels into this file, as CSV")
 )
 
 const (
@@ -46,16 +49,19 @@ func run(ctx context.Context, r *rig.Report) error {
 	if err != nil {
 		return err
 	}
-	// A short history, which is full when the base level is taken, and a short patience with those who stall.
+	// A short history, which is full when the base level is taken, and a short patience with those who
+	// stall.
 	p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
 		"--insecure-allow-all", "--history-bytes=2Mi", "--history-min-age=1s", "--stall-timeout=2s")
 	if err != nil {
 		return err
 	}
 	defer p.Kill()
-	s := &show{cp: cp, proxy: p, report: r, token: cp.Config(controlplane.Admin).BearerToken, outages: newOutages(*duration)}
+	s := &show{cp: cp, proxy: p, report: r, token: cp.Config(controlplane.Admin).BearerToken,
+		outages: newOutages(*duration)}
 	s.writer = &writer{
-		maps: client.CoreV1().ConfigMaps(metav1.NamespaceDefault), ledger: &ledger{}, outages: s.outages, random: rand.New(rand.NewPCG(3, 3)),
+		maps: client.CoreV1().ConfigMaps(metav1.NamespaceDefault), ledger: &ledger{}, outages: s.outages,
+		random: rand.New(rand.NewPCG(3, 3)),
 	}
 	writing, stopWriting := context.WithCancel(ctx)
 	var writer sync.WaitGroup
@@ -132,7 +138,8 @@ func (s *show) soak(ctx context.Context) (*course, error) {
 	return way, s.checkSteady(staying)
 }
 
-// record writes what was found into the document, and draws it, and writes down all looks, where this is asked for.
+// record writes what was found into the document, and draws it, and writes down all looks, where
+// this is asked for.
 func (s *show) record(way *course) error {
 	if *series != "" {
 		if err := way.write(*series, s.outages); err != nil {
@@ -151,5 +158,6 @@ func (s *show) record(way *course) error {
 }
 
 func describe(m *rig.Memory) string {
-	return fmt.Sprintf("%d goroutines, %d file descriptors, heap %.1f MiB, RSS %.1f MiB", m.Goroutines, m.FDs, float64(m.Heap)/(1<<20), float64(m.RSS)/(1<<20))
+	return fmt.Sprintf("%d goroutines, %d file descriptors, heap %.1f MiB, RSS %.1f MiB", m.Goroutines, m.FDs,
+		float64(m.Heap)/(1<<20), float64(m.RSS)/(1<<20))
 }

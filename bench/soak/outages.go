@@ -43,7 +43,8 @@ type outages struct {
 	}
 }
 
-// planFor is a restart every ten minutes, or as often as a shorter run needs it for two, and a freeze between each second two of them.
+// planFor is a restart every ten minutes, or as often as a shorter run needs it for two, and a
+// freeze between each second two of them.
 func planFor(duration time.Duration) []plan {
 	every := min(restartEvery, duration/3)
 	var plans []plan
@@ -117,8 +118,8 @@ func (o *outages) excuse(from, to time.Time) bool {
 	})
 }
 
-// covers reports that upstream was away from one moment to another: all of it lies in one outage, what was under way when it began and what
-// it took to settle included.
+// covers reports that upstream was away from one moment to another: all of it lies in one outage,
+// what was under way when it began and what it took to settle included.
 func (o *outages) covers(from, to time.Time) bool {
 	const underWay = time.Second
 	return slices.ContainsFunc(o.list(), func(one outage) bool {
@@ -130,7 +131,8 @@ func (o *outages) covers(from, to time.Time) bool {
 func (o *outages) spans(began time.Time) []plot.Span {
 	var spans []plot.Span
 	for _, one := range o.list() {
-		spans = append(spans, plot.Span{Name: one.what, From: one.began.Sub(began).Minutes(), To: one.ended.Sub(began).Minutes()})
+		spans = append(spans, plot.Span{Name: one.what, From: one.began.Sub(began).Minutes(),
+			To: one.ended.Sub(began).Minutes()})
 	}
 	return spans
 }

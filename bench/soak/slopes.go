@@ -31,7 +31,8 @@ var levels = []level{
 func memory(c plot.Curve) rig.Trend { return rig.NewTrend(c, " MiB", 3) }
 func few(c plot.Curve) rig.Trend    { return rig.TrendWithin(c, 5) }
 
-// judgeSlopes says how the levels of the lulls went, after the beginning and while upstream was there.
+// judgeSlopes says how the levels of the lulls went, after the beginning and while upstream was
+// there.
 func (s *show) judgeSlopes(c *course) {
 	from := c.began.Add(time.Duration(warming * float64(*duration)))
 	counts := func(one look) bool { return one.at.After(from) && !s.outages.excuse(one.at, one.at) }
@@ -49,7 +50,9 @@ func (s *show) judgeSlopes(c *course) {
 		return
 	}
 	slope, deviation := p99.Trend()
-	s.report.Note("lag of the watches that stay", "p50 %.2f ms, p99 %.2f ms on average between two looks; p99 %+.2f ± %.2f ms per hour", p50.Mean(), p99.Mean(), 60*slope, 2*60*deviation)
+	s.report.Note("lag of the watches that stay",
+		"p50 %.2f ms, p99 %.2f ms on average between two looks; p99 %+.2f ± %.2f ms per hour", p50.Mean(), p99.Mean(),
+		60*slope, 2*60*deviation)
 }
 
 // draw draws the course beside the document, and returns the file's name.
@@ -64,7 +67,8 @@ func (s *show) draw(c *course, title string) (string, error) {
 			{Y: "RSS, MiB", Curves: append(both(levels[0]), c.curve("heap after a collection", c.rests, levels[1].of, all))},
 			{Y: "goroutines", Curves: both(levels[2])},
 			{Y: "file descriptors", Curves: both(levels[3])},
-			{Y: "lag, ms", Log: true, Curves: []plot.Curve{c.curve("p99", c.looks, latest, all), c.curve("p50", c.looks, median, all)}},
+			{Y: "lag, ms", Log: true, Curves: []plot.Curve{c.curve("p99", c.looks, latest, all),
+				c.curve("p50", c.looks, median, all)}},
 		},
 	}.Write(filepath.Join(filepath.Dir(*results), file))
 }

@@ -11,7 +11,8 @@ import (
 	"spillway/bench/rig/swarm"
 )
 
-// steady are watches that stay while others come and go: the load of a proxy that has something to do.
+// steady are watches that stay while others come and go: the load of a proxy that has something to
+// do.
 type steady struct {
 	watches *swarm.Swarm
 	opened  time.Time
@@ -29,8 +30,10 @@ func (s *show) openSteady(ctx context.Context) (*steady, error) {
 		return nil, err
 	}
 	forever := strconv.Itoa(int(lifetime().Seconds()))
-	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%s&resourceVersion=%d", rig.ConfigMaps, forever, newest)
-	watches, err := swarm.Start(ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *steadyWatches), NoDelays: true})
+	target := fmt.Sprintf("%s?watch=true&allowWatchBookmarks=true&timeoutSeconds=%s&resourceVersion=%d", rig.ConfigMaps,
+		forever, newest)
+	watches, err := swarm.Start(
+		ctx, swarm.Options{Server: server, Targets: slices.Repeat([]string{target}, *steadyWatches), NoDelays: true})
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +62,8 @@ func (s *show) checkSteady(w *steady) error {
 	}
 	lost, how := w.watches.Lost()
 	took := time.Since(w.opened).Seconds()
-	s.report.Check(lost == 0 && w.watches.Seen() > 0, "watches that stay as a load", "%d of %d were lost; %.0f deliveries per second, %.2f cores used by the proxy",
+	s.report.Check(lost == 0 && w.watches.Seen() > 0, "watches that stay as a load",
+		"%d of %d were lost; %.0f deliveries per second, %.2f cores used by the proxy",
 		lost, *steadyWatches, float64(w.watches.Seen())/took, (usage.CPU-w.cpu).Seconds()/took)
 	if lost > 0 {
 		s.report.Note("the first that was lost", "%v", how)

@@ -22,7 +22,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// witness is a client of client-go that stays, lists once, watches from there, and writes down what it is told.
+// witness is a client of client-go that stays, lists once, watches from there, and writes down what
+// it is told.
 type witness struct {
 	name   string
 	maps   corev1client.ConfigMapInterface
@@ -46,7 +47,8 @@ type witnesses struct {
 func (s *show) manners() map[string]*rest.Config {
 	manners := map[string]*rest.Config{"plain JSON": {Host: s.proxy.URL}}
 	for protocol, alpn := range map[string]string{"HTTP/1.1": "http/1.1", "HTTP/2": "h2"} {
-		for encoding, media := range map[string]string{"JSON": runtime.ContentTypeJSON, "protobuf": runtime.ContentTypeProtobuf} {
+		for encoding, media := range map[string]string{"JSON": runtime.ContentTypeJSON,
+			"protobuf": runtime.ContentTypeProtobuf} {
 			manners[protocol+" "+encoding] = &rest.Config{
 				Host: s.proxy.TLSURL, BearerToken: s.token,
 				TLSClientConfig: rest.TLSClientConfig{Insecure: true, NextProtos: []string{alpn}},
@@ -104,7 +106,8 @@ func (w *witness) list(ctx context.Context) error {
 	return nil
 }
 
-// watch watches until ctx ends. A watch that ends before is resumed where it was; nothing lists again.
+// watch watches until ctx ends. A watch that ends before is resumed where it was; nothing lists
+// again.
 func (w *witness) watch(ctx context.Context) {
 	forever := int64(lifetime().Seconds())
 	for ctx.Err() == nil && w.refused == nil {
@@ -153,8 +156,8 @@ func objectOf(o metav1.Object) (int, bool) {
 	return n, ours && err == nil
 }
 
-// finish waits until all have seen the newest write, closes them, holds each against the ledger, and adds to the course how late they saw
-// what.
+// finish waits until all have seen the newest write, closes them, holds each against the ledger,
+// and adds to the course how late they saw what.
 func (s *show) finish(ctx context.Context, all *witnesses, way *course) {
 	writes, newest := s.writer.ledger.until()
 	rig.Eventually(ctx, time.Minute, 20*time.Millisecond, func() bool {
@@ -176,11 +179,14 @@ func (s *show) finish(ctx context.Context, all *witnesses, way *course) {
 		seen, merged, resumed = append(seen, w.seen...), merged+some, resumed+int(w.resumed.Load())
 	}
 	r := s.report
-	r.Check(s.writer.refused.Load() == 0, "writes", "%d; %d more failed while upstream was there, %d were not answered while it was away",
+	r.Check(s.writer.refused.Load() == 0, "writes",
+		"%d; %d more failed while upstream was there, %d were not answered while it was away",
 		len(writes), s.writer.refused.Load(), s.writer.lost.Load())
-	r.Check(wrong == 0 && len(seen) > 0, "watches that missed, repeated or reordered events", "%d of %d; %d events, each held against the writes; "+
-		"%d of the versions were overwritten before upstream could be watched again", wrong, len(all.all), len(seen), merged)
-	r.Check(resumed == 0 && relists == 0, "watches that began anew", "%d resumed, %d would have had to list", resumed, relists)
+	r.Check(wrong == 0 && len(seen) > 0, "watches that missed, repeated or reordered events",
+		"%d of %d; %d events, each held against the writes; "+
+			"%d of the versions were overwritten before upstream could be watched again", wrong, len(all.all), len(seen), merged)
+	r.Check(resumed == 0 && relists == 0, "watches that began anew", "%d resumed, %d would have had to list", resumed,
+		relists)
 	s.checkOutages(all.all)
 	way.addLags(deliveries(writes, seen))
 }
@@ -194,7 +200,8 @@ func (w *witness) compare(writes []write, newest uint64, outages *outages) (merg
 	return compare(writes, w.listed, w.from, w.seen[:n], outages.covers)
 }
 
-// checkOutages says how long it took, after upstream had come back, until all were told something new.
+// checkOutages says how long it took, after upstream had come back, until all were told something
+// new.
 func (s *show) checkOutages(all []*witness) {
 	for _, what := range []string{killed, frozen} {
 		n, slowest := 0, time.Duration(0)
@@ -207,7 +214,8 @@ func (s *show) checkOutages(all []*witness) {
 				slowest = max(slowest, w.silence(one.ended))
 			}
 		}
-		s.report.Check(n > 0 && slowest <= goesOn, what, "%d times; within %s after it was back all watches went on (allowed: %s)",
+		s.report.Check(n > 0 && slowest <= goesOn, what,
+			"%d times; within %s after it was back all watches went on (allowed: %s)",
 			n, slowest.Round(time.Millisecond), goesOn)
 	}
 }

@@ -22,8 +22,9 @@ const (
 	objectName = "soak-" // and a number
 )
 
-// writer creates, updates and deletes objects straight at kube-apiserver, one after the other, and keeps the ledger of it. Invariant: a
-// write whose answer was lost is in the ledger if it took place, before the next one begins.
+// writer creates, updates and deletes objects straight at kube-apiserver, one after the other, and
+// keeps the ledger of it. Invariant: a write whose answer was lost is in the ledger if it took
+// place, before the next one begins.
 type writer struct {
 	maps    corev1client.ConfigMapInterface
 	ledger  *ledger

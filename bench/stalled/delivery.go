@@ -44,19 +44,22 @@ func (s *show) delivery(ctx context.Context) error {
 				without, addedWithout = append(without, t.whole), append(addedWithout, t.added)
 			}
 		}
-		s.report.Note(fmt.Sprintf("pair %d", i+1), "median delivery %s with, %s without %d stalled clients", round(with[i]), round(without[i]), stallers)
+		s.report.Note(fmt.Sprintf("pair %d", i+1), "median delivery %s with, %s without %d stalled clients", round(with[i]),
+			round(without[i]), stallers)
 	}
 	a, b := median(with), median(without)
 	ratio := float64(a) / float64(b)
 	s.report.Check(ratio < 1+tolerance && ratio > 1/(1+tolerance), "delivery medians within 25 %",
-		"%s with, %s without: %+.0f %% (medians of %d runs; from the beginning of the write to the client)", round(a), round(b), 100*(ratio-1), pairs)
-	s.report.Note("of that, by the proxy", "%s with, %s without (medians of how much later than a watch straight at the apiserver)",
+		"%s with, %s without: %+.0f %% (medians of %d runs; from the beginning of the write to the client)", round(a),
+		round(b), 100*(ratio-1), pairs)
+	s.report.Note("of that, by the proxy",
+		"%s with, %s without (medians of how much later than a watch straight at the apiserver)",
 		round(median(addedWith)), round(median(addedWithout)))
 	return s.noWaits(ctx, p, "in all runs")
 }
 
-// delays are the medians of one run: from the beginning of a write to a client of the proxy, and how much later than to a
-// client of the apiserver.
+// delays are the medians of one run: from the beginning of a write to a client of the proxy, and
+// how much later than to a client of the apiserver.
 type delays struct{ whole, added time.Duration }
 
 // timed is one run.
@@ -76,7 +79,8 @@ func (s *show) timed(ctx context.Context, p *rig.Proxy, stalled bool) (delays, e
 		defer closeAll(clients)
 	}
 	if !s.streaming(ctx, p, readerCount+len(clients)) {
-		return delays{}, fmt.Errorf("the proxy does not serve %d watches: %s", readerCount+len(clients), s.explain(ctx, p, readers))
+		return delays{}, fmt.Errorf("the proxy does not serve %d watches: %s", readerCount+len(clients),
+			s.explain(ctx, p, readers))
 	}
 	if _, err := s.fill(ctx, readers, fillers); err != nil {
 		return delays{}, err

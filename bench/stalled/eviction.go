@@ -18,9 +18,11 @@ const (
 	evictionWords = "evicted a client that stopped reading"
 )
 
-// eviction shows that a stalled client is ended for a reason that has a name, and the others are not touched.
+// eviction shows that a stalled client is ended for a reason that has a name, and the others are
+// not touched.
 func (s *show) eviction(ctx context.Context) error {
-	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=2s", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
+	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=2s", "--listen-tls=127.0.0.1:0",
+		"--insecure-allow-all")
 	if err != nil {
 		return err
 	}
@@ -65,7 +67,9 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	}
 	evicted := rig.Eventually(ctx, time.Minute, 50*time.Millisecond, func() bool { return s.stalledEnds(ctx, p) > before })
 	took := time.Since(began).Round(100 * time.Millisecond)
-	s.report.Check(evicted, "evicted, in the metric", "%s{resource=%q,reason=\"stalled\"} = %d, %s after the first event (%.5s…)", endsMetric, resource, s.stalledEnds(ctx, p), took, base)
+	s.report.Check(evicted, "evicted, in the metric",
+		"%s{resource=%q,reason=\"stalled\"} = %d, %s after the first event (%.5s…)", endsMetric, resource,
+		s.stalledEnds(ctx, p), took, base)
 	logged := 0
 	for _, l := range p.Log.With(evictionWords) {
 		if l.Field("reason") == "stalled" && l.Field("client") == c.Addr().String() {
@@ -75,7 +79,8 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	}
 	s.report.Check(logged == 1, "evicted, in the log", "%d lines with reason=stalled and this client", logged)
 	n, err := c.End(10 * time.Second)
-	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what the client learns", "%v, after %d KiB that its kernel held", err, n>>10)
+	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what the client learns", "%v, after %d KiB that its kernel held",
+		err, n>>10)
 	gone := s.streaming(ctx, p, readerCount)
 	s.report.Check(gone, "nothing stays", "%s = %d", streamsMetric, readerCount)
 	return nil
@@ -96,9 +101,12 @@ func (s *show) evictLister(ctx context.Context, p *rig.Proxy) error {
 		return err
 	}
 	defer c.Close()
-	opened := rig.Eventually(ctx, time.Minute, 10*time.Millisecond, func() bool { return s.openFiles(ctx, p) > before.FDs })
-	closed := rig.Eventually(ctx, time.Minute, 50*time.Millisecond, func() bool { return s.openFiles(ctx, p) <= before.FDs })
-	s.report.Check(opened && closed, "a LIST that nobody reads", "of %d KiB: hung up after %s", listObjects*largeEvent>>10, time.Since(began).Round(100*time.Millisecond))
+	opened := rig.Eventually(ctx, time.Minute, 10*time.Millisecond,
+		func() bool { return s.openFiles(ctx, p) > before.FDs })
+	closed := rig.Eventually(ctx, time.Minute, 50*time.Millisecond,
+		func() bool { return s.openFiles(ctx, p) <= before.FDs })
+	s.report.Check(opened && closed, "a LIST that nobody reads", "of %d KiB: hung up after %s", listObjects*largeEvent>>10,
+		time.Since(began).Round(100*time.Millisecond))
 	n, err := c.End(10 * time.Second)
 	s.report.Check(errors.Is(err, syscall.ECONNRESET), "what its client learns", "%v, after %d KiB", err, n>>10)
 	return nil
@@ -107,7 +115,8 @@ func (s *show) evictLister(ctx context.Context, p *rig.Proxy) error {
 // listObjects of largeEvent bytes each are more than the kernel takes for a small window.
 const listObjects = 20
 
-// openFiles is how many file descriptors the proxy has open; the scrape's own connection is among them each time.
+// openFiles is how many file descriptors the proxy has open; the scrape's own connection is among
+// them each time.
 func (s *show) openFiles(ctx context.Context, p *rig.Proxy) int {
 	const metric = "process_open_fds"
 	m, err := p.Metrics().Read(ctx, metric)
@@ -140,6 +149,7 @@ func (s *show) noWaits(ctx context.Context, p *rig.Proxy, when string) error {
 		return err
 	}
 	_, known := m[waitsMetric]
-	s.report.Check(known && m.Sum(waitsMetric) == 0, "dispatch never waits", "%s = %.0f %s", waitsMetric, m.Sum(waitsMetric), when)
+	s.report.Check(known && m.Sum(waitsMetric) == 0, "dispatch never waits", "%s = %.0f %s", waitsMetric,
+		m.Sum(waitsMetric), when)
 	return nil
 }

@@ -22,7 +22,8 @@ const (
 	object    = "pulse"
 )
 
-// writer changes one object again and again, straight at the apiserver. Each version says when its write began.
+// writer changes one object again and again, straight at the apiserver. Each version says when its
+// write began.
 type writer struct {
 	client kubernetes.Interface
 }
@@ -44,7 +45,8 @@ func version(turn, size int) *corev1.ConfigMap {
 	}
 	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: object},
-		Data:       map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10), "padding": string(padding), "turn": strconv.Itoa(turn)},
+		Data: map[string]string{"at": strconv.FormatInt(time.Now().UnixNano(), 10), "padding": string(padding),
+			"turn": strconv.Itoa(turn)},
 	}
 }
 
@@ -79,7 +81,8 @@ func (w *writer) fillState(ctx context.Context, n int) error {
 	return nil
 }
 
-// reader is a client that keeps up. It notes how long each event took from the beginning of its write.
+// reader is a client that keeps up. It notes how long each event took from the beginning of its
+// write.
 type reader struct {
 	mu      sync.Mutex
 	version uint64

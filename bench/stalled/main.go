@@ -1,5 +1,6 @@
-// Command stalled shows what a client costs that opens a watch and stops reading: no growing memory, nobody else's time, and
-// in the end its own connection, for a reason that metric and log call by name.
+// Command stalled shows what a client costs that opens a watch and stops reading: no growing
+// memory, nobody else's time, and in the end its own connection, for a reason that metric and log
+// call by name.
 package main
 
 import (

@@ -20,7 +20,8 @@ const (
 
 // memory shows that stalled clients pin nothing that grows.
 func (s *show) memory(ctx context.Context) error {
-	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=1h", "--history-bytes=8Mi", "--history-min-age=1s")
+	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=1h", "--history-bytes=8Mi",
+		"--history-min-age=1s")
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,8 @@ func (s *show) memory(ctx context.Context) error {
 	return s.noWaits(ctx, p, "while the memory was filled")
 }
 
-// fill writes n large events, waits until the readers have them and returns how many bytes that was.
+// fill writes n large events, waits until the readers have them and returns how many bytes that
+// was.
 func (s *show) fill(ctx context.Context, readers []*reader, n int) (int64, error) {
 	last, err := s.writer.write(ctx, n, largeEvent, 0)
 	if err != nil {
@@ -108,9 +110,12 @@ func (s *show) reportMemory(without rig.Memory, first, second look, written int6
 	r := s.report
 	r.Note("heap without stalled clients", "%s (the log may keep %d MiB)", mib(without.Heap), historyMiB)
 	r.Note("heap with "+count(stallers)+" of them", "%s", mib(first.Heap))
-	r.Check(second.Heap-first.Heap < toleratedB, "heap does not grow", "%s → %s while %s of events passed them by", mib(first.Heap), mib(second.Heap), mib(written))
+	r.Check(second.Heap-first.Heap < toleratedB, "heap does not grow", "%s → %s while %s of events passed them by",
+		mib(first.Heap), mib(second.Heap), mib(written))
 	r.Check(second.RSS-first.RSS < written/4, "RSS does not grow", "%s → %s", mib(first.RSS), mib(second.RSS))
-	r.Check(first.sender > 0 && second.receiver >= first.receiver, "they are stalled", "their kernels hold %s unread, the proxy's kernel %s for them", mib(int64(second.receiver)), mib(int64(second.sender)))
+	r.Check(first.sender > 0 && second.receiver >= first.receiver, "they are stalled",
+		"their kernels hold %s unread, the proxy's kernel %s for them", mib(int64(second.receiver)),
+		mib(int64(second.sender)))
 	r.Check(second.most <= kernelB && second.sender <= first.sender+uint64(toleratedB)/4, "kernel memory is bounded",
 		"send queue of one connection at most %d KiB; of all %d → %d KiB; all TCP of this machine %s → %s",
 		max(first.most, second.most)>>10, first.sender>>10, second.sender>>10, mib(first.tcp), mib(second.tcp))

@@ -17,8 +17,8 @@ import (
 // informerCommand is the argument that makes this program an informer.
 const informerCommand = "inform"
 
-// inform runs a dynamic informer with client-go's own settings. It says when it is synced, and, when told anything, that it has given back
-// all the memory that it does not need.
+// inform runs a dynamic informer with client-go's own settings. It says when it is synced, and,
+// when told anything, that it has given back all the memory that it does not need.
 func inform(kubeconfig, resource string, in io.Reader, out io.Writer) error {
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

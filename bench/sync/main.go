@@ -1,5 +1,5 @@
-// Command sync compares what Spillway needs to mirror very many pods with their JSON and with what an informer of client-go needs: memory,
-// and CPU until it is synced.
+// Command sync compares what Spillway needs to mirror very many pods with their JSON and with what
+// an informer of client-go needs: memory, and CPU until it is synced.
 package main
 
 import (
@@ -67,7 +67,8 @@ func run(ctx context.Context, scores *rig.Scores) error {
 		}
 		return times
 	}
-	scores.Figure(what+"growth of RSS ÷ JSON", "dynamic informer", rig.Times, inJSON(spillway.rss), inJSON(informer.rss), memoryLimit)
+	scores.Figure(what+"growth of RSS ÷ JSON", "dynamic informer", rig.Times, inJSON(spillway.rss), inJSON(informer.rss),
+		memoryLimit)
 	scores.Figure(what+"of that in use ÷ JSON", "", rig.Times, inJSON(spillway.held), nil, rig.NoLimit)
 	scores.RatioTo(what+"CPU of the initial sync", "dynamic informer", rig.Seconds, spillway.cpu, informer.cpu, cpuLimit)
 	scores.RatioTo(what+"time of it", "dynamic informer", rig.Seconds, spillway.took, informer.took, rig.NoLimit)
@@ -90,7 +91,8 @@ type need struct {
 type figures struct{ cpu, took, held, rss []float64 }
 
 // add measures one process that takes nothing, and one that takes the pods.
-func (s *show) add(ctx context.Context, f *figures, measure func(ctx context.Context, resource string) (need, error)) error {
+func (s *show) add(ctx context.Context, f *figures, measure func(ctx context.Context, resource string) (
+	need, error)) error {
 	base, err := measure(ctx, nothing)
 	if err != nil {
 		return err
@@ -103,7 +105,8 @@ func (s *show) add(ctx context.Context, f *figures, measure func(ctx context.Con
 	f.took = append(f.took, (whole.took - base.took).Seconds())
 	f.held = append(f.held, float64(whole.resident.Held-base.resident.Held))
 	f.rss = append(f.rss, float64(whole.resident.RSS-base.resident.RSS))
-	rig.Say("CPU %s of %s, RSS %d MB of %d MB", whole.cpu-base.cpu, whole.cpu, (whole.resident.RSS-base.resident.RSS)/1e6, whole.resident.RSS/1e6)
+	rig.Say("CPU %s of %s, RSS %d MB of %d MB", whole.cpu-base.cpu, whole.cpu, (whole.resident.RSS-base.resident.RSS)/1e6,
+		whole.resident.RSS/1e6)
 	return nil
 }
 
@@ -122,7 +125,8 @@ func (s *show) spillway(ctx context.Context, resource string) (need, error) {
 	return n, err
 }
 
-// informer measures a process that runs an informer of client-go on a resource. It is this program, started once more.
+// informer measures a process that runs an informer of client-go on a resource. It is this program,
+// started once more.
 func (s *show) informer(ctx context.Context, resource string) (need, error) {
 	self, err := os.Executable()
 	if err != nil {

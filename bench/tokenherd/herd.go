@@ -18,7 +18,8 @@ type herd struct {
 	crowd      *crowd.Crowd
 }
 
-// outcome is what came of one herd, from the cut, or from when the proxy was ready again, until all stream.
+// outcome is what came of one herd, from the cut, or from when the proxy was ready again, until all
+// stream.
 type outcome struct {
 	usage
 	took    time.Duration
@@ -33,8 +34,8 @@ const triesMost = 20
 // patience is how long clients may wait for an event that was written for them.
 const patience = 20 * time.Second
 
-// rush lets all stream, for a while if the server remains, cuts them off at once and lets them come back at once, to a new proxy if so
-// wanted. They go on from where they were.
+// rush lets all stream, for a while if the server remains, cuts them off at once and lets them come
+// back at once, to a new proxy if so wanted. They go on from where they were.
 func (h *herd) rush(ctx context.Context, server func() rig.Server, watches int, restart bool) (outcome, error) {
 	o, err := h.crowd.Options(ctx, server(), watches)
 	if err != nil {

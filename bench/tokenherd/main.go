@@ -1,6 +1,7 @@
-// Command tokenherd compares what happens when many clients, each with a token of its own, come back at the same moment: how long it takes
-// until all of them stream again, and what it costs a kube-apiserver, by themselves and by way of Spillway, which has to ask who each of
-// them is and whether he may.
+// Command tokenherd compares what happens when many clients, each with a token of its own, come
+// back at the same moment: how long it takes until all of them stream again, and what it costs a
+// kube-apiserver, by themselves and by way of Spillway, which has to ask who each of them is and
+// whether he may.
 package main
 
 import (
@@ -15,9 +16,11 @@ import (
 )
 
 var (
-	clients    = flag.Int("clients", 2000, "service accounts, each with a token and a connection")
-	rounds     = flag.Int("rounds", 3, "how often each figure is measured; the median counts")
-	pause      = flag.Duration("pause", 30*time.Second, "how long all stream before their connections are cut: longer than the sweep, so that what is remembered of them is what it always is")
+	clients = flag.Int("clients", 2000, "service accounts, each with a token and a connection")
+	rounds  = flag.Int("rounds", 3, "how often each figure is measured; the median counts")
+	pause   = flag.Duration("pause", 30*time.Second,
+		"how long all stream before their connections are cut: longer than the sweep, so that what is remembered of them "+
+			"is what it always is")
 	proxyFlags = flag.String("proxy-flags", "", "more flags for the proxy, separated by spaces")
 )
 
@@ -98,11 +101,15 @@ func (all outcomes) report(scores *rig.Scores, what string, direct outcomes) {
 	took := func(o outcome) float64 { return o.took.Seconds() }
 	upstream := func(o outcome) float64 { return o.upstream.Seconds() }
 	scores.Ratio(what+": until all stream", rig.Seconds, all.of(took), direct.of(took), rig.NoLimit)
-	scores.Figure(what+": TokenReviews", "", rig.Count, all.of(func(o outcome) float64 { return o.reviews.Tokens }), nil, rig.NoLimit)
-	scores.Figure(what+": SubjectAccessReviews", "", rig.Count, all.of(func(o outcome) float64 { return o.reviews.Access }), nil, rig.NoLimit)
+	scores.Figure(what+": TokenReviews", "", rig.Count, all.of(func(o outcome) float64 { return o.reviews.Tokens }), nil,
+		rig.NoLimit)
+	scores.Figure(what+": SubjectAccessReviews", "", rig.Count,
+		all.of(func(o outcome) float64 { return o.reviews.Access }), nil, rig.NoLimit)
 	scores.Ratio(what+": CPU of kube-apiserver", rig.Seconds, all.of(upstream), direct.of(upstream), rig.NoLimit)
-	scores.Figure(what+": CPU of Spillway", "", rig.Seconds, all.of(func(o outcome) float64 { return o.proxy.Seconds() }), nil, rig.NoLimit)
-	scores.Figure(what+": watches that passed through", "", rig.Count, all.of(func(o outcome) float64 { return o.passed }), nil, rig.NoLimit)
+	scores.Figure(what+": CPU of Spillway", "", rig.Seconds, all.of(func(o outcome) float64 { return o.proxy.Seconds() }),
+		nil, rig.NoLimit)
+	scores.Figure(what+": watches that passed through", "", rig.Count, all.of(func(o outcome) float64 { return o.passed }),
+		nil, rig.NoLimit)
 	again := func(o outcome) float64 { return float64(o.again) }
 	scores.Figure(what+": connections tried again", "", rig.Count, all.of(again), direct.of(again), rig.NoLimit)
 	ours := func(o outcome) float64 { return o.clients.Seconds() }

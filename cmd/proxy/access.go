@@ -154,7 +154,8 @@ func accessOf(reviewer *auth.Reviewer, rights *rbac.Rights, followed *rotation.F
 // asking asks all three questions by one reviewer, as far as rights do not answer them.
 func asking(who auth.AuthenticatorOptions, o *config.Settings, metrics *accessMetrics, log *zap.Logger) *serve.Access {
 	authenticator := auth.NewAuthenticator(who)
-	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Local: who.Local, Metrics: metrics.requests})
+	authorizer := auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: who.Reviewer, Local: who.Local,
+		Metrics: metrics.requests})
 	return &serve.Access{
 		Authenticator: authenticator,
 		Authorizer:    authorizer,

@@ -40,7 +40,8 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	core, logs := observer.New(zap.DebugLevel)
 	o := config.New()
 	o.LocalRBAC, o.LocalTokens = true, config.LocalTokensPods
-	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o, rbac.NewMetrics(nil), zap.New(core))
+	rights := newRights(client, auth.NewReviewer(client.Base(), client.HTTP().Transport, zap.NewNop()), o,
+		rbac.NewMetrics(nil), zap.New(core))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- rights.Run(ctx, func(func(*auth.Identity, auth.Attributes) bool) {}) }()
@@ -55,7 +56,8 @@ func TestRightsThatMayNotBeWatched(t *testing.T) {
 	if n := warnings(); n != unwatched {
 		t.Errorf("%d warnings", n)
 	}
-	if n := logs.FilterMessageSnippet("cannot be proven").FilterField(zap.String("what", "roles.rbac.authorization.k8s.io")).Len(); n != 0 {
+	if n := logs.FilterMessageSnippet("cannot be proven").FilterField(
+		zap.String("what", "roles.rbac.authorization.k8s.io")).Len(); n != 0 {
 		t.Errorf("%d lines about proofs", n)
 	}
 }

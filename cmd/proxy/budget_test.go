@@ -19,7 +19,8 @@ func TestRunWithinABudget(t *testing.T) {
 	}
 	eventually(t, "what is in use", func() bool {
 		code, body := p.get(p.metrics + "/metrics")
-		return code == http.StatusOK && strings.Contains(body, "spillway_memory_in_use_bytes ") && !strings.Contains(body, "spillway_memory_in_use_bytes 0\n")
+		return code == http.StatusOK && strings.Contains(body, "spillway_memory_in_use_bytes ") &&
+			!strings.Contains(body, "spillway_memory_in_use_bytes 0\n")
 	})
 	if _, body := p.get(p.metrics + "/metrics"); !strings.Contains(body, `spillway_memory_degraded{step="clients"} 0`) {
 		t.Error("the metrics do not tell of steps")

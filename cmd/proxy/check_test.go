@@ -12,14 +12,17 @@ func TestCheckRefuses(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		got := start(nil, append([]string{"check"}, args...)...)
-		if got.code != 1 || got.options != nil || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, want) {
+		if got.code != 1 || got.options != nil || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("check %v: code %d, %q, %q; want a line with %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
 	f("--server=: must be http://host:port or https://host:port")
-	f("--token-file=/no/such/file: cannot be read: no such file or directory", "--server=https://a", "--token-file=/no/such/file")
+	f("--token-file=/no/such/file: cannot be read: no such file or directory", "--server=https://a",
+		"--token-file=/no/such/file")
 	f("is empty: name a file with a bearer token", "--server=https://a", "--token-file="+empty)
-	f("--server=http://10.0.0.1: a token is not sent over plain HTTP to another machine: use https", "--server=http://10.0.0.1", "--token-file="+token)
+	f("--server=http://10.0.0.1: a token is not sent over plain HTTP to another machine: use https",
+		"--server=http://10.0.0.1", "--token-file="+token)
 	f("--resource=*: name one, such as pods", "--server=https://a", "--resource=*")
 	f("--resource=Pods: must be in lower case", "--server=https://a", "--resource=Pods")
 }
@@ -31,11 +34,13 @@ func TestCheck(t *testing.T) {
 	p := running(t, up, nil)
 	p.ready()
 	got := start(nil, "check", "--server="+p.plain, "--resource=configmaps")
-	if got.code != 0 || got.stderr != "" || !strings.Contains(got.stdout, "ok      LIST configmaps: from memory, at resourceVersion ") {
+	if got.code != 0 || got.stderr != "" ||
+		!strings.Contains(got.stdout, "ok      LIST configmaps: from memory, at resourceVersion ") {
 		t.Errorf("%+v", got)
 	}
 	got = start(nil, "check", "--server=http://127.0.0.1:1")
-	if got.code != 1 || !strings.Contains(got.stderr, "2 of 2 checks failed, first /livez: no answer: ") || strings.Count(got.stderr, "\n") != 1 {
+	if got.code != 1 || !strings.Contains(got.stderr, "2 of 2 checks failed, first /livez: no answer: ") ||
+		strings.Count(got.stderr, "\n") != 1 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -83,7 +83,8 @@ func noArguments(_ *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them", args[0])
+	return fmt.Errorf("unexpected argument %q: spillway takes flags, or one of its commands; spillway --help lists them",
+		args[0])
 }
 
 // helpText is --help: what spillway is, its commands, its flags by what they concern, and where

@@ -15,7 +15,8 @@ import (
 
 // newForwarder makes what passes requests through. The transports are never mixed (design D12):
 // each is made of the credentials that it may have.
-func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper, limiter *flowcontrol.Limiter,
+func newForwarder(transports *transport.Factory, base *url.URL, own, bare http.RoundTripper,
+	limiter *flowcontrol.Limiter,
 	o *config.Settings, registry prometheus.Registerer,
 	log *zap.Logger) (*passthrough.Forwarder, error) {
 	opts := passthrough.ForwarderOptions{

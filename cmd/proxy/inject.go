@@ -39,7 +39,9 @@ LimitRanges and ResourceQuotas. The webhook sizes sidecars by them.`,
 		if err := o.Validate(); err != nil {
 			return err
 		}
-		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.Done, error) { return inject.Manifest(text, o) })
+		return rewrite(cmd, *file, "injected", func(text string) (string, []inject.Done, error) {
+			return inject.Manifest(text, o)
+		})
 	}
 	return prepare(cmd)
 }
@@ -59,7 +61,8 @@ wrote becomes what it was written from, byte for byte.`,
 }
 
 func manifestFlag(cmd *cobra.Command) *string {
-	return cmd.Flags().StringP("filename", "f", "-", "Read the manifests in this `file`, YAML or JSON; - is standard input.")
+	return cmd.Flags().StringP("filename", "f", "-",
+		"Read the manifests in this `file`, YAML or JSON; - is standard input.")
 }
 
 // rewrite rewrites manifests. What became of each object goes to standard error; after an error
@@ -97,19 +100,31 @@ func readManifests(cmd *cobra.Command, file string) ([]byte, error) {
 // sidecarFlags say what sidecars are like.
 func sidecarFlags(f *pflag.FlagSet, o *inject.Options) {
 	f.StringVar(&o.Image, "image", o.Image, "The `image` of spillway, where nodes find it. Needed.")
-	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy), "Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.")
-	f.StringVar(&o.Resources, "resources", o.Resources, "What sidecars mirror, a comma-separated `list` as for spillway itself.")
-	f.StringSliceVar(&o.Flags, "flags", o.Flags, "More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the annotation they "+
-		"are separated by spaces.")
+	f.StringVar((*string)(&o.PullPolicy), "image-pull-policy", string(o.PullPolicy),
+		"Nodes pull it by this `policy`: Always, IfNotPresent or Never. When empty, as Kubernetes chooses.")
+	f.StringVar(&o.Resources, "resources", o.Resources,
+		"What sidecars mirror, a comma-separated `list` as for spillway itself.")
+	f.StringSliceVar(&o.Flags, "flags", o.Flags,
+		"More flags for sidecars: a comma-separated `list`, such as --history-bytes=8Mi,--log-level=debug. In the "+
+			"annotation they "+
+			"are separated by spaces.")
 	f.Int32Var(&o.Port, "port", o.Port, "The `port` on loopback on which they serve their pod.")
 	f.Int32Var(&o.HealthPort, "health-port", o.HealthPort, "The `port` on which they answer the kubelet's probes.")
-	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest, "How much CPU is set aside for each, a `quantity`. When empty, none.")
-	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit, "How much CPU each may use, a `quantity`. When empty, there is no limit, since one holds up events whenever it is "+
-		"reached, but where a Guaranteed pod or, for the webhook, its namespace makes one necessary.")
-	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest, "How much memory is set aside for each, a `quantity`. When empty, none.")
-	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit, "How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit but where one is necessary.")
-	f.StringVar(&o.Place, "place", o.Place, "Their `place` among the init containers: first, last, after:NAME, or auto, which is behind the proxy of a service mesh that is a native "+
-		"sidecar, and else first. Init containers in front of them do not go through them.")
-	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork, "Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+
-		"gets nothing without a token of the pod's service account), and where the ports must be free.")
+	f.StringVar(&o.CPURequest, "cpu-request", o.CPURequest,
+		"How much CPU is set aside for each, a `quantity`. When empty, none.")
+	f.StringVar(&o.CPULimit, "cpu-limit", o.CPULimit,
+		"How much CPU each may use, a `quantity`. When empty, there is no limit, since one holds up events whenever it is "+
+			"reached, but where a Guaranteed pod or, for the webhook, its namespace makes one necessary.")
+	f.StringVar(&o.MemoryRequest, "memory-request", o.MemoryRequest,
+		"How much memory is set aside for each, a `quantity`. When empty, none.")
+	f.StringVar(&o.MemoryLimit, "memory-limit", o.MemoryLimit,
+		"How much memory each may use, a `quantity`, which it keeps to. When empty, there is no limit but where one is "+
+			"necessary.")
+	f.StringVar(&o.Place, "place", o.Place,
+		"Their `place` among the init containers: first, last, after:NAME, or auto, which is behind the proxy of a service "+
+			"mesh that is a native "+
+			"sidecar, and else first. Init containers in front of them do not go through them.")
+	f.BoolVar(&o.AllowHostNetwork, "allow-host-network", o.AllowHostNetwork,
+		"Also add sidecars to pods in the network of their node, where every process of the node can connect to them (and "+
+			"gets nothing without a token of the pod's service account), and where the ports must be free.")
 }

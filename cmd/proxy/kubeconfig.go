@@ -44,8 +44,10 @@ since clients send none over plain HTTP. Without, it has no user, which is right
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Server, "server", o.Server, "The `URL` at which clients reach spillway.")
-	f.StringVar(&o.CAFile, "certificate-authority", "", "Verify its certificate by those in this PEM `file`. When empty, by the system's.")
-	f.StringVar(&o.From, "kubeconfig", "", "Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
+	f.StringVar(&o.CAFile, "certificate-authority", "",
+		"Verify its certificate by those in this PEM `file`. When empty, by the system's.")
+	f.StringVar(&o.From, "kubeconfig", "",
+		"Take the user and the namespace of this kubeconfig `file`. When empty, there is no user.")
 	f.StringVar(&o.TokenFile, "token-file", "",
 		"Let the user be that of the token in this `file` where the kubeconfig is used, "+
 			"read again whenever it changes, such as a pod's.")

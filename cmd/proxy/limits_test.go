@@ -15,7 +15,9 @@ import (
 func TestRunAtItsLimits(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
-	p := running(t, up, func(o *config.Settings) { o.Limits.Watches, o.Limits.QPSPerUser, o.Limits.BurstPerUser = 2, 0.001, 1 })
+	p := running(t, up, func(o *config.Settings) {
+		o.Limits.Watches, o.Limits.QPSPerUser, o.Limits.BurstPerUser = 2, 0.001, 1
+	})
 	p.ready()
 	p.watching(p.plain, "")
 	p.watching(p.tls, "&resourceVersion=0")
@@ -41,7 +43,8 @@ func TestRunAtItsLimits(t *testing.T) {
 	for _, want := range []string{
 		`spillway_flowcontrol_rejected_requests_total{limit="watches",reason="concurrency-limit"} 2`,
 		`spillway_flowcontrol_rejected_requests_total{limit="passthrough",reason="user-rate"} 1`,
-		`spillway_flowcontrol_current_watches 2`, `spillway_flowcontrol_limit_watches 2`, `spillway_flowcontrol_limit_list_bytes 1.073741824e+09`,
+		`spillway_flowcontrol_current_watches 2`, `spillway_flowcontrol_limit_watches 2`,
+		`spillway_flowcontrol_limit_list_bytes 1.073741824e+09`,
 		`spillway_flowcontrol_current_inqueue_requests{limit="list_bytes"} 0`,
 	} {
 		if !strings.Contains(metrics, want+"\n") {
@@ -73,5 +76,6 @@ func TestLimitSettings(t *testing.T) {
 		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0")
 	f(flowcontrol.Limits{PassThroughQPS: 10, PassThroughBurst: 3}, "--max-watches=0", "--max-watches-per-user=0",
 		"--max-selector-terms-per-user=0", "--max-list-bytes-in-flight=0", "--max-large-head-bytes=0",
-		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0", "--max-passthrough-qps-per-user=10", "--max-passthrough-burst-per-user=3")
+		"--max-passthrough-requests=0", "--max-passthrough-requests-per-user=0", "--max-passthrough-qps-per-user=10",
+		"--max-passthrough-burst-per-user=3")
 }

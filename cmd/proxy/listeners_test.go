@@ -28,10 +28,13 @@ func TestBindProblems(t *testing.T) {
 		}
 	}
 	port := taken.Addr().String()
-	f(config.New(), "listen", port, "--listen="+port+": is in use by another process; stop that one, or choose another address")
-	f(start([]string{"SPILLWAY_METRICS_LISTEN=" + port}).options, "metrics-listen", port, "SPILLWAY_METRICS_LISTEN="+port+": is in use by another process; stop that one, or choose another address")
+	f(config.New(), "listen", port, "--listen="+port+
+		": is in use by another process; stop that one, or choose another address")
+	f(start([]string{"SPILLWAY_METRICS_LISTEN=" + port}).options, "metrics-listen", port, "SPILLWAY_METRICS_LISTEN="+port+
+		": is in use by another process; stop that one, or choose another address")
 	f(config.New(), "listen-tls", "192.0.2.1:0", "--listen-tls=192.0.2.1:0: is not an address of this machine")
-	f(config.New(), "listen", "unix://"+file, "--listen=unix://"+file+": is in use by another process; stop that one, or choose another address")
+	f(config.New(), "listen", "unix://"+file, "--listen=unix://"+file+
+		": is in use by another process; stop that one, or choose another address")
 	if text, err := os.ReadFile(file); err != nil || string(text) != "precious" {
 		t.Errorf("a file in the way is now %q, %v", text, err)
 	}

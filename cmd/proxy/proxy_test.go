@@ -93,7 +93,8 @@ func checkHelp(t *testing.T, help, golden string, width int) {
 
 func TestVersion(t *testing.T) {
 	got := start(nil, "--version")
-	if got.code != 0 || !strings.HasPrefix(got.stdout, "spillway ") || strings.Count(got.stdout, "\n") != 1 || got.options != nil {
+	if got.code != 0 || !strings.HasPrefix(got.stdout, "spillway ") || strings.Count(got.stdout, "\n") != 1 ||
+		got.options != nil {
 		t.Errorf("--version: %+v", got)
 	}
 }

@@ -47,12 +47,14 @@ const madeHere = "<!-- Made by go test ./cmd/proxy -update: change the code, not
 // flagReference is docs/flags.md.
 func flagReference() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. Those of its [commands](#flags-of-commands) are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
+	fmt.Fprintf(&b, "%s# Flags\n\n%s\n\n`spillway --help` says the same. Those of its [commands](#flags-of-commands) "+
+		"are below.\n", madeHere, inCode.ReplaceAllString(strings.ReplaceAll(sourcesHelp, "\n", " "), "`$0`"))
 	for _, g := range config.New().FlagGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n", g.Name)
 		flagTable(&b, g.Flags)
 	}
-	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says the same.\n")
+	fmt.Fprint(&b, "\n# Flags of commands\n\nThese are given on the command line alone. `spillway COMMAND --help` says "+
+		"the same.\n")
 	for _, cmd := range newCommand(nil, io.Discard, nil).Commands() {
 		fmt.Fprintf(&b, "\n## spillway %s\n\n%s.\n\n", cmd.Name(), cmd.Short)
 		flagTable(&b, cmd.Flags())
@@ -100,13 +102,17 @@ func inCell(text string) string {
 func metricGroups() []metricGroup {
 	groups := []metricGroup{
 		{name: "Mirrors", about: "One series for each resource that is mirrored, in each version that it is mirrored in."},
-		{name: "Watches, lists and connections", about: "What clients get from memory. Each counter of a resource exists after the first request for it."},
+		{name: "Watches, lists and connections",
+			about: "What clients get from memory. Each counter of a resource exists after the first request for it."},
 		{name: "Pass-through", about: "What is answered by the API server."},
 		{name: "Limits", about: "Requests that wait or are refused. `limit` is `watches`, `list_bytes` or `passthrough`."},
-		{name: "Who may read what", about: "Reviews of requests, and repeated reviews of running watches. None with `--insecure-allow-all`."},
+		{name: "Who may read what",
+			about: "Reviews of requests, and repeated reviews of running watches. None with `--insecure-allow-all`."},
 		{name: "Audit log", about: "What is recorded. Only with `--audit-policy-file`."},
-		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` is the path, `use` what it is for."},
-		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there is a budget."},
+		{name: "Files", about: "Certificates, keys, tokens and kubeconfigs, which are read again when they change. `file` " +
+			"is the path, `use` what it is for."},
+		{name: "Memory", about: "How near the process is to its budget. What is in use and the steps are shown where there " +
+			"is a budget."},
 	}
 	groups[0].collectors = []prometheus.Collector{mirror.NewCollector(nil)}
 	serve.NewMetrics(&groups[1])
@@ -135,8 +141,11 @@ func (g *metricGroup) MustRegister(all ...prometheus.Collector) {
 func metricReference(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
-	fmt.Fprint(&b, madeHere, "# Metrics\n\nServed at `/metrics` on `--metrics-listen`, beside those of the Go runtime (`go_…`) and of the process (`process_…`). ",
-		"No label names a namespace, an object, a user or a selector. `resource` is `plural.group`, without a group for the core one.\n")
+	fmt.Fprint(&b, madeHere,
+		"# Metrics\n\nServed at `/metrics` on `--metrics-listen`, beside those of the Go runtime (`go_…`) and of the "+
+			"process (`process_…`). ",
+		"No label names a namespace, an object, a user or a selector. `resource` is `plural.group`, without a group for "+
+			"the core one.\n")
 	for _, g := range metricGroups() {
 		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| metric | type | labels | what it is |\n|---|---|---|---|\n", g.name, g.about)
 		said := map[string]bool{}
@@ -164,7 +173,8 @@ func (d description) row() string {
 }
 
 // inDesc finds in a Desc, which can only be printed, its name, help, constant and variable labels.
-var inDesc = regexp.MustCompile(`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
+var inDesc = regexp.MustCompile(
+	`^Desc\{fqName: ("[^"]*"), help: ("(?:[^"\\]|\\.)*"), unit: "[^"]*", constLabels: \{([^}]*)\}, variableLabels: \{([^}]*)\}\}$`)
 
 func described(t *testing.T, c prometheus.Collector) (all []description) {
 	t.Helper()

@@ -58,7 +58,8 @@ type proxy struct {
 func running(t *testing.T, up *fakeapiserver.Server, change func(*config.Settings)) *proxy {
 	t.Helper()
 	p := launched(t, up, change)
-	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls, "serving health and metrics": &p.metrics} {
+	for message, to := range map[string]*string{"serving plain HTTP": &p.plain, "serving HTTPS": &p.tls,
+		"serving health and metrics": &p.metrics} {
 		eventually(t, message, func() bool {
 			found := p.logs.FilterMessage(message).All()
 			if len(found) == 0 {
@@ -197,7 +198,8 @@ func TestRun(t *testing.T) {
 	}
 	_, metrics := p.get(p.metrics + "/metrics")
 	for _, want := range []string{
-		`spillway_mirror_objects{resource="configmaps",version="v1"} 1`, `spillway_cached_requests_total{encoding="json",resource="configmaps",verb="list"} 2`,
+		`spillway_mirror_objects{resource="configmaps",version="v1"} 1`,
+		`spillway_cached_requests_total{encoding="json",resource="configmaps",verb="list"} 2`,
 		`spillway_watch_streams{encoding="json",resource="configmaps"} 2`,
 	} {
 		if !strings.Contains(metrics, want) {
@@ -269,7 +271,8 @@ func untrusting(t *testing.T, up *fakeapiserver.Server) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writeFile(t, "untrusting", regexp.MustCompile(`, certificate-authority-data: [^}]*`).ReplaceAllString(string(text), ""))
+	return writeFile(t, "untrusting", regexp.MustCompile(`, certificate-authority-data: [^}]*`).ReplaceAllString(
+		string(text), ""))
 }
 
 // executed runs a command line to its end.
@@ -293,7 +296,8 @@ func TestRunRefusesToStart(t *testing.T) {
 	defer taken.Close()
 	refused := fakeapiserver.New(fakeapiserver.Options{TLS: true})
 	t.Cleanup(refused.Close)
-	refused.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	refused.Handle("/version",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
 	broken := filepath.Join(t.TempDir(), "broken.pem")
 	if err := os.WriteFile(broken, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
@@ -313,10 +317,12 @@ func TestRunRefusesToStart(t *testing.T) {
 		"not our upstream": {with(kubeconfig(t, refused)), "does not accept the proxy's credentials (401)"},
 		"no such resource": {with(kubeconfig(t, up), "--resources=nothings", "--strict-resources"),
 			`--resources=configmaps,nothings: upstream serves no resource "nothings"`},
-		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+broken, "--tls-private-key-file="+broken), broken},
+		"not a certificate": {with(kubeconfig(t, up), "--listen-tls=127.0.0.1:0", "--insecure-allow-all", "--tls-cert-file="+
+			broken, "--tls-private-key-file="+broken), broken},
 	} {
 		code, stderr := executed(t, c.args...)
-		if code != 1 || !strings.HasPrefix(stderr, "spillway: ") || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+		if code != 1 || !strings.HasPrefix(stderr, "spillway: ") || !strings.Contains(stderr, c.want) ||
+			strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: code %d, stderr %q; want one line with %q", name, code, stderr, c.want)
 		}
 	}

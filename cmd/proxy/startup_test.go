@@ -80,7 +80,8 @@ func TestWaitsForUpstream(t *testing.T) {
 	up := secureUpstream(t)
 	up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	p := waiting(t, up, nil)
-	if code, body := p.get(p.metrics + "/readyz"); code != http.StatusInternalServerError || !strings.Contains(body, "[-]start failed: apiserver ") ||
+	if code, body := p.get(p.metrics + "/readyz"); code != http.StatusInternalServerError ||
+		!strings.Contains(body, "[-]start failed: apiserver ") ||
 		!strings.Contains(body, "connection refused") || strings.Contains(body, "mirrors") {
 		t.Errorf("/readyz: %d %s", code, body)
 	}
@@ -109,7 +110,8 @@ func TestWaitsForUpstream(t *testing.T) {
 	}
 	for _, line := range p.logs.FilterMessage("the apiserver is away: waiting for it").All() {
 		fields := line.ContextMap()
-		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") || fields["again"] == nil {
+		if fields["upstream"] != up.URL || !strings.Contains(fields["error"].(string), "connection refused") ||
+			fields["again"] == nil {
 			t.Errorf("it says %v", fields)
 		}
 	}
@@ -120,7 +122,8 @@ func TestWaitsForUpstream(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.ready()
-	if code, body := p.get(p.tls + "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK || !strings.Contains(body, `"name":"a"`) {
+	if code, body := p.get(p.tls + "/api/v1/configmaps?resourceVersion=0"); code != http.StatusOK ||
+		!strings.Contains(body, `"name":"a"`) {
 		t.Errorf("%d %s", code, body)
 	}
 	if n := p.logs.FilterMessage("the apiserver is there").Len(); n != 1 {

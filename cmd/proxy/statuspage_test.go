@@ -50,13 +50,16 @@ func TestStatusPage(t *testing.T) {
 	if len(r.Resources) != 1 {
 		t.Fatalf("%d resources", len(r.Resources))
 	}
-	if m := r.Resources[0]; m.Resource != "configmaps" || !m.Synced || m.Objects != 2 || m.ObjectBytes == 0 || m.Watches != 2 || m.StateAgeSeconds != 0 || m.ResourceVersion == "0" || m.Since.IsZero() {
+	if m := r.Resources[0]; m.Resource != "configmaps" || !m.Synced || m.Objects != 2 || m.ObjectBytes == 0 ||
+		m.Watches != 2 || m.StateAgeSeconds != 0 || m.ResourceVersion == "0" || m.Since.IsZero() {
 		t.Errorf("%+v", m)
 	}
-	if r.Upstream.Host != up.URL || len(r.Upstream.Away) != 0 || r.Memory.LimitBytes == 0 || r.Version != versionText() || r.UptimeSeconds <= 0 {
+	if r.Upstream.Host != up.URL || len(r.Upstream.Away) != 0 || r.Memory.LimitBytes == 0 || r.Version != versionText() ||
+		r.UptimeSeconds <= 0 {
 		t.Errorf("%+v %+v %s %g", r.Upstream, r.Memory, r.Version, r.UptimeSeconds)
 	}
-	for query, want := range map[string]string{"": "<title>Spillway status</title>", "?format=fragment": `id="watches-body"`} {
+	for query, want := range map[string]string{"": "<title>Spillway status</title>",
+		"?format=fragment": `id="watches-body"`} {
 		if code, body := p.get(p.metrics + "/statusz" + query); code != http.StatusOK || !strings.Contains(body, want) {
 			t.Errorf("%s: %d %s", query, code, body)
 		}
@@ -69,13 +72,16 @@ func TestStatusPage(t *testing.T) {
 // Secrets are watched by their names; those are told to nobody.
 func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
-	up := fakeapiserver.New(fakeapiserver.Options{TLS: true, Resources: []fakeapiserver.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
+	up := fakeapiserver.New(
+		fakeapiserver.Options{TLS: true,
+			Resources: []fakeapiserver.Resource{{GVR: secrets, Kind: "Secret", Namespaced: true}}})
 	t.Cleanup(up.Close)
 	up.Create(secrets, "n", "the-password")
 	p := running(t, up, func(o *config.Settings) { o.Resources = []string{"secrets"} })
 	p.ready()
 	for _, path := range []string{
-		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password", "/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",
+		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password",
+		"/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",
 	} {
 		w := fakeapiserver.Watch(t.Context(), p.plain, path)
 		t.Cleanup(w.Close)
@@ -85,7 +91,8 @@ func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 	}
 	eventually(t, "the watches", func() bool { return p.report().Watches.Total >= 2 })
 	for _, query := range []string{"", "?format=json"} {
-		if _, body := p.get(p.metrics + "/statusz" + query); strings.Contains(body, "the-password") || !strings.Contains(body, "(hidden)") {
+		if _, body := p.get(p.metrics + "/statusz" + query); strings.Contains(body, "the-password") ||
+			!strings.Contains(body, "(hidden)") {
 			t.Errorf("%s tells of %s", query, body)
 		}
 	}

@@ -48,21 +48,25 @@ func given(t *testing.T, input string, args ...string) result {
 	return result{0, stdout.String(), stderr.String(), nil}
 }
 
-const podManifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: app\n    image: app\n"
+const podManifest = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: app\n    " +
+	"image: app\n"
 
 // What is injected goes to standard output, what was done to standard error, and uninject gives
 // back what there was.
 func TestInject(t *testing.T) {
 	file := writeFile(t, "pod.yaml", podManifest+"--- # nothing\n")
-	for _, args := range [][]string{{"inject", "--image=spillway:1", "-f", file}, {"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--http2=false"}} {
+	for _, args := range [][]string{{"inject", "--image=spillway:1", "-f", file},
+		{"inject", "--image=spillway:1", "--filename=-", "--flags=--history-bytes=8Mi,--http2=false"}} {
 		got := given(t, podManifest+"--- # nothing\n", args...)
 		if got.code != 0 || got.stderr != "pod/app injected\n" || !strings.Contains(got.stdout, "image: spillway:1") {
 			t.Fatalf("%v: %+v", args, got)
 		}
-		if back := given(t, got.stdout, "uninject"); back.code != 0 || back.stderr != "pod/app uninjected\n" || back.stdout != podManifest+"--- # nothing\n" {
+		if back := given(t, got.stdout, "uninject"); back.code != 0 || back.stderr != "pod/app uninjected\n" ||
+			back.stdout != podManifest+"--- # nothing\n" {
 			t.Errorf("uninject: %+v", back)
 		}
-		if again := given(t, got.stdout, "inject", "--image=other"); again.code != 0 || again.stderr != "pod/app left as it is: it is injected already\n" || again.stdout != got.stdout {
+		if again := given(t, got.stdout, "inject", "--image=other"); again.code != 0 ||
+			again.stderr != "pod/app left as it is: it is injected already\n" || again.stdout != got.stdout {
 			t.Errorf("again: %+v", again)
 		}
 	}
@@ -75,7 +79,8 @@ func TestCommandsRefuse(t *testing.T) {
 	f := func(args, want string) {
 		t.Helper()
 		got := given(t, podManifest, strings.Fields(strings.ReplaceAll(args, "DIR", dir))...)
-		if want = "spillway: " + strings.ReplaceAll(want, "DIR", dir) + "\n"; got.code != 1 || got.stdout != "" || got.stderr != want {
+		if want = "spillway: " + strings.ReplaceAll(want, "DIR", dir) + "\n"; got.code != 1 || got.stdout != "" ||
+			got.stderr != want {
 			t.Errorf("%s: %d, %q, %q; want %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
@@ -84,35 +89,46 @@ func TestCommandsRefuse(t *testing.T) {
 	f("inject --filenam=x", "--filenam: no such flag; did you mean --filename?")
 	f("inject --zzz", "--zzz: no such flag; spillway inject --help lists them")
 	f("inject --image=x --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
-	f("inject --image=x --image-pull-policy=Sometimes", "--image-pull-policy=Sometimes: must be Always, IfNotPresent or Never")
+	f("inject --image=x --image-pull-policy=Sometimes",
+		"--image-pull-policy=Sometimes: must be Always, IfNotPresent or Never")
 	f("inject --image=x --port=70000", "--port=70000: must be a port, from 1 to 65535")
 	f("inject --image=x --port=http", "--port=http: must be a whole number")
-	f("inject --image=x --health-port=26443", "--health-port=26443: must be a port, from 1 to 65535, and another than the first")
+	f("inject --image=x --health-port=26443",
+		"--health-port=26443: must be a port, from 1 to 65535, and another than the first")
 	f("inject --image=x --cpu-request=-1", "--cpu-request=-1: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=some", "--cpu-limit=some: must be a quantity above 0, such as 100m or 128Mi")
 	f("inject --image=x --cpu-limit=49m", "--cpu-limit=49m: must not be below what is requested, which is 50m")
 	f("inject --image=x --resources=", "--resources=: must be a comma-separated list of resources, or *")
-	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+config.CheckResource("Pods!").Error())
-	f("inject --image=x --flags=--log-level=loud", "the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
+	f("inject --image=x --resources=Pods!", "the sidecar's flags: --resources=Pods!: "+
+		config.CheckResource("Pods!").Error())
+	f("inject --image=x --flags=--log-level=loud",
+		"the sidecar's flags: --log-level=loud: must be debug, info, warn or error")
 	f("inject --image=x --flags=--listen=:1", "the sidecar's flags: --listen is not for sidecars: injection decides it")
 	for _, file := range []string{
-		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig", "audit-policy-file", "audit-log-path",
+		"tls-cert-file", "tls-private-key-file", "client-ca-file", "requestheader-client-ca-file", "impersonation-kubeconfig",
+		"audit-policy-file", "audit-log-path",
 	} {
-		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+" is not for sidecars: they have no files but those that injection gives them")
+		f("inject --image=x --flags=--"+file+"=/dev/zero", "the sidecar's flags: --"+file+
+			" is not for sidecars: they have no files but those that injection gives them")
 	}
 	f("inject --image=x --flags=--resources=pods", "the sidecar's flags: --resources has a setting of its own")
 	f("inject --image=x --flags=debug", `the sidecar's flags: unexpected argument "debug": give flags, as --name=value`)
-	f("inject --image=x --flags=--insecure-allow-all", "the sidecar's flags: --sidecar-dir=/: is for tokens of the pod's own service account, which leaves no meaning to --insecure-allow-all")
+	f("inject --image=x --flags=--insecure-allow-all",
+		"the sidecar's flags: --sidecar-dir=/: is for tokens of the pod's own service account, which leaves no meaning to "+
+			"--insecure-allow-all")
 	f("uninject --filename=DIR/none", "--filename=DIR/none: cannot be read: no such file or directory")
-	f("kubeconfig --server=http://example.com", "--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
+	f("kubeconfig --server=http://example.com",
+		"--server=http://example.com: spillway serves plain HTTP on loopback only: take https://")
 	f("kubeconfig --output="+taken, "--output="+taken+": is there already: remove it, or name another")
 	f("kubeconfig --output=DIR/a/b", "--output=DIR/a/b: cannot be written: no such file or directory")
-	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
+	f("webhook --image=x", "--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks "+
+		"over TLS only")
 	f("webhook --image=x --listen=8443", "--listen=8443: must be host:port, such as 127.0.0.1:8001")
 	f("webhook --image=x --linger=-1s --tls-cert-file=a --tls-private-key-file=b", "--linger=-1s: must not be negative")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --kubeconfig=c --namespace-limits=ignore",
 		"--kubeconfig=c: has no meaning with --namespace-limits=ignore")
-	f("webhook --image=x --place=middle", "--place=middle: must be auto, first, last or after:NAME, the name of an init container")
+	f("webhook --image=x --place=middle",
+		"--place=middle: must be auto, first, last or after:NAME, the name of an init container")
 	f("webhook --image=x --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 		"TLS certificate: open DIR/a: no such file or directory")
 	f("webhook --image=x --tls-cert-file=a --tls-private-key-file=b --client-allowed-names=a,b",
@@ -201,7 +217,8 @@ func TestWebhook(t *testing.T) {
 // the server has begun to read before.
 func underWay(t *testing.T, url string, meanwhile func()) int {
 	t.Helper()
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ExpectContinueTimeout: patience} //nolint:gosec // a certificate that was just made up
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		ExpectContinueTimeout: patience} //nolint:gosec // a certificate that was just made up
 	defer transport.CloseIdleConnections()
 	read, write := io.Pipe()
 	trace := &httptrace.ClientTrace{Got100Continue: func() {

@@ -47,7 +47,8 @@ func newTop() *cobra.Command {
 		"Authenticate by the bearer token in this `file`, read for each report; over https only, except on loopback.")
 	fs.StringVar(&o.caFile, "ca-file", "", "Trust the certificates in this PEM `file`, instead of the system's.")
 	fs.DurationVar(&o.interval, "interval", 2*time.Second, "Ask for another report after this `duration`, 1s at least.")
-	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(), "Sort watches by this `column`; with a minus before it, the other way round.")
+	fs.StringVar(&o.sort, "sort", status.DefaultQuery().Watches.String(),
+		"Sort watches by this `column`; with a minus before it, the other way round.")
 	fs.BoolVar(&o.once, "once", false, "Print one report as plain text, and exit.")
 	return prepare(cmd)
 }
@@ -77,7 +78,9 @@ func (o *topOptions) options() (top.Options, error) {
 			return top.Options{}, fmt.Errorf("--token-file=%s: cannot be read: %s", o.tokenFile, config.Cause(err))
 		}
 		if base.Scheme == "http" && !onLoopback(base) {
-			return top.Options{}, fmt.Errorf("--address=%s: a token is not sent over plain HTTP to another machine: use https, and --metrics-tls there", o.address)
+			return top.Options{}, fmt.Errorf(
+				"--address=%s: a token is not sent over plain HTTP to another machine: use https, and --metrics-tls there",
+				o.address)
 		}
 	}
 	if o.interval < intervalLeast {

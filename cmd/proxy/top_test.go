@@ -14,7 +14,8 @@ func TestTopRefuses(t *testing.T) {
 	f := func(want string, args ...string) {
 		t.Helper()
 		got := start([]string{"SPILLWAY_NO_SUCH_SETTING=1"}, append([]string{"top"}, args...)...)
-		if got.code != 1 || got.options != nil || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 || !strings.Contains(got.stderr, want) {
+		if got.code != 1 || got.options != nil || got.stdout != "" || strings.Count(got.stderr, "\n") != 1 ||
+			!strings.Contains(got.stderr, want) {
 			t.Errorf("top %v: code %d, %q, %q; want a line with %q", args, got.code, got.stdout, got.stderr, want)
 		}
 	}
@@ -23,7 +24,8 @@ func TestTopRefuses(t *testing.T) {
 	f("--interval=soon: must be a number with a unit", "--interval=soon")
 	f(`--sort="height": must be one of user, lag,`, "--sort=height", "--once")
 	f("--token-file=/no/such/file: cannot be read: no such file or directory", "--token-file=/no/such/file", "--once")
-	f("a token is not sent over plain HTTP to another machine", "--token-file="+token, "--address=http://10.0.0.1:9464", "--once")
+	f("a token is not sent over plain HTTP to another machine", "--token-file="+token, "--address=http://10.0.0.1:9464",
+		"--once")
 	f("--ca-file=/no/such/file: cannot be read", "--ca-file=/no/such/file", "--once")
 	f("holds no PEM certificate", "--ca-file="+ca, "--address=https://10.0.0.1:9464", "--once")
 	f("--intervall: no such flag; did you mean --interval?", "--intervall=2s")
@@ -38,7 +40,8 @@ func TestTopHelp(t *testing.T) {
 	if got.code != 0 || got.stderr != "" || got.options != nil {
 		t.Fatalf("code %d, %q", got.code, got.stderr)
 	}
-	for _, want := range []string{"spillway top [flags]", "--address URL", "--token-file file", "--ca-file file", "--interval duration", "--sort column", "--once"} {
+	for _, want := range []string{"spillway top [flags]", "--address URL", "--token-file file", "--ca-file file",
+		"--interval duration", "--sort column", "--once"} {
 		if !strings.Contains(got.stdout, want) {
 			t.Errorf("lacks %q:\n%s", want, got.stdout)
 		}

@@ -63,12 +63,16 @@ Annotations of pods go before the flags, see spillway inject --help.`,
 	f.StringVar(&w.CertFile, "tls-cert-file", "",
 		"Present the certificate chain in this PEM `file`, reloaded when it changes. Needed.")
 	f.StringVar(&w.KeyFile, "tls-private-key-file", "", "Its private key, a PEM `file`. Needed.")
-	f.StringVar(&w.ClientCA, "client-ca-file", "", "Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it changes. The API server "+
-		"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is answered.")
+	f.StringVar(&w.ClientCA, "client-ca-file", "",
+		"Answer reviews only to clients whose certificate is signed by one of those in this PEM `file`, reloaded when it "+
+			"changes. The API server "+
+			"shows one to webhooks that is in the kubeconfig of its --admission-control-config-file. When empty, any client is "+
+			"answered.")
 	f.StringSliceVar(&w.ClientNames, "client-allowed-names", nil,
 		"And only with a common name in this comma-separated `list`. When empty, with any.")
-	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits", "Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
-		"allow everything.")
+	f.Var(config.NewChoice(&w.Limits, webhook.LimitsRead, webhook.LimitsIgnore), "namespace-limits",
+		"Follow what namespaces allow their pods (LimitRanges, ResourceQuotas) and size sidecars by it, or take it that they "+
+			"allow everything.")
 	f.StringVar(&w.Kubeconfig, "kubeconfig", "",
 		"Follow the cluster in this kubeconfig `file`. When empty, the one whose pod this is.")
 	f.DurationVar(&w.linger, "linger", w.linger, "On SIGTERM, let reviews under way end for at most this `duration`.")

@@ -1,5 +1,6 @@
-// Command sbom prints a CycloneDX bill of materials of a Go program: what the program itself says it was built from. That is what was linked,
-// for this platform; a go.mod names more. The same program gives the same bill: it has no time and no serial number.
+// Command sbom prints a CycloneDX bill of materials of a Go program: what the program itself says
+// it was built from. That is what was linked, for this platform; a go.mod names more. The same
+// program gives the same bill: it has no time and no serial number.
 package main
 
 import (
@@ -19,7 +20,8 @@ import (
 )
 
 func main() {
-	version := flag.String("version", "unknown", "the program's version, which Go does not know of one built from a checkout")
+	version := flag.String("version", "unknown",
+		"the program's version, which Go does not know of one built from a checkout")
 	flag.Parse()
 	if flag.NArg() != 1 {
 		fmt.Fprintln(os.Stderr, "usage: sbom [-version v] program")
@@ -79,10 +81,12 @@ func bill(info *debug.BuildInfo, name, version, digest string) (*cyclonedx.BOM, 
 // component is a module as the package URL names it that vulnerability databases know.
 func component(path, version string) cyclonedx.Component {
 	url := "pkg:golang/" + path + "@" + strings.ReplaceAll(version, "+", "%2B")
-	return cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version, PackageURL: url}
+	return cyclonedx.Component{BOMRef: url, Type: cyclonedx.ComponentTypeLibrary, Name: path, Version: version,
+		PackageURL: url}
 }
 
-// addSum adds go.sum's digest of a module, h1: one of its files' digests, which is not that of any file. A replacement by a folder has none.
+// addSum adds go.sum's digest of a module, h1: one of its files' digests, which is not that of any
+// file. A replacement by a folder has none.
 func addSum(c *cyclonedx.Component, sum string) error {
 	if sum == "" {
 		return nil

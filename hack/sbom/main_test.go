@@ -31,7 +31,8 @@ func TestBill(t *testing.T) {
 	if err := cyclonedx.NewBOMDecoder(&first, cyclonedx.BOMFileFormatJSON).Decode(&b); err != nil {
 		t.Fatal(err)
 	}
-	if c := b.Metadata.Component; c.Version != "v1.2.3" || c.Name != filepath.Base(path) || len((*c.Hashes)[0].Value) != 64 {
+	if c := b.Metadata.Component; c.Version != "v1.2.3" || c.Name != filepath.Base(path) ||
+		len((*c.Hashes)[0].Value) != 64 {
 		t.Errorf("the program is %+v", c)
 	}
 	named := map[string]int{}
@@ -48,7 +49,8 @@ func TestBill(t *testing.T) {
 
 func TestReplacements(t *testing.T) {
 	b, err := bill(&debug.BuildInfo{GoVersion: "go1.26.0", Deps: []*debug.Module{
-		{Path: "example.com/a", Version: "v1.0.0", Replace: &debug.Module{Path: "example.com/b", Version: "v2.0.0+incompatible"}},
+		{Path: "example.com/a", Version: "v1.0.0",
+			Replace: &debug.Module{Path: "example.com/b", Version: "v2.0.0+incompatible"}},
 	}}, "program", "v1", "")
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +59,8 @@ func TestReplacements(t *testing.T) {
 	for _, c := range *b.Components {
 		urls = append(urls, c.PackageURL)
 	}
-	if want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.com/b@v2.0.0%2Bincompatible"}; !slices.Equal(urls, want) {
+	if want := []string{"pkg:golang/std@1.26.0", "pkg:golang/example.com/b@v2.0.0%2Bincompatible"}; !slices.Equal(
+		urls, want) {
 		t.Errorf("they are %q, want %q", urls, want)
 	}
 }
@@ -72,7 +75,8 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
-	_, err := bill(&debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/a", Version: "v1.0.0", Sum: "h2:x"}}}, "program", "v1", "")
+	_, err := bill(&debug.BuildInfo{Deps: []*debug.Module{{Path: "example.com/a", Version: "v1.0.0", Sum: "h2:x"}}},
+		"program", "v1", "")
 	if err == nil || !strings.Contains(err.Error(), "example.com/a") {
 		t.Errorf("a sum of an unknown kind: %v", err)
 	}

@@ -123,7 +123,8 @@ func (o *Endpoints) numbers(guard func(http.Handler) http.Handler) http.Handler 
 		}
 		mux.Handle("GET "+StatusPath, page)
 	}
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.Log), EnableOpenMetrics: o.Exemplars}))
+	mux.Handle("GET /metrics",
+		promhttp.HandlerFor(o.Registry, promhttp.HandlerOpts{ErrorLog: zap.NewStdLog(o.Log), EnableOpenMetrics: o.Exemplars}))
 	mux.HandleFunc("GET /{$}", o.serveIndex)
 	if o.Debug {
 		mux.HandleFunc("GET /debug/pprof/", pprof.Index)

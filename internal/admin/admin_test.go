@@ -27,7 +27,9 @@ func get(handler http.Handler, target string) (code int, body string) {
 
 func TestWhatIsServedWhere(t *testing.T) {
 	registry := NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 {
+		return 7
+	}))
 	tests := []struct {
 		trusted, debug bool
 		target         string
@@ -50,9 +52,11 @@ func TestWhatIsServedWhere(t *testing.T) {
 		{false, false, "/", 403, "not on loopback"},
 	}
 	for _, tt := range tests {
-		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Debug: tt.debug, Log: zap.NewNop()}).handler(tt.trusted)
+		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Debug: tt.debug, Log: zap.NewNop()}).handler(
+			tt.trusted)
 		if code, body := get(handler, tt.target); code != tt.code || !strings.Contains(body, tt.body) {
-			t.Errorf("GET %s (trusted %v, debug %v) = %d %q, want %d with %q", tt.target, tt.trusted, tt.debug, code, body, tt.code, tt.body)
+			t.Errorf("GET %s (trusted %v, debug %v) = %d %q, want %d with %q", tt.target, tt.trusted, tt.debug, code, body,
+				tt.code, tt.body)
 		}
 	}
 }
@@ -96,7 +100,8 @@ func TestServeReportsALostListener(t *testing.T) {
 		t.Fatal(err)
 	}
 	listener.Close()
-	err = (&Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()}).Serve(context.Background(), listener)
+	err = (&Endpoints{Health: &health.Checks{}, Registry: NewRegistry(), Log: zap.NewNop()}).Serve(context.Background(),
+		listener)
 	if err == nil || !strings.HasPrefix(err.Error(), "metrics listener 127.0.0.1:") {
 		t.Errorf("run = %v", err)
 	}
@@ -109,8 +114,10 @@ func TestExemplars(t *testing.T) {
 	took := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "took_seconds", Help: "Time.", Buckets: []float64{1}})
 	registry.MustRegister(took)
 	took.(prometheus.ExemplarObserver).ObserveWithExemplar(0.5, prometheus.Labels{"trace_id": "abc"})
-	for exemplars, want := range map[bool]string{true: `took_seconds_bucket{le="1.0"} 1 # {trace_id="abc"} 0.5`, false: `took_seconds_bucket{le="1"} 1` + "\n"} {
-		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Exemplars: exemplars, Log: zap.NewNop()}).handler(true)
+	for exemplars, want := range map[bool]string{true: `took_seconds_bucket{le="1.0"} 1 # {trace_id="abc"} 0.5`,
+		false: `took_seconds_bucket{le="1"} 1` + "\n"} {
+		handler := (&Endpoints{Health: &health.Checks{}, Registry: registry, Exemplars: exemplars,
+			Log: zap.NewNop()}).handler(true)
 		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
 		r.Header.Set("Accept", "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")
 		w := httptest.NewRecorder()

@@ -23,8 +23,10 @@ type remote struct {
 // ServeHTTP implements http.Handler.
 func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.secure || s.access == nil {
-		http.Error(w, "forbidden: this listener is not on loopback and does not ask who is asking, so only /livez and /readyz are served here; "+
-			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, for the rest", http.StatusForbidden)
+		http.Error(w, "forbidden: this listener is not on loopback and does not ask who is asking, so only /livez and "+
+			"/readyz are served here; "+
+			"set --metrics-tls, without --insecure-allow-all, or a loopback address such as --metrics-listen=127.0.0.1:9464, "+
+			"for the rest", http.StatusForbidden)
 		return
 	}
 	if s.away != nil && s.away() != nil {
@@ -42,7 +44,8 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if result.Outcome != auth.Authenticated {
-		writeRefusal(w, &metav1.Status{Message: "Unauthorized", Reason: metav1.StatusReasonUnauthorized, Code: http.StatusUnauthorized})
+		writeRefusal(w, &metav1.Status{Message: "Unauthorized", Reason: metav1.StatusReasonUnauthorized,
+			Code: http.StatusUnauthorized})
 		return
 	}
 	what, ok := auth.AttributesOf(r.Method, r.URL.EscapedPath(), r.URL.RawQuery)
@@ -62,7 +65,8 @@ func (s remote) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func authzUnavailable(w http.ResponseWriter) {
 	writeRefusal(w, &metav1.Status{
-		Message: "the apiserver could not be asked whether this is allowed", Reason: metav1.StatusReasonServiceUnavailable, Code: http.StatusServiceUnavailable,
+		Message: "the apiserver could not be asked whether this is allowed", Reason: metav1.StatusReasonServiceUnavailable,
+		Code: http.StatusServiceUnavailable,
 	})
 }
 

@@ -34,7 +34,8 @@ func TestRemoteUsers(t *testing.T) {
 	reviews.Know("alice", authenticationv1.UserInfo{Username: "alice"})
 	reviews.Allow(func(s authorizationv1.SubjectAccessReviewSpec) bool {
 		may := map[string]string{"prometheus": "/metrics", "operator": "/statusz"}
-		return s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == may[s.User] && s.NonResourceAttributes.Verb == "get"
+		return s.NonResourceAttributes != nil && s.NonResourceAttributes.Path == may[s.User] &&
+			s.NonResourceAttributes.Verb == "get"
 	})
 	base, err := url.Parse(up.URL)
 	if err != nil {
@@ -48,12 +49,15 @@ func TestRemoteUsers(t *testing.T) {
 			auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Metrics: metrics})
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 { return 7 }))
+	registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "spillway_test"}, func() float64 {
+		return 7
+	}))
 	reporter := status.NewReporter(func(context.Context) (*status.Report, error) {
 		return &status.Report{At: time.Now(), Version: "v7"}, nil
 	})
 	t.Cleanup(reporter.Close)
-	seen := &Endpoints{Health: &health.Checks{}, Registry: registry, Status: reporter, TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Debug: true, Log: zap.NewNop()}
+	seen := &Endpoints{Health: &health.Checks{}, Registry: registry, Status: reporter,
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Debug: true, Log: zap.NewNop()}
 	handler := seen.handler(false)
 	ask := func(path, token string) *http.Response {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
@@ -110,12 +114,15 @@ func TestRemoteUsersBeforeUpstreamAnswers(t *testing.T) {
 		return nil, nil
 	}
 	away := func() error { return errors.New("away") }
-	seen := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(), TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Away: away, Log: zap.NewNop()}
-	for path, want := range map[string]int{"/metrics": http.StatusServiceUnavailable, "/statusz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
+	seen := &Endpoints{Health: &health.Checks{}, Registry: prometheus.NewRegistry(),
+		TLS: &tls.Config{MinVersion: tls.VersionTLS12}, Access: access, Away: away, Log: zap.NewNop()}
+	for path, want := range map[string]int{"/metrics": http.StatusServiceUnavailable,
+		"/statusz": http.StatusServiceUnavailable, "/livez": http.StatusOK} {
 		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, path, http.NoBody)
 		r.Header.Set("Authorization", "Bearer somebody")
 		seen.handler(false).ServeHTTP(w, r)
-		if w.Code != want || want != http.StatusOK && !strings.Contains(w.Body.String(), "the apiserver could not be asked whether this is allowed") {
+		if w.Code != want || want != http.StatusOK &&
+			!strings.Contains(w.Body.String(), "the apiserver could not be asked whether this is allowed") {
 			t.Errorf("GET %s: %d %s", path, w.Code, w.Body)
 		}
 	}

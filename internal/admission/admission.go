@@ -1,4 +1,5 @@
-// Package admission answers what the API server asks about pods that are created: with the patch that gives them a sidecar.
+// Package admission answers what the API server asks about pods that are created: with the patch
+// that gives them a sidecar.
 //
 // Two invariants. It keeps no pod from being created: what cannot have a sidecar, what would break
 // a rule of its namespace with one, and what there is no room to look at, is admitted as it is,
@@ -36,7 +37,8 @@ type handler struct {
 	log     *zap.Logger
 }
 
-// Limits tells what a namespace allows its pods. An error says why that is not known: pods are left as they are then.
+// Limits tells what a namespace allows its pods. An error says why that is not known: pods are left
+// as they are then.
 type Limits func(namespace string) (*inject.Limits, error)
 
 // Handler answers AdmissionReviews of pods with sidecars like o, of a size that limits allow; nil:
@@ -98,7 +100,8 @@ func (h *handler) authenticate(r *http.Request) error {
 	case h.verify == nil:
 		return nil
 	case r.TLS == nil || len(r.TLS.PeerCertificates) == 0:
-		return errors.New("a client certificate is needed: give the API server one for this webhook (--admission-control-config-file)")
+		return errors.New("a client certificate is needed: give the API server one for this webhook " +
+			"(--admission-control-config-file)")
 	}
 	if err := h.verify(r.TLS.PeerCertificates); err != nil {
 		return fmt.Errorf("the client certificate is not accepted: %w", err)
@@ -249,7 +252,8 @@ func (h *handler) write(w http.ResponseWriter, answer []byte) {
 
 func notInjected(err error) string { return "spillway: not injected: " + shorten(err.Error()) }
 
-// textLimitBytes bounds what is said of a review: parts of it are a stranger's, and may be as long as the review.
+// textLimitBytes bounds what is said of a review: parts of it are a stranger's, and may be as long
+// as the review.
 const textLimitBytes = 600
 
 // noteLimit bounds the warnings about a pod that is injected.

@@ -44,7 +44,8 @@ func response(t *testing.T, body string) *admissionv1.AdmissionResponse {
 	t.Helper()
 	code, text := post(body)
 	var r admissionv1.AdmissionReview
-	if err := json.Unmarshal([]byte(text), &r); err != nil || code != 200 || r.Kind != "AdmissionReview" || r.APIVersion != "admission.k8s.io/v1" || r.Request != nil {
+	if err := json.Unmarshal([]byte(text), &r); err != nil || code != 200 || r.Kind != "AdmissionReview" ||
+		r.APIVersion != "admission.k8s.io/v1" || r.Request != nil {
 		t.Fatalf("%d, %v: %s", code, err, text)
 	}
 	if r.Response == nil || r.Response.UID != "u" || !r.Response.Allowed {
@@ -71,7 +72,8 @@ func TestPatch(t *testing.T) {
 	if err := json.Unmarshal(text, &injected); err != nil {
 		t.Fatal(err)
 	}
-	if len(injected.Spec.InitContainers) != 1 || injected.Spec.Containers[0].VolumeMounts[0].Name != inject.FilesVolume || injected.Annotations[inject.InjectedAnnotation] == "" {
+	if len(injected.Spec.InitContainers) != 1 || injected.Spec.Containers[0].VolumeMounts[0].Name != inject.FilesVolume ||
+		injected.Annotations[inject.InjectedAnnotation] == "" {
 		t.Errorf("%s", text)
 	}
 	if !strings.Contains(string(text), `"example.com/unknown":`) || strings.Count(string(text), `"unknown"`) != 2 {
@@ -82,7 +84,8 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-// What is no new pod, or cannot have a sidecar, is let through as it is; who creates it hears why only if it is anybody's mistake.
+// What is no new pod, or cannot have a sidecar, is let through as it is; who creates it hears why
+// only if it is anybody's mistake.
 func TestNoPatch(t *testing.T) {
 	f := func(body, warning string) {
 		t.Helper()
@@ -95,15 +98,18 @@ func TestNoPatch(t *testing.T) {
 	f(strings.Replace(reviewOf(pod, ""), `"Pod"`, `"Service"`, 1), "")
 	f(reviewOf(pod, `"subResource": "status", `), "")
 	f(reviewOf(`{"spec": {"containers": [{"name": "app"}]}}`, ""), "")
-	f(reviewOf(`{"metadata": {"annotations": {"spillway/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`, ""), "")
+	f(reviewOf(`{"metadata": {"annotations": {"spillway/inject": "disabled"}}, "spec": {"containers": [{"name": "app"}]}}`,
+		""), "")
 	f(reviewOf(strings.Replace(pod, `"unknown": true`, `"os": {"name": "windows"}`, 1), ""),
 		"spillway: not injected: is for Windows, which Spillway is not: annotate it spillway/inject: disabled")
-	f(reviewOf(`{"spec": []}`, ""), "spillway: not injected: the pod cannot be read: request.object.spec must not be JSON's array")
+	f(reviewOf(`{"spec": []}`, ""),
+		"spillway: not injected: the pod cannot be read: request.object.spec must not be JSON's array")
 }
 
 // What is no review is refused.
 func TestNoReview(t *testing.T) {
-	for _, body := range []string{"", "x", "{}", `{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}`,
+	for _, body := range []string{"", "x", "{}",
+		`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview", "request": {}}`,
 		`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, reviewOf(pod, "")[:100],
 		reviewOf(`{"a": "`+"\xff"+`"}`, "")} {
 		if code, text := post(body); code != http.StatusBadRequest {
@@ -118,7 +124,10 @@ func TestLimitsOfNamespaces(t *testing.T) {
 	small := corev1.LimitRangeItem{Type: corev1.LimitTypeContainer,
 		Max: corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("1Mi")}}
 	for want, limits := range map[string]Limits{
-		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (*inject.Limits, error) { return nil, errors.New("away") },
+		"spillway: not injected: it is not known what the namespace allows its pods: away": func(string) (*inject.Limits,
+			error) {
+			return nil, errors.New("away")
+		},
 		"spillway: not injected: there is no room for a sidecar: ": func(string) (*inject.Limits, error) {
 			return &inject.Limits{Ranges: []*corev1.LimitRange{{Spec: corev1.LimitRangeSpec{Limits: []corev1.LimitRangeItem{small}}}}}, nil
 		},

@@ -25,7 +25,8 @@ import (
 // repeat is a list of n items.
 func repeat(item string, n int) string { return strings.TrimSuffix(strings.Repeat(item+",", n), ",") }
 
-// hostile are pods that are small as they arrive and large when they are decoded, of about so many bytes each.
+// hostile are pods that are small as they arrive and large when they are decoded, of about so many
+// bytes each.
 func hostile(size int) map[string]string {
 	of := func(before, item, after string) string { return before + repeat(item, size/(len(item)+1)) + after }
 	numbered := func(before, item, after string) string {
@@ -122,17 +123,23 @@ func TestTooMuchIsAdmitted(t *testing.T) {
 	f(reviewOf(`{"spec": {"containers": [`+repeat("{}", 100_000)+`]}}`, ""), "its review has")
 	f(reviewOf(strings.Repeat("[", depthLimit)+strings.Repeat("]", depthLimit), ""), "its review nests 102 levels deep")
 	f(reviewOf(`{"spec": {"os": {"name": "windows"}, "containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+`}]}}`, ""), "is for Windows")
-	f(reviewOf(`{"spec": {"containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+`}]}}`, ""), "container a  b sets")
+	f(reviewOf(`{"spec": {"containers": [{"name": "a\n\u0001b", "env": [{"name": "KUBERNETES_SERVICE_HOST"}], `+mount+
+		`}]}}`, ""), "container a  b sets")
 }
 
 // Where it cannot be known which review it is, there is nothing to answer but what is wrong.
 func TestTooMuchOfNoReview(t *testing.T) {
 	for body, want := range map[string]int{
-		`{"a": "` + strings.Repeat("x", reviewLimitBytes) + `"}`:                                       http.StatusRequestEntityTooLarge,
-		`{"request": {"object": "` + strings.Repeat("x", reviewLimitBytes) + `", "uid": "u"}}`:         http.StatusRequestEntityTooLarge,
-		`{"request": {"uid": "` + strings.Repeat("u", 200) + `", "x": [` + repeat("{}", 1<<20) + `]}}`: http.StatusRequestEntityTooLarge,
-		`{"request": {"uid": {"a": 1}, "x": [` + repeat("{}", 1<<20) + `]}}`:                           http.StatusRequestEntityTooLarge,
-		`{"a": [` + repeat("{}", 1<<20) + `]}`:                                                         http.StatusRequestEntityTooLarge,
+		`{"a": "` + strings.Repeat("x", reviewLimitBytes) +
+			`"}`: http.StatusRequestEntityTooLarge,
+		`{"request": {"object": "` + strings.Repeat("x", reviewLimitBytes) +
+			`", "uid": "u"}}`: http.StatusRequestEntityTooLarge,
+		`{"request": {"uid": "` + strings.Repeat("u", 200) + `", "x": [` + repeat("{}", 1<<20) +
+			`]}}`: http.StatusRequestEntityTooLarge,
+		`{"request": {"uid": {"a": 1}, "x": [` + repeat("{}", 1<<20) +
+			`]}}`: http.StatusRequestEntityTooLarge,
+		`{"a": [` + repeat("{}", 1<<20) +
+			`]}`: http.StatusRequestEntityTooLarge,
 	} {
 		if code, text := post(body); code != want || !strings.HasPrefix(text, "its review") {
 			t.Errorf("%.60s: %d %.100s", body, code, text)
@@ -211,7 +218,8 @@ func TestLengthUnknown(t *testing.T) {
 	}
 }
 
-// Only a client with a certificate that is vouched for is answered, and no byte of another's review is read.
+// Only a client with a certificate that is vouched for is answered, and no byte of another's review
+// is read.
 func TestClientsAreVerified(t *testing.T) {
 	refused := errors.New("unknown")
 	for _, c := range []struct {
@@ -241,7 +249,8 @@ func TestClientsAreVerified(t *testing.T) {
 	}
 }
 
-// FuzzReview: whatever arrives, nothing panics; and what is a review is answered with what its API server takes.
+// FuzzReview: whatever arrives, nothing panics; and what is a review is answered with what its API
+// server takes.
 func FuzzReview(f *testing.F) {
 	f.Add(reviewOf(pod, ""))
 	for _, object := range hostile(100) {

@@ -19,7 +19,8 @@ const (
 	// uid is among the first hundred. What they hold together is bounded by the number of
 	// connections.
 	headBytes = 32 << 10
-	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when they are decoded.
+	// bodiesBytes is room for the text of longer ones, and workBytes for what reviews become when they
+	// are decoded.
 	bodiesBytes = 3 * reviewLimitBytes
 	workBytes   = weightLimitBytes
 )

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// connectionLimit bounds how many reviews there can be: the API server sends one after another over each connection.
+	// connectionLimit bounds how many reviews there can be: the API server sends one after another
+	// over each connection.
 	connectionLimit = 128
 	// headLimitBytes is of a request's head, to which net/http adds 4 KiB. The API server sends
 	// some hundred bytes. Once parsed, a head may take thirty times as much.
@@ -22,7 +23,8 @@ const (
 	headTimeout   = 5 * time.Second // also of a TLS handshake
 	bodyTimeout   = 10 * time.Second
 	answerTimeout = 15 * time.Second
-	// idleTimeout is longer than the API server's own, which fails a review that meets the end of a connection.
+	// idleTimeout is longer than the API server's own, which fails a review that meets the end of a
+	// connection.
 	idleTimeout = 2 * time.Minute
 )
 

@@ -79,7 +79,8 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// The server speaks HTTP/1.1 alone, refuses large heads, and lets silent connections go for new ones.
+// The server speaks HTTP/1.1 alone, refuses large heads, and lets silent connections go for new
+// ones.
 func TestServerIsBounded(t *testing.T) {
 	plain := httptest.NewUnstartedServer(nil)
 	server := Server(newHandler(), &tls.Config{MinVersion: tls.VersionTLS12}, zap.NewNop())

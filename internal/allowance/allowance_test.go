@@ -90,7 +90,9 @@ func TestFollowsNamespaces(t *testing.T) {
 	if got, _, err := a.Of("other"); err != nil || len(got) != 0 {
 		t.Errorf("of another namespace: %v, %v", got, err)
 	}
-	s.Create(quotas, "team", "all", func(m map[string]any) { m["spec"] = map[string]any{"hard": map[string]any{"pods": "3"}} })
+	s.Create(quotas, "team", "all", func(m map[string]any) {
+		m["spec"] = map[string]any{"hard": map[string]any{"pods": "3"}}
+	})
 	s.Delete(ranges, "team", "small")
 	eventually(t, "change", func() bool {
 		got, quotas, err := a.Of("team")

@@ -47,7 +47,8 @@ func Forbidden(message string) *metav1.Status {
 // W-180).
 func NotReady(retryAfter int) *metav1.Status {
 	return New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-		"storage is (re)initializing", &metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- a status code, or seconds of our own
+		"storage is (re)initializing",
+		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- a status code, or seconds of our own
 }
 
 // Unavailable is a 503 that a client may repeat at once, since nothing was carried out (W-182,
@@ -106,7 +107,7 @@ func Clip(s string) string {
 // HeadTooLarge is the answer to a large head for which there is no room.
 func HeadTooLarge() *metav1.Status {
 	return New(http.StatusRequestHeaderFieldsTooLarge, "RequestHeaderFieldsTooLarge",
-		"the head of this request (its path, query and header fields, decoded) is large, and what --max-large-head-bytes leaves "+
-			"for large heads is in use, or the request has no credentials: send it again later, with credentials, fewer or "+
-			"shorter fields, or a shorter selector", nil)
+		"the head of this request (its path, query and header fields, decoded) is large, and what "+
+			"--max-large-head-bytes leaves for large heads is in use, or the request has no credentials: send it again "+
+			"later, with credentials, fewer or shorter fields, or a shorter selector", nil)
 }

@@ -29,7 +29,8 @@ func (a *answer) HangUp()                         { a.closed = true }
 func (a *answer) ObserveFailure(s *metav1.Status) { a.observed = s }
 func newAnswer() *answer                          { return &answer{header: http.Header{}} }
 
-// A Status is sent with the headers that depend on which it is, and shown to a responder that keeps a record.
+// A Status is sent with the headers that depend on which it is, and shown to a responder that keeps
+// a record.
 func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 	for _, c := range []struct {
 		status  *metav1.Status
@@ -47,7 +48,8 @@ func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 	} {
 		a := newAnswer()
 		Write(a, c.status)
-		if a.code != c.code || a.header.Get("Retry-After") != c.retry || (a.header.Get("X-Content-Type-Options") != "") != c.nosniff {
+		if a.code != c.code || a.header.Get("Retry-After") != c.retry ||
+			(a.header.Get("X-Content-Type-Options") != "") != c.nosniff {
 			t.Errorf("%d: %d, %v", c.code, a.code, a.header)
 		}
 		if a.observed != c.status || a.body != string(Body(c.status)) || a.header.Get(AuditIDHeader) == "" {
@@ -56,7 +58,8 @@ func TestWriteSetsHeadersOfTheStatus(t *testing.T) {
 	}
 }
 
-// Flow control refuses with its own text, and with a Status and the end of the connection while the proxy stops.
+// Flow control refuses with its own text, and with a Status and the end of the connection while the
+// proxy stops.
 func TestWriteLimited(t *testing.T) {
 	a := newAnswer()
 	WriteLimited(a, Form{}, false, 3*time.Second)
@@ -70,7 +73,8 @@ func TestWriteLimited(t *testing.T) {
 	}
 }
 
-// An error of upstream's own code brings its Status; any other one is a 500 without a reason (W-27, W-170).
+// An error of upstream's own code brings its Status; any other one is a 500 without a reason (W-27,
+// W-170).
 func TestOf(t *testing.T) {
 	if s := Of(apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, "a")); s.Code != 404 || s.Kind != "Status" {
 		t.Errorf("%+v", s)

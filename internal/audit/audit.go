@@ -1,12 +1,16 @@
-// Package audit keeps the audit log of what is answered from memory. kube-apiserver never sees those requests, so whoever needs a record of
-// who read what gets it here, in the same words: events of audit.k8s.io/v1, one JSON document a line, chosen by a policy of the same kind.
+// Package audit keeps the audit log of what is answered from memory. kube-apiserver never sees
+// those requests, so whoever needs a record of who read what gets it here, in the same words:
+// events of audit.k8s.io/v1, one JSON document a line, chosen by a policy of the same kind.
 //
-// Invariant: if a record is required, what is to be on it is written before the first byte of the answer is. An answer whose events could not be
-// written in time is told of by an error, so that upstream can be asked for it instead, which keeps its own record. If none is required, this holds
-// as long as what is written to takes it; nobody waits for one that does not for longer than a moment.
+// Invariant: if a record is required, what is to be on it is written before the first byte of the
+// answer is. An answer whose events could not be written in time is told of by an error, so that
+// upstream can be asked for it instead, which keeps its own record. If none is required, this holds
+// as long as what is written to takes it; nobody waits for one that does not for longer than a
+// moment.
 //
-// The policy is read and applied by kube-apiserver's own code. Its pipeline of sinks is not used: it hands an event on at the beginning of
-// a request, when nobody knows yet who is going to answer it here, and it does not say why one could not be written.
+// The policy is read and applied by kube-apiserver's own code. Its pipeline of sinks is not used:
+// it hands an event on at the beginning of a request, when nobody knows yet who is going to answer
+// it here, and it does not say why one could not be written.
 package audit
 
 import (
@@ -21,7 +25,8 @@ import (
 // Policy says which requests are put on record, and how much of them.
 type Policy = internal.Policy
 
-// ParsePolicy reads a policy as kube-apiserver does: one with fields that are not known is taken, with a warning in the log.
+// ParsePolicy reads a policy as kube-apiserver does: one with fields that are not known is taken,
+// with a warning in the log.
 func ParsePolicy(text []byte) (*Policy, error) { return policy.LoadPolicyFromBytes(text) }
 
 // Options configure a Log.
@@ -49,11 +54,13 @@ func New(o Options) *Log {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	return &Log{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), required: o.Required, metrics: o.Metrics, queue: newQueue(o)}
+	return &Log{rules: policy.NewPolicyRuleEvaluator(o.Policy.DeepCopy()), required: o.Required, metrics: o.Metrics,
+		queue: newQueue(o)}
 }
 
 // Required reports that nothing is to be answered from memory whose events could not be written.
 func (l *Log) Required() bool { return l.required }
 
-// Close writes what is still to be written, and closes where it went. It waits for a bounded time, and says how many events are lost by that.
+// Close writes what is still to be written, and closes where it went. It waits for a bounded time,
+// and says how many events are lost by that.
 func (l *Log) Close() error { return l.queue.close() }

@@ -96,7 +96,8 @@ var levels = &Policy{
 	Rules: []internal.PolicyRule{
 		{Level: internal.LevelNone, Verbs: []string{"none"}},
 		{Level: internal.LevelMetadata, Verbs: []string{"get"}},
-		{Level: internal.LevelMetadata, Verbs: []string{"end"}, OmitStages: []internal.Stage{internal.StageRequestReceived, internal.StageResponseStarted}},
+		{Level: internal.LevelMetadata, Verbs: []string{"end"}, OmitStages: []internal.Stage{internal.StageRequestReceived,
+			internal.StageResponseStarted}},
 		{Level: internal.LevelRequestResponse, UserGroups: []string{"whole"}},
 		{Level: internal.LevelRequest, Verbs: []string{"list"}},
 	},
@@ -121,13 +122,15 @@ func newLog(t *testing.T, o Options) (*Log, *paper) {
 
 func request(verb string, groups ...string) Request {
 	return Request{
-		ID: "id", Received: time.Unix(1, 2000), URI: "/api/v1/namespaces/n/pods?a=b&c=<d>", What: auth.Attributes{Verb: verb, Version: "v1", Resource: "pods", Namespace: "n"},
+		ID: "id", Received: time.Unix(1, 2000), URI: "/api/v1/namespaces/n/pods?a=b&c=<d>",
+		What: auth.Attributes{Verb: verb, Version: "v1", Resource: "pods", Namespace: "n"},
 		Who: auth.NewIdentity(authenticationv1.UserInfo{
 			Username: "alice", UID: "7", Groups: append([]string{"dev"}, groups...),
 			Extra: map[string]authenticationv1.ExtraValue{"team": {"a", "b"}},
 		}),
 		Decision: "allow", Reason: "so it is",
-		Header: http.Header{"User-Agent": {"kubectl"}, "X-Forwarded-For": {"10.0.0.7, 10.0.0.8"}, "X-Real-Ip": {"10.0.0.9"}}, Remote: "127.0.0.1",
+		Header: http.Header{"User-Agent": {"kubectl"}, "X-Forwarded-For": {"10.0.0.7, 10.0.0.8"}, "X-Real-Ip": {"10.0.0.9"}},
+		Remote: "127.0.0.1",
 	}
 }
 
@@ -176,7 +179,8 @@ func TestFormat(t *testing.T) {
 		l, p := newLog(t, Options{})
 		missing := &metav1.Status{
 			TypeMeta: metav1.TypeMeta{Kind: "Status"}, ListMeta: metav1.ListMeta{ResourceVersion: "9"},
-			Status: metav1.StatusFailure, Message: `no "pods"`, Reason: metav1.StatusReasonNotFound, Details: &metav1.StatusDetails{Name: "x"}, Code: 404,
+			Status: metav1.StatusFailure, Message: `no "pods"`, Reason: metav1.StatusReasonNotFound,
+			Details: &metav1.StatusDetails{Name: "x"}, Code: 404,
 		}
 		long := request("get")
 		long.Header = http.Header{"User-Agent": {strings.Repeat("a", userAgentMost+1)}}
@@ -212,7 +216,8 @@ func TestFormat(t *testing.T) {
 	})
 }
 
-// What an event says is what was said of the request and of its answer, and before there was an answer nothing of that.
+// What an event says is what was said of the request and of its answer, and before there was an
+// answer nothing of that.
 func TestEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, p := newLog(t, Options{})
@@ -221,30 +226,38 @@ func TestEvent(t *testing.T) {
 		}
 		all := p.events(t)
 		received, complete := all[0], all[1]
-		if received.ResponseStatus != nil || received.Annotations != nil || !received.StageTimestamp.Equal(&received.RequestReceivedTimestamp) {
+		if received.ResponseStatus != nil || received.Annotations != nil ||
+			!received.StageTimestamp.Equal(&received.RequestReceivedTimestamp) {
 			t.Errorf("received: %+v", received)
 		}
-		if complete.ResponseStatus.Code != 200 || complete.Annotations[decisionAnnotation] != "allow" || complete.Annotations[reasonAnnotation] != "so it is" ||
+		if complete.ResponseStatus.Code != 200 || complete.Annotations[decisionAnnotation] != "allow" ||
+			complete.Annotations[reasonAnnotation] != "so it is" ||
 			!complete.StageTimestamp.After(complete.RequestReceivedTimestamp.Time) {
 			t.Errorf("complete: %+v", complete)
 		}
-		if complete.User.Username != "alice" || complete.User.UID != "7" || !slices.Equal(complete.User.Extra["team"], []string{"a", "b"}) ||
-			!slices.Equal(complete.SourceIPs, []string{"10.0.0.7", "10.0.0.8", "10.0.0.9", "127.0.0.1"}) || complete.ObjectRef.Namespace != "n" || complete.UserAgent != "kubectl" {
+		if complete.User.Username != "alice" || complete.User.UID != "7" ||
+			!slices.Equal(complete.User.Extra["team"], []string{"a", "b"}) ||
+			!slices.Equal(complete.SourceIPs, []string{"10.0.0.7", "10.0.0.8", "10.0.0.9", "127.0.0.1"}) ||
+			complete.ObjectRef.Namespace != "n" || complete.UserAgent != "kubectl" {
 			t.Errorf("%+v", complete)
 		}
 	})
 }
 
-// Managed fields are left out where the policy says so, of objects and of lists, and nothing else is.
+// Managed fields are left out where the policy says so, of objects and of lists, and nothing else
+// is.
 func TestManagedFields(t *testing.T) {
-	got := withoutManagedFields([]byte(`{"metadata":{"managedFields":[1],"name":"l"},"items":[{"metadata":{"managedFields":[1],"generation":12345678901234567890}},{"x":1}]}`))
-	if want := `{"items":[{"metadata":{"generation":12345678901234567890}},{"x":1}],"metadata":{"name":"l"}}`; string(got) != want {
+	got := withoutManagedFields(
+		[]byte(`{"metadata":{"managedFields":[1],"name":"l"},"items":[{"metadata":{"managedFields":[1],"generation":12345678901234567890}},{"x":1}]}`))
+	if want := `{"items":[{"metadata":{"generation":12345678901234567890}},{"x":1}],"metadata":{"name":"l"}}`; string(
+		got) != want {
 		t.Errorf("%s", got)
 	}
 	if got := withoutManagedFields([]byte(`[`)); got != nil {
 		t.Errorf("%s", got)
 	}
-	l := New(Options{Out: &paper{left: -1}, Log: zap.NewNop(), Policy: &Policy{OmitManagedFields: true, Rules: []internal.PolicyRule{{Level: internal.LevelRequestResponse}}}})
+	l := New(Options{Out: &paper{left: -1}, Log: zap.NewNop(),
+		Policy: &Policy{OmitManagedFields: true, Rules: []internal.PolicyRule{{Level: internal.LevelRequestResponse}}}})
 	defer l.Close()
 	e := l.Entry(request("get"))
 	e.respond(Response{Code: 200, Object: []byte(`{"metadata":{"managedFields":[1]}}`)})
@@ -253,7 +266,8 @@ func TestManagedFields(t *testing.T) {
 	}
 }
 
-// A write that fails is told to whoever waits for it, counted, and logged once; what is written after it is in lines of its own.
+// A write that fails is told to whoever waits for it, counted, and logged once; what is written
+// after it is in lines of its own.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
@@ -275,7 +289,8 @@ func TestFailures(t *testing.T) {
 		if len(lines) != 3 || len(lines[0]) != 10 || !json.Valid([]byte(lines[1])) || !json.Valid([]byte(lines[2])) {
 			t.Errorf("%q", lines)
 		}
-		if got, want := counted(t, registry), (map[string]float64{"events": 2, "failures": 6, "passed_through": 0}); !maps.Equal(got, want) {
+		if got, want := counted(t, registry),
+			(map[string]float64{"events": 2, "failures": 6, "passed_through": 0}); !maps.Equal(got, want) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 		synctest.Wait()
@@ -285,7 +300,8 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// Ends of watches are written without anybody waiting for it, and all of them by the time the log is closed.
+// Ends of watches are written without anybody waiting for it, and all of them by the time the log
+// is closed.
 func TestEnds(t *testing.T) {
 	p, registry := &paper{left: -1}, prometheus.NewRegistry()
 	l := New(Options{Policy: levels, Out: p, Log: zap.NewNop(), Metrics: NewMetrics(registry)})

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// MaxObject is how large an answer is, in bytes of JSON, that is put on record whole: any object, and lists of some hundreds.
+	// MaxObject is how large an answer is, in bytes of JSON, that is put on record whole: any object,
+	// and lists of some hundreds.
 	MaxObject = 2 << 20
 
 	// userAgentMost is how much of a User-Agent is put on record, as by kube-apiserver.
@@ -49,7 +50,8 @@ type Request struct {
 	Remote           string      // the other end of the connection: an address, or empty
 }
 
-// ReadsHeader reports whether a header, by its canonical key, is put on record or says where a request comes from.
+// ReadsHeader reports whether a header, by its canonical key, is put on record or says where a
+// request comes from.
 func ReadsHeader(key string) bool {
 	return key == "User-Agent" || key == "X-Forwarded-For" || key == "X-Real-Ip"
 }
@@ -58,7 +60,8 @@ func ReadsHeader(key string) bool {
 type Response struct {
 	Code   int
 	Status *metav1.Status // of a failure, if it was told in that form
-	// Object is the answer as JSON, and Truncated says that it was left out. Both count only if the entry is Whole.
+	// Object is the answer as JSON, and Truncated says that it was left out. Both count only if the
+	// entry is Whole.
 	Object    []byte
 	Truncated bool
 }
@@ -101,7 +104,8 @@ func (e *Entry) Whole() bool {
 	return e != nil && internal.Level(e.event.Level) == internal.LevelRequestResponse
 }
 
-// Answered puts on record that a request came, and what it is going to be answered. That of a watch counts as one that lasts, short as it is.
+// Answered puts on record that a request came, and what it is going to be answered. That of a watch
+// counts as one that lasts, short as it is.
 func (e *Entry) Answered(r Response) error {
 	e.respond(r)
 	if e.event.Verb == "watch" {
@@ -110,7 +114,8 @@ func (e *Entry) Answered(r Response) error {
 	return e.emit(stageReceived, stageComplete)
 }
 
-// Refused puts on record that nobody knows whom a request is from, for which kube-apiserver has a single event.
+// Refused puts on record that nobody knows whom a request is from, for which kube-apiserver has a
+// single event.
 func (e *Entry) Refused(r Response) error {
 	e.respond(r)
 	return e.emit(stageStarted)
@@ -125,28 +130,34 @@ func (e *Entry) Started() error {
 // Ended puts on record that what was started has ended. It does not wait for that.
 func (e *Entry) Ended() {
 	if e != nil && !slices.Contains(e.omit, stageComplete) {
-		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()}) // that it failed is counted and logged; there is nobody to tell
+		// that it failed is counted and logged; there is nobody to tell
+		_, _ = e.log.queue.add(&batch{ended: e, size: e.size(), events: 1, at: time.Now()})
 	}
 }
 
-// size is about how many bytes an entry without an answer holds. What the client may make long counts as it is.
+// size is about how many bytes an entry without an answer holds. What the client may make long
+// counts as it is.
 func (e *Entry) size() int {
 	return 256 + len(e.event.AuditID) + len(e.event.RequestURI) + len(e.event.UserAgent) + 32*len(e.event.SourceIPs)
 }
 
-// Panicked puts on record that a request ran into a bug. What was found there is for nobody to read.
+// Panicked puts on record that a request ran into a bug. What was found there is for nobody to
+// read.
 func (e *Entry) Panicked() error {
 	e.respond(Response{Code: http.StatusInternalServerError, Status: &metav1.Status{
-		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError, Message: "the proxy panicked",
+		Code: http.StatusInternalServerError, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInternalError,
+		Message: "the proxy panicked",
 	}})
 	return e.emit(stageReceived, stagePanic)
 }
 
-// respond takes over what the answer is. Of a Status that is what kube-apiserver selects, which is bounded.
+// respond takes over what the answer is. Of a Status that is what kube-apiserver selects, which is
+// bounded.
 func (e *Entry) respond(r Response) {
 	e.event.ResponseStatus = &metav1.Status{Code: int32(r.Code)} // #nosec G115 -- a status code
 	if s := r.Status; s != nil {
-		e.event.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details, Code: s.Code}
+		e.event.ResponseStatus = &metav1.Status{Status: s.Status, Message: s.Message, Reason: s.Reason, Details: s.Details,
+			Code: s.Code}
 	}
 	if !e.Whole() {
 		return
@@ -166,7 +177,8 @@ func (e *Entry) respond(r Response) {
 	}
 }
 
-// emit writes the events of some stages, those that the policy wants, all at once: either all of them are on record, or none is known to be.
+// emit writes the events of some stages, those that the policy wants, all at once: either all of
+// them are on record, or none is known to be.
 func (e *Entry) emit(stages ...internal.Stage) error {
 	stages = slices.DeleteFunc(stages, func(stage internal.Stage) bool { return slices.Contains(e.omit, stage) })
 	if len(stages) == 0 {
@@ -208,8 +220,9 @@ func (e *Entry) at(stage internal.Stage, now time.Time) *auditv1.Event {
 func attributesOf(r Request) authorizer.Attributes {
 	a := r.What
 	record := authorizer.AttributesRecord{
-		Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource, Subresource: a.Subresource,
-		Name: a.Name, ResourceRequest: a.Path == "", Path: a.Path,
+		Verb: a.Verb, Namespace: a.Namespace, APIGroup: a.Group, APIVersion: a.Version, Resource: a.Resource,
+		Subresource: a.Subresource,
+		Name:        a.Name, ResourceRequest: a.Path == "", Path: a.Path,
 	}
 	if r.Who != nil {
 		info := r.Who.UserInfo()
@@ -235,11 +248,13 @@ func objectOf(a auth.Attributes) *auditv1.ObjectReference {
 		return nil
 	}
 	return &auditv1.ObjectReference{
-		Namespace: a.Namespace, Name: a.Name, Resource: a.Resource, Subresource: a.Subresource, APIGroup: a.Group, APIVersion: a.Version,
+		Namespace: a.Namespace, Name: a.Name, Resource: a.Resource, Subresource: a.Subresource, APIGroup: a.Group,
+		APIVersion: a.Version,
 	}
 }
 
-// sourcesOf is where a request comes from, by way of whom. All but the last is what the client says.
+// sourcesOf is where a request comes from, by way of whom. All but the last is what the client
+// says.
 func sourcesOf(r Request) []string {
 	ips := utilnet.SourceIPs(&http.Request{Header: r.Header, RemoteAddr: r.Remote})
 	all := make([]string, 0, len(ips))

@@ -35,7 +35,8 @@ func Open(o FileOptions) (io.Writer, error) {
 	}
 	f := &file{path: o.Path, open: func() (io.WriteCloser, error) { return openFile(o.Path) }}
 	if o.MaxSize > 0 {
-		rotated := &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxAge: o.MaxAge, MaxBackups: o.MaxBackups, Compress: o.Compress}
+		rotated := &lumberjack.Logger{Filename: o.Path, MaxSize: o.MaxSize, MaxAge: o.MaxAge, MaxBackups: o.MaxBackups,
+			Compress: o.Compress}
 		f.open = func() (io.WriteCloser, error) { return rotated, nil }
 	}
 	first, err := openFile(o.Path) // which says now what is wrong
@@ -47,7 +48,8 @@ func Open(o FileOptions) (io.Writer, error) {
 
 // openFile opens a file, or a pipe that somebody reads: it does not wait until somebody does.
 func openFile(path string) (io.WriteCloser, error) {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600) // #nosec G304 -- the operator names it
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK,
+		0o600) // #nosec G304 -- the operator names it
 	if errors.Is(err, syscall.ENXIO) {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: errUnread}
 	}
@@ -59,7 +61,8 @@ var errUnread = errors.New("nobody reads this pipe; start who does first")
 // writerOnly is not closed: others write there, too.
 type writerOnly struct{ io.Writer }
 
-// file is a file that is opened anew once it is gone: what is written to one that was deleted or moved away is on no record.
+// file is a file that is opened anew once it is gone: what is written to one that was deleted or
+// moved away is on no record.
 type file struct {
 	path    string
 	open    func() (io.WriteCloser, error)

@@ -14,11 +14,13 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_audit_events_total", Help: "Audit events that were written.",
 		}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "spillway_audit_failures_total", Help: "Audit events that could not be written, or where a record is required not in time.",
+			Name: "spillway_audit_failures_total",
+			Help: "Audit events that could not be written, or where a record is required not in time.",
 		}),
 		passed: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_audit_passed_through_total",
-			Help: "Requests that were passed through instead of being answered from memory, since their audit events could not be written.",
+			Help: "Requests that were passed through instead of being answered from memory, since their audit events could " +
+				"not be written.",
 		}),
 	}
 	if r != nil {

@@ -11,16 +11,19 @@ import (
 )
 
 const (
-	// queueEvents is how many events of answers wait at most to be written, and how many ends: those of all watches of a large proxy that ends
-	// them at once. Each of those has been in memory for as long as its watch.
+	// queueEvents is how many events of answers wait at most to be written, and how many ends: those
+	// of all watches of a large proxy that ends them at once. Each of those has been in memory for as
+	// long as its watch.
 	queueEvents = 1 << 17
 	// answerBytes is how many bytes the lines of answers may have that wait.
 	answerBytes = 16 << 20
-	// endBytes is how many bytes ends may hold that wait: it is the lower bound only if their clients ask for them at length.
+	// endBytes is how many bytes ends may hold that wait: it is the lower bound only if their clients
+	// ask for them at length.
 	endBytes = 64 << 20
 	// gatherBytes is from how much on no more is gathered for one write.
 	gatherBytes = 64 << 10
-	// patience is how long an answer waits for its events to be written. What blocks for longer counts as what fails.
+	// patience is how long an answer waits for its events to be written. What blocks for longer counts
+	// as what fails.
 	patience = time.Second
 	// closePatience is how long the end of the process waits for what is left.
 	closePatience = 5 * time.Second
@@ -32,17 +35,20 @@ var (
 	errClosed  = errors.New("it is closed")
 )
 
-// queue is what waits to be written, and the one goroutine that writes it, since a write may last for ever: a pipe that nobody reads, a network
-// file system whose server is gone.
+// queue is what waits to be written, and the one goroutine that writes it, since a write may last
+// for ever: a pipe that nobody reads, a network file system whose server is gone.
 //
-// An answer waits for its events as long as writes come to an end. Once something has waited for longer than the patience, nobody waits any more:
-// where a record is required, events are refused at once, so that upstream is asked; otherwise they wait here without their answers, and are
+// An answer waits for its events as long as writes come to an end. Once something has waited for
+// longer than the patience, nobody waits any more: where a record is required, events are refused
+// at once, so that upstream is asked; otherwise they wait here without their answers, and are
 // refused when there are too many.
 //
-// Nobody waits for the end of a watch. Ends wait apart and are written when no answer waits, so that however many come at once, they neither hold
-// up an answer nor look like a log that blocks. What comes first of a watch is still written first.
+// Nobody waits for the end of a watch. Ends wait apart and are written when no answer waits, so
+// that however many come at once, they neither hold up an answer nor look like a log that blocks.
+// What comes first of a watch is still written first.
 //
-// kube-apiserver's buffered backend is not used: it drops what does not fit without telling whose it was, and its Shutdown waits for ever.
+// kube-apiserver's buffered backend is not used: it drops what does not fit without telling whose
+// it was, and its Shutdown waits for ever.
 type queue struct {
 	// Static after construction.
 	required bool
@@ -85,7 +91,8 @@ func newQueue(o Options) *queue {
 	return q
 }
 
-// write puts lines on record. Without an error they are, or, unless that is required, are going to be when it is possible again.
+// write puts lines on record. Without an error they are, or, unless that is required, are going to
+// be when it is possible again.
 func (q *queue) write(lines []byte, events int) error {
 	b := &batch{lines: lines, size: len(lines), events: events, at: time.Now(), tried: make(chan struct{})}
 	late, err := q.add(b)
@@ -102,7 +109,8 @@ func (q *queue) write(lines []byte, events int) error {
 	}
 }
 
-// add queues a batch, or counts it as lost and says why. late reports that there is no point in waiting for it.
+// add queues a batch, or counts it as lost and says why. late reports that there is no point in
+// waiting for it.
 func (q *queue) add(b *batch) (late bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -136,8 +144,8 @@ func (q *queue) lateLocked(now time.Time) bool {
 	return len(answers) > 0 && now.Sub(answers[0].at) >= patience
 }
 
-// leave is for who has waited for a batch long enough. Where a record is required it is taken back, or if it is being written counts as lost all
-// the same: what comes of that is not known yet.
+// leave is for who has waited for a batch long enough. Where a record is required it is taken back,
+// or if it is being written counts as lost all the same: what comes of that is not known yet.
 func (q *queue) leave(b *batch) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -246,7 +254,8 @@ func (q *queue) settle(group []*batch, ends []int, n int, err error) {
 	}
 }
 
-// close waits for what is left, as long as that may take, and closes where it went. What then has not been written is lost.
+// close waits for what is left, as long as that may take, and closes where it went. What then has
+// not been written is lost.
 func (q *queue) close() error {
 	q.mu.Lock()
 	q.mu.closed = true

@@ -28,8 +28,9 @@ func (b *blocked) Write(p []byte) (int, error) {
 
 func newBlocked() *blocked { return &blocked{paper: paper{left: -1}, gate: make(chan struct{})} }
 
-// A write that lasts for ever holds up answers for a second, and only those that came before it was noticed: where a record is required they are
-// then not given from here, otherwise they are, and their events wait. When it takes something again, so does the log.
+// A write that lasts for ever holds up answers for a second, and only those that came before it was
+// noticed: where a record is required they are then not given from here, otherwise they are, and
+// their events wait. When it takes something again, so does the log.
 func TestBlocked(t *testing.T) {
 	for _, required := range []bool{false, true} {
 		t.Run(fmt.Sprintf("required=%v", required), func(t *testing.T) {
@@ -80,7 +81,8 @@ func TestBlocked(t *testing.T) {
 	}
 }
 
-// Where a record is required, what waits behind a write that blocks is taken back: it is upstream's to record.
+// Where a record is required, what waits behind a write that blocks is taken back: it is upstream's
+// to record.
 func TestTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out, registry := newBlocked(), prometheus.NewRegistry()
@@ -101,7 +103,8 @@ func TestTakenBack(t *testing.T) {
 		if n := len(out.events(t)); n != 1 {
 			t.Errorf("%d events were written", n)
 		}
-		if got, want := counted(t, registry), (map[string]float64{"events": 0, "failures": 3, "passed_through": 0}); !maps.Equal(got, want) {
+		if got, want := counted(t, registry),
+			(map[string]float64{"events": 0, "failures": 3, "passed_through": 0}); !maps.Equal(got, want) {
 			t.Errorf("counted %v, want %v", got, want)
 		}
 	})
@@ -242,7 +245,8 @@ func (s *slow) Write(p []byte) (int, error) {
 	return s.paper.Write(p)
 }
 
-// Many ends at once are no log that blocks: what is answered meanwhile is written before them, and after the beginning of its own watch.
+// Many ends at once are no log that blocks: what is answered meanwhile is written before them, and
+// after the beginning of its own watch.
 func TestManyEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &slow{paper{left: -1}}

@@ -13,8 +13,9 @@ const tellEvery = 10 * time.Second
 
 // teller logs that events are lost, now and then, and that no more are.
 //
-// Invariant: nobody who loses an event waits for the process's own log. That may block as the audit log does, and at the same time: stdout and
-// stderr often have one reader. So a goroutine tells what has come together since it last could.
+// Invariant: nobody who loses an event waits for the process's own log. That may block as the audit
+// log does, and at the same time: stdout and stderr often have one reader. So a goroutine tells
+// what has come together since it last could.
 type teller struct {
 	// Static after construction.
 	log      *zap.Logger

@@ -23,7 +23,8 @@ func (q Question) spec() authorizationv1.SubjectAccessReviewSpec {
 		return spec
 	}
 	spec.ResourceAttributes = &authorizationv1.ResourceAttributes{
-		Namespace: a.Namespace, Verb: a.Verb, Group: a.Group, Version: a.Version, Resource: a.Resource, Subresource: a.Subresource, Name: a.Name,
+		Namespace: a.Namespace, Verb: a.Verb, Group: a.Group, Version: a.Version, Resource: a.Resource,
+		Subresource: a.Subresource, Name: a.Name,
 		FieldSelector: fieldAttributes(a.FieldSelector), LabelSelector: labelAttributes(a.LabelSelector),
 	}
 	return spec
@@ -58,7 +59,8 @@ func fieldAttributes(raw string) *authorizationv1.FieldSelectorAttributes {
 
 // labelOperators are those that a review knows. Others, for comparing numbers, are left out.
 var labelOperators = map[selection.Operator]metav1.LabelSelectorOperator{
-	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn, selection.In: metav1.LabelSelectorOpIn,
+	selection.Equals: metav1.LabelSelectorOpIn, selection.DoubleEquals: metav1.LabelSelectorOpIn,
+	selection.In:        metav1.LabelSelectorOpIn,
 	selection.NotEquals: metav1.LabelSelectorOpNotIn, selection.NotIn: metav1.LabelSelectorOpNotIn,
 	selection.Exists: metav1.LabelSelectorOpExists, selection.DoesNotExist: metav1.LabelSelectorOpDoesNotExist,
 }

@@ -124,7 +124,8 @@ func listed(query url.Values) (watch bool, name string) {
 		return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false"), ""
 	}
 	if o.FieldSelector != nil {
-		if selected, ok := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField); ok && len(content.IsPathSegmentName(selected)) == 0 {
+		if selected, ok := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField); ok &&
+			len(content.IsPathSegmentName(selected)) == 0 {
 			name = selected
 		}
 	}
@@ -133,6 +134,7 @@ func listed(query url.Values) (watch bool, name string) {
 
 // digest names the question whether an identity may do this.
 func (a *Attributes) digest(h *hasher, who Digest) Digest {
-	return h.sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name,
+	return h.sum("attributes", string(who[:]), a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace,
+		a.Name,
 		a.FieldSelector, a.LabelSelector)
 }

@@ -13,7 +13,8 @@ func TestAttributesOf(t *testing.T) {
 		path, query, _ := strings.Cut(target, "?")
 		got := none
 		if a, ok := AttributesOf(method, path, query); ok {
-			got = strings.Join([]string{a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name, a.FieldSelector, a.LabelSelector}, "|")
+			got = strings.Join([]string{a.Verb, a.Path, a.Group, a.Version, a.Resource, a.Subresource, a.Namespace, a.Name,
+				a.FieldSelector, a.LabelSelector}, "|")
 		}
 		if got != want {
 			t.Errorf("%s %s:\ngot  %q\nwant %q", method, target, got, want)
@@ -32,7 +33,8 @@ func TestAttributesOf(t *testing.T) {
 	f("GET", "/api/v1/pods?limit=abc&watch=no&fieldSelector=metadata.name%3Da", "watch|||v1|pods||||metadata.name=a|")
 	f("GET", "/api/v1/pods?limit=abc&watch=False", "list|||v1|pods|||||")
 	f("GET", "/api/v1/pods?fieldSelector=metadata.name%3Da&labelSelector=b%3Dc", "list|||v1|pods|||a|metadata.name=a|b=c")
-	f("GET", "/api/v1/pods?watch=1&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1", "watch|||v1|pods|||a|metadata.name=a,metadata.namespace=c1|")
+	f("GET", "/api/v1/pods?watch=1&fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1",
+		"watch|||v1|pods|||a|metadata.name=a,metadata.namespace=c1|")
 	f("GET", "/api/v1/pods?fieldSelector=metadata.name%21%3Da", "list|||v1|pods||||metadata.name!=a|")
 	f("GET", "/api/v1/pods?fieldSelector=metadata.name%3D..", "list|||v1|pods||||metadata.name=..|")
 	f("GET", "/api/v1/pods?fieldSelector=nonsense", "list|||v1|pods||||nonsense|")
@@ -65,7 +67,8 @@ func TestAttributesOf(t *testing.T) {
 	f("GET", "", none)
 }
 
-// FuzzAttributes: a request is about a resource or about a path, and what has a name or a selector is what upstream would take for that.
+// FuzzAttributes: a request is about a resource or about a path, and what has a name or a selector
+// is what upstream would take for that.
 func FuzzAttributes(f *testing.F) {
 	f.Add("GET", "/api/v1/namespaces/c1/pods/a/log", "watch=1")
 	f.Add("GET", "/apis/apps/v1/watch/namespaces/c1/deployments", "fieldSelector=metadata.name%3Da")

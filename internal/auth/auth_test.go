@@ -18,7 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// world is an apiserver that answers reviews by a script, and what asks it, at a time of the test's own.
+// world is an apiserver that answers reviews by a script, and what asks it, at a time of the test's
+// own.
 type world struct {
 	t       *testing.T
 	server  *fakeapiserver.Server
@@ -36,7 +37,8 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, server: s, reviews: s.Reviews(), own: &http.Transport{}, clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))}
+	w := &world{t: t, server: s, reviews: s.Reviews(), own: &http.Transport{},
+		clock: clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))}
 	t.Cleanup(w.own.CloseIdleConnections)
 	w.asks = NewReviewer(base, w.own, zap.NewNop())
 	return w

@@ -57,7 +57,8 @@ func NewAuthenticator(o AuthenticatorOptions) *Authenticator {
 		o.Metrics = NewMetrics(nil)
 	}
 	b := bounds{remembered: orDefault(o.MaxTokens, defaultTokens), underWay: orDefault(o.MaxReviews, defaultTokenReviews)}
-	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock), clock: o.Clock, metrics: o.Metrics}
+	a := &Authenticator{opts: o, hasher: newHasher(), tokens: newTokens(o.Reviewer, o.Audiences, b, o.Clock),
+		clock: o.Clock, metrics: o.Metrics}
 	a.tokens.reviews.count = o.Metrics.answers(reviewOfToken)
 	if o.Local != nil && len(o.Audiences) > 0 {
 		a.tokens.reviews.local = o.Local.Tokens(a.tokens.audiences, b.remembered, a.tokens.reviews.review)

@@ -71,7 +71,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// A token that says when it ends is not believed for longer, nor is upstream about it: it is asked at that moment, and each second after.
+// A token that says when it ends is not believed for longer, nor is upstream about it: it is asked
+// at that moment, and each second after.
 func TestTokenEnds(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -112,7 +113,8 @@ func TestAudiences(t *testing.T) {
 	check(w.authenticator(), "silent", Authenticated, nil)
 }
 
-// What upstream cannot be asked is nobody's, and a request that names itself twice, or not as a bearer, is not asked about at all.
+// What upstream cannot be asked is nobody's, and a request that names itself twice, or not as a
+// bearer, is not asked about at all.
 func TestNotAuthenticated(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -126,7 +128,8 @@ func TestNotAuthenticated(t *testing.T) {
 		{http.Header{"X-Remote-User": {"root"}, "X-Remote-Group": {"system:masters"}}, Anonymous},
 		{http.Header{"Authorization": {"Bearer a"}, "Impersonate-User": {"root"}}, Impersonating},
 	} {
-		if r := a.Authenticate(w.ctx(), Request{Header: c.header}); r.Outcome != c.want || r.Err != nil || r.Identity != nil || r.Credential != nil {
+		if r := a.Authenticate(w.ctx(), Request{Header: c.header}); r.Outcome != c.want || r.Err != nil ||
+			r.Identity != nil || r.Credential != nil {
 			t.Errorf("%v: got %+v", c.header, r)
 		}
 	}
@@ -138,7 +141,8 @@ func TestNotAuthenticated(t *testing.T) {
 		w.clock.Step(DeniedFor)
 		r := a.Authenticate(w.ctx(), withToken("t"))
 		var unasked *UnaskedError
-		if r.Outcome != Unknown || !errors.As(r.Err, &unasked) || unasked.Code != code || strings.Contains(r.Err.Error(), "Bearer") {
+		if r.Outcome != Unknown || !errors.As(r.Err, &unasked) || unasked.Code != code ||
+			strings.Contains(r.Err.Error(), "Bearer") {
 			t.Errorf("%d: got %q, %v", code, seen(r), r.Err)
 		}
 	}
@@ -154,7 +158,8 @@ func TestNotAuthenticated(t *testing.T) {
 	}
 }
 
-// A good token that was remembered is good for its time even if upstream fails meanwhile; no error lets anybody in later.
+// A good token that was remembered is good for its time even if upstream fails meanwhile; no error
+// lets anybody in later.
 func TestUpstreamFails(t *testing.T) {
 	w := newWorld(t)
 	a := w.authenticator()
@@ -212,7 +217,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 // Answers that are no reviews let nobody in.
 func TestNoReview(t *testing.T) {
 	w := newWorld(t)
-	for _, body := range []string{"", "{", "null", "[]", `{"status":{"authenticated":"yes","user":{"username":"root"}}}`, "<html>"} {
+	for _, body := range []string{"", "{", "null", "[]", `{"status":{"authenticated":"yes","user":{"username":"root"}}}`,
+		"<html>"} {
 		w.server.Handle(tokenReviews, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(http.StatusCreated)
 			_, _ = rw.Write([]byte(body))
@@ -229,8 +235,10 @@ func (w *world) pki() (clients, fronts *authtest.CA, a *Authenticator) {
 	a = w.authenticator(func(o *AuthenticatorOptions) {
 		o.ClientCA = w.authority(clients)
 		o.FrontProxy = &FrontProxy{
-			Authority: w.authority(fronts), AllowedNames: []string{"front"}, NameHeaders: []string{"X-Remote-User", "x-custom-user"},
-			UIDHeaders: []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"}, ExtraPrefixes: []string{"X-Remote-Extra-"},
+			Authority: w.authority(fronts), AllowedNames: []string{"front"},
+			NameHeaders: []string{"X-Remote-User", "x-custom-user"},
+			UIDHeaders:  []string{"X-Remote-Uid"}, GroupHeaders: []string{"X-Remote-Group"},
+			ExtraPrefixes: []string{"X-Remote-Extra-"},
 		}
 	})
 	return clients, fronts, a
@@ -252,7 +260,8 @@ func TestCertificates(t *testing.T) {
 	uid := func(values ...string) pkix.Name {
 		n := pkix.Name{CommonName: "bob"}
 		for _, v := range values {
-			n.ExtraNames = append(n.ExtraNames, pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: v})
+			n.ExtraNames = append(n.ExtraNames,
+				pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: v})
 		}
 		return n
 	}
@@ -264,20 +273,26 @@ func TestCertificates(t *testing.T) {
 		peer          []*x509.Certificate
 		want, orToken string
 	}{
-		{"good", []*x509.Certificate{bob}, "authenticated bob ops,system:authenticated", "authenticated bob ops,system:authenticated"},
-		{"another authority", []*x509.Certificate{authtest.NewCA(t, "clients", w.clock.Now()).Issue(pkix.Name{CommonName: "bob"}, later)}, "refused", byToken},
-		{"expired", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(-time.Minute))}, "refused", byToken},
+		{"good", []*x509.Certificate{bob}, "authenticated bob ops,system:authenticated",
+			"authenticated bob ops,system:authenticated"},
+		{"another authority", []*x509.Certificate{authtest.NewCA(t, "clients", w.clock.Now()).Issue(
+			pkix.Name{CommonName: "bob"}, later)}, "refused", byToken},
+		{"expired", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, w.clock.Now().Add(-time.Minute))},
+			"refused", byToken},
 		{"not yet", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.NotBefore = w.clock.Now().Add(time.Minute)
 		})}, "refused", byToken},
 		{"for servers", []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, later, func(c *x509.Certificate) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		})}, "refused", byToken},
-		{"nobody's", []*x509.Certificate{clients.Issue(pkix.Name{Organization: []string{"system:masters"}}, later)}, "refused", byToken},
-		{"an id", []*x509.Certificate{clients.Issue(uid("7"), later)}, "authenticated bob system:authenticated", "authenticated bob system:authenticated"},
+		{"nobody's", []*x509.Certificate{clients.Issue(pkix.Name{Organization: []string{"system:masters"}}, later)},
+			"refused", byToken},
+		{"an id", []*x509.Certificate{clients.Issue(uid("7"), later)}, "authenticated bob system:authenticated",
+			"authenticated bob system:authenticated"},
 		{"two ids", []*x509.Certificate{clients.Issue(uid("7", "8"), later)}, "refused", byToken},
 		{"an empty id", []*x509.Certificate{clients.Issue(uid(""), later)}, "refused", byToken},
-		{"the front proxy's, without a user", []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)}, "refused", byToken},
+		{"the front proxy's, without a user", []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, later)},
+			"refused", byToken},
 	} {
 		r := a.Authenticate(w.ctx(), Request{Peer: c.peer})
 		if got := seen(r); got != c.want || !r.Certificate || (r.Err != nil) != (r.Outcome == Refused) {
@@ -348,8 +363,10 @@ func TestFrontProxy(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]bool{
-		"Authorization": true, "authorization": true, "Impersonate-User": true, "X-Remote-User": true, "X-Custom-User": true, "X-Remote-Uid": true,
-		"X-Remote-Group": true, "X-Remote-Extra-Foo": true, "x-remote-extra-foo": true, "X-Remote-Extra": false, "Accept": false, "X_Remote_User": false,
+		"Authorization": true, "authorization": true, "Impersonate-User": true, "X-Remote-User": true, "X-Custom-User": true,
+		"X-Remote-Uid":   true,
+		"X-Remote-Group": true, "X-Remote-Extra-Foo": true, "x-remote-extra-foo": true, "X-Remote-Extra": false,
+		"Accept": false, "X_Remote_User": false,
 	} {
 		if a.Reads(name) != want {
 			t.Errorf("Reads(%q) is %v", name, !want)
@@ -367,7 +384,8 @@ func TestRenewCertificate(t *testing.T) {
 	until := w.clock.Now().Add(time.Minute)
 	bob := a.Authenticate(w.ctx(), Request{Peer: []*x509.Certificate{clients.Issue(pkix.Name{CommonName: "bob"}, until)}})
 	carol := a.Authenticate(w.ctx(), Request{
-		Header: http.Header{"X-Remote-User": {"carol"}}, Peer: []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, until)},
+		Header: http.Header{"X-Remote-User": {"carol"}},
+		Peer:   []*x509.Certificate{fronts.Issue(pkix.Name{CommonName: "front"}, until)},
 	})
 	check := func(want Outcome) {
 		t.Helper()

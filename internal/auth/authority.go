@@ -69,7 +69,8 @@ func (a *Authority) verify(peer []*x509.Certificate, now time.Time) error {
 		return nil
 	}
 	if err := a.verifyAt(peer, later); err != nil {
-		return fmt.Errorf("%w (the clock of this host was set back by %v since the proxy began: if it is right now, restart the proxy)",
+		return fmt.Errorf("%w (the clock of this host was set back by %v since the proxy began: if it is right now, "+
+			"restart the proxy)",
 			err, later.Sub(now.Round(0)).Round(time.Second))
 	}
 	return nil

@@ -75,7 +75,8 @@ func TestNewAuthorityRefuses(t *testing.T) {
 		{"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "malformed"},
 		{"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n", "no certificate in it"},
 	} {
-		if _, err := NewAuthority(authtest.WriteFile(t, []byte(c.raw)), clock, zap.NewNop()); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewAuthority(authtest.WriteFile(t, []byte(c.raw)), clock, zap.NewNop()); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%q: got %v, want %q", c.raw, err, c.want)
 		}
 	}

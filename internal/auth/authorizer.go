@@ -84,7 +84,8 @@ func NewAuthorizer(o AuthorizerOptions) *Authorizer {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics(nil)
 	}
-	b := bounds{remembered: orDefault(o.MaxAnswers, defaultAnswers), underWay: orDefault(o.MaxReviews, defaultAccessReviews)}
+	b := bounds{remembered: orDefault(o.MaxAnswers, defaultAnswers),
+		underWay: orDefault(o.MaxReviews, defaultAccessReviews)}
 	b.each = max(1, b.underWay/2)
 	a := &Authorizer{hasher: newHasher(), metrics: o.Metrics}
 	a.reviews = newReviews[Question, authorizationv1.SubjectAccessReviewStatus](b, o.Clock)

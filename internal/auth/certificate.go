@@ -25,7 +25,8 @@ func userOfCertificate(c *x509.Certificate) (*Identity, error) {
 	fingerprint := sha256.Sum256(c.Raw)
 	return NewIdentity(authenticationv1.UserInfo{
 		Username: c.Subject.CommonName, UID: uid, Groups: c.Subject.Organization,
-		Extra: map[string]authenticationv1.ExtraValue{CredentialIDExtra: {"X509SHA256=" + hex.EncodeToString(fingerprint[:])}},
+		Extra: map[string]authenticationv1.ExtraValue{CredentialIDExtra: {"X509SHA256=" +
+			hex.EncodeToString(fingerprint[:])}},
 	}), nil
 }
 

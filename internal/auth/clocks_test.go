@@ -11,7 +11,8 @@ import (
 	"spillway/internal/auth/authtest"
 )
 
-// A proof is not remembered for hours beyond the end of its token after the wall clock was set back.
+// A proof is not remembered for hours beyond the end of its token after the wall clock was set
+// back.
 func TestProofsAreRememberedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
 	end := now.Add(5 * time.Second).Round(0)
@@ -24,7 +25,8 @@ func TestProofsAreRememberedByTheClockThatRuns(t *testing.T) {
 	}
 }
 
-// A file of authorities that was rotated counts a second later also after the wall clock was set back.
+// A file of authorities that was rotated counts a second later also after the wall clock was set
+// back.
 func TestClockJumpsDoNotKeepAuthorities(t *testing.T) {
 	for name, by := range authtest.Jumps {
 		t.Run(name, func(t *testing.T) {

@@ -20,7 +20,8 @@ func Forbidden(who *Identity, what Attributes, reason string) *metav1.Status {
 	if reason != "" {
 		message += ": " + reason
 	}
-	s := apierrors.NewForbidden(schema.GroupResource{Group: what.Group, Resource: what.Resource}, what.Name, errors.New(message)).Status()
+	s := apierrors.NewForbidden(schema.GroupResource{Group: what.Group, Resource: what.Resource}, what.Name,
+		errors.New(message)).Status()
 	s.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
 	return &s
 }

@@ -89,7 +89,8 @@ func TestImpersonationEscapesExtraKeys(t *testing.T) {
 	}
 }
 
-// The groups that headers name, and the one that the apiserver adds, are those of the identity in their order.
+// The groups that headers name, and the one that the apiserver adds, are those of the identity in
+// their order.
 func TestImpersonationKeepsGroups(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -120,7 +121,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Nothing that a request says of impersonation itself is left, and the request itself stays as it is.
+// Nothing that a request says of impersonation itself is left, and the request itself stays as it
+// is.
 func TestImpersonationReplacesHeaders(t *testing.T) {
 	as, err := NewImpersonation(NewIdentity(userInfo{Username: "a"}))
 	if err != nil {
@@ -131,7 +133,10 @@ func TestImpersonationReplacesHeaders(t *testing.T) {
 	r.Header = http.Header{"Impersonate-User": {"b"}, "impersonate-group": {"system:masters"},
 		"Impersonate-Extra-K": {"v"}, "Accept": {"*/*"}}
 	before := r.Header.Clone()
-	_, _ = as.Through(roundTripper(func(r *http.Request) (*http.Response, error) { sent = r.Header; return nil, http.ErrServerClosed })).RoundTrip(r)
+	_, _ = as.Through(roundTripper(func(r *http.Request) (*http.Response, error) {
+		sent = r.Header
+		return nil, http.ErrServerClosed
+	})).RoundTrip(r)
 	want := http.Header{"Impersonate-User": {"a"}, "Accept": {"*/*"}}
 	if !maps.EqualFunc(sent, want, slices.Equal[[]string]) || !maps.EqualFunc(r.Header, before, slices.Equal[[]string]) {
 		t.Errorf("sent %q, want %q; left %q", sent, want, r.Header)

@@ -56,7 +56,8 @@ func TestImpersonates(t *testing.T) {
 
 // FuzzBearer: a token is never empty, has no blanks, and comes from the header.
 func FuzzBearer(f *testing.F) {
-	for _, seed := range []string{"Bearer t", "bearer  t", " Bearer\tt", "BEARER a b c", "Basic eA==", "", "\x00Bearer t", "Bearer \u00a0t"} {
+	for _, seed := range []string{"Bearer t", "bearer  t", " Bearer\tt", "BEARER a b c", "Basic eA==", "", "\x00Bearer t",
+		"Bearer \u00a0t"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
@@ -98,7 +99,8 @@ func TestTokenExpiry(t *testing.T) {
 
 // FuzzTokenExpiry: whatever a token says of itself, its end can be compared with any time there is.
 func FuzzTokenExpiry(f *testing.F) {
-	for _, claims := range []string{`{"exp":1800000100}`, `{"exp":1e308}`, `{"exp":-1}`, `{"exp":{}}`, `{"exp":0.1,"exp":2}`, ``} {
+	for _, claims := range []string{`{"exp":1800000100}`, `{"exp":1e308}`, `{"exp":-1}`, `{"exp":{}}`,
+		`{"exp":0.1,"exp":2}`, ``} {
 		f.Add(authtest.JWT(claims))
 	}
 	f.Add("a.b.c")
@@ -122,7 +124,8 @@ func FuzzExtraKey(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, encoded string) {
 		key := extraKey(encoded)
-		if !strings.Contains(encoded, "%") && strings.ContainsFunc(key, func(r rune) bool { return unicode.IsUpper(r) && unicode.ToLower(r) != r }) {
+		if !strings.Contains(encoded, "%") &&
+			strings.ContainsFunc(key, func(r rune) bool { return unicode.IsUpper(r) && unicode.ToLower(r) != r }) {
 			t.Errorf("%q: %q is not lower case", encoded, key)
 		}
 		if len(key) > 3*len(encoded) {

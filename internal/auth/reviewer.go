@@ -43,7 +43,8 @@ type asker interface {
 	// token asks whose token it is. Without audiences it must be one for upstream itself.
 	token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error)
 	// access asks whether an identity may do something.
-	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error)
+	access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus,
+		error)
 }
 
 // delegate asks about others (TokenReview, SubjectAccessReview).
@@ -85,7 +86,8 @@ func (e *UnaskedError) general() bool {
 }
 
 // token implements asker.
-func (r delegate) token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus, error) {
+func (r delegate) token(ctx context.Context, token Secret, audiences []string) (authenticationv1.TokenReviewStatus,
+	error) {
 	review := authenticationv1.TokenReview{
 		TypeMeta: metav1.TypeMeta{Kind: "TokenReview", APIVersion: "authentication.k8s.io/v1"},
 		Spec:     authenticationv1.TokenReviewSpec{Token: token.Reveal(), Audiences: audiences},
@@ -99,7 +101,8 @@ func (r delegate) token(ctx context.Context, token Secret, audiences []string) (
 }
 
 // access implements asker.
-func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (r delegate) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
+	authorizationv1.SubjectAccessReviewStatus, error) {
 	review := authorizationv1.SubjectAccessReview{
 		TypeMeta: metav1.TypeMeta{Kind: "SubjectAccessReview", APIVersion: "authorization.k8s.io/v1"},
 		Spec:     spec,
@@ -148,8 +151,10 @@ func (r *Reviewer) note(ctx context.Context, unasked *UnaskedError) {
 		return
 	}
 	if !errors.Is(ctx.Err(), context.Canceled) && unasked.general() && r.failing.CompareAndSwap(false, true) {
-		r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and watches "+
-			"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator", zap.Error(unasked))
+		r.log.Warn("upstream cannot be asked who clients are and what they may read; they get nothing from memory, and "+
+			"watches "+
+			"pause when they are due to be checked; the proxy needs the rights of the cluster role system:auth-delegator",
+			zap.Error(unasked))
 	}
 }
 

@@ -11,7 +11,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// The log says once that upstream cannot be asked, and once that it can be again; of the question it says nothing, nor does the error.
+// The log says once that upstream cannot be asked, and once that it can be again; of the question
+// it says nothing, nor does the error.
 func TestReviewerLogs(t *testing.T) {
 	w := newWorld(t)
 	core, logs := observer.New(zap.InfoLevel)

@@ -144,7 +144,8 @@ func TestReviewsOfOneUserDelayNoOther(t *testing.T) {
 	})
 }
 
-// There are never more reviews under way than turns; who gets none in time is told so, and that is not remembered.
+// There are never more reviews under way than turns; who gets none in time is told so, and that is
+// not remembered.
 func TestReviewsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 1000, underWay: 10})
@@ -180,7 +181,8 @@ func TestReviewsBounded(t *testing.T) {
 	})
 }
 
-// A renewed answer needs no turn, replaces what is remembered, and never gives way to the answer to an earlier question.
+// A renewed answer needs no turn, replaces what is remembered, and never gives way to the answer to
+// an earlier question.
 func TestReviewsRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSizes(bounds{remembered: 10, underWay: 1})

@@ -24,7 +24,8 @@ func TestTokensDoNotShow(t *testing.T) {
 	}
 	hidden := func(how, text string) {
 		t.Helper()
-		for _, shape := range []string{token, fmt.Sprintf("%x", token), fmt.Sprintf("%v", []byte(token)), fmt.Sprintf("%X", token)} {
+		for _, shape := range []string{token, fmt.Sprintf("%x", token), fmt.Sprintf("%v", []byte(token)),
+			fmt.Sprintf("%X", token)} {
 			if strings.Contains(text, shape) {
 				t.Errorf("%s shows the token: %s", how, text)
 			}
@@ -54,7 +55,8 @@ func TestTokensDoNotShow(t *testing.T) {
 	}
 }
 
-// A digest tells where one part ends and the next begins, and nothing of its parts to whoever has not its key.
+// A digest tells where one part ends and the next begins, and nothing of its parts to whoever has
+// not its key.
 func TestDigest(t *testing.T) {
 	h := newHasher()
 	if h.sum("a", "bc") == h.sum("ab", "c") || h.sum("a") == h.sum("a", "") || h.sum() == h.sum("") {

@@ -36,7 +36,8 @@ func NewSelfReviewer(of *Reviewer, bare http.RoundTripper, name string) *Reviewe
 
 // token implements asker. A token that is for another audience is none here.
 func (s selfAsker) token(ctx context.Context, token Secret, _ []string) (authenticationv1.TokenReviewStatus, error) {
-	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview", APIVersion: "authentication.k8s.io/v1"}}
+	review := authenticationv1.SelfSubjectReview{TypeMeta: metav1.TypeMeta{Kind: "SelfSubjectReview",
+		APIVersion: "authentication.k8s.io/v1"}}
 	var told authenticationv1.SelfSubjectReview
 	under := &http.Client{Transport: underToken{s.bare, token}, CheckRedirect: noRedirects}
 	unasked := s.exchange(ctx, under, selfReviews, &review, &told)
@@ -54,7 +55,8 @@ func (s selfAsker) token(ctx context.Context, token Secret, _ []string) (authent
 }
 
 // access implements asker.
-func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
+func (s selfAsker) access(ctx context.Context, spec authorizationv1.SubjectAccessReviewSpec) (
+	authorizationv1.SubjectAccessReviewStatus, error) {
 	if spec.User != s.name {
 		return authorizationv1.SubjectAccessReviewStatus{Denied: true}, nil
 	}

@@ -10,7 +10,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// selfReviewed is an apiserver that says to tokens whose they are, and what "pod" may do to whoever asks.
+// selfReviewed is an apiserver that says to tokens whose they are, and what "pod" may do to whoever
+// asks.
 func selfReviewed(t *testing.T) (*world, *Reviewer, *atomic.Int32) {
 	w := newWorld(t)
 	code := new(atomic.Int32)

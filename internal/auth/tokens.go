@@ -63,7 +63,8 @@ func (t *tokens) read(s authenticationv1.TokenReviewStatus, expires time.Time) P
 		return Proof{Why: errRefusedToken}
 	case s.User.Username == "" || s.User.Username == anonymousUser:
 		return Proof{Why: errNameless}
-	case len(t.audiences) > 0 && !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
+	case len(t.audiences) > 0 &&
+		!slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(t.audiences, a) }):
 		return Proof{Why: errAudience}
 	}
 	who := NewIdentity(s.User)

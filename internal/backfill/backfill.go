@@ -1,15 +1,16 @@
-// Package backfill serves resumes from before the log by short watches upstream (design D6): after a
-// restart of the proxy, or at another replica, a client goes on where it was and lists nothing.
+// Package backfill serves resumes from before the log by short watches upstream (design D6): after
+// a restart of the proxy, or at another replica, a client goes on where it was and lists nothing.
 //
 // A Coordinator opens the watches for the clients of one hub, and a WatchLimit bounds them over all
-// resources. A Backfill is what one client reads: upstream's own events up to a target, then a cursor of
-// the log. Clients that select by names and namespaces alone share one catchUpWatch.
+// resources. A Backfill is what one client reads: upstream's own events up to a target, then a
+// cursor of the log. Clients that select by names and namespaces alone share one catchUpWatch.
 //
-// Invariant: a client receives what upstream's own watch would have sent it. Nothing is missing between
-// the last event of a Backfill and the first of its cursor, and nothing comes twice.
+// Invariant: a client receives what upstream's own watch would have sent it. Nothing is missing
+// between the last event of a Backfill and the first of its cursor, and nothing comes twice.
 //
 // A LIST upstream could not replace the watch: the difference between two states does not show an
-// object that came and went. Nor could each client have a watch of its own: hundreds resume together.
+// object that came and went. Nor could each client have a watch of its own: hundreds resume
+// together.
 package backfill
 
 import (
@@ -23,13 +24,13 @@ import (
 	"spillway/internal/object"
 )
 
-// Backfill is what one client reads from before the log: upstream's events up to where the log goes on.
-// One goroutine uses it.
+// Backfill is what one client reads from before the log: upstream's events up to where the log goes
+// on. One goroutine uses it.
 //
-// The events, their bytes and their order are those of upstream's own watch. One thing is decided here:
-// where they end. An event above the target, or a bookmark at or above it, proves that everything up to
-// the target was read; what is above the target, the log has. If the log no longer reaches back to the
-// target by then, the target moves to where it does.
+// The events, their bytes and their order are those of upstream's own watch. One thing is decided
+// here: where they end. An event above the target, or a bookmark at or above it, proves that
+// everything up to the target was read; what is above the target, the log has. If the log no longer
+// reaches back to the target by then, the target moves to where it does.
 type Backfill struct {
 	// Static after construction.
 	coordinator *Coordinator
@@ -53,7 +54,8 @@ type Backfill struct {
 const (
 	// behindLimit is how often a client may not keep up before it has to reconnect later.
 	behindLimit = 3
-	// minPause and maxPause are how long a client waits before the next watch upstream after a failure.
+	// minPause and maxPause are how long a client waits before the next watch upstream after a
+	// failure.
 	minPause, maxPause = 500 * time.Millisecond, 15 * time.Second
 	// runBytes is about how many bytes of frames one Next returns.
 	runBytes = 64 << 10
@@ -67,8 +69,8 @@ func (b *Backfill) Close() {
 	}
 }
 
-// Next waits for the frames that follow, ready to send and valid until the next call; or it returns the
-// cursor that goes on from the target, which is the end of the Backfill. An error is a
+// Next waits for the frames that follow, ready to send and valid until the next call; or it returns
+// the cursor that goes on from the target, which is the end of the Backfill. An error is a
 // cache.ExpiredError: upstream does not remember the events either; ErrUnencodable; ErrBusy or
 // ErrBehind: the client can go on from where it is, at another time; or the cause of ctx's end.
 func (b *Backfill) Next(ctx context.Context, enc object.Encoding) ([]byte, *fanout.Cursor, error) {
@@ -148,8 +150,8 @@ func (b *Backfill) take(i item) (*fanout.Cursor, error) {
 // sees reports that the client's selector shows an object. Upstream has applied any other selector.
 func (b *Backfill) sees(o *object.Object) bool { return !b.selector.Fixed() || b.selector.Matches(o) }
 
-// resume makes the cursor that goes on from the target, or raises the target to where the log begins by
-// now.
+// resume makes the cursor that goes on from the target, or raises the target to where the log
+// begins by now.
 func (b *Backfill) resume() (*fanout.Cursor, error) {
 	hub, log := b.coordinator.hub, b.coordinator.log()
 	cursor, err := hub.For(b.owner).Resume(b.target, b.selector, b.encoding)

@@ -238,9 +238,10 @@ type resumption struct {
 	overtaken uint64 // what the client is complete through, if the log went on before he read it; 0: it did not
 }
 
-// resumes tells a client everything from a resourceVersion up to what the log has when it gets there. take is called with every
-// run of frames.
-func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (r resumption) {
+// resumes tells a client everything from a resourceVersion up to what the log has when it gets
+// there. take is called with every run of frames.
+func (s *story) resumes(ctx context.Context, rv uint64, sel object.Selector, enc object.Encoding, take func()) (
+	r resumption) {
 	f, err := s.coordinator.Join(ctx, "", rv, sel)
 	if err != nil {
 		return resumption{err: err}
@@ -356,7 +357,8 @@ func TestBackfillEndsAtAnEvent(t *testing.T) {
 	})
 }
 
-// Who selects by name and namespace alone shares a watch of everything, from the smallest of what they have.
+// Who selects by name and namespace alone shares a watch of everything, from the smallest of what
+// they have.
 func TestBackfillIsShared(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		for i := range 50 {
@@ -366,7 +368,8 @@ func TestBackfillIsShared(t *testing.T) {
 		release := s.hold(t)
 		var clients sync.WaitGroup
 		for i := range uint64(40) {
-			sel := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p5", nil, nil), namespace("none")}[i%4]
+			sel := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p5", nil, nil),
+				namespace("none")}[i%4]
 			clients.Go(func() {
 				s.check(s.resumes(t.Context(), 140-i, sel, bookmarks, nothing), s.told(sel, 140-i, bookmarks))
 			})
@@ -406,7 +409,8 @@ func TestBackfillIsJoined(t *testing.T) {
 	})
 }
 
-// Only upstream knows what objects were: other selectors are its own to apply, each by a watch of its own.
+// Only upstream knows what objects were: other selectors are its own to apply, each by a watch of
+// its own.
 func TestBackfillOfSelectors(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *story) {
 		s.put("n/a", "x", false) // 101
@@ -492,7 +496,8 @@ func TestBackfillIsForgottenOnTheWay(t *testing.T) {
 			s.oldest = 104
 		})
 		var expired *cache.ExpiredError
-		if !slices.Equal(r.events, s.told(everything, 100, chunked)[:2]) || !errors.As(r.err, &expired) || expired.Oldest != 104 {
+		if !slices.Equal(r.events, s.told(everything, 100, chunked)[:2]) || !errors.As(r.err, &expired) ||
+			expired.Oldest != 104 {
 			t.Errorf("told %q, then %v", r.events, r.err)
 		}
 	})
@@ -511,7 +516,8 @@ func TestBackfillFollowsTheFloor(t *testing.T) {
 		for i := range uint64(5) {
 			clients.Go(func() {
 				r := s.resumes(t.Context(), 101+i, everything, chunked, nothing)
-				if want := s.told(everything, 101+i, chunked); r.err != nil || !slices.Equal(r.events, want[:min(len(want), len(r.events))]) || len(r.events) < len(want)-3 {
+				if want := s.told(everything, 101+i, chunked); r.err != nil ||
+					!slices.Equal(r.events, want[:min(len(want), len(r.events))]) || len(r.events) < len(want)-3 {
 					t.Errorf("told %q, then %v\nwant %q", r.events, r.err, want)
 				}
 			})
@@ -619,7 +625,8 @@ func TestBackfillLimit(t *testing.T) {
 	})
 }
 
-// A client that takes nothing holds up nobody for long, nor much memory; it goes on by itself or comes back later.
+// A client that takes nothing holds up nobody for long, nor much memory; it goes on by itself or
+// comes back later.
 func TestBackfillOfASlowClient(t *testing.T) {
 	for _, takes := range []time.Duration{time.Hour, 20 * time.Second, 700 * time.Millisecond} {
 		inBubble(t, func(t *testing.T, s *story) {
@@ -664,7 +671,8 @@ func TestBackfillOfASlowClient(t *testing.T) {
 			r := <-slow
 			close(watched)
 			want := s.told(everything, 100, chunked)
-			if r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) || len(r.events) == 0 {
+			if r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) ||
+				len(r.events) == 0 {
 				t.Errorf("the slow one was told %d events, then %v", len(r.events), r.err)
 			}
 			if behind := r.err != nil; behind != (takes > replayTimeout) || !behind && len(r.events) != len(want) {
@@ -686,7 +694,8 @@ func TestBackfillBytesOfAll(t *testing.T) {
 		for i := range 8 {
 			clients.Go(func() {
 				r := s.resumes(t.Context(), 100, app(fmt.Sprint(i)), chunked, func() { time.Sleep(100 * time.Millisecond) })
-				if want := s.told(app(fmt.Sprint(i)), 100, chunked); r.err != nil && !errors.Is(r.err, ErrBehind) || !slices.Equal(r.events, want[:len(r.events)]) {
+				if want := s.told(app(fmt.Sprint(i)), 100, chunked); r.err != nil && !errors.Is(r.err, ErrBehind) ||
+					!slices.Equal(r.events, want[:len(r.events)]) {
 					t.Errorf("told %q, then %v", r.events, r.err)
 				}
 			})
@@ -772,8 +781,8 @@ func TestBackfillsClose(t *testing.T) {
 	})
 }
 
-// Whatever happened, wherever the log begins and whoever comes back from where and with whom: what he is told is what upstream's own watch
-// would have told him.
+// Whatever happened, wherever the log begins and whoever comes back from where and with whom: what
+// he is told is what upstream's own watch would have told him.
 func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 	for seed := range uint64(25) {
 		inBubble(t, func(t *testing.T, s *story) {
@@ -800,7 +809,8 @@ func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 				sel  object.Selector
 				got  resumption
 			}
-			selectors := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p3", nil, nil), app("1"), node("2"), except("0")}
+			selectors := []object.Selector{everything, namespace("n1"), object.NewSelector("n2", "p3", nil, nil), app("1"),
+				node("2"), except("0")}
 			clients := make([]*client, 25)
 			var all sync.WaitGroup
 			for i := range clients {
@@ -810,7 +820,8 @@ func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 				all.Go(func() {
 					time.Sleep(after)
 					c.got = s.resumes(t.Context(), c.from, c.sel, chunked, nothing)
-					for told := c.got.events; c.got.overtaken > 0; told = c.got.events { // a small log went on before it was read: he comes back
+					// a small log went on before it was read: he comes back
+					for told := c.got.events; c.got.overtaken > 0; told = c.got.events {
 						c.got = s.resumes(t.Context(), c.got.overtaken, c.sel, chunked, nothing)
 						c.got.events = slices.Concat(told, c.got.events)
 					}
@@ -824,7 +835,8 @@ func TestBackfillIsUpstreamsOwnWatch(t *testing.T) {
 			for _, c := range clients {
 				want := s.told(c.sel, c.from, chunked)
 				if c.got.err != nil || !slices.Equal(c.got.events, want[:min(len(want), len(c.got.events))]) {
-					t.Errorf("seed %d: from %d %s\ntold %q, then %v\nwant %q", seed, c.from, c.sel.Key(), c.got.events, c.got.err, want)
+					t.Errorf("seed %d: from %d %s\ntold %q, then %v\nwant %q", seed, c.from, c.sel.Key(), c.got.events, c.got.err,
+						want)
 				}
 			}
 		})

@@ -15,7 +15,8 @@ import (
 
 // HistorySource is upstream's history of the resource, from before the log begins.
 type HistorySource interface {
-	// Begin finds an apiserver to read from. rv is how far its storage was, at some moment since the call.
+	// Begin finds an apiserver to read from. rv is how far its storage was, at some moment since the
+	// call.
 	Begin(ctx context.Context) (rv uint64, w HistoryWatch, err error)
 }
 
@@ -24,8 +25,8 @@ type HistorySource interface {
 type HistoryWatch interface {
 	// Watch begins to read what a selector shows after from, for about three seconds.
 	Watch(ctx context.Context, sel object.Selector, from uint64) error
-	// Next is the next event; without an object it is a bookmark. io.EOF is the end of the watch, which
-	// proves nothing.
+	// Next is the next event; without an object it is a bookmark. io.EOF is the end of the watch,
+	// which proves nothing.
 	Next() (t object.Type, o *object.Object, rv uint64, err error)
 	Close()
 }
@@ -33,8 +34,8 @@ type HistoryWatch interface {
 // Coordinator opens watches upstream for the clients of one hub that resume from before its log.
 //
 // Clients that select by names and namespaces alone share watches of everything, from the smallest
-// resourceVersion among them: whether such a selector shows an object never changes. Upstream applies
-// all other selectors, since only upstream knows what an object was before a change.
+// resourceVersion among them: whether such a selector shows an object never changes. Upstream
+// applies all other selectors, since only upstream knows what an object was before a change.
 type Coordinator struct {
 	// Static after construction.
 	hub    *fanout.Hub
@@ -62,8 +63,8 @@ var (
 	errClosed = errors.New("the mirror has ended")
 )
 
-// New returns a Coordinator for the clients of a hub, within a limit that it shares with others. Close
-// it.
+// New returns a Coordinator for the clients of a hub, within a limit that it shares with others.
+// Close it.
 func New(h *fanout.Hub, s HistorySource, l *WatchLimit) *Coordinator {
 	c := &Coordinator{hub: h, source: s, limit: l}
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -85,10 +86,10 @@ func (c *Coordinator) Close() {
 // Watches is how many watches upstream are open, and how many have been opened.
 func (c *Coordinator) Watches() (open, opened int64) { return c.open.Load(), c.opened.Load() }
 
-// Join subscribes a client of an owner's that is complete through rv to the events after it, and waits
-// for its turn. Close what it returns. If the turn does not come before ctx ends, the error is ErrBusy.
-// It returns nil if a backfill is not what the client lacks: the log has everything, or upstream does
-// not remember it either (see fanout.Hub.Resume).
+// Join subscribes a client of an owner's that is complete through rv to the events after it, and
+// waits for its turn. Close what it returns. If the turn does not come before ctx ends, the error
+// is ErrBusy. It returns nil if a backfill is not what the client lacks: the log has everything, or
+// upstream does not remember it either (see fanout.Hub.Resume).
 func (c *Coordinator) Join(ctx context.Context, owner fanout.Owner, rv uint64, sel object.Selector) (*Backfill, error) {
 	b := &Backfill{coordinator: c, owner: owner, voids: c.log().Voids(), through: rv, selector: sel}
 	_, err := c.log().Find(rv)

@@ -8,9 +8,9 @@ import (
 	"spillway/internal/fanout"
 )
 
-// WatchLimit bounds the watches upstream of all resources, and the bytes that they have read and clients
-// have not taken yet. One owner has half of the watches at most, and every watch may hold a little, so
-// that an owner of many selectors cannot starve all others.
+// WatchLimit bounds the watches upstream of all resources, and the bytes that they have read and
+// clients have not taken yet. One owner has half of the watches at most, and every watch may hold a
+// little, so that an owner of many selectors cannot starve all others.
 type WatchLimit struct {
 	turns             chan struct{} // a token for each watch that is open
 	least, each, most int64         // bytes that one watch may hold in any case, and at most, and all of them
@@ -71,8 +71,8 @@ func (l *WatchLimit) release(owner fanout.Owner) {
 	l.leave(owner, s)
 }
 
-// enter is the share of an owner. The empty owner, whose watches serve all clients that select by scope
-// alone, may have all turns.
+// enter is the share of an owner. The empty owner, whose watches serve all clients that select by
+// scope alone, may have all turns.
 func (l *WatchLimit) enter(owner fanout.Owner) *share {
 	l.mu.Lock()
 	defer l.mu.Unlock()

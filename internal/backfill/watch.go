@@ -17,13 +17,13 @@ import (
 )
 
 // catchUpWatch reads from upstream what happened before the log, once for several clients. It keeps
-// what it has read, up to a number of bytes, so that a client that joins later receives all of it, and
-// each client reads at its own pace.
+// what it has read, up to a number of bytes, so that a client that joins later receives all of it,
+// and each client reads at its own pace.
 //
-// No client delays the others for long: where there is no room, the watch waits for the slowest client
-// for slowClientsTimeout in all, then drops the oldest items. Nor does a client keep items in memory:
-// replayTimeout after the end they are freed. Until then further clients may read them: after a restart
-// clients reconnect over some seconds, and all lack the same events.
+// No client delays the others for long: where there is no room, the watch waits for the slowest
+// client for slowClientsTimeout in all, then drops the oldest items. Nor does a client keep items
+// in memory: replayTimeout after the end they are freed. Until then further clients may read them:
+// after a restart clients reconnect over some seconds, and all lack the same events.
 type catchUpWatch struct {
 	// Static after construction.
 	coordinator *Coordinator
@@ -146,8 +146,8 @@ func (w *catchUpWatch) raise(target uint64) {
 // itemBatch is how many items a client reads at once.
 const itemBatch = 256
 
-// from is what a client has not read yet. If there is nothing, end is why nothing follows, or changed
-// closes when something does.
+// from is what a client has not read yet. If there is nothing, end is why nothing follows, or
+// changed closes when something does.
 func (w *catchUpWatch) from(b *Backfill) (items []item, changed <-chan struct{}, end error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -218,8 +218,8 @@ func (w *catchUpWatch) read() error {
 	return errSilent
 }
 
-// readOne reads one watch upstream to its end, and reports whether it yielded anything. The error is
-// errComplete once the items are complete through the target.
+// readOne reads one watch upstream to its end, and reports whether it yielded anything. The error
+// is errComplete once the items are complete through the target.
 func (w *catchUpWatch) readOne() (some bool, err error) {
 	rv, history, err := w.coordinator.source.Begin(w.ctx)
 	if err != nil {
@@ -283,9 +283,9 @@ func (w *catchUpWatch) start() (from, target uint64, ok bool) {
 	return from, w.mu.target, ok
 }
 
-// refuse removes the clients that lack more than upstream remembers, with upstream's own refusal: its
-// message names the oldest version that it remembers (W-107). The client that lacks most is removed in
-// any case, so that the next watch is another one. An error refuses all clients.
+// refuse removes the clients that lack more than upstream remembers, with upstream's own refusal:
+// its message names the oldest version that it remembers (W-107). The client that lacks most is
+// removed in any case, so that the next watch is another one. An error refuses all clients.
 func (w *catchUpWatch) refuse(err error) error {
 	var asked, oldest uint64
 	words := ""
@@ -333,8 +333,8 @@ func (w *catchUpWatch) add(i item) bool {
 	return false
 }
 
-// raiseLocked raises the target to where the log begins by now, and reports whether that is beyond what
-// was read.
+// raiseLocked raises the target to where the log begins by now, and reports whether that is beyond
+// what was read.
 func (w *catchUpWatch) raiseLocked(complete uint64) bool {
 	for complete >= w.mu.target {
 		_, err := w.coordinator.log().Find(w.mu.target)

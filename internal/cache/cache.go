@@ -1,8 +1,9 @@
 // Package cache holds the state and the recent history of one resource, as upstream reported them.
 //
-// Invariant: one snapshot and one log describe the same past. A reader that takes a Snapshot and then reads the Log from
-// Snapshot.Next on misses nothing and sees nothing twice; so history and live are the same read, and there is no moment
-// between state and stream. The cache does not know who reads it.
+// Invariant: one snapshot and one log describe the same past. A reader that takes a Snapshot and
+// then reads the Log from Snapshot.Next on misses nothing and sees nothing twice; so history and
+// live are the same read, and there is no moment between state and stream. The cache does not know
+// who reads it.
 package cache
 
 import (
@@ -18,10 +19,12 @@ import (
 	"spillway/internal/ring"
 )
 
-// Resource is the state and recent history of one resource. One goroutine applies changes; any number read, without locks.
+// Resource is the state and recent history of one resource. One goroutine applies changes; any
+// number read, without locks.
 //
-// Every resourceVersion in it is upstream's (design D3). What the resource promises is Through: that everything upstream
-// did to it up to that resourceVersion is in the log. A relist upstream does not empty it: see Replace.
+// Every resourceVersion in it is upstream's (design D3). What the resource promises is Through:
+// that everything upstream did to it up to that resourceVersion is in the log. A relist upstream
+// does not empty it: see Replace.
 type Resource struct {
 	// Static after construction.
 	Info   *object.Resource
@@ -45,9 +48,11 @@ type Resource struct {
 		bytes      int64
 		short      bool   // see Shorten
 		generation uint64 // how often history was void, or its representation old
-		greatest   uint64 // the greatest resourceVersion ever promised, or known to be promised by upstream, over all generations
-		asked      uint64 // Through when a complete state was asked for; see Ask
-		asking     bool   // it has not arrived
+		// the greatest resourceVersion ever promised, or known to be promised by upstream, over all
+		// generations
+		greatest uint64
+		asked    uint64 // Through when a complete state was asked for; see Ask
+		asking   bool   // it has not arrived
 	}
 }
 
@@ -55,12 +60,13 @@ type Resource struct {
 type Limits struct {
 	// HistoryBytes is the most that the log may hold, counted in bytes of JSON.
 	HistoryBytes int64
-	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each minute exactly so
-	// that a client's resourceVersion stays inside 75 s (W-230).
+	// HistoryMinAge is how long events are kept as long as HistoryBytes allows it: bookmarks come each
+	// minute exactly so that a client's resourceVersion stays inside 75 s (W-230).
 	HistoryMinAge time.Duration
 }
 
-// New makes an empty resource, which is not ready until its first Replace. now is the clock that dates events.
+// New makes an empty resource, which is not ready until its first Replace. now is the clock that
+// dates events.
 func New(info *object.Resource, limits Limits, now func() time.Time) *Resource {
 	r := &Resource{Info: info, limits: limits, now: now, log: newLog()}
 	r.bookmark.Store(object.NewBookmark(info))
@@ -68,7 +74,8 @@ func New(info *object.Resource, limits Limits, now func() time.Time) *Resource {
 	return r
 }
 
-// newTree makes a tree of objects in upstream's order (W-61). Its readers hold copies, hence no locks.
+// newTree makes a tree of objects in upstream's order (W-61). Its readers hold copies, hence no
+// locks.
 func newTree() *btree.BTreeG[*object.Object] {
 	less := func(a, b *object.Object) bool { return a.Key < b.Key }
 	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
@@ -83,19 +90,22 @@ func (r *Resource) Snapshot() *Snapshot { return r.snapshot.Load() }
 // Log is the recent history.
 func (r *Resource) Log() *Log { return r.log }
 
-// Changed returns a channel that closes at the next change, progress included. Take it before looking.
+// Changed returns a channel that closes at the next change, progress included. Take it before
+// looking.
 func (r *Resource) Changed() <-chan struct{} { return r.changed.Wait() }
 
 // Signal is what wakes those who wait for the next change.
 func (r *Resource) Signal() *ring.Signal { return &r.changed }
 
-// Expect says what bookmarks are made from until upstream sends one. It is called before the first change.
+// Expect says what bookmarks are made from until upstream sends one. It is called before the first
+// change.
 func (r *Resource) Expect(template *object.Bookmark) { r.bookmark.Store(template) }
 
 // Template is what this resource's bookmarks are made from.
 func (r *Resource) Template() *object.Bookmark { return r.bookmark.Load() }
 
-// Through is the resourceVersion up to which everything upstream did is in the log and the snapshot; 0 until Ready.
+// Through is the resourceVersion up to which everything upstream did is in the log and the
+// snapshot; 0 until Ready.
 func (r *Resource) Through() uint64 {
 	if s := r.snapshot.Load(); s != nil {
 		return s.RV
@@ -103,8 +113,8 @@ func (r *Resource) Through() uint64 {
 	return 0
 }
 
-// Generation counts how often history was void, or held another representation than upstream's. Progress and states that were
-// observed in another generation mean nothing.
+// Generation counts how often history was void, or held another representation than upstream's.
+// Progress and states that were observed in another generation mean nothing.
 func (r *Resource) Generation() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -130,7 +140,8 @@ func (r *Resource) set(o *object.Object) error {
 	return nil
 }
 
-// Delete applies a deletion. last is the object's last state, at the resourceVersion of the deletion (W-104).
+// Delete applies a deletion. last is the object's last state, at the resourceVersion of the
+// deletion (W-104).
 func (r *Resource) Delete(last *object.Object) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -148,15 +159,17 @@ func (r *Resource) Delete(last *object.Object) error {
 	return nil
 }
 
-// Bookmark records a bookmark that came on the stream that applies the changes, and keeps its template.
+// Bookmark records a bookmark that came on the stream that applies the changes, and keeps its
+// template.
 func (r *Resource) Bookmark(b *object.Bookmark, rv uint64) error {
 	r.bookmark.Store(b)
 	r.Progress(rv, r.Generation())
 	return nil
 }
 
-// Progress records that upstream did nothing more to the resource up to rv (W-111), as a proof found in the given
-// generation. Progress that was observed in another generation is ignored, as is any since upstream was found to have another history.
+// Progress records that upstream did nothing more to the resource up to rv (W-111), as a proof
+// found in the given generation. Progress that was observed in another generation is ignored, as is
+// any since upstream was found to have another history.
 func (r *Resource) Progress(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -167,9 +180,11 @@ func (r *Resource) Progress(rv, generation uint64) {
 	r.publish(rv)
 }
 
-// Seen records that upstream has reached rv, as a question found that was put in the given generation. Whoever was told rv by upstream had it of
-// this history then. It matters after history was void: upstream counts on for every resource, so clients of a quiet one are told of
-// resourceVersions that the log has yet to reach, and that an earlier history may have promised as well.
+// Seen records that upstream has reached rv, as a question found that was put in the given
+// generation. Whoever was told rv by upstream had it of this history then. It matters after history
+// was void: upstream counts on for every resource, so clients of a quiet one are told of
+// resourceVersions that the log has yet to reach, and that an earlier history may have promised as
+// well.
 func (r *Resource) Seen(rv, generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,9 +194,11 @@ func (r *Resource) Seen(rv, generation uint64) {
 	}
 }
 
-// Disown records that upstream is behind its own word, as a question found that was put in the given generation: it has another history, as a
-// restored etcd does. That it counts up to the same resourceVersions again says nothing then, so the next complete state voids what is held
-// here, whatever its own resourceVersion. It reports whether that is news: until there is a state of the new history, nobody else is told so.
+// Disown records that upstream is behind its own word, as a question found that was put in the
+// given generation: it has another history, as a restored etcd does. That it counts up to the same
+// resourceVersions again says nothing then, so the next complete state voids what is held here,
+// whatever its own resourceVersion. It reports whether that is news: until there is a state of the
+// new history, nobody else is told so.
 func (r *Resource) Disown(generation uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -191,8 +208,9 @@ func (r *Resource) Disown(generation uint64) bool {
 // Disowned reports that what is held here is of another history than upstream's.
 func (r *Resource) Disowned() bool { return r.disowned.Load() }
 
-// Ask is Through, for whoever asks upstream for a complete state that is not older, to be applied next. Proofs may promise more until that
-// arrives: what they say happened since is nothing, so it is as new as they are.
+// Ask is Through, for whoever asks upstream for a complete state that is not older, to be applied
+// next. Proofs may promise more until that arrives: what they say happened since is nothing, so it
+// is as new as they are.
 func (r *Resource) Ask() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -200,7 +218,8 @@ func (r *Resource) Ask() uint64 {
 	return r.mu.asked
 }
 
-// reached is up to where a complete state at rv says what there is, if history was not rewritten. Callers hold mu.
+// reached is up to where a complete state at rv says what there is, if history was not rewritten.
+// Callers hold mu.
 func (r *Resource) reached(rv uint64) uint64 {
 	asked := r.mu.asking && r.mu.asked <= rv
 	r.mu.asking = false
@@ -210,8 +229,8 @@ func (r *Resource) reached(rv uint64) uint64 {
 	return rv
 }
 
-// Replace applies a complete state at rv. The first one starts history; a later one closes the gap in it by a seam (see
-// seam), or, if upstream's own history was rewritten, voids it.
+// Replace applies a complete state at rv. The first one starts history; a later one closes the gap
+// in it by a seam (see seam), or, if upstream's own history was rewritten, voids it.
 func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -244,8 +263,8 @@ func (r *Resource) Replace(objects []*object.Object, rv uint64) error {
 	return nil
 }
 
-// Retire voids history for good: upstream no longer serves the resource, or not to us, so nothing held here is true any more.
-// Every reader is told that its position has expired.
+// Retire voids history for good: upstream no longer serves the resource, or not to us, so nothing
+// held here is true any more. Every reader is told that its position has expired.
 func (r *Resource) Retire() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -291,7 +310,8 @@ func (r *Resource) append(entries ...Entry) {
 func (r *Resource) publish(through uint64) {
 	r.mu.greatest = max(r.mu.greatest, through)
 	r.snapshot.Store(&Snapshot{
-		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation, tree: r.mu.tree.Copy(),
+		RV: through, Reached: through, Next: r.log.Head(), Bytes: r.mu.bytes, generation: r.mu.generation,
+		tree:    r.mu.tree.Copy(),
 		indexes: copyIndexes(r.mu.indexes),
 	})
 	r.changed.Wake()

@@ -32,7 +32,9 @@ func pod(t testing.TB, name string, rv uint64, extra ...string) *object.Object {
 	if len(extra) > 1 {
 		phase = extra[1]
 	}
-	o, err := pods.Parse(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":"n","uid":%q,"resourceVersion":"%d"},"status":{"phase":%q}}`, name, uid, rv, phase))
+	o, err := pods.Parse(fmt.Appendf(
+		nil, `{"metadata":{"name":%q,"namespace":"n","uid":%q,"resourceVersion":"%d"},"status":{"phase":%q}}`, name, uid, rv,
+		phase))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +156,8 @@ func TestChangesInOrder(t *testing.T) {
 	step(r.Delete, pod(t, "b", 13), "a=a@12 c=c@11")
 	step(r.Delete, pod(t, "unknown", 14), "a=a@12 c=c@11")
 	step(r.Add, pod(t, "b", 15, "b2"), "a=a@12 b=b2@15 c=c@11")
-	if got, want := logFrom(t, r.Log(), start.Next), "added-c@11 modified-a@12 deleted-b@13 progress@14 added-b@15"; got != want {
+	if got, want := logFrom(t, r.Log(), start.Next),
+		"added-c@11 modified-a@12 deleted-b@13 progress@14 added-b@15"; got != want {
 		t.Errorf("log %s\nwant %s", got, want)
 	}
 	// What was published stays as it was.
@@ -189,11 +192,13 @@ func TestBookmarkIsProgressAndTemplate(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(nil, 10)
 	head := r.Log().Head()
-	b, err := object.BookmarkFrom(pods, []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"20"},"spec":{"containers":null}}`))
+	b, err := object.BookmarkFrom(
+		pods, []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"20"},"spec":{"containers":null}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := string(r.Template().Append(nil, 1, false)); got != `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1"}}` {
+	if got := string(r.Template().Append(nil, 1,
+		false)); got != `{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1"}}` {
 		t.Errorf("template before the first bookmark: %s", got)
 	}
 	_ = r.Bookmark(b, 20)
@@ -242,7 +247,8 @@ func TestSnapshotScan(t *testing.T) {
 	f("", "z", "o/", 100, "o/z, o0x/z, o1/z")
 	f("p", "", "", 100, "")
 	f("o", "none", "", 100, "")
-	// The start is the client's word: it does not lead out of the namespace, on either side (W-81, W-82).
+	// The start is the client's word: it does not lead out of the namespace, on either side (W-81,
+	// W-82).
 	f("o", "", "a/a", 1, "o/k")
 	f("o", "", "o0x/z", 100, "")
 	f("o", "", "zzz", 100, "")

@@ -9,22 +9,25 @@ import (
 )
 
 const (
-	// checkEvery is how soon one check of upstream may follow another. A check takes up to 1.7 s (W-211 i), so that a
-	// few overlap while flights keep coming: whoever comes waits for the next one, not for the end of this.
+	// checkEvery is how soon one check of upstream may follow another. A check takes up to 1.7 s
+	// (W-211 i), so that a few overlap while flights keep coming: whoever comes waits for the next
+	// one, not for the end of this.
 	checkEvery = 250 * time.Millisecond
-	// smallState is how many objects a state may have to be compared at once: their metadata is then sent sooner than the
-	// bookmark, and costs upstream no more than the LIST that a client would have sent.
+	// smallState is how many objects a state may have to be compared at once: their metadata is then
+	// sent sooner than the bookmark, and costs upstream no more than the LIST that a client would have
+	// sent.
 	smallState = 500
-	// comparison is how long the mirror's own stream may take to get to the state that it is compared with.
+	// comparison is how long the mirror's own stream may take to get to the state that it is compared
+	// with.
 	comparison = 500 * time.Millisecond
 )
 
 // errDiffers says that the mirror does not hold what upstream holds, and did not come to.
 var errDiffers = errors.New("the cache differs from upstream's state")
 
-// checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of upstream that are made
-// for them. A check says how far history is complete, or that the present content is upstream's; whichever claims that
-// satisfies are granted, whoever asked for it.
+// checks are the flights whose R the mirror's own stream did not reach by itself, and the checks of
+// upstream that are made for them. A check says how far history is complete, or that the present
+// content is upstream's; whichever claims that satisfies are granted, whoever asked for it.
 type checks struct {
 	claims map[*claim]struct{}
 	due    bool      // one is to begin
@@ -38,7 +41,8 @@ type claim struct {
 	err     error // of the last check
 }
 
-// checked has upstream checked, and returns the first state through rv that comes of it, or of the mirror's own stream.
+// checked has upstream checked, and returns the first state through rv that comes of it, or of the
+// mirror's own stream.
 func (f *Freshness) checked(ctx context.Context, rv uint64) (*Snapshot, error) {
 	c := f.claim(rv)
 	defer f.withdraw(c)
@@ -107,9 +111,10 @@ func (f *Freshness) owed() bool {
 	return false
 }
 
-// check asks upstream for what the claims need. A small state is compared while the bookmark is on its way, which is still
-// worth having, since it moves history along; a large one only if the bookmark does not do: behind a balancer that splits a
-// connection it may come from another apiserver than R.
+// check asks upstream for what the claims need. A small state is compared while the bookmark is on
+// its way, which is still worth having, since it moves history along; a large one only if the
+// bookmark does not do: behind a balancer that splits a connection it may come from another
+// apiserver than R.
 func (f *Freshness) check() {
 	f.mu.Lock()
 	f.mu.checks.due, f.mu.checks.begun = false, time.Now()
@@ -142,8 +147,9 @@ func (f *Freshness) failed(err error) {
 	}
 }
 
-// advance moves progress to a bookmark on a connection whose apiserver was just made current, once the mirror has delivered
-// whatever happened before it. It gives up when the mirror's own stream gets there first.
+// advance moves progress to a bookmark on a connection whose apiserver was just made current, once
+// the mirror has delivered whatever happened before it. It gives up when the mirror's own stream
+// gets there first.
 func (f *Freshness) advance(ctx context.Context) error {
 	generation, through := f.resource.Generation(), f.resource.Through()
 	rv, proof, err := f.prober.Begin(ctx)
@@ -175,8 +181,9 @@ func (f *Freshness) advance(ctx context.Context) error {
 	return nil
 }
 
-// compare grants the present content as upstream's state, if it is. That two states are equal does not say that nothing
-// happened between them, so history does not move: the claim is about the content alone.
+// compare grants the present content as upstream's state, if it is. That two states are equal does
+// not say that nothing happened between them, so history does not move: the claim is about the
+// content alone.
 func (f *Freshness) compare(ctx context.Context) error {
 	generation := f.resource.Generation()
 	rv, versions, err := f.prober.State(ctx)

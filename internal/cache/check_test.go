@@ -11,7 +11,8 @@ import (
 )
 
 // shows is an upstream whose state comes after a while.
-func shows(after time.Duration, rv uint64, versions map[string]uint64) func(context.Context) (uint64, map[string]uint64, error) {
+func shows(after time.Duration, rv uint64, versions map[string]uint64) func(context.Context) (uint64, map[string]uint64,
+	error) {
 	return func(ctx context.Context) (uint64, map[string]uint64, error) {
 		select {
 		case <-time.After(after):
@@ -22,10 +23,11 @@ func shows(after time.Duration, rv uint64, versions map[string]uint64) func(cont
 	}
 }
 
-// A small state that is upstream's is proven without history: its content is that of a resourceVersion which the log is yet to
-// reach, and the log is left alone (W-213, W-214).
+// A small state that is upstream's is proven without history: its content is that of a
+// resourceVersion which the log is yet to reach, and the log is left alone (W-213, W-214).
 func TestProofByComparison(t *testing.T) {
-	u := &upstream{begin: at(25), prove: says(time.Second, 27, 0), state: shows(70*time.Millisecond, 26, map[string]uint64{"n/a": 11})}
+	u := &upstream{begin: at(25), prove: says(time.Second, 27, 0),
+		state: shows(70*time.Millisecond, 26, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		began := time.Now()
 		s, err := f.Prove(t.Context())
@@ -55,7 +57,8 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 			})
 		})
 	}
-	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(0, 26, map[string]uint64{"n/a": 11, "n/b": 23})}
+	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0),
+		state: shows(0, 26, map[string]uint64{"n/a": 11, "n/b": 23})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		time.AfterFunc(100*time.Millisecond, func() { _ = r.Add(pod(t, "b", 22)) })
 		time.AfterFunc(200*time.Millisecond, func() { _ = r.Update(pod(t, "b", 23)) })
@@ -68,14 +71,16 @@ func TestComparisonWaitsForTheMirror(t *testing.T) {
 
 // A comparison across the end of one history and the beginning of another says nothing.
 func TestNoComparisonAcrossVoid(t *testing.T) {
-	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0), state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
+	u := &upstream{begin: at(25), prove: says(time.Minute, 27, 0),
+		state: shows(time.Second, 26, map[string]uint64{"n/a": 11})}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		time.AfterFunc(500*time.Millisecond, func() { _ = r.Replace(objects(t, "a=a@11"), 15) })
 		checkProve(t, f, ErrNotProven, proofTimeout)
 	})
 }
 
-// A large state is compared only if the bookmark does not do: that may come from another apiserver than R (design D7).
+// A large state is compared only if the bookmark does not do: that may come from another apiserver
+// than R (design D7).
 func TestComparisonOfALargeState(t *testing.T) {
 	for _, c := range []struct {
 		bookmark uint64
@@ -106,7 +111,8 @@ func TestComparisonOfALargeState(t *testing.T) {
 	}
 }
 
-// Who comes while a bookmark is waited for need not wait for its end: checks overlap, a little apart (W-213).
+// Who comes while a bookmark is waited for need not wait for its end: checks overlap, a little
+// apart (W-213).
 func TestChecksOverlap(t *testing.T) {
 	u := &upstream{begin: at(25)}
 	var rv uint64 = 25

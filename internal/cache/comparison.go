@@ -6,8 +6,9 @@ import (
 	"spillway/internal/object"
 )
 
-// Comparison compares a state with what upstream says of its own at the same resourceVersion. Two that are at one resourceVersion are equal,
-// or one of them is wrong: nothing that is on its way can excuse a difference.
+// Comparison compares a state with what upstream says of its own at the same resourceVersion. Two
+// that are at one resourceVersion are equal, or one of them is wrong: nothing that is on its way
+// can excuse a difference.
 type Comparison struct {
 	state   *Snapshot
 	seen    int // keys that both have
@@ -39,8 +40,8 @@ func (c *Comparison) Bytes(upstreams *object.Object) {
 	}
 }
 
-// Differences is how many objects differ, once every version has been taken: those that are missing here, those that are here alone, and those
-// that are other ones.
+// Differences is how many objects differ, once every version has been taken: those that are missing
+// here, those that are here alone, and those that are other ones.
 func (c *Comparison) Differences() int {
 	return c.missing + c.other + c.state.Len() - c.seen
 }
@@ -53,5 +54,6 @@ func (s *Snapshot) KeyAt(i int) string {
 	return ""
 }
 
-// Current reports whether a state belongs to the history that is told now, in the representation that it is told in.
+// Current reports whether a state belongs to the history that is told now, in the representation
+// that it is told in.
 func (r *Resource) Current(s *Snapshot) bool { return s.generation == r.Generation() }

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Who asks shares no flight that began before: what was acknowledged since may not be in its R. All of them share the next.
+// Who asks shares no flight that began before: what was acknowledged since may not be in its R. All
+// of them share the next.
 func TestProofsAreShared(t *testing.T) {
 	listed := make(chan uint64)
 	u := &upstream{}
@@ -115,7 +116,8 @@ func TestProofWithoutTheCaller(t *testing.T) {
 	})
 }
 
-// After two failures in a row requests had better go upstream, until a proof succeeds. Asking tries again.
+// After two failures in a row requests had better go upstream, until a proof succeeds. Asking tries
+// again.
 func TestDoubtful(t *testing.T) {
 	fails := true
 	u := &upstream{begin: func(context.Context) (uint64, error) {

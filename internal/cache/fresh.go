@@ -11,42 +11,47 @@ import (
 
 // Prober asks upstream how far it is.
 type Prober interface {
-	// Begin learns R, the resourceVersion of a LIST that starts now, and returns the connection that it came on.
+	// Begin learns R, the resourceVersion of a LIST that starts now, and returns the connection that
+	// it came on.
 	Begin(ctx context.Context) (rv uint64, proof Proof, err error)
-	// State learns the resourceVersion of every object, by key, in a state that is not older than the call, and the
-	// resourceVersion of that state. It is one request, which no balancer can split.
+	// State learns the resourceVersion of every object, by key, in a state that is not older than the
+	// call, and the resourceVersion of that state. It is one request, which no balancer can split.
 	State(ctx context.Context) (rv uint64, versions map[string]uint64, err error)
 }
 
-// Proof is one upstream connection. Whatever it says comes from the apiserver that answered its Begin: behind a load
-// balancer another one may be behind for long (design D7).
+// Proof is one upstream connection. Whatever it says comes from the apiserver that answered its
+// Begin: behind a load balancer another one may be behind for long (design D7).
 type Proof interface {
-	// Prove watches from a resourceVersion until upstream's first bookmark, and returns it with the resourceVersion of
-	// the last event before it, 0 if there was none.
+	// Prove watches from a resourceVersion until upstream's first bookmark, and returns it with the
+	// resourceVersion of the last event before it, 0 if there was none.
 	Prove(ctx context.Context, from uint64) (bookmark, lastEvent uint64, err error)
 	Close()
 }
 
-// ErrNotProven says that upstream did not confirm in time how far it is. Nothing may be claimed then.
+// ErrNotProven says that upstream did not confirm in time how far it is. Nothing may be claimed
+// then.
 var ErrNotProven = errors.New("the cache could not be proven fresh in time")
 
 const (
 	// proofTimeout bounds one flight, as upstream bounds its own wait (W-210).
 	proofTimeout = 3 * time.Second
-	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked: on a busy resource
-	// the next event is the proof (W-211 l).
+	// arrival is how long a flight waits for the mirror's own stream before it has upstream checked:
+	// on a busy resource the next event is the proof (W-211 l).
 	arrival = 25 * time.Millisecond
-	// doubt is how many flights in a row may fail before requests that need a proof had better go upstream.
+	// doubt is how many flights in a row may fail before requests that need a proof had better go
+	// upstream.
 	doubt = 2
 )
 
-// Freshness proves that a resource's cache is not older than the moment of the question (design D7).
+// Freshness proves that a resource's cache is not older than the moment of the question (design
+// D7).
 //
-// Knowing R, the newest resourceVersion upstream, proves nothing about what the open watch has delivered (W-212): the cache
-// is proven when it is complete through R. A flight is one question for R and those who wait for what follows from it. Whoever
-// comes after the question was sent shares the next flight, so that one question is under way and at most one flight waits
-// to ask, however many come. Flights that know their R wait side by side: the next one need not wait for the bookmark that
-// this one needs.
+// Knowing R, the newest resourceVersion upstream, proves nothing about what the open watch has
+// delivered (W-212): the cache is proven when it is complete through R. A flight is one question
+// for R and those who wait for what follows from it. Whoever comes after the question was sent
+// shares the next flight, so that one question is under way and at most one flight waits to ask,
+// however many come. Flights that know their R wait side by side: the next one need not wait for
+// the bookmark that this one needs.
 type Freshness struct {
 	resource *Resource
 	prober   Prober
@@ -81,14 +86,15 @@ func NewFreshness(r *Resource, p Prober) *Freshness {
 	return f
 }
 
-// Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven or upstream's error if
-// there is none in time; ctx's error if that comes first. The flight goes on without the caller.
+// Prove returns a state that holds everything that was acknowledged before the call; ErrNotProven
+// or upstream's error if there is none in time; ctx's error if that comes first. The flight goes on
+// without the caller.
 func (f *Freshness) Prove(ctx context.Context) (*Snapshot, error) {
 	return f.land(ctx, f.join(true))
 }
 
-// Newest returns R: a resourceVersion that everything acknowledged before the call is at or below. That says nothing about
-// the cache, which may not have heard of it yet (W-212).
+// Newest returns R: a resourceVersion that everything acknowledged before the call is at or below.
+// That says nothing about the cache, which may not have heard of it yet (W-212).
 func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
 	fl := f.join(false)
 	select {
@@ -103,7 +109,8 @@ func (f *Freshness) Newest(ctx context.Context) (uint64, error) {
 	return fl.rv, nil
 }
 
-// Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer can change.
+// Doubtful reports that proofs have failed lately. Asking starts another one, so that the answer
+// can change.
 func (f *Freshness) Doubtful() bool {
 	if f.failures.Load() < doubt {
 		return false
@@ -112,7 +119,8 @@ func (f *Freshness) Doubtful() bool {
 	return true
 }
 
-// land waits for a flight. The newest state is as good as the one that was proven, and spares the log behind it.
+// land waits for a flight. The newest state is as good as the one that was proven, and spares the
+// log behind it.
 func (f *Freshness) land(ctx context.Context, fl *flight) (*Snapshot, error) {
 	select {
 	case <-fl.done:
@@ -203,8 +211,8 @@ func (f *Freshness) asked(fl *flight) {
 	}
 }
 
-// prove waits until the cache is complete through R: by the mirror's own stream, or, if somebody insists, by what upstream
-// says when it is checked.
+// prove waits until the cache is complete through R: by the mirror's own stream, or, if somebody
+// insists, by what upstream says when it is checked.
 func (f *Freshness) prove(ctx context.Context, fl *flight) (*Snapshot, error) {
 	least := patience
 	if fl.insists {

@@ -110,7 +110,8 @@ func TestProofOfWhatIsThere(t *testing.T) {
 	})
 }
 
-// On a busy resource the mirror's own stream is the proof, and upstream is not asked for more than R.
+// On a busy resource the mirror's own stream is the proof, and upstream is not asked for more than
+// R.
 func TestProofByTheMirror(t *testing.T) {
 	u := &upstream{begin: at(25)}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
@@ -142,7 +143,8 @@ func TestProofMovesProgress(t *testing.T) {
 	})
 }
 
-// Events that the watch saw are not applied: the mirror delivers them, and only then the bookmark is true.
+// Events that the watch saw are not applied: the mirror delivers them, and only then the bookmark
+// is true.
 func TestProofWaitsForTheMirrorsEvents(t *testing.T) {
 	u := &upstream{begin: at(25), prove: says(time.Second, 27, 24)}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
@@ -177,7 +179,9 @@ func TestProofByTheMirrorDuringTheWatch(t *testing.T) {
 
 // A failed watch does not matter if the mirror gets there.
 func TestProofByTheMirrorAfterTheWatchFailed(t *testing.T) {
-	u := &upstream{begin: at(25), prove: func(context.Context, uint64) (uint64, uint64, error) { return 0, 0, errUpstream }}
+	u := &upstream{begin: at(25), prove: func(context.Context, uint64) (uint64, uint64, error) {
+		return 0, 0, errUpstream
+	}}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
 		time.AfterFunc(time.Second, func() { _ = r.Add(pod(t, "b", 25)) })
 		checkProve(t, f, nil, time.Second)
@@ -245,8 +249,9 @@ func TestNoProofBeforeTheFirstList(t *testing.T) {
 	})
 }
 
-// An upstream that was behind its own word has another history: that it counts up to the same resourceVersion again proves nothing, until its
-// state was listed. Whatever resourceVersion that has, nobody goes on from before.
+// An upstream that was behind its own word has another history: that it counts up to the same
+// resourceVersion again proves nothing, until its state was listed. Whatever resourceVersion that
+// has, nobody goes on from before.
 func TestProofOfRewrittenHistory(t *testing.T) {
 	u := &upstream{begin: at(19)}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {

@@ -33,8 +33,8 @@ func randomList(t testing.TB, rng *rand.Rand, now state, p, l uint64) []*object.
 	return objects(t, words...)
 }
 
-// Whatever upstream did in a gap: a client that resumes from a promise ends with upstream's state, and one that resumes
-// strictly inside is refused.
+// Whatever upstream did in a gap: a client that resumes from a promise ends with upstream's state,
+// and one that resumes strictly inside is refused.
 func TestSeamProperty(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -88,8 +88,8 @@ func randomChange(t testing.TB, rng *rand.Rand, r *Resource) {
 	}
 }
 
-// checkResume follows the log as a client that had the state at rv, and compares whenever it is complete through a
-// resourceVersion whose state is known.
+// checkResume follows the log as a client that had the state at rv, and compares whenever it is
+// complete through a resourceVersion whose state is known.
 func checkResume(t *testing.T, r *Resource, rv uint64, had state, promised map[uint64]state) {
 	t.Helper()
 	client := state{}

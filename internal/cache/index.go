@@ -8,10 +8,12 @@ import (
 	"spillway/internal/object"
 )
 
-// index finds objects by the value of one field, in upstream's order: those of one node among those of all (W-61).
+// index finds objects by the value of one field, in upstream's order: those of one node among those
+// of all (W-61).
 //
-// It holds keys, not objects. A change that leaves the field as it is, as nearly all do, costs nothing then; and who asks looks the few
-// keys up in the tree of the same snapshot. The alternative, objects, would make every change one of each index.
+// It holds keys, not objects. A change that leaves the field as it is, as nearly all do, costs
+// nothing then; and who asks looks the few keys up in the tree of the same snapshot. The
+// alternative, objects, would make every change one of each index.
 type index struct {
 	field string
 	tree  *btree.BTreeG[posting]
@@ -62,7 +64,8 @@ func (s *Snapshot) Finds(sel object.Selector) bool {
 	return x != nil
 }
 
-// index is the index that knows a selector's objects, and the value that they have; nil if there is none.
+// index is the index that knows a selector's objects, and the value that they have; nil if there is
+// none.
 func (s *Snapshot) index(sel object.Selector) (*index, string) {
 	if len(s.indexes) == 0 || sel.ScopeOnly() {
 		return nil, ""
@@ -78,7 +81,8 @@ func (s *Snapshot) index(sel object.Selector) (*index, string) {
 }
 
 // scanIndex is Scan for the objects that an index has a value of.
-func (s *Snapshot) scanIndex(x *index, value string, sel object.Selector, from, prefix string, f func(*object.Object) bool) {
+func (s *Snapshot) scanIndex(x *index, value string, sel object.Selector, from, prefix string,
+	f func(*object.Object) bool) {
 	pivot := &object.Object{}
 	x.tree.Ascend(posting{value, max(from, prefix)}, func(p posting) bool {
 		if p.value != value || !strings.HasPrefix(p.key, prefix) {

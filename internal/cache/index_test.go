@@ -15,7 +15,8 @@ import (
 // placed is a version of namespace/name on a node, "" for none.
 func placed(t testing.TB, namespace, name, node string, rv uint64) *object.Object {
 	t.Helper()
-	o, err := pods.Parse(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":%q,"uid":"u","resourceVersion":"%d","labels":{"odd":"%d"}},"spec":{"nodeName":%q}}`,
+	o, err := pods.Parse(fmt.Appendf(
+		nil, `{"metadata":{"name":%q,"namespace":%q,"uid":"u","resourceVersion":"%d","labels":{"odd":"%d"}},"spec":{"nodeName":%q}}`,
 		name, namespace, rv, rv%2, node))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,8 @@ func checkIndex(t *testing.T, s *Snapshot) {
 	}
 }
 
-// What an index finds is what a scan finds, in every snapshot that was ever published, whatever happened before and since.
+// What an index finds is what a scan finds, in every snapshot that was ever published, whatever
+// happened before and since.
 func TestIndex(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	nodes := []string{"", "n0", "n1", "n10"}
@@ -123,7 +125,8 @@ func TestIndexStops(t *testing.T) {
 	}
 }
 
-// What no index knows is asked of every object: other conditions, fields that are not indexed, states of the past.
+// What no index knows is asked of every object: other conditions, fields that are not indexed,
+// states of the past.
 func TestNoIndex(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace([]*object.Object{placed(t, "a", "1", "n0", 1), placed(t, "a", "2", "n1", 2)}, 5)
@@ -132,7 +135,8 @@ func TestNoIndex(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := keysOf(past, onNode("", "n0", ""), ""); past.Finds(onNode("", "n0", "")) || !slices.Equal(got, []string{"a/1@1"}) {
+	if got := keysOf(past, onNode("", "n0", ""), ""); past.Finds(onNode("", "n0", "")) ||
+		!slices.Equal(got, []string{"a/1@1"}) {
 		t.Errorf("in the past: %v", got)
 	}
 	for _, f := range []string{"spec.nodeName!=n1", "status.phase=", "metadata.namespace=a"} {

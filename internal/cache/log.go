@@ -10,11 +10,11 @@ import (
 	"spillway/internal/ring"
 )
 
-// Log is the recent history of one resource: immutable entries in upstream's order, found by position or by
-// resourceVersion. One goroutine appends; any number read, without locks.
+// Log is the recent history of one resource: immutable entries in upstream's order, found by
+// position or by resourceVersion. One goroutine appends; any number read, without locks.
 //
-// A position is a process-local number that never leaves the process. A resourceVersion does not name a position by
-// itself: the deletions of a seam repeat the one before the gap (see Find).
+// A position is a process-local number that never leaves the process. A resourceVersion does not
+// name a position by itself: the deletions of a seam repeat the one before the gap (see Find).
 type Log struct {
 	entries *ring.Ring[Entry]
 	bytes   atomic.Int64 // of the entries kept; the appender's to change
@@ -32,13 +32,15 @@ type bounds struct {
 	voids    uint64 // how often that has happened
 }
 
-// Entry is an event in the log, or, if the event has no object, progress: nothing happened up to Through.
+// Entry is an event in the log, or, if the event has no object, progress: nothing happened up to
+// Through.
 type Entry struct {
 	object.Event
-	// Through is what a reader is complete through once it has taken this entry. Inside a seam that is the
-	// resourceVersion before the gap, until the seam's last entry.
+	// Through is what a reader is complete through once it has taken this entry. Inside a seam that is
+	// the resourceVersion before the gap, until the seam's last entry.
 	Through uint64
-	// Seam marks an entry of a seam. A reader between two of them must not be told a bookmark nor be ended.
+	// Seam marks an entry of a seam. A reader between two of them must not be told a bookmark nor be
+	// ended.
 	Seam Seam
 }
 
@@ -56,7 +58,8 @@ const (
 // Open reports that a reader which has taken an entry with this part is inside the seam.
 func (s Seam) Open() bool { return s == SeamDeletion || s == SeamChange }
 
-// size is what the entry counts against the budget: the version it brought, or the one it took away.
+// size is what the entry counts against the budget: the version it brought, or the one it took
+// away.
 func (e *Entry) size() int64 {
 	const overhead = 160
 	if o := e.Object(); o != nil {
@@ -65,21 +68,24 @@ func (e *Entry) size() int64 {
 	return overhead
 }
 
-// ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's (W-107).
+// ExpiredError says that history does not reach back to a resourceVersion. Its text is upstream's
+// (W-107).
 type ExpiredError struct {
 	Asked, Oldest uint64
-	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what followed it.
+	// Void: what was told up to Asked belongs to a history that is void, so that nobody can tell what
+	// followed it.
 	Void bool
 	// Words are upstream's own where they name no version, as those of an apiserver without a watch
 	// cache; "": those of W-107.
 	Words string
 }
 
-// Ahead reports that Asked is beyond what is known of a history that began anew. Whether it belongs to that one, or to the one that is void, is
-// upstream's to say (see Resource.Seen).
+// Ahead reports that Asked is beyond what is known of a history that began anew. Whether it belongs
+// to that one, or to the one that is void, is upstream's to say (see Resource.Seen).
 func (e *ExpiredError) Ahead() bool { return e.Void && e.Asked > e.Oldest }
 
-// Missing reports that all it would take is to be told what happened after Asked and up to Oldest, where history goes on.
+// Missing reports that all it would take is to be told what happened after Asked and up to Oldest,
+// where history goes on.
 func (e *ExpiredError) Missing() bool { return !e.Void && e.Asked < e.Oldest }
 
 func (e *ExpiredError) Error() string {
@@ -115,7 +121,8 @@ func (l *Log) At(pos uint64) (*Entry, bool) {
 // Floor is the oldest resourceVersion that a reader may start from.
 func (l *Log) Floor() uint64 { return l.bounds.Load().floor }
 
-// Voids counts how often history was void. What was learned of it before says nothing of what it is now.
+// Voids counts how often history was void. What was learned of it before says nothing of what it is
+// now.
 func (l *Log) Voids() uint64 { return l.bounds.Load().voids }
 
 // Span is how many entries the log keeps, and since when.
@@ -156,19 +163,22 @@ func (l *Log) Find(rv uint64) (pos uint64, err error) {
 	}
 }
 
-// search is the first position from from to head whose entry is newer than rv, or false if the log moved past from.
+// search is the first position from from to head whose entry is newer than rv, or false if the log
+// moved past from.
 func (l *Log) search(from, head, rv uint64) (uint64, bool) {
 	lapped := false
-	n := sort.Search(int(head-min(head, from)), func(i int) bool { // #nosec G115 -- positions of one log, whose entries are in memory
-		e, ok := l.At(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
-		lapped = lapped || !ok
-		return !ok || e.RV > rv
-	})
+	n := sort.Search(int(head-min(head, from)),
+		func(i int) bool { // #nosec G115 -- positions of one log, whose entries are in memory
+			e, ok := l.At(from + uint64(i)) // #nosec G115 -- positions of one log, whose entries are in memory
+			lapped = lapped || !ok
+			return !ok || e.RV > rv
+		})
 	return from + uint64(n), !lapped // #nosec G115 -- positions of one log, whose entries are in memory
 }
 
-// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and refuses one in a seam
-// that begins below rv: whatever the seam holds, it does not know what came and went.
+// seamStart moves a position found for rv to the start of the seam whose deletions repeat rv, and
+// refuses one in a seam that begins below rv: whatever the seam holds, it does not know what came
+// and went.
 func (l *Log) seamStart(b *bounds, pos, head, rv uint64) (uint64, error) {
 	before := b.floor // what a reader at pos is complete through
 	if pos > b.position {
@@ -219,8 +229,9 @@ func (l *Log) append(entries []Entry) {
 	l.bounds.Store(&b)
 }
 
-// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even at the head: the entry
-// that takes that position can never be read, since the bounds exclude it before it is there.
+// reset forgets everything: history starts at rv. Whoever still reads finds its position gone, even
+// at the head: the entry that takes that position can never be read, since the bounds exclude it
+// before it is there.
 func (l *Log) reset(rv, greatest uint64) {
 	l.bytes.Store(0)
 	start := l.entries.Head() + 1
@@ -233,7 +244,8 @@ func (l *Log) reset(rv, greatest uint64) {
 	l.entries.Trim(start)
 }
 
-// see notes that upstream has reached rv in this history. It matters only as long as there are promises of an earlier one above it.
+// see notes that upstream has reached rv in this history. It matters only as long as there are
+// promises of an earlier one above it.
 func (l *Log) see(rv uint64) {
 	b := *l.bounds.Load()
 	if b.greatest <= b.through || rv <= b.seen {
@@ -243,15 +255,17 @@ func (l *Log) see(rv uint64) {
 	l.bounds.Store(&b)
 }
 
-// raise keeps readers from starting before rv. Those who have started go on: entries stay where they are.
+// raise keeps readers from starting before rv. Those who have started go on: entries stay where
+// they are.
 func (l *Log) raise(rv uint64) {
 	b := *l.bounds.Load()
 	b.floor = max(b.floor, rv)
 	l.bounds.Store(&b)
 }
 
-// trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case, in bytes, what is older than the minimum
-// age. A seam goes whole, since without its first half the rest is a lie.
+// trim drops the oldest entries: whatever exceeds the budget, and beyond what is kept in any case,
+// in bytes, what is older than the minimum age. A seam goes whole, since without its first half the
+// rest is a lie.
 func (l *Log) trim(limits Limits, kept int64, now time.Time) {
 	first, head := l.entries.First(), l.entries.Head()
 	pos, floor := first, uint64(0)

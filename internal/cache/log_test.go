@@ -9,7 +9,8 @@ import (
 	"spillway/internal/object"
 )
 
-// checkFind looks for the position of rv. Positive want: that position; otherwise expired, with the oldest at -want.
+// checkFind looks for the position of rv. Positive want: that position; otherwise expired, with the
+// oldest at -want.
 func checkFind(t *testing.T, l *Log, rv uint64, want int64) {
 	t.Helper()
 	pos, err := l.Find(rv)
@@ -87,7 +88,8 @@ func (s *script) checkKept(t *testing.T, entries, floor uint64) {
 	t.Helper()
 	got, since := s.Log().Span()
 	if got != entries || s.Log().Floor() != floor {
-		t.Errorf("at %d: %d entries since %v with floor %d, want %d entries and floor %d", s.rv, got, since, s.Log().Floor(), entries, floor)
+		t.Errorf("at %d: %d entries since %v with floor %d, want %d entries and floor %d", s.rv, got, since, s.Log().Floor(),
+			entries, floor)
 	}
 	if pos, err := s.Log().Find(floor); err != nil || pos != s.Log().Head()-entries {
 		t.Errorf("Find(%d) = %d, %v", floor, pos, err)
@@ -153,7 +155,8 @@ func TestTrimTakesSeamsWhole(t *testing.T) {
 		list = append(list, o)
 	}
 	_ = s.Replace(list, 30)
-	want := "added-p000011@11 added-p000012@12 deleted-p000011@12/deletion added-p000020@20/change added-p000021@21/change added-p000022@22/change progress@30/end"
+	want := "added-p000011@11 added-p000012@12 deleted-p000011@12/deletion added-p000020@20/change " +
+		"added-p000021@21/change added-p000022@22/change progress@30/end"
 	if got := logFrom(t, s.Log(), first); got != want {
 		t.Fatalf("log %s\nwant %s", got, want)
 	}
@@ -172,7 +175,8 @@ func TestTrimTakesSeamsWhole(t *testing.T) {
 	}
 }
 
-// The bytes of trimmed entries are given back: the budget holds however often history is turned over.
+// The bytes of trimmed entries are given back: the budget holds however often history is turned
+// over.
 func TestTrimKeepsCount(t *testing.T) {
 	s := newScript(Limits{HistoryBytes: 8000, HistoryMinAge: time.Hour})
 	for range 1000 {

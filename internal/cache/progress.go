@@ -8,7 +8,8 @@ import (
 // ErrNotReached says that upstream has not told the cache of a resourceVersion yet.
 var ErrNotReached = errors.New("resourceVersion not reached")
 
-// WaitThrough blocks until the cache is complete through rv, and returns ctx's error if that comes first.
+// WaitThrough blocks until the cache is complete through rv, and returns ctx's error if that comes
+// first.
 func (r *Resource) WaitThrough(ctx context.Context, rv uint64) error {
 	_, err := r.StateThrough(ctx, rv)
 	return err

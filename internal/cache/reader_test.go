@@ -8,7 +8,8 @@ import (
 	"spillway/internal/object"
 )
 
-// reader follows a resource as a stream does: from a snapshot or a resourceVersion, then along the log.
+// reader follows a resource as a stream does: from a snapshot or a resourceVersion, then along the
+// log.
 type reader struct {
 	t       *testing.T
 	r       *Resource
@@ -29,8 +30,8 @@ func (c *reader) start() {
 	c.state, c.pos, c.through = stateOf(s), s.Next, s.RV
 }
 
-// resume finds the place again by the resourceVersion alone, as a client does after a lost connection: it may get the
-// deletions of a seam again.
+// resume finds the place again by the resourceVersion alone, as a client does after a lost
+// connection: it may get the deletions of a seam again.
 func (c *reader) resume(generation uint64) {
 	pos, err := c.r.Log().Find(c.through)
 	if err != nil || c.r.Generation() != generation {
@@ -93,8 +94,8 @@ func (c *reader) run(finished <-chan struct{}) {
 	}
 }
 
-// However upstream's changes, gaps, rewritten history and our own trims fall: who takes a snapshot and then reads the log
-// has the same state as whoever takes a snapshot later.
+// However upstream's changes, gaps, rewritten history and our own trims fall: who takes a snapshot
+// and then reads the log has the same state as whoever takes a snapshot later.
 func TestConcurrentReaders(t *testing.T) {
 	const readers, changes = 6, 6000
 	rng := rand.New(rand.NewPCG(1, 3))

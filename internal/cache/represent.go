@@ -6,13 +6,17 @@ import (
 	"spillway/internal/object"
 )
 
-// Represent takes over how upstream shows objects now, and returns how many it shows otherwise than before. objects is a complete state,
-// asked for since the change. What an object looks like is a function of its resourceVersion and of a representation, which a new
-// version of upstream or of a definition changes without any event (design D2): so the bytes are replaced without one, as upstream does.
+// Represent takes over how upstream shows objects now, and returns how many it shows otherwise than
+// before. objects is a complete state, asked for since the change. What an object looks like is a
+// function of its resourceVersion and of a representation, which a new version of upstream or of a
+// definition changes without any event (design D2): so the bytes are replaced without one, as
+// upstream does.
 //
-// A version that the list does not share with the state comes, or came, with an event of its own. What history holds of older versions is
-// in the old representation for ever, hence nobody may start in it any more. Streams that are open have no need to and go on: the
-// alternative, a seam or an end for each of them, would tell clients of a change that their own apiserver does not tell them of.
+// A version that the list does not share with the state comes, or came, with an event of its own.
+// What history holds of older versions is in the old representation for ever, hence nobody may
+// start in it any more. Streams that are open have no need to and go on: the alternative, a seam or
+// an end for each of them, would tell clients of a change that their own apiserver does not tell
+// them of.
 func (r *Resource) Represent(objects []*object.Object) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -36,7 +40,8 @@ func (r *Resource) Represent(objects []*object.Object) int {
 	return changed
 }
 
-// represented forgets what is known in an old representation of the time before rv. Callers hold mu and publish then.
+// represented forgets what is known in an old representation of the time before rv. Callers hold mu
+// and publish then.
 func (r *Resource) represented(rv uint64) {
 	r.mu.generation++ // a state that was taken before is not what upstream shows
 	r.log.raise(rv)

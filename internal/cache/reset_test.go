@@ -6,7 +6,8 @@ import (
 	"spillway/internal/object"
 )
 
-// A reader may have looked at the bounds just before history became void: it must not find itself beyond that.
+// A reader may have looked at the bounds just before history became void: it must not find itself
+// beyond that.
 func TestSearchNeverCrossesVoidHistory(t *testing.T) {
 	l := newLog()
 	l.reset(100, 100)

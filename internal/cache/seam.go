@@ -9,27 +9,29 @@ import (
 	"spillway/internal/object"
 )
 
-// seam closes a gap in history by the difference of two states (design D5). Let P be the greatest resourceVersion that the
-// log has promised and L that of the new list.
+// seam closes a gap in history by the difference of two states (design D5). Let P be the greatest
+// resourceVersion that the log has promised and L that of the new list.
 //
-// Order inside: deletions, stamped P; then additions and changes, ascending by their own resourceVersion; last, if the
-// object whose own resourceVersion is P was deleted, its name is free and no change carries L, its deletion, stamped L, so
-// that a DELETED is newer than the object it shows; then progress to L. No resourceVersion is minted. The alternative,
-// ending every stream as kube-apiserver does, makes each client list again at the worst moment.
+// Order inside: deletions, stamped P; then additions and changes, ascending by their own
+// resourceVersion; last, if the object whose own resourceVersion is P was deleted, its name is free
+// and no change carries L, its deletion, stamped L, so that a DELETED is newer than the object it
+// shows; then progress to L. No resourceVersion is minted. The alternative, ending every stream as
+// kube-apiserver does, makes each client list again at the worst moment.
 type seam struct {
 	p, l      uint64
 	at        time.Time
 	deletions []object.Event
 	changes   []object.Event
 	last      []object.Event
-	// rewritten: upstream's own history is another one than ours (a restored etcd). No seam can be made.
+	// rewritten: upstream's own history is another one than ours (a restored etcd). No seam can be
+	// made.
 	rewritten bool
 	// replaced: objects have other bytes at the same resourceVersion.
 	replaced bool
 }
 
-// diff compares the state with a new one, which is sorted by key, at rv. Objects that did not change are replaced in fresh
-// by the ones already held.
+// diff compares the state with a new one, which is sorted by key, at rv. Objects that did not
+// change are replaced in fresh by the ones already held.
 func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
 	s := &seam{p: r.Through(), l: rv, at: r.now()}
 	before := r.mu.tree.Items()
@@ -50,8 +52,9 @@ func (r *Resource) diff(fresh []*object.Object, rv uint64) *seam {
 	return s
 }
 
-// both compares two versions of one key and returns the one to keep. Equal resourceVersions with other bytes are another
-// representation of the same version: replaced without an event, as upstream does (design D2).
+// both compares two versions of one key and returns the one to keep. Equal resourceVersions with
+// other bytes are another representation of the same version: replaced without an event, as
+// upstream does (design D2).
 func (s *seam) both(old, new *object.Object) *object.Object {
 	switch {
 	case old.UID != new.UID:
@@ -71,7 +74,8 @@ func (s *seam) deleted(old *object.Object) {
 	s.deletions = append(s.deletions, object.Event{Old: old, RV: s.p, At: s.at})
 }
 
-// changed notes a version that the log does not hold. One at or below P was promised already: history was rewritten.
+// changed notes a version that the log does not hold. One at or below P was promised already:
+// history was rewritten.
 func (s *seam) changed(old, new *object.Object) {
 	if new.RV <= s.p {
 		s.rewritten = true
@@ -97,7 +101,8 @@ func (s *seam) finish() {
 	}
 }
 
-// taken reports that another object has the key now. A deletion after its addition would take it away again.
+// taken reports that another object has the key now. A deletion after its addition would take it
+// away again.
 func (s *seam) taken(key string) bool {
 	return slices.ContainsFunc(s.changes, func(e object.Event) bool { return e.New.Key == key })
 }
@@ -110,8 +115,8 @@ func (s *seam) through() uint64 {
 	return max(s.p, s.l)
 }
 
-// entries are the seam as it goes into the log; none if nothing new is known. Where no difference shows, an object may
-// have come and gone all the same, so that the gap has an end even then.
+// entries are the seam as it goes into the log; none if nothing new is known. Where no difference
+// shows, an object may have come and gone all the same, so that the gap has an end even then.
 func (s *seam) entries() []Entry {
 	var out []Entry
 	add := func(events []object.Event, part Seam) {

@@ -47,7 +47,8 @@ func TestSeam(t *testing.T) {
 			t.Error("history is void")
 		}
 		for pos := start.Next; pos < r.Log().Head(); pos++ {
-			if e, _ := r.Log().At(pos); e.Through != 20 && pos != r.Log().Head()-1 || e.Seam.Open() != (pos != r.Log().Head()-1) {
+			if e, _ := r.Log().At(pos); e.Through != 20 && pos != r.Log().Head()-1 ||
+				e.Seam.Open() != (pos != r.Log().Head()-1) {
 				t.Errorf("entry %s at %d is complete through %d", describe(e), pos, e.Through)
 			}
 		}
@@ -60,18 +61,22 @@ func TestSeam(t *testing.T) {
 	// Deletions first, stamped P; then what came and changed, by its own resourceVersion.
 	f(list(a, b, c), 30, list(b), "deleted-a@20/deletion deleted-c@20/deletion progress@30/end")
 	f(list(a), 30, list("z=z@21", a, "b=b@25"), "added-z@21/change added-b@25/change progress@30/end")
-	f(list(a, b, c), 30, list("a=a@28", "d=d@24", "b=b@22"), "deleted-c@20/deletion modified-b@22/change added-d@24/change modified-a@28/change progress@30/end")
+	f(list(a, b, c), 30, list("a=a@28", "d=d@24", "b=b@22"),
+		"deleted-c@20/deletion modified-b@22/change added-d@24/change modified-a@28/change progress@30/end")
 	f(nil, 30, nil, "progress@30/end")
 	f(list(a, b), 30, nil, "deleted-a@20/deletion deleted-b@20/deletion progress@30/end")
 	// A new UID is another object.
 	f(list(a, b), 30, list("a=a2@25", b), "deleted-a@20/deletion added-a@25/change progress@30/end")
-	// The object whose own resourceVersion is P: its DELETED must be newer than the object, if L is free.
+	// The object whose own resourceVersion is P: its DELETED must be newer than the object, if L is
+	// free.
 	f(list(a, "p=p@20"), 30, list(), "deleted-a@20/deletion deleted-p@30/change progress@30/end")
 	f(list(a, "p=p@20"), 30, list("b=b@29"), "deleted-a@20/deletion added-b@29/change deleted-p@30/change progress@30/end")
-	f(list(a, "p=p@20"), 30, list("b=b@30"), "deleted-a@20/deletion deleted-p@20/deletion added-b@30/change progress@30/end")
+	f(list(a, "p=p@20"), 30, list("b=b@30"),
+		"deleted-a@20/deletion deleted-p@20/deletion added-b@30/change progress@30/end")
 	f(list("p=p@20"), 30, list("p=p@25"), "modified-p@25/change progress@30/end")
 	// But not if its name was taken again: the DELETED would take the new object away.
-	f(list(a, "p=p@20"), 30, list("p=p2@25"), "deleted-a@20/deletion deleted-p@20/deletion added-p@25/change progress@30/end")
+	f(list(a, "p=p@20"), 30, list("p=p2@25"),
+		"deleted-a@20/deletion deleted-p@20/deletion added-p@25/change progress@30/end")
 }
 
 // Where a client continues that was complete through some resourceVersion. P is 20, L is 30.
@@ -181,7 +186,8 @@ func TestOtherBytesWithoutEvent(t *testing.T) {
 	}
 }
 
-// Objects that did not change stay the ones that are held already, so that what was made of them is kept.
+// Objects that did not change stay the ones that are held already, so that what was made of them is
+// kept.
 func TestRelistKeepsUnchangedObjects(t *testing.T) {
 	r := newPods(unlimited)
 	a := pod(t, "a", 11)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// While memory is short history keeps what is young, whatever room there is, and nothing else; then it grows again.
+// While memory is short history keeps what is young, whatever room there is, and nothing else; then
+// it grows again.
 func TestShorten(t *testing.T) {
 	s := newScript(Limits{HistoryBytes: 100_000, HistoryMinAge: time.Hour})
 	for range 10 {

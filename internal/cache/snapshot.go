@@ -12,8 +12,8 @@ import (
 // Snapshot is the state at one resourceVersion and the log position that follows it. Immutable.
 type Snapshot struct {
 	RV, Next uint64
-	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared and found equal. Then
-	// Next does not follow RV, and who reads on looks for RV (see Log.Find).
+	// Reached is what history was complete through: RV, or less if upstream's state at RV was compared
+	// and found equal. Then Next does not follow RV, and who reads on looks for RV (see Log.Find).
 	Reached uint64
 	Bytes   int64 // of JSON
 
@@ -31,8 +31,8 @@ func (s *Snapshot) Get(key string) (*object.Object, bool) {
 	return s.tree.Get(&object.Object{Key: key})
 }
 
-// Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61), beginning with the
-// first whose key is not below from, until f says false.
+// Scan calls f for the objects in the selector's scope that it matches, in upstream's order (W-61),
+// beginning with the first whose key is not below from, until f says false.
 func (s *Snapshot) Scan(sel object.Selector, from string, f func(*object.Object) bool) {
 	prefix := ""
 	if sel.Namespace != "" {
@@ -68,11 +68,12 @@ func (s *Snapshot) clusterScoped() bool {
 	return ok && o.Namespace() == ""
 }
 
-// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an old one, and none is
-// known above Through.
+// At is the state at exactly rv, or an error if history does not know it: an ExpiredError for an
+// old one, and none is known above Through.
 //
-// Old states are not kept. The log holds both versions of every change, so it is undone from the present back to rv: that
-// costs nothing while nobody asks, and those who page through a list ask for one that was made before.
+// Old states are not kept. The log holds both versions of every change, so it is undone from the
+// present back to rv: that costs nothing while nobody asks, and those who page through a list ask
+// for one that was made before.
 func (r *Resource) At(rv uint64) (*Snapshot, error) {
 	now := r.snapshot.Load()
 	if now == nil || rv > now.RV {
@@ -127,7 +128,8 @@ func (s *Snapshot) holds(versions map[string]uint64) bool {
 // provenAt is the same content as the state at a later rv.
 func (s *Snapshot) provenAt(rv uint64) *Snapshot {
 	return &Snapshot{
-		RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree(), indexes: s.indexes,
+		RV: rv, Next: s.Next, Reached: s.Reached, Bytes: s.Bytes, generation: s.generation, tree: s.copyTree(),
+		indexes: s.indexes,
 	}
 }
 
@@ -146,7 +148,8 @@ func undo(tree *btree.BTreeG[*object.Object], e *object.Event) {
 	}
 }
 
-// exactSnapshots are the few exact states that were asked for last: the pages of one list share one.
+// exactSnapshots are the few exact states that were asked for last: the pages of one list share
+// one.
 type exactSnapshots struct {
 	mu   sync.Mutex
 	ring [8]*Snapshot

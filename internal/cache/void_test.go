@@ -91,7 +91,8 @@ func TestVoidTwice(t *testing.T) {
 	checkFind(t, r.Log(), 101, int64(r.Log().Head()))
 }
 
-// What upstream has been seen to reach since belongs to the history that is, though the log has yet to hear of it.
+// What upstream has been seen to reach since belongs to the history that is, though the log has yet
+// to hear of it.
 func TestVoidAndSeen(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
@@ -118,7 +119,8 @@ func TestVoidAndSeen(t *testing.T) {
 	checkFind(t, r.Log(), 60, -40)
 }
 
-// What was promised by a comparison counts like what the log has reached: after history was void it belongs to nobody.
+// What was promised by a comparison counts like what the log has reached: after history was void it
+// belongs to nobody.
 func TestVoidAfterWhatWasSeen(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)
@@ -128,7 +130,8 @@ func TestVoidAfterWhatWasSeen(t *testing.T) {
 	checkFind(t, r.Log(), 110, -107)
 }
 
-// What a history that is void has told nobody can go on with; what is merely older than the log, somebody may know.
+// What a history that is void has told nobody can go on with; what is merely older than the log,
+// somebody may know.
 func TestMissingAndVoid(t *testing.T) {
 	r := newPods(Limits{HistoryBytes: 400, HistoryMinAge: 0})
 	l := r.Log()
@@ -163,8 +166,8 @@ func TestMissingAndVoid(t *testing.T) {
 	find(l.Floor()-1, false, true)
 }
 
-// A proof that comes while a complete state is on its way promises more than that state says, which is no other history then: nothing
-// happened in between.
+// A proof that comes while a complete state is on its way promises more than that state says, which
+// is no other history then: nothing happened in between.
 func TestProvenMeanwhile(t *testing.T) {
 	all := []string{"a=a@11", "b=b@12"}
 	for _, c := range []struct {
@@ -216,7 +219,8 @@ func TestAskedForTheFirstState(t *testing.T) {
 	}
 }
 
-// What upstream has disowned is proven no more: a bookmark of the new history says nothing of the old one.
+// What upstream has disowned is proven no more: a bookmark of the new history says nothing of the
+// old one.
 func TestDisownedIsNotProven(t *testing.T) {
 	r := newPods(unlimited)
 	_ = r.Replace(objects(t, "a=a@11"), 100)

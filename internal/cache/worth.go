@@ -8,27 +8,28 @@ import (
 )
 
 const (
-	// patience is how long a LIST waits for a proof at most, and what a proof that did not come by the mirror's own stream is
-	// taken to have cost.
+	// patience is how long a LIST waits for a proof at most, and what a proof that did not come by the
+	// mirror's own stream is taken to have cost.
 	patience = 100 * time.Millisecond
-	// exploreEvery and exploreShare are how often a LIST waits against expectation, so that a resource that has become busy is found
-	// out: one a second, and one in so many. What it waits for may be the round trip alone, which takes 100 ms where upstream's own
-	// cache is as quiet (W-211 d).
+	// exploreEvery and exploreShare are how often a LIST waits against expectation, so that a resource
+	// that has become busy is found out: one a second, and one in so many. What it waits for may be
+	// the round trip alone, which takes 100 ms where upstream's own cache is as quiet (W-211 d).
 	exploreEvery = time.Second
 	exploreShare = 20
 	// leastGain is a price below which there is nothing to be found out.
 	leastGain = 500 * time.Microsecond
-	// presumedPrice is what upstream's making of one object and its way through here are taken to cost before one was
-	// measured.
+	// presumedPrice is what upstream's making of one object and its way through here are taken to cost
+	// before one was measured.
 	presumedPrice = 20 * time.Microsecond
 	// pricedObjects is how many objects a LIST must have to tell the price of one.
 	pricedObjects = 10
 )
 
-// worth weighs the two ways to answer a consistent LIST. Both begin with a round trip: the question for R, or the LIST
-// itself. What differs is the wait from R until the cache is proven, against upstream's making of the objects and their way
-// through here; so those two are measured, per resource, and the smaller is taken. Hence a quiet resource costs no LIST more
-// than before, and the LISTs of a busy one no longer reach upstream.
+// worth weighs the two ways to answer a consistent LIST. Both begin with a round trip: the question
+// for R, or the LIST itself. What differs is the wait from R until the cache is proven, against
+// upstream's making of the objects and their way through here; so those two are measured, per
+// resource, and the smaller is taken. Hence a quiet resource costs no LIST more than before, and
+// the LISTs of a busy one no longer reach upstream.
 type worth struct {
 	mu      sync.Mutex
 	round   average // a question for R
@@ -69,7 +70,8 @@ func (w *worth) arrived(waited time.Duration, there bool) {
 	w.arrival.add(waited)
 }
 
-// passed is told what a LIST of n objects that passed through took. Before the first question for R all of that counts.
+// passed is told what a LIST of n objects that passed through took. Before the first question for R
+// all of that counts.
 func (w *worth) passed(n int, took time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -86,8 +88,9 @@ func (w *worth) priceLocked(n int) time.Duration {
 	return time.Duration(n) * w.object.value
 }
 
-// wait is how long a LIST of n objects had better wait for a proof: not at all, if upstream is expected to be sooner. busy says
-// that a question is under way, which has to be waited for first. Who explores waits no longer than a proof would be worth.
+// wait is how long a LIST of n objects had better wait for a proof: not at all, if upstream is
+// expected to be sooner. busy says that a question is under way, which has to be waited for first.
+// Who explores waits no longer than a proof would be worth.
 func (w *worth) wait(n int, busy bool) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,8 +109,8 @@ func (w *worth) wait(n int, busy bool) time.Duration {
 	return min(w.round.value+price, patience)
 }
 
-// proved is told how long a LIST of n objects that was answered from memory had to wait after R. One that was worth it lets the
-// next be tried at once.
+// proved is told how long a LIST of n objects that was answered from memory had to wait after R.
+// One that was worth it lets the next be tried at once.
 func (w *worth) proved(n int, waited time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -119,8 +122,8 @@ func (w *worth) proved(n int, waited time.Duration) {
 // ErrNotWorth says that upstream is expected to answer sooner than the cache can be proven.
 var ErrNotWorth = errors.New("a proof is not worth the wait")
 
-// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotWorth at once if that is
-// expected to be sooner, and ErrNotProven after patience at most.
+// ProveSoon is Prove for a LIST of n objects that can as well pass through. It returns ErrNotWorth
+// at once if that is expected to be sooner, and ErrNotProven after patience at most.
 func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
 	f.mu.Lock()
 	asking := f.mu.asking
@@ -139,5 +142,6 @@ func (f *Freshness) ProveSoon(ctx context.Context, n int) (*Snapshot, error) {
 	return state, err
 }
 
-// Passed is told what a consistent LIST of n objects that passed through took upstream to answer in full.
+// Passed is told what a consistent LIST of n objects that passed through took upstream to answer in
+// full.
 func (f *Freshness) Passed(n int, took time.Duration) { f.worth.passed(n, took) }

@@ -19,7 +19,8 @@ func answer(t *testing.T, f *Freshness, n int) (fromMemory bool, took time.Durat
 	return err == nil, time.Since(began)
 }
 
-// On a quiet resource one LIST a second risks a bounded wait, and the others pass through at once. None has upstream checked.
+// On a quiet resource one LIST a second risks a bounded wait, and the others pass through at once.
+// None has upstream checked.
 func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 	u := &upstream{begin: at(25)}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {
@@ -45,7 +46,8 @@ func TestQuietResourceIsNotWorthAProof(t *testing.T) {
 	})
 }
 
-// A resource that becomes busy is found out within seconds, and one that becomes quiet again at once.
+// A resource that becomes busy is found out within seconds, and one that becomes quiet again at
+// once.
 func TestBusyResourceIsWorthAProof(t *testing.T) {
 	u := &upstream{}
 	proof(t, u, func(t *testing.T, r *Resource, f *Freshness) {

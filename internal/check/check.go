@@ -1,5 +1,6 @@
-// Package check asks a Spillway what one asks of it after an installation: is it reached, believed and passed through, does it know who asks, and
-// does it serve from memory. It asks as any client would, and is told nothing that another would not be told.
+// Package check asks a Spillway what one asks of it after an installation: is it reached, believed
+// and passed through, does it know who asks, and does it serve from memory. It asks as any client
+// would, and is told nothing that another would not be told.
 //
 // The invariant: each question is answered with one line, also after another has failed, and what
 // failed comes with a remedy. But where the name is not found, there is one answer to all.
@@ -45,8 +46,9 @@ type question struct {
 	ask  func(context.Context) (told string, err error)
 }
 
-// Run asks all: how it is; which version it is in front of; of one with a token who he is; and if resource is one, for a list of that from memory.
-// It writes a line for each to out. The error names the first that failed.
+// Run asks all: how it is; which version it is in front of; of one with a token who he is; and if
+// resource is one, for a list of that from memory. It writes a line for each to out. The error
+// names the first that failed.
 func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error {
 	questions := []question{{"/livez", c.probe("/livez")}, {"/readyz", c.probe("/readyz")}}
 	if c.Token != "" || resource != "" {
@@ -56,7 +58,9 @@ func (c *Client) Run(ctx context.Context, resource string, out io.Writer) error 
 		questions = append(questions, question{"who asks", c.whoami})
 	}
 	if resource != "" {
-		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) { return c.list(ctx, resource) }})
+		questions = append(questions, question{"LIST " + resource, func(ctx context.Context) (string, error) {
+			return c.list(ctx, resource)
+		}})
 	}
 	failed, first := 0, error(nil)
 	var unnamed *unnamedError
@@ -117,10 +121,12 @@ func (c *Client) whoami(ctx context.Context) (string, error) {
 	return r.Status.UserInfo.Username, nil
 }
 
-// selected is what a list is restricted to: most likely nothing, so that it costs as little in a large cluster as in a small one.
+// selected is what a list is restricted to: most likely nothing, so that it costs as little in a
+// large cluster as in a small one.
 const selected = "?resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check"
 
-// flowControl is on what the API server itself answered, if it has priority and fairness, and on nothing that was made from memory.
+// flowControl is on what the API server itself answered, if it has priority and fairness, and on
+// nothing that was made from memory.
 const flowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 
 // list asks for a state of any age, which takes no more than memory.
@@ -139,10 +145,13 @@ func (c *Client) list(ctx context.Context, resource string) (string, error) {
 	case l.Metadata.ResourceVersion == "":
 		return "", errors.New("the answer is no list: is --server a spillway?")
 	case header.Get(flowControl) != "":
-		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, and let it get, list and watch them; its log says what it may not", resource)
+		return "", fmt.Errorf("not from memory but from the API server: have --resources of that spillway name %s, and let "+
+			"it get, list and watch them; its log says what it may not", resource)
 	}
 	if !c.marks {
-		return "at resourceVersion " + l.Metadata.ResourceVersion + "; whether from memory cannot be told, since the API server marks none of its own answers (it is without priority and fairness)", nil
+		return "at resourceVersion " + l.Metadata.ResourceVersion +
+			"; whether from memory cannot be told, since the API server marks none of its own answers (it is without priority " +
+			"and fairness)", nil
 	}
 	return "from memory, at resourceVersion " + l.Metadata.ResourceVersion, nil
 }
@@ -150,7 +159,8 @@ func (c *Client) list(ctx context.Context, resource string) (string, error) {
 // bareVersion is what a version of an API looks like, other than a group.
 var bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 
-// pathOf is where a resource[.version][.group] is listed: in the version that the API server prefers, where none is named.
+// pathOf is where a resource[.version][.group] is listed: in the version that the API server
+// prefers, where none is named.
 func (c *Client) pathOf(ctx context.Context, resource string) (string, error) {
 	versioned, plain := schema.ParseResourceArg(resource)
 	if versioned == nil || !bareVersion.MatchString(versioned.Version) {
@@ -173,7 +183,8 @@ func (c *Client) pathOf(ctx context.Context, resource string) (string, error) {
 func (c *Client) do(ctx context.Context, method, path, body string, into any) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, answerMost)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base.String(), "/")+path, strings.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.Base.String(), "/")+path,
+		strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -206,7 +217,8 @@ func (c *Client) do(ctx context.Context, method, path, body string, into any) (h
 func unreached(err error) error {
 	var unverified *tls.CertificateVerificationError
 	if errors.As(err, &unverified) {
-		return fmt.Errorf("its certificate is not believed: %w: give in --ca-file what signed it, and in --server a name that it is for", unverified.Err)
+		return fmt.Errorf("its certificate is not believed: %w: give in --ca-file what signed it, and in --server a name "+
+			"that it is for", unverified.Err)
 	}
 	var unnamed *net.DNSError
 	if errors.As(err, &unnamed) {
@@ -220,9 +232,11 @@ type unnamedError struct{ cause *net.DNSError }
 
 func (e *unnamedError) Error() string {
 	if e.cause.IsNotFound {
-		return fmt.Sprintf("the name %s is not known (%v): see that --server names the Service and its namespace, and that the cluster's DNS knows it", e.cause.Name, e.cause)
+		return fmt.Sprintf("the name %s is not known (%v): see that --server names the Service and its namespace, and that "+
+			"the cluster's DNS knows it", e.cause.Name, e.cause)
 	}
-	return fmt.Sprintf("names cannot be looked up (%v): see that the cluster's DNS is well, and that no network policy keeps this pod from it", e.cause)
+	return fmt.Sprintf("names cannot be looked up (%v): see that the cluster's DNS is well, and that no network policy "+
+		"keeps this pod from it", e.cause)
 }
 
 func (e *unnamedError) Unwrap() error { return e.cause }

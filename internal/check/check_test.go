@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// answers is a server that answers paths with texts, as the API server does if they are not from memory, and the rest with 404.
+// answers is a server that answers paths with texts, as the API server does if they are not from
+// memory, and the rest with 404.
 type answers map[string]string
 
 func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +29,8 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if text, ok = strings.CutPrefix(text, "upstream "); ok {
 		w.Header().Set("X-Kubernetes-Pf-Flowschema-Uid", "1")
 	}
-	if r.URL.Path == "/apis/apps/v1/deployments" && r.URL.RawQuery != "resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check" {
+	if r.URL.Path == "/apis/apps/v1/deployments" &&
+		r.URL.RawQuery != "resourceVersion=0&fieldSelector=metadata.name%3Dspillway-check" {
 		code = http.StatusBadRequest
 	}
 	w.WriteHeader(code)
@@ -69,10 +71,12 @@ func TestGood(t *testing.T) {
 	if out, err := run(t, good(), "", ""); err != nil || out != "ok      /livez: 200\nok      /readyz: 200\n" {
 		t.Errorf("%v: %s", err, out)
 	}
-	for resource, version := range map[string]string{"deployments.apps": "7", "deployments.v1.apps": "7", "pods": "8", "pods.v1.": "8", "gears.v1beta1.example.com": "9"} {
+	for resource, version := range map[string]string{"deployments.apps": "7", "deployments.v1.apps": "7", "pods": "8",
+		"pods.v1.": "8", "gears.v1beta1.example.com": "9"} {
 		out, err := run(t, good(), "a", resource)
 		want := "ok      LIST " + resource + ": from memory, at resourceVersion " + version + "\n"
-		if err != nil || !strings.HasSuffix(out, want) || !strings.Contains(out, "ok      /version: v1.37.0\nok      who asks: me") || strings.Contains(out, "\x1b") {
+		if err != nil || !strings.HasSuffix(out, want) ||
+			!strings.Contains(out, "ok      /version: v1.37.0\nok      who asks: me") || strings.Contains(out, "\x1b") {
 			t.Errorf("%s: %v: %q", resource, err, out)
 		}
 	}
@@ -82,7 +86,8 @@ func TestGood(t *testing.T) {
 func TestUnmarked(t *testing.T) {
 	unmarked := good()
 	unmarked["GET /version"] = `{"gitVersion":"v1.37.0"}`
-	if out, err := run(t, unmarked, "", "pods"); err != nil || !strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory cannot be told") {
+	if out, err := run(t, unmarked, "", "pods"); err != nil ||
+		!strings.Contains(out, "LIST pods: at resourceVersion 8; whether from memory cannot be told") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
@@ -94,7 +99,8 @@ func TestBad(t *testing.T) {
 		a := good()
 		a[path] = answer
 		out, err := run(t, a, "a", "deployments.apps")
-		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed, first "+want) || strings.Count(out, "ok ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
+		if err == nil || !strings.HasPrefix(err.Error(), "1 of 5 checks failed, first "+want) ||
+			strings.Count(out, "ok ") != 4 || strings.Count(out, "FAILED  "+want) != 1 ||
 			strings.Count(out, "\n") != 5 {
 			t.Errorf("%v: %s", err, out)
 		}
@@ -104,11 +110,15 @@ func TestBad(t *testing.T) {
 	f("GET /version", "hello", "/version: the answer is not what a Kubernetes API gives (")
 	f("GET /version", "{}", "/version: the answer names no version: is --server a spillway?")
 	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", "{}", "who asks: the answer names nobody")
-	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", `!401 {"message":"Unauthorized"}`, "who asks: 401 Unauthorized: give in --token-file a token of this cluster")
-	f("GET /apis/apps", `!404 {"message":"there is\nno such thing"}`, "LIST deployments.apps: 404 there is no such thing: see that the API server has this")
-	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`, "LIST deployments.apps: 403 no: let whose token that is do this")
+	f("POST /apis/authentication.k8s.io/v1/selfsubjectreviews", `!401 {"message":"Unauthorized"}`,
+		"who asks: 401 Unauthorized: give in --token-file a token of this cluster")
+	f("GET /apis/apps", `!404 {"message":"there is\nno such thing"}`,
+		"LIST deployments.apps: 404 there is no such thing: see that the API server has this")
+	f("GET /apis/apps/v1/deployments", `!403 {"message":"no"}`,
+		"LIST deployments.apps: 403 no: let whose token that is do this")
 	f("GET /apis/apps/v1/deployments", "{}", "LIST deployments.apps: the answer is no list")
-	f("GET /apis/apps/v1/deployments", `upstream {"metadata":{"resourceVersion":"7"}}`, "LIST deployments.apps: not from memory but from the API server: have --resources")
+	f("GET /apis/apps/v1/deployments", `upstream {"metadata":{"resourceVersion":"7"}}`,
+		"LIST deployments.apps: not from memory but from the API server: have --resources")
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)
@@ -118,10 +128,12 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // Where names cannot be looked up there is one answer, which says so, to all questions.
 func TestNamesAreNotKnown(t *testing.T) {
 	for want, cause := range map[string]*net.DNSError{
-		"/livez: names cannot be looked up (lookup spillway.team.svc on 10.96.0.10:53: i/o timeout): see that the cluster's DNS is well": {
+		"/livez: names cannot be looked up (lookup spillway.team.svc on 10.96.0.10:53: i/o timeout): see that the " +
+			"cluster's DNS is well": {
 			Err: "i/o timeout", Name: "spillway.team.svc", Server: "10.96.0.10:53", IsTimeout: true,
 		},
-		"/livez: the name spillway.team.svc is not known (lookup spillway.team.svc: no such host): see that --server names the Service": {
+		"/livez: the name spillway.team.svc is not known (lookup spillway.team.svc: no such host): see that --server names " +
+			"the Service": {
 			Err: "no such host", Name: "spillway.team.svc", IsNotFound: true,
 		},
 	} {

@@ -1,5 +1,6 @@
-// Package clientconfig writes kubeconfigs that lead to Spillway. Whoever uses one is who he was: what it says of the user is what another kubeconfig
-// says, wherever the file is then: certificates and keys are in it, and what is read again and again has its full path.
+// Package clientconfig writes kubeconfigs that lead to Spillway. Whoever uses one is who he was:
+// what it says of the user is what another kubeconfig says, wherever the file is then: certificates
+// and keys are in it, and what is read again and again has its full path.
 package clientconfig
 
 import (
@@ -61,7 +62,8 @@ func Make(o Options) ([]byte, error) {
 		context.AuthInfo = name
 	}
 	if o.From != "" && server.Scheme == "http" { // client-go leaves the user of such a cluster out without a word
-		return nil, fmt.Errorf("--kubeconfig=%s: clients send no credentials over plain HTTP: give --server=https://…, or leave --kubeconfig out, for a spillway "+
+		return nil, fmt.Errorf("--kubeconfig=%s: clients send no credentials over plain HTTP: give --server=https://…, or "+
+			"leave --kubeconfig out, for a spillway "+
 			"with --plain-identity=self", o.From)
 	}
 	if o.From != "" {
@@ -83,7 +85,8 @@ func (o Options) takeToken(server *url.URL, config *api.Config) error {
 	case o.From != "":
 		return fmt.Errorf("--token-file=%s: the user is that of --kubeconfig already: leave one of them out", o.TokenFile)
 	case server.Scheme == "http":
-		return fmt.Errorf("--token-file=%s: clients send no credentials over plain HTTP: give --server=https://…", o.TokenFile)
+		return fmt.Errorf("--token-file=%s: clients send no credentials over plain HTTP: give --server=https://…",
+			o.TokenFile)
 	case !filepath.IsAbs(o.TokenFile):
 		return fmt.Errorf("--token-file=%s: must be a full path, as it is where the kubeconfig is used", o.TokenFile)
 	}
@@ -96,7 +99,8 @@ func (o Options) server() (*url.URL, error) {
 	u, err := url.Parse(o.Server)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		return nil, fmt.Errorf("--server=%s: must be https://host:port, or http://127.0.0.1:port; clients know no unix sockets", o.Server)
+		return nil, fmt.Errorf("--server=%s: must be https://host:port, or http://127.0.0.1:port; clients know no unix "+
+			"sockets", o.Server)
 	case u.Scheme == "http" && u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback():
 		return nil, fmt.Errorf("--server=%s: spillway serves plain HTTP on loopback only: take https://", o.Server)
 	}

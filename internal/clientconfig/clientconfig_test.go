@@ -50,26 +50,32 @@ func TestMake(t *testing.T) {
 		t.Fatal(err)
 	}
 	user, context, cluster := config.AuthInfos["spillway"], config.Contexts["spillway"], config.Clusters["spillway"]
-	if config.CurrentContext != "spillway" || cluster.Server != "https://spillway.ns.svc" || !strings.Contains(string(cluster.CertificateAuthorityData), "MA==") ||
-		context.Namespace != "team" || user.TokenFile != at("token") || user.Impersonate != "somebody" || len(config.AuthInfos) != 1 {
+	if config.CurrentContext != "spillway" || cluster.Server != "https://spillway.ns.svc" ||
+		!strings.Contains(string(cluster.CertificateAuthorityData), "MA==") ||
+		context.Namespace != "team" || user.TokenFile != at("token") || user.Impersonate != "somebody" ||
+		len(config.AuthInfos) != 1 {
 		t.Errorf("%s", text)
 	}
-	if text, err = Make(Options{Server: "https://spillway.ns.svc", From: at("config"), Context: "certificate", Namespace: "other"}); err != nil {
+	if text, err = Make(Options{Server: "https://spillway.ns.svc", From: at("config"), Context: "certificate",
+		Namespace: "other"}); err != nil {
 		t.Fatal(err)
 	}
-	if config, err = clientcmd.Load(text); err != nil || string(config.AuthInfos["spillway"].ClientKeyData) != "key" || config.Contexts["spillway"].Namespace != "other" {
+	if config, err = clientcmd.Load(text); err != nil || string(config.AuthInfos["spillway"].ClientKeyData) != "key" ||
+		config.Contexts["spillway"].Namespace != "other" {
 		t.Errorf("%v: %s", err, text)
 	}
 	if text, err = Make(Options{Server: "https://spillway.ns.svc", TokenFile: "/run/token"}); err != nil {
 		t.Fatal(err)
 	}
-	if config, err = clientcmd.Load(text); err != nil || config.AuthInfos["spillway"].TokenFile != "/run/token" || config.Contexts["spillway"].AuthInfo != "spillway" {
+	if config, err = clientcmd.Load(text); err != nil || config.AuthInfos["spillway"].TokenFile != "/run/token" ||
+		config.Contexts["spillway"].AuthInfo != "spillway" {
 		t.Errorf("%v: %s", err, text)
 	}
 	if text, err = Make(Options{Server: "http://localhost:8001"}); err != nil {
 		t.Fatal(err)
 	}
-	if config, err = clientcmd.Load(text); err != nil || len(config.AuthInfos) != 0 || config.Contexts["spillway"].AuthInfo != "" {
+	if config, err = clientcmd.Load(text); err != nil || len(config.AuthInfos) != 0 ||
+		config.Contexts["spillway"].AuthInfo != "" {
 		t.Errorf("%v: %s", err, text)
 	}
 }
@@ -88,12 +94,15 @@ func TestMakeRefuses(t *testing.T) {
 	}
 	f(Options{Server: "spillway:443"}, "--server=spillway:443: must be https://host:port")
 	f(Options{Server: "unix:///run/spillway.sock"}, "clients know no unix sockets")
-	f(Options{Server: "http://spillway.ns.svc"}, "--server=http://spillway.ns.svc: spillway serves plain HTTP on loopback only")
+	f(Options{Server: "http://spillway.ns.svc"},
+		"--server=http://spillway.ns.svc: spillway serves plain HTTP on loopback only")
 	f(Options{Server: "http://localhost:1", CAFile: at("ca.crt")}, "has a meaning only with https://")
 	f(Options{Server: secure, CAFile: at("none")}, "none: cannot be read: no such file or directory")
 	f(Options{Server: secure, CAFile: at("a.key")}, "a.key: holds no certificate in PEM")
-	f(Options{Server: secure, From: at("config"), TokenFile: "/a"}, "--token-file=/a: the user is that of --kubeconfig already")
-	f(Options{Server: "http://localhost:1", TokenFile: "/a"}, "--token-file=/a: clients send no credentials over plain HTTP")
+	f(Options{Server: secure, From: at("config"), TokenFile: "/a"},
+		"--token-file=/a: the user is that of --kubeconfig already")
+	f(Options{Server: "http://localhost:1", TokenFile: "/a"},
+		"--token-file=/a: clients send no credentials over plain HTTP")
 	f(Options{Server: secure, TokenFile: "a"}, "--token-file=a: must be a full path")
 	f(Options{Server: secure, Context: "x"}, "--context=x: has a meaning only with --kubeconfig")
 	f(Options{Server: secure, From: at("none")}, "none: cannot be read: no such file or directory")
@@ -102,5 +111,6 @@ func TestMakeRefuses(t *testing.T) {
 	f(Options{Server: secure, From: at("config"), Context: "other"}, `has no context "other": name one with --context`)
 	f(Options{Server: secure, From: at("config"), Context: "nobody"}, `its context "nobody" names no user that it has`)
 	f(Options{Server: secure, From: at("config"), Context: "gone"}, `of the user of its context "gone", `)
-	f(Options{Server: "http://127.0.0.1:8001", From: at("config"), Context: "token"}, "clients send no credentials over plain HTTP")
+	f(Options{Server: "http://127.0.0.1:8001", From: at("config"), Context: "token"},
+		"clients send no credentials over plain HTTP")
 }

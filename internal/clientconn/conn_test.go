@@ -183,7 +183,8 @@ func TestPaceOfABrokenConnection(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			far.Close()
 		}()
-		if _, err := paced.Write([]byte("x")); err == nil || errors.Is(err, ErrStalled) || errors.Is(err, os.ErrDeadlineExceeded) {
+		if _, err := paced.Write([]byte("x")); err == nil || errors.Is(err, ErrStalled) ||
+			errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 	})

@@ -94,8 +94,8 @@ type guest struct {
 	leave func()        // ends it politely; nil: it is closed
 }
 
-// NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed, nothing
-// waits for room.
+// NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
+// nothing waits for room.
 func NewConnections(most, perPeer int, m *ConnMetrics, over <-chan struct{}) *Connections {
 	k := &Connections{most: most, perPeer: perPeer, least: arrivalLeast, over: over, metrics: m, began: time.Now()}
 	k.mu.all = newTally(0)

@@ -68,16 +68,21 @@ func TestConnectionsMakeRoom(t *testing.T) {
 	}{
 		{"no limit", 0, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
 		{"room", 3, 0, []step{{a, Active, 0}, {a, Idle, 0}, {a, Arriving, 0}}, nil, false},
-		{"who rests goes before who has just come", 4, 0, []step{{a, Arriving, 0}, {a, Idle, 0}, {a, Idle, time.Second}, {a, Active, 0}, {a, Arriving, 0}}, []int{1}, false},
+		{"who rests goes before who has just come", 4, 0, []step{{a, Arriving, 0}, {a, Idle, 0}, {a, Idle, time.Second},
+			{a, Active, 0}, {a, Arriving, 0}}, []int{1}, false},
 		{"who takes too long to come goes before who rests", 4, 0,
-			[]step{{a, Arriving, 0}, {a, Idle, 6 * time.Second}, {a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
-		{"a flood of those who come", 4, 0, []step{{a, Arriving, 0}, {a, Arriving, 0}, {a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
-		{"nobody but who comes", 2, 0, []step{{a, Arriving, 0}, {a, Active, 0}, {a, Arriving, 0}, {a, Arriving, 0}}, []int{0, 2}, false},
+			[]step{{a, Arriving, 0}, {a, Idle, 6 * time.Second}, {a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0},
+			false},
+		{"a flood of those who come", 4, 0, []step{{a, Arriving, 0}, {a, Arriving, 0}, {a, Idle, 0}, {a, Active, 0},
+			{a, Arriving, 0}}, []int{0}, false},
+		{"nobody but who comes", 2, 0, []step{{a, Arriving, 0}, {a, Active, 0}, {a, Arriving, 0}, {a, Arriving, 0}},
+			[]int{0, 2}, false},
 		{"all are busy", 2, 0, []step{{a, Active, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
 		{"one peer has too many", 0, 2, []step{{a, Idle, 0}, {b, Idle, 0}, {a, Idle, 0}, {a, Arriving, 0}}, []int{0}, false},
 		{"one peer is too busy", 0, 2, []step{{a, Active, 0}, {b, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, nil, true},
 		{"another peer is not", 0, 2, []step{{a, Active, 0}, {a, Active, 0}, {b, Idle, 0}, {b, Arriving, 0}}, nil, false},
-		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}}, []int{0}, false},
+		{"a peer that makes room for itself does so for all", 2, 2, []step{{a, Idle, 0}, {a, Active, 0}, {a, Arriving, 0}},
+			[]int{0}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -177,7 +182,8 @@ func connectionsCount(t *testing.T) {
 			peers[peerOf(c.Conn)]++
 		}
 		if h.mu.all.open != open || open > most || h.mu.surplus.length != surplus || len(h.mu.peers) != len(peers) {
-			t.Fatalf("%d are open and %d surplus, %d and %d are counted; %d peers, %d counted", open, surplus, h.mu.all.open, h.mu.surplus.length, len(peers), len(h.mu.peers))
+			t.Fatalf("%d are open and %d surplus, %d and %d are counted; %d peers, %d counted", open, surplus, h.mu.all.open,
+				h.mu.surplus.length, len(peers), len(h.mu.peers))
 		}
 		for peer, n := range peers {
 			if got := h.mu.peers[peer].open; got != n || n > perPeer {
@@ -217,7 +223,8 @@ func (s *scripted) Accept() (net.Conn, error) {
 func TestAcceptGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		short := &net.OpError{Op: "accept", Err: syscall.EMFILE}
-		l := Listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}}, Log: zap.NewNop()}
+		l := Listener{Listener: &scripted{errs: []error{short, short, &net.OpError{Op: "accept", Err: syscall.ECONNABORTED}}},
+			Log: zap.NewNop()}
 		c, err := l.Accept()
 		if err != nil {
 			t.Fatal(err)

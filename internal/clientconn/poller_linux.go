@@ -49,7 +49,8 @@ type Watched struct {
 func NewPoller(log *zap.Logger) *Poller {
 	p, err := openPoller()
 	if err != nil {
-		log.Warn("clients that leave will not be noticed before their answer is ready; raise the limit of open files", zap.Error(err))
+		log.Warn("clients that leave will not be noticed before their answer is ready; raise the limit of open files",
+			zap.Error(err))
 		return nil
 	}
 	go p.run()
@@ -98,7 +99,8 @@ func (w *Watched) NotifyRoom(room func()) {
 	w.poller.mu.Lock()
 	w.room = room
 	w.poller.mu.Unlock()
-	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET) // fails on a closed connection, as the next write does
+	// fails on a closed connection, as the next write does
+	_ = w.control(unix.EPOLL_CTL_MOD, unix.EPOLLRDHUP|unix.EPOLLOUT|unix.EPOLLET)
 }
 
 // Socket is what is watched.
@@ -116,7 +118,8 @@ func (w *Watched) Stop() {
 }
 
 func (w *Watched) control(op int, events uint32) error {
-	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)), Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
+	event := unix.EpollEvent{Events: events, Fd: int32(uint32(w.id)),
+		Pad: int32(uint32(w.id >> 32))} // #nosec G115 -- the halves of an id
 	var failed error
 	err := w.poller.raw.Control(func(epoll uintptr) {
 		failed = w.conn.Control(func(fd uintptr) { _ = unix.EpollCtl(int(epoll), op, int(fd), &event) })

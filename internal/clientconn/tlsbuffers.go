@@ -48,7 +48,8 @@ func (b tlsBuffers) drop(c net.Conn) {
 		return
 	}
 	at := unsafe.Pointer(conn) // #nosec G103 -- fields of a tls.Conn that have been found
-	raw, hand, input := (*bytes.Buffer)(unsafe.Add(at, b.raw)), (*bytes.Buffer)(unsafe.Add(at, b.hand)), (*bytes.Reader)(unsafe.Add(at, b.input))
+	raw, hand, input := (*bytes.Buffer)(unsafe.Add(at, b.raw)), (*bytes.Buffer)(unsafe.Add(at, b.hand)),
+		(*bytes.Reader)(unsafe.Add(at, b.input))
 	if raw.Len() == 0 && hand.Len() == 0 && input.Len() == 0 {
 		*raw, *hand, *input = bytes.Buffer{}, bytes.Buffer{}, bytes.Reader{}
 	}

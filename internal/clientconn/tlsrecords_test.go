@@ -44,7 +44,8 @@ func TestTLSBuffersStaySmall(t *testing.T) {
 			}
 			defer near.Close()
 			server := tls.Server(&PacedConn{Conn: near, tls: true}, &tls.Config{Certificates: identity.TLS.Certificates})
-			config := &tls.Config{InsecureSkipVerify: true, DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
+			config := &tls.Config{InsecureSkipVerify: true,
+				DynamicRecordSizingDisabled: true} //nolint:gosec // a throw-away certificate
 			client := tls.Client(far, config)
 			var sent []byte
 			for len(sent) < 4<<20 {

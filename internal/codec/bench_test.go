@@ -26,7 +26,8 @@ func BenchmarkEncode(b *testing.B) {
 		}
 	})
 	for name, enc := range map[string]object.Encoding{
-		"protobuf again": protobufWhole, "metadata again": {Format: object.Protobuf, View: object.Metadata}, "metadata JSON": {View: object.Metadata},
+		"protobuf again": protobufWhole, "metadata again": {Format: object.Protobuf, View: object.Metadata},
+		"metadata JSON": {View: object.Metadata},
 	} {
 		b.Run(name, func(b *testing.B) {
 			var dst []byte
@@ -49,8 +50,8 @@ func BenchmarkEncode(b *testing.B) {
 	})
 }
 
-// BenchmarkList is what a list of 5000 pods of 7 KiB costs beside the socket: with everything made before, and for gzip also after fifty
-// of them changed.
+// BenchmarkList is what a list of 5000 pods of 7 KiB costs beside the socket: with everything made
+// before, and for gzip also after fifty of them changed.
 func BenchmarkList(b *testing.B) {
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	version := 0
@@ -60,8 +61,9 @@ func BenchmarkList(b *testing.B) {
 		for e := range 80 {
 			fmt.Fprintf(&env, `{"name":"SETTING_%d","value":"%x"},`, e, uint64(i*80+e+1)*0x9e3779b97f4a7c15)
 		}
-		return parse(b, pods, fmt.Sprintf(`{"metadata":{"name":"web-%05d","namespace":"n","uid":"%x","resourceVersion":"%d","labels":{"app":"web-%d"}},`+
-			`"spec":{"containers":[{"name":"c","image":"registry.example/web:%d","env":[%s{"name":"LAST","value":"%s"}],"resources":{}}],"nodeName":"node-%d"},"status":{"phase":"Running"}}`,
+		return parse(b, pods, fmt.Sprintf(
+			`{"metadata":{"name":"web-%05d","namespace":"n","uid":"%x","resourceVersion":"%d","labels":{"app":"web-%d"}},`+
+				`"spec":{"containers":[{"name":"c","image":"registry.example/web:%d","env":[%s{"name":"LAST","value":"%s"}],"resources":{}}],"nodeName":"node-%d"},"status":{"phase":"Running"}}`,
 			i, i*7919, version, i%100, i%7, env.String(), strings.Repeat("x", 2000), i%50))
 	}
 	items := make([]*object.Object, 5000)
@@ -73,9 +75,11 @@ func BenchmarkList(b *testing.B) {
 		enc     object.Encoding
 		changed int
 	}{
-		{"json", object.Encoding{}, 0}, {"json gzip", object.Encoding{Gzip: true}, 0}, {"json gzip, 1 % changed", object.Encoding{Gzip: true}, 50},
+		{"json", object.Encoding{}, 0}, {"json gzip", object.Encoding{Gzip: true}, 0},
+		{"json gzip, 1 % changed", object.Encoding{Gzip: true}, 50},
 		{"protobuf", protobufWhole, 0}, {"protobuf gzip", object.Encoding{Format: object.Protobuf, Gzip: true}, 0},
-		{"metadata", object.Encoding{View: object.Metadata}, 0}, {"metadata protobuf", object.Encoding{Format: object.Protobuf, View: object.Metadata}, 0},
+		{"metadata", object.Encoding{View: object.Metadata}, 0},
+		{"metadata protobuf", object.Encoding{Format: object.Protobuf, View: object.Metadata}, 0},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -9,8 +9,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Template is the bookmark of a resource that upstream has sent none for: the zero value of its Go type, as upstream's own is
-// (W-110). A kind without a type here has the bare type members.
+// Template is the bookmark of a resource that upstream has sent none for: the zero value of its Go
+// type, as upstream's own is (W-110). A kind without a type here has the bare type members.
 func Template(r *object.Resource) *object.Bookmark {
 	if !r.Builtin {
 		return object.NewBookmark(r)
@@ -33,7 +33,8 @@ func Template(r *object.Resource) *object.Bookmark {
 	return b
 }
 
-// convert does to a zero value what upstream's conversion from its internal type does, where that shows.
+// convert does to a zero value what upstream's conversion from its internal type does, where that
+// shows.
 func convert(zero message) {
 	var none int32
 	switch o := zero.(type) {

@@ -15,8 +15,8 @@ import (
 	"spillway/internal/object"
 )
 
-// recorded are the bookmarks of every built-in watchable resource as kube-apiserver 1.37.1 sends them at the end of the initial events:
-// apiVersion, resource, object.
+// recorded are the bookmarks of every built-in watchable resource as kube-apiserver 1.37.1 sends
+// them at the end of the initial events: apiVersion, resource, object.
 //
 //go:embed testdata/bookmarks.txt
 var recorded string
@@ -39,7 +39,8 @@ func recordedBookmarks(t testing.TB) []recordedBookmark {
 		if err := json.Unmarshal([]byte(columns[2]), &typed); err != nil {
 			t.Fatal(err)
 		}
-		out = append(out, recordedBookmark{object.NewResource(gv.WithResource(columns[1]), typed.Kind, true, true), columns[2]})
+		out = append(out, recordedBookmark{object.NewResource(gv.WithResource(columns[1]), typed.Kind, true, true),
+			columns[2]})
 	}
 	if len(out) != 64 {
 		t.Fatalf("%d resources", len(out))
@@ -47,10 +48,12 @@ func recordedBookmarks(t testing.TB) []recordedBookmark {
 	return out
 }
 
-// withoutTypes are the kinds whose Go types are not client-go's: their first bookmark comes from upstream.
+// withoutTypes are the kinds whose Go types are not client-go's: their first bookmark comes from
+// upstream.
 var withoutTypes = map[string]bool{"APIService": true, "CustomResourceDefinition": true}
 
-// TestTemplates is Annex A of the wire: bookmarks made from Go's zero values are those that upstream sends (W-110).
+// TestTemplates is Annex A of the wire: bookmarks made from Go's zero values are those that
+// upstream sends (W-110).
 func TestTemplates(t *testing.T) {
 	for _, r := range recordedBookmarks(t) {
 		want := r.object
@@ -61,8 +64,10 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", r.resource, got, want)
 		}
 	}
-	custom := object.NewResource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "deployments"}, "Deployment", true, false)
-	if got := string(Template(custom).Append(nil, 7, false)); got != `{"apiVersion":"g/v1","kind":"Deployment","metadata":{"resourceVersion":"7"}}` {
+	custom := object.NewResource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "deployments"},
+		"Deployment", true, false)
+	if got := string(Template(custom).Append(nil, 7,
+		false)); got != `{"apiVersion":"g/v1","kind":"Deployment","metadata":{"resourceVersion":"7"}}` {
 		t.Errorf("a custom resource: %s", got)
 	}
 }
@@ -87,7 +92,8 @@ func TestBookmarksInProtobuf(t *testing.T) {
 
 // TestBookmarksOfMetadata: a bookmark of a view of metadata is that view of a bookmark (W-110).
 func TestBookmarksOfMetadata(t *testing.T) {
-	custom := object.NewResource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "widgets"}, "Widget", true, false)
+	custom := object.NewResource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "widgets"}, "Widget",
+		true, false)
 	pods := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	for _, r := range []*object.Resource{custom, pods} {
 		for view, gv := range partialGVs {

@@ -1,8 +1,9 @@
-// Package codec makes the other encodings of objects, lists, bookmarks and errors from the JSON that upstream sent: protobuf,
-// PartialObjectMetadata, YAML, indented JSON, and gzip of any.
+// Package codec makes the other encodings of objects, lists, bookmarks and errors from the JSON
+// that upstream sent: protobuf, PartialObjectMetadata, YAML, indented JSON, and gzip of any.
 //
-// Invariant: what is made says what the JSON says, all of it. Whatever is not certain to (a kind without a type here, a member
-// that its type does not know, an apiserver newer than the types) is refused, and upstream answers (design D1, D9).
+// Invariant: what is made says what the JSON says, all of it. Whatever is not certain to (a kind
+// without a type here, a member that its type does not know, an apiserver newer than the types) is
+// refused, and upstream answers (design D1, D9).
 package codec
 
 import (
@@ -13,10 +14,11 @@ import (
 	"spillway/internal/object"
 )
 
-// Codec knows which encodings of one resource are made here. The zero pointer knows only the JSON that upstream sent.
+// Codec knows which encodings of one resource are made here. The zero pointer knows only the JSON
+// that upstream sent.
 //
-// It decides before an answer begins; the functions of this package then do the work, and may still fail. Such an encoding is
-// withdrawn: that watch has ended, and the next request passes through.
+// It decides before an answer begins; the functions of this package then do the work, and may still
+// fail. Such an encoding is withdrawn: that watch has ended, and the next request passes through.
 type Codec struct {
 	resource  *object.Resource
 	release   *Release
@@ -25,17 +27,21 @@ type Codec struct {
 	withdrawn [3][3]atomic.Bool
 }
 
-// New makes the codec of a resource. What depends on Go types is offered while release says that they suffice.
+// New makes the codec of a resource. What depends on Go types is offered while release says that
+// they suffice.
 func New(r *object.Resource, release *Release) *Codec {
 	_, err := newMessage(r)
 	return &Codec{resource: r, release: release, typed: r.Builtin && err == nil, annotated: annotated[r.GVR]}
 }
 
-// annotated are the resources whose version cannot say all that upstream knows of an object, so that it puts the rest into
-// annotations. As PartialObjectMetadata it shows the object without them (W-45), and they cannot be told from a user's.
+// annotated are the resources whose version cannot say all that upstream knows of an object, so
+// that it puts the rest into annotations. As PartialObjectMetadata it shows the object without them
+// (W-45), and they cannot be told from a user's.
 var annotated = map[schema.GroupVersionResource]bool{
-	{Group: "apps", Version: "v1", Resource: "daemonsets"}:                      true, // deprecated.daemonset.template.generation
-	{Group: "apps", Version: "v1", Resource: "deployments"}:                     true, // deprecated.deployment.rollback.revision
+	// deprecated.daemonset.template.generation
+	{Group: "apps", Version: "v1", Resource: "daemonsets"}: true,
+	// deprecated.deployment.rollback.revision
+	{Group: "apps", Version: "v1", Resource: "deployments"}:                     true,
 	{Group: "autoscaling", Version: "v1", Resource: "horizontalpodautoscalers"}: true, // autoscaling.alpha.kubernetes.io/…
 }
 
@@ -56,7 +62,8 @@ func (c *Codec) Offers(f object.Format, v object.View) bool {
 	return true
 }
 
-// Withdraw says that an encoding could not be made of some object, and reports whether that is news.
+// Withdraw says that an encoding could not be made of some object, and reports whether that is
+// news.
 func (c *Codec) Withdraw(f object.Format, v object.View) bool {
 	return c != nil && !c.withdrawn[f][v].Swap(true)
 }

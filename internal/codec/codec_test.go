@@ -45,7 +45,8 @@ func kinds(t testing.TB) []schema.GroupVersionKind {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := meta.Accessor(o); err == nil && gvk.Version != runtime.APIVersionInternal && !strings.HasSuffix(gvk.Kind, "List") {
+		if _, err := meta.Accessor(o); err == nil && gvk.Version != runtime.APIVersionInternal &&
+			!strings.HasSuffix(gvk.Kind, "List") {
 			out = append(out, gvk)
 		}
 	}
@@ -57,7 +58,8 @@ func resourceOf(gvk schema.GroupVersionKind) *object.Resource {
 	return object.NewResource(plural, gvk.Kind, true, true)
 }
 
-// sample is an object of the kind with random content, as Go holds it and as upstream would send it.
+// sample is an object of the kind with random content, as Go holds it and as upstream would send
+// it.
 func sample(t testing.TB, gvk schema.GroupVersionKind, seed int64) (runtime.Object, *object.Object) {
 	t.Helper()
 	fill := fuzzer.FuzzerFor(fuzzer.MergeFuzzerFuncs(metafuzzer.Funcs), rand.NewSource(seed), scheme.Codecs)
@@ -87,8 +89,9 @@ func sample(t testing.TB, gvk schema.GroupVersionKind, seed int64) (runtime.Obje
 	return again, parsed
 }
 
-// TestEveryKindInProtobuf: what is made of the JSON of an object of any kind is what upstream's serializer makes of the object: alone, in a
-// list, as metadata, and at the revision of its deletion (W-104, W-132, W-133, W-45).
+// TestEveryKindInProtobuf: what is made of the JSON of an object of any kind is what upstream's
+// serializer makes of the object: alone, in a list, as metadata, and at the revision of its
+// deletion (W-104, W-132, W-133, W-45).
 func TestEveryKindInProtobuf(t *testing.T) {
 	all := kinds(t)
 	if len(all) < 64 {
@@ -137,7 +140,8 @@ func checkList(t *testing.T, gvk schema.GroupVersionKind, typed runtime.Object, 
 		return // no collection upstream
 	}
 	remaining := int64(12)
-	for _, own := range []metav1.ListMeta{{ResourceVersion: "500"}, {ResourceVersion: "500", Continue: "abc", RemainingItemCount: &remaining}} {
+	for _, own := range []metav1.ListMeta{{ResourceVersion: "500"},
+		{ResourceVersion: "500", Continue: "abc", RemainingItemCount: &remaining}} {
 		for n := range 3 {
 			items, objects := make([]runtime.Object, n), make([]*object.Object, n)
 			for i := range n {
@@ -156,7 +160,8 @@ func checkList(t *testing.T, gvk schema.GroupVersionKind, typed runtime.Object, 
 	}
 }
 
-func checkPartialLists(t *testing.T, r *object.Resource, typed runtime.Object, objects []*object.Object, own metav1.ListMeta) {
+func checkPartialLists(t *testing.T, r *object.Resource, typed runtime.Object, objects []*object.Object,
+	own metav1.ListMeta) {
 	t.Helper()
 	m, _ := meta.Accessor(typed)
 	for view, gv := range partialGVs {
@@ -177,7 +182,8 @@ func checkPartialLists(t *testing.T, r *object.Resource, typed runtime.Object, o
 	}
 }
 
-func expectList(t *testing.T, r *object.Resource, enc object.Encoding, objects []*object.Object, own metav1.ListMeta, want []byte) {
+func expectList(t *testing.T, r *object.Resource, enc object.Encoding, objects []*object.Object, own metav1.ListMeta,
+	want []byte) {
 	t.Helper()
 	l, err := NewList(enc, r, append([]*object.Object(nil), objects...), own)
 	if err != nil {

@@ -2,9 +2,10 @@ package codec
 
 import "math/bits"
 
-// The checksum of a gzip member is that of its content. Those of segments are combined into it, as zlib's crc32_combine does: a
-// checksum is a remainder modulo a polynomial, appending n bytes multiplies it by x^8n, and so what must be known of what is appended is its own
-// checksum and that power.
+// The checksum of a gzip member is that of its content. Those of segments are combined into it, as
+// zlib's crc32_combine does: a checksum is a remainder modulo a polynomial, appending n bytes
+// multiplies it by x^8n, and so what must be known of what is appended is its own checksum and that
+// power.
 
 // crcPoly is the polynomial of CRC-32 (RFC 1952), reflected: bit 31 is x^0.
 const crcPoly = 0xedb88320
@@ -38,5 +39,6 @@ func crcShift(n int) uint32 {
 	return p
 }
 
-// crcJoin is the checksum of two contents, one after the other, of which the second has the checksum b and the shift given.
+// crcJoin is the checksum of two contents, one after the other, of which the second has the
+// checksum b and the shift given.
 func crcJoin(a, b, shift uint32) uint32 { return crcProduct(shift, a) ^ b }

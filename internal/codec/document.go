@@ -7,8 +7,9 @@ import (
 	"spillway/internal/object"
 )
 
-// Append appends an object as a document of its own at resourceVersion rv, which is the object's but for a deletion's (W-104):
-// what a watch event carries, and what a GET answers, but for JSON's newline. Chunks and gzip are left to the caller.
+// Append appends an object as a document of its own at resourceVersion rv, which is the object's
+// but for a deletion's (W-104): what a watch event carries, and what a GET answers, but for JSON's
+// newline. Chunks and gzip are left to the caller.
 func Append(dst []byte, enc object.Encoding, o *object.Object, rv uint64) ([]byte, error) {
 	switch enc.Format {
 	case object.Protobuf:
@@ -68,8 +69,8 @@ func appendPartialHead(dst []byte, v object.View) []byte {
 	return append(dst, `","metadata":`...)
 }
 
-// metadataJSON is an object's metadata in Go's field order. Built-in objects have it so; those of custom resources have their
-// keys sorted (W-8), and are decoded and encoded once.
+// metadataJSON is an object's metadata in Go's field order. Built-in objects have it so; those of
+// custom resources have their keys sorted (W-8), and are decoded and encoded once.
 func metadataJSON(o *object.Object) ([]byte, error) {
 	if o.Resource().Builtin {
 		return o.Metadata(), nil

@@ -7,8 +7,8 @@ import (
 	"spillway/internal/object"
 )
 
-// What stands around every protobuf document (W-133): a magic, and a runtime.Unknown whose members are the type, the message,
-// and two empty strings.
+// What stands around every protobuf document (W-133): a magic, and a runtime.Unknown whose members
+// are the type, the message, and two empty strings.
 const (
 	magic        = "k8s\x00"
 	documentTail = "\x1a\x00\x22\x00"
@@ -41,7 +41,8 @@ func listTypeOf(r *object.Resource, v object.View) metav1.TypeMeta {
 func appendDocumentHead(dst []byte, t metav1.TypeMeta, size int) []byte {
 	dst = append(dst, magic...)
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
-	dst = protowire.AppendVarint(dst, uint64(fieldSize(len(t.APIVersion))+fieldSize(len(t.Kind)))) // #nosec G115 -- a size is not negative
+	dst = protowire.AppendVarint(
+		dst, uint64(fieldSize(len(t.APIVersion))+fieldSize(len(t.Kind)))) // #nosec G115 -- a size is not negative
 	dst = protowire.AppendTag(dst, 1, protowire.BytesType)
 	dst = protowire.AppendString(dst, t.APIVersion)
 	dst = protowire.AppendTag(dst, 2, protowire.BytesType)
@@ -60,7 +61,8 @@ func appendDocument(dst []byte, t metav1.TypeMeta, msg []byte) []byte {
 // fieldSize is the size of a field with a number below 16 and a content of n bytes.
 func fieldSize(n int) int { return 1 + protowire.SizeBytes(n) }
 
-// fieldItems are the items of a list, of every kind but v1beta1's PartialObjectMetadataList (see listFields).
+// fieldItems are the items of a list, of every kind but v1beta1's PartialObjectMetadataList (see
+// listFields).
 const fieldItems = 2
 
 // partialMessage is a PartialObjectMetadata around its only field.

@@ -8,7 +8,8 @@ const (
 	formItem object.FormKind = iota
 	// formMetadata is its PartialObjectMetadata as an item of a list in protobuf.
 	formMetadata
-	// formMetadataJSON is its metadata in Go's field order, where upstream's JSON of the object has another.
+	// formMetadataJSON is its metadata in Go's field order, where upstream's JSON of the object has
+	// another.
 	formMetadataJSON
 	// formSegment is a run of objects as a segment of a gzipped list. Each encoding has its own.
 	formSegment
@@ -29,5 +30,6 @@ func encodingNumber(enc object.Encoding) object.FormKind {
 	return object.FormKind(enc.Format)*8 + object.FormKind(enc.View)
 }
 
-// Encodes tells the forms that are objects in another encoding; all others are runs of objects, compressed.
+// Encodes tells the forms that are objects in another encoding; all others are runs of objects,
+// compressed.
 func Encodes(kind object.FormKind) bool { return kind < formSegment }

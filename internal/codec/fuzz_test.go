@@ -10,8 +10,8 @@ import (
 	"spillway/internal/object"
 )
 
-// FuzzMessage: whatever JSON an object has, its message says the same or there is none, at its own resourceVersion and at another; and no
-// bytes at all make the splice of a resourceVersion panic.
+// FuzzMessage: whatever JSON an object has, its message says the same or there is none, at its own
+// resourceVersion and at another; and no bytes at all make the splice of a resourceVersion panic.
 func FuzzMessage(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"\u003c\ud83d\ude00"}}`,

@@ -19,10 +19,12 @@ var writers = sync.Pool{New: func() any {
 	return w
 }}
 
-// AppendMember appends content as a gzip member of its own: a whole body, or a piece of a stream of members (W-7).
+// AppendMember appends content as a gzip member of its own: a whole body, or a piece of a stream of
+// members (W-7).
 //
-// The content is flushed before the member ends. Readers that look for the next member before they return the last bytes of one, as
-// Go's does, would keep the last bytes back until there is another event.
+// The content is flushed before the member ends. Readers that look for the next member before they
+// return the last bytes of one, as Go's does, would keep the last bytes back until there is another
+// event.
 func AppendMember(dst, content []byte) []byte {
 	z := writers.Get().(*gzip.Writer)
 	defer writers.Put(z)
@@ -36,8 +38,8 @@ func AppendMember(dst, content []byte) []byte {
 	return sink
 }
 
-// Member is a gzip member with what is made of a run of objects in an encoding, and of nothing else. It is made once for all who ask for the
-// same run.
+// Member is a gzip member with what is made of a run of objects in an encoding, and of nothing
+// else. It is made once for all who ask for the same run.
 func Member(enc object.Encoding, run []*object.Object, content func() ([]byte, error)) ([]byte, error) {
 	return run[0].Form(memberForm(enc), run[1:]...).Get(func() ([]byte, error) {
 		plain, err := content()

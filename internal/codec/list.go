@@ -11,11 +11,12 @@ import (
 	"spillway/internal/object"
 )
 
-// List is a list as a document: what stands around the items, and the items' own bytes, spliced while it is written and never
-// assembled.
+// List is a list as a document: what stands around the items, and the items' own bytes, spliced
+// while it is written and never assembled.
 //
-// Every item is encoded before anything is written: only then is the size known, and that all of them can be. From then on the
-// list needs the bytes alone, and lets go of them as they are written.
+// Every item is encoded before anything is written: only then is the size known, and that all of
+// them can be. From then on the list needs the bytes alone, and lets go of them as they are
+// written.
 type List struct {
 	enc   object.Encoding
 	items []*object.Object
@@ -108,7 +109,8 @@ func (l *List) framePartial(r *object.Resource, meta metav1.ListMeta) {
 	}
 }
 
-// frameCustom has its keys sorted, and a continue member even if there is nothing to continue with (W-60).
+// frameCustom has its keys sorted, and a continue member even if there is nothing to continue with
+// (W-60).
 func (l *List) frameCustom(r *object.Resource, meta metav1.ListMeta) {
 	t := listTypeOf(r, l.enc.View)
 	l.head = append(l.head, `{"apiVersion":"`+t.APIVersion+`","items":[`...)
@@ -117,9 +119,11 @@ func (l *List) frameCustom(r *object.Resource, meta metav1.ListMeta) {
 	l.tail = append(l.tail, `,"resourceVersion":"`+meta.ResourceVersion+"\"}}\n"...)
 }
 
-// appendListHead appends everything up to the value of items. Neither tokens nor resourceVersions need an escape.
+// appendListHead appends everything up to the value of items. Neither tokens nor resourceVersions
+// need an escape.
 func appendListHead(dst []byte, t metav1.TypeMeta, meta metav1.ListMeta) []byte {
-	dst = append(dst, `{"kind":"`+t.Kind+`","apiVersion":"`+t.APIVersion+`","metadata":{"resourceVersion":"`+meta.ResourceVersion+`"`...)
+	dst = append(dst, `{"kind":"`+t.Kind+`","apiVersion":"`+t.APIVersion+`","metadata":{"resourceVersion":"`+
+		meta.ResourceVersion+`"`...)
 	if meta.Continue != "" {
 		dst = append(dst, `,"continue":"`+meta.Continue+`"`...)
 	}
@@ -135,8 +139,8 @@ func appendRemaining(dst []byte, meta metav1.ListMeta) []byte {
 	return strconv.AppendInt(dst, *meta.RemainingItemCount, 10)
 }
 
-// listFields are the fields that hold a list's metadata and its items. In v1beta1's PartialObjectMetadataList they stand the
-// other way around.
+// listFields are the fields that hold a list's metadata and its items. In v1beta1's
+// PartialObjectMetadataList they stand the other way around.
 func listFields(v object.View) (metadata, items protowire.Number) {
 	if v == object.MetadataV1beta1 {
 		return fieldItems, 1

@@ -33,12 +33,13 @@ func manyConfigmaps(t testing.TB) []*object.Object {
 }
 
 func configmap(t testing.TB, i, rv, size int) *object.Object {
-	return parse(t, configmaps, fmt.Sprintf(`{"metadata":{"name":"%05d","namespace":"ns","resourceVersion":"%d"},"data":{"a":%q}}`,
-		i, rv, strings.Repeat(fmt.Sprint(i*7919%1000), size/3)))
+	return parse(t, configmaps,
+		fmt.Sprintf(`{"metadata":{"name":"%05d","namespace":"ns","resourceVersion":"%d"},"data":{"a":%q}}`,
+			i, rv, strings.Repeat(fmt.Sprint(i*7919%1000), size/3)))
 }
 
-// A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its objects are let go as they are
-// written.
+// A large list is written in pieces, so that nobody waits long for it to be through (D10a), and its
+// objects are let go as they are written.
 func TestListPieces(t *testing.T) {
 	items := manyConfigmaps(t)
 	for _, enc := range []object.Encoding{{}, protobufWhole, {View: object.Metadata}} {

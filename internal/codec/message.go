@@ -85,7 +85,8 @@ func content(field []byte) []byte {
 	return value
 }
 
-// decode reads JSON as upstream's decoder does, and refuses a member that v does not know: v would lose it.
+// decode reads JSON as upstream's decoder does, and refuses a member that v does not know: v would
+// lose it.
 func decode(raw []byte, v any) error {
 	unknown, err := kjson.UnmarshalStrict(raw, v)
 	if err != nil {
@@ -94,7 +95,8 @@ func decode(raw []byte, v any) error {
 	return errors.Join(unknown...)
 }
 
-// metadataItem is an object's PartialObjectMetadata as an item of a list, made once: a field around a message with one field.
+// metadataItem is an object's PartialObjectMetadata as an item of a list, made once: a field around
+// a message with one field.
 func metadataItem(o *object.Object) ([]byte, error) {
 	return o.Form(formMetadata).Get(func() ([]byte, error) { return encodeMetadata(o) })
 }

@@ -19,11 +19,15 @@ import (
 )
 
 var (
-	configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
-	crds       = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+	configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true,
+		true)
+	crds = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"},
 		"CustomResourceDefinition", false, true)
-	daemonSets = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, "DaemonSet", true, true)
-	widgets    = object.NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"}, "Widget", true, false)
+	daemonSets = object.NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"},
+		"DaemonSet", true, true)
+	widgets = object.NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"},
+		"Widget", true, false)
 )
 
 func parse(t testing.TB, r *object.Resource, raw string) *object.Object {
@@ -35,7 +39,8 @@ func parse(t testing.TB, r *object.Resource, raw string) *object.Object {
 	return o
 }
 
-// TestOffers: what needs Go types is offered only while they exist and know what upstream sends (W-235), and nothing that has failed.
+// TestOffers: what needs Go types is offered only while they exist and know what upstream sends
+// (W-235), and nothing that has failed.
 func TestOffers(t *testing.T) {
 	current, old := &Release{own: 37}, &Release{own: 37}
 	current.Upstream("37+")
@@ -46,7 +51,8 @@ func TestOffers(t *testing.T) {
 	}
 	always := []offer{{object.JSON, object.Whole}}
 	text := []offer{{object.JSON, object.Whole}, {object.YAML, object.Whole}}
-	cut := append(text, offer{object.JSON, object.Metadata}, offer{object.JSON, object.MetadataV1beta1}, offer{object.YAML, object.Metadata},
+	cut := append(text, offer{object.JSON, object.Metadata}, offer{object.JSON, object.MetadataV1beta1},
+		offer{object.YAML, object.Metadata},
 		offer{object.YAML, object.MetadataV1beta1})
 	partial := append(cut, offer{object.Protobuf, object.Metadata}, offer{object.Protobuf, object.MetadataV1beta1})
 	all := append(partial, offer{object.Protobuf, object.Whole})
@@ -93,7 +99,8 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// TestRelease: the version of the types is that of k8s.io/api in the build; upstream's may carry a plus.
+// TestRelease: the version of the types is that of k8s.io/api in the build; upstream's may carry a
+// plus.
 func TestRelease(t *testing.T) {
 	f := func(own int, upstream string, want bool) {
 		t.Helper()
@@ -124,11 +131,15 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestRefusesWhatItWouldLose: a member that the Go type does not know fails the conversion; JSON keeps it (W-235).
+// TestRefusesWhatItWouldLose: a member that the Go type does not know fails the conversion; JSON
+// keeps it (W-235).
 func TestRefusesWhatItWouldLose(t *testing.T) {
-	body := parse(t, configmaps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"b"},"new":1}`)
-	meta := parse(t, configmaps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","new":1}}`)
-	custom := parse(t, widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","new":1,"resourceVersion":"7"}}`)
+	body := parse(t, configmaps,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"b"},"new":1}`)
+	meta := parse(t, configmaps,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7","new":1}}`)
+	custom := parse(t, widgets,
+		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"name":"a","new":1,"resourceVersion":"7"}}`)
 	for _, c := range []struct {
 		o    *object.Object
 		enc  object.Encoding
@@ -159,7 +170,8 @@ func TestRefusesWhatItWouldLose(t *testing.T) {
 
 // TestEncodedOnce: an object version is encoded once per form, however many ask at once.
 func TestEncodedOnce(t *testing.T) {
-	o := parse(t, configmaps, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"b"}}`)
+	o := parse(t, configmaps,
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"a":"b"}}`)
 	var wg sync.WaitGroup
 	seen := make([]*byte, 16)
 	for i := range seen {
@@ -176,16 +188,19 @@ func TestEncodedOnce(t *testing.T) {
 	}
 }
 
-// TestCustomMetadata: the metadata of a custom resource is shown in Go's field order, though upstream sends it sorted (W-8, W-45).
+// TestCustomMetadata: the metadata of a custom resource is shown in Go's field order, though
+// upstream sends it sorted (W-8, W-45).
 func TestCustomMetadata(t *testing.T) {
 	o := parse(t, widgets, `{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{"a":"\u003c"},"creationTimestamp":"2026-11-20T10:16:03Z",`+
 		`"generation":2,"managedFields":[{"apiVersion":"wire.example/v1","fieldsType":"FieldsV1","fieldsV1":{"f:spec":{"f:x":{}}},"manager":"m",`+
 		`"operation":"Update","time":"2026-11-20T10:16:03Z"}],"name":"a","namespace":"n","resourceVersion":"7","uid":"u"},"spec":{"x":1}}`)
 	for rv, digits := range map[uint64]string{7: "7", 9: "9"} {
-		expect(t, object.Encoding{View: object.Metadata}, o, rv, []byte(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"n",`+
-			`"uid":"u","resourceVersion":"`+digits+`","generation":2,"creationTimestamp":"2026-11-20T10:16:03Z","annotations":{"a":"\u003c"},`+
-			`"managedFields":[{"manager":"m","operation":"Update","apiVersion":"wire.example/v1","time":"2026-11-20T10:16:03Z","fieldsType":"FieldsV1",`+
-			`"fieldsV1":{"f:spec":{"f:x":{}}}}]}}`))
+		expect(t, object.Encoding{View: object.Metadata}, o, rv,
+			[]byte(`{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a","namespace":"n",`+
+				`"uid":"u","resourceVersion":"`+digits+
+				`","generation":2,"creationTimestamp":"2026-11-20T10:16:03Z","annotations":{"a":"\u003c"},`+
+				`"managedFields":[{"manager":"m","operation":"Update","apiVersion":"wire.example/v1","time":"2026-11-20T10:16:03Z","fieldsType":"FieldsV1",`+
+				`"fieldsV1":{"f:spec":{"f:x":{}}}}]}}`))
 	}
 }
 
@@ -204,10 +219,12 @@ func TestExamples(t *testing.T) {
 		}
 		return string(raw)
 	}
-	notFound := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Message: `configmaps "zz" not found`,
-		Reason: "NotFound", Details: &metav1.StatusDetails{Name: "zz", Kind: "configmaps"}, Code: 404}
+	notFound := &metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
+		Message: `configmaps "zz" not found`,
+		Reason:  "NotFound", Details: &metav1.StatusDetails{Name: "zz", Kind: "configmaps"}, Code: 404}
 	got, err := Status(object.Protobuf, notFound)
-	f("W-96", got, err, unhex("6b387300 0a0c 0a027631 1206 537461747573 1251 0a060a0012001a00 1207")+"Failure"+unhex("1a19")+`configmaps "zz" not found`+
+	f("W-96", got, err, unhex("6b387300 0a0c 0a027631 1206 537461747573 1251 0a060a0012001a00 1207")+"Failure"+
+		unhex("1a19")+`configmaps "zz" not found`+
 		unhex("2208")+"NotFound"+unhex("2a16 0a02")+"zz"+unhex("1200 1a0a")+"configmaps"+unhex("2800 3200 309403 1a00 2200"))
 	got, err = Status(object.JSON, notFound)
 	f("W-96", got, err, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","message":"configmaps \"zz\" not found","reason":"NotFound",`+
@@ -226,7 +243,8 @@ func TestExamples(t *testing.T) {
 	}
 	at := metav1.ListMeta{ResourceVersion: "419"}
 	got, err = list(protobufWhole, configmaps, at)
-	f("W-133", got, err, unhex("6b387300 0a13 0a02")+"v1"+unhex("120d")+"ConfigMapList"+unhex("120b 0a09 0a00 1203")+"419"+unhex("1a00 1a00 2200"))
+	f("W-133", got, err, unhex("6b387300 0a13 0a02")+"v1"+unhex("120d")+"ConfigMapList"+unhex("120b 0a09 0a00 1203")+"419"+
+		unhex("1a00 1a00 2200"))
 	got, err = list(object.Encoding{View: object.Metadata}, configmaps, at)
 	f("W-45", got, err, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"419"},"items":null}`+"\n")
 	got, err = list(object.Encoding{}, configmaps, at)

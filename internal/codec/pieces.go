@@ -8,7 +8,8 @@ import (
 // pieceSize is how much of a list is written at once (design D10a).
 const pieceSize = 256 << 10
 
-// pieces gathers what is written into pieces of exactly pieceSize, all but the last. After an error it writes nothing more.
+// pieces gathers what is written into pieces of exactly pieceSize, all but the last. After an error
+// it writes nothing more.
 type pieces struct {
 	w       io.Writer
 	buf     *[]byte // room for one piece

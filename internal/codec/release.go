@@ -7,8 +7,9 @@ import (
 	"sync/atomic"
 )
 
-// Release says whether the Go types of this build know every field that upstream may send: whether their minor version is not
-// older than upstream's (W-235). They would leave out what they do not know, which no client could notice.
+// Release says whether the Go types of this build know every field that upstream may send: whether
+// their minor version is not older than upstream's (W-235). They would leave out what they do not
+// know, which no client could notice.
 type Release struct {
 	own      int // the minor version of the types; -1 if the build does not tell
 	suffices atomic.Bool
@@ -35,7 +36,8 @@ func (r *Release) Upstream(minor string) {
 	r.suffices.Store(ok && r.own >= theirs)
 }
 
-// minorOfTypes finds the version of Kubernetes' types among what the build depends on: k8s.io/api v0.37.1 is of Kubernetes 1.37.
+// minorOfTypes finds the version of Kubernetes' types among what the build depends on: k8s.io/api
+// v0.37.1 is of Kubernetes 1.37.
 func minorOfTypes(deps []*debug.Module) int {
 	for _, dep := range deps {
 		if dep.Path != "k8s.io/api" {

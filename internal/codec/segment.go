@@ -14,10 +14,12 @@ import (
 	"spillway/internal/object"
 )
 
-// segment is a run of a list's items, compressed once for all lists that have the same run: raw deflate that ends on the border of a
-// byte, after a sync flush, and behind it what is needed to join it with others: the content's CRC-32, its crcShift and its size.
+// segment is a run of a list's items, compressed once for all lists that have the same run: raw
+// deflate that ends on the border of a byte, after a sync flush, and behind it what is needed to
+// join it with others: the content's CRC-32, its crcShift and its size.
 //
-// Each is compressed by itself, since one that referred to the one before would have to be made again whenever that is.
+// Each is compressed by itself, since one that referred to the one before would have to be made
+// again whenever that is.
 type segment []byte
 
 // segmentTrailer is how many bytes are not deflate.
@@ -30,24 +32,28 @@ func (s segment) sums() (crc, shift uint32, size int) {
 	return binary.LittleEndian.Uint32(t), binary.LittleEndian.Uint32(t[4:]), int(binary.LittleEndian.Uint32(t[8:]))
 }
 
-// How many bytes of items a segment has. Small ones compress less well, in large ones a change costs more.
+// How many bytes of items a segment has. Small ones compress less well, in large ones a change
+// costs more.
 const (
 	segmentLeast  = 32 << 10
 	segmentTarget = 64 << 10 // on average, about
 	segmentMost   = 256 << 10
 )
 
-// segmentCuts makes cuts differ between processes, so that nobody can choose names that make bad ones.
+// segmentCuts makes cuts differ between processes, so that nobody can choose names that make bad
+// ones.
 var segmentCuts = maphash.MakeSeed()
 
-// cutsBefore reports whether a segment begins with an item of this size. It depends on the item alone, so that runs stay the same around
-// those that come and go; and on the size by its order of magnitude, so that a change seldom moves a cut.
+// cutsBefore reports whether a segment begins with an item of this size. It depends on the item
+// alone, so that runs stay the same around those that come and go; and on the size by its order of
+// magnitude, so that a change seldom moves a cut.
 func cutsBefore(key string, size int) bool {
 	odds := uint64(segmentTarget) >> bits.Len(uint(size))
 	return odds <= 1 || maphash.String(segmentCuts, key)%odds == 0
 }
 
-// Cutter cuts objects in order into runs to be compressed together. The zero value is before the first.
+// Cutter cuts objects in order into runs to be compressed together. The zero value is before the
+// first.
 type Cutter struct{ size int }
 
 // Before reports whether a run ends before this object, of which n bytes are to be compressed.
@@ -78,7 +84,9 @@ func (l *List) segments(f func(from, to int)) {
 
 // segment is the items in [from, to), compressed.
 func (l *List) segment(from, to int) segment {
-	s, _ := l.items[from].Form(segmentForm(l.enc), l.items[from+1:to]...).Get(func() ([]byte, error) { return l.compress(from, to), nil })
+	s, _ := l.items[from].Form(segmentForm(l.enc), l.items[from+1:to]...).Get(func() ([]byte, error) {
+		return l.compress(from, to), nil
+	})
 	return s
 }
 
@@ -115,14 +123,16 @@ func (l *List) compress(from, to int) segment {
 	s := append(make(segment, 0, len(d.out)+segmentTrailer), d.out...)
 	s = binary.LittleEndian.AppendUint32(s, crc32.ChecksumIEEE(d.content))
 	s = binary.LittleEndian.AppendUint32(s, crcShift(len(d.content)))
-	s = binary.LittleEndian.AppendUint32(s, uint32(len(d.content))) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
-	if cap(d.content) > 2*segmentMost {                             // after one huge object
+	s = binary.LittleEndian.AppendUint32(
+		s, uint32(len(d.content))) // #nosec G115 -- modulo 2^32, as in the trailer of gzip (RFC 1952)
+	if cap(d.content) > 2*segmentMost { // after one huge object
 		d.content, d.out = nil, nil
 	}
 	return s
 }
 
-// Compressed is a list as one gzip member, of which all is at hand. It does not need the objects any more.
+// Compressed is a list as one gzip member, of which all is at hand. It does not need the objects
+// any more.
 type Compressed struct {
 	parts [][]byte
 	size  int
@@ -130,10 +140,12 @@ type Compressed struct {
 	total uint32 // bytes of content, modulo 2^32
 }
 
-// gzipHead is what every gzip member begins with here: deflate, no name, no time, and an operating system that nobody knows (RFC 1952).
+// gzipHead is what every gzip member begins with here: deflate, no name, no time, and an operating
+// system that nobody knows (RFC 1952).
 var gzipHead = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// Compress makes the list a gzip member. What has been compressed before, for whomever, is not compressed again. The list is used up.
+// Compress makes the list a gzip member. What has been compressed before, for whomever, is not
+// compressed again. The list is used up.
 func (l *List) Compress() *Compressed {
 	c := &Compressed{}
 	c.add(gzipHead)
@@ -178,7 +190,8 @@ func (c *Compressed) sum(content []byte) {
 // storedMost is how much a stored block may hold (RFC 1951, 3.2.4).
 const storedMost = 1<<16 - 1
 
-// appendStored appends content in deflate blocks that are not compressed: what is shorter than a compressor's tables.
+// appendStored appends content in deflate blocks that are not compressed: what is shorter than a
+// compressor's tables.
 func appendStored(dst, content []byte, final bool) []byte {
 	for block := range slices.Chunk(content, storedMost) {
 		content = content[len(block):]
@@ -187,8 +200,10 @@ func appendStored(dst, content []byte, final bool) []byte {
 			last = 1
 		}
 		dst = append(dst, last)
-		dst = binary.LittleEndian.AppendUint16(dst, uint16(len(block)))  // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
-		dst = binary.LittleEndian.AppendUint16(dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
+		dst = binary.LittleEndian.AppendUint16(
+			dst, uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
+		dst = binary.LittleEndian.AppendUint16(
+			dst, ^uint16(len(block))) // #nosec G115 -- a stored block has at most 65535 bytes (storedMost)
 		dst = append(dst, block...)
 	}
 	return dst

@@ -16,7 +16,8 @@ import (
 )
 
 // compressed is a list as a gzip member, and its content by its own encoding.
-func compressed(t testing.TB, enc object.Encoding, r *object.Resource, items []*object.Object, meta metav1.ListMeta) (member, content []byte) {
+func compressed(t testing.TB, enc object.Encoding, r *object.Resource, items []*object.Object, meta metav1.ListMeta) (
+	member, content []byte) {
 	t.Helper()
 	var bare, out bytes.Buffer
 	for range 2 { // the first WriteTo uses a list up
@@ -72,7 +73,8 @@ func TestCompressedLists(t *testing.T) {
 		{}, {View: object.Metadata}, {View: object.MetadataV1beta1}, protobufWhole,
 		{Format: object.Protobuf, View: object.Metadata}, {Format: object.Protobuf, View: object.MetadataV1beta1},
 	} {
-		for _, meta := range []metav1.ListMeta{{ResourceVersion: "5000"}, {ResourceVersion: "5000", Continue: strings.Repeat("abc", storedMost)}} {
+		for _, meta := range []metav1.ListMeta{{ResourceVersion: "5000"},
+			{ResourceVersion: "5000", Continue: strings.Repeat("abc", storedMost)}} {
 			for _, n := range []int{0, 1, 2, 3, len(items)} {
 				member, content := compressed(t, enc, configmaps, items[len(items)-n:], meta)
 				if !bytes.Equal(gunzip(t, member), content) {
@@ -106,8 +108,9 @@ func fresh(now, before []segment) int {
 	return n
 }
 
-// What has been compressed is not compressed again: of a list in which something changed, only the segment it changed in; of one in which
-// something came or went, also those beside it. A list of a part shares what lies inside.
+// What has been compressed is not compressed again: of a list in which something changed, only the
+// segment it changed in; of one in which something came or went, also those beside it. A list of a
+// part shares what lies inside.
 func TestSegmentsAreShared(t *testing.T) {
 	items := manyConfigmaps(t)
 	first := segmentsOf(t, items)
@@ -125,7 +128,8 @@ func TestSegmentsAreShared(t *testing.T) {
 	if n := fresh(segmentsOf(t, slices.Delete(slices.Clone(items), 1234, 1235)), first); n < 1 || n > 4 {
 		t.Errorf("after a deletion, %d segments were made again", n)
 	}
-	if n := fresh(segmentsOf(t, slices.Insert(slices.Clone(items), 1234, configmap(t, 9999, 6000, 311))), first); n < 1 || n > 4 {
+	if n := fresh(segmentsOf(t, slices.Insert(slices.Clone(items), 1234, configmap(t, 9999, 6000, 311))), first); n < 1 ||
+		n > 4 {
 		t.Errorf("after an addition, %d segments were made again", n)
 	}
 	part := segmentsOf(t, items[700:3300])
@@ -154,7 +158,9 @@ func TestMembersAreShared(t *testing.T) {
 	}
 	json, protobuf := object.Encoding{Gzip: true}, object.Encoding{Format: object.Protobuf, Gzip: true}
 	for want, ask := range []func(){
-		func() {}, func() { member(json, items[:5]) }, func() { member(protobuf, items[:5]) }, func() { member(json, items[:6]) }, func() { member(json, items[1:6]) },
+		func() {}, func() { member(json, items[:5]) }, func() { member(protobuf, items[:5]) }, func() {
+			member(json, items[:6])
+		}, func() { member(json, items[1:6]) },
 	} {
 		for range 3 {
 			ask()
@@ -163,7 +169,9 @@ func TestMembersAreShared(t *testing.T) {
 			t.Errorf("%d members were made, want %d", made, want)
 		}
 	}
-	if _, err := Member(json, items[10:12], func() ([]byte, error) { return nil, io.ErrNoProgress }); err != io.ErrNoProgress {
+	if _, err := Member(json, items[10:12], func() ([]byte, error) {
+		return nil, io.ErrNoProgress
+	}); err != io.ErrNoProgress {
 		t.Errorf("one that cannot be made: %v", err)
 	}
 }
@@ -189,7 +197,8 @@ func TestSegmentSizes(t *testing.T) {
 	}
 }
 
-// FuzzCompress: whatever the items are, and whatever was compressed before, a compressed list is the list.
+// FuzzCompress: whatever the items are, and whatever was compressed before, a compressed list is
+// the list.
 func FuzzCompress(f *testing.F) {
 	f.Add([]byte("some names"), uint64(1000), []byte{3, 200, 7}, "")
 	f.Add([]byte{0, 0, 0, 1, 255}, uint64(90000), []byte{1}, "token")

@@ -8,7 +8,8 @@ import (
 	"spillway/internal/object"
 )
 
-// Status is a failure as a document of its own, in whatever format the client understands (W-10); JSON without its newline.
+// Status is a failure as a document of its own, in whatever format the client understands (W-10);
+// JSON without its newline.
 func Status(f object.Format, s *metav1.Status) ([]byte, error) {
 	if f == object.Protobuf {
 		msg, err := s.Marshal()

@@ -10,7 +10,8 @@ import (
 // YAML is a JSON document as YAML, made the way upstream makes it (W-47).
 func YAML(document []byte) ([]byte, error) { return yaml.JSONToYAML(document) }
 
-// Indent is a JSON document for people to read: two blanks per level, and no newline at the end (W-9).
+// Indent is a JSON document for people to read: two blanks per level, and no newline at the end
+// (W-9).
 func Indent(document []byte) ([]byte, error) {
 	var out bytes.Buffer
 	if err := json.Indent(&out, bytes.TrimSpace(document), "", "  "); err != nil {

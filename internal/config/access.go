@@ -43,8 +43,9 @@ func (o *Settings) validateAccess() error {
 		return err
 	}
 	if clients != nil && fronts != nil && len(o.FrontProxy.AllowedNames) == 0 && fronts.Shares(clients) {
-		return o.Refuse("requestheader-client-ca-file", o.FrontProxy.CAFile, "has an authority of --client-ca-file in it, so that every client could "+
-			"say that he is somebody else: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
+		return o.Refuse("requestheader-client-ca-file", o.FrontProxy.CAFile,
+			"has an authority of --client-ca-file in it, so that every client could "+
+				"say that he is somebody else: name the proxy in --requestheader-allowed-names, or give it an authority of its own")
 	}
 	if err := o.validateFrontProxy(); err != nil {
 		return err
@@ -67,8 +68,9 @@ func (o *Settings) validateRights() error {
 		}
 	}
 	if o.LocalTokens != LocalTokensNone && len(o.APIAudiences) == 0 {
-		return o.Refuse("authentication-local-jwks", o.LocalTokens, "needs --api-audiences: which audiences the API server takes for its own cannot be "+
-			"seen from outside")
+		return o.Refuse("authentication-local-jwks", o.LocalTokens,
+			"needs --api-audiences: which audiences the API server takes for its own cannot be "+
+				"seen from outside")
 	}
 	return nil
 }
@@ -80,9 +82,11 @@ func (o *Settings) validateImpersonation() error {
 	case !o.ImpersonateClientCerts:
 		return o.Refuse("impersonation-kubeconfig", file, "has a meaning only with --impersonate-client-certs")
 	case file == "":
-		return o.Refuse("impersonate-client-certs", "true", "needs --impersonation-kubeconfig: somebody who may impersonate, and nothing else")
+		return o.Refuse("impersonate-client-certs", "true",
+			"needs --impersonation-kubeconfig: somebody who may impersonate, and nothing else")
 	case o.ClientCAFile == "" && o.FrontProxy.CAFile == "":
-		return o.Refuse("impersonate-client-certs", "true", "has a meaning only with --client-ca-file or --requestheader-client-ca-file")
+		return o.Refuse("impersonate-client-certs", "true",
+			"has a meaning only with --client-ca-file or --requestheader-client-ca-file")
 	}
 	if _, err := os.ReadFile(o.ImpersonationKubeconfig); err != nil {
 		return o.Refuse("impersonation-kubeconfig", o.ImpersonationKubeconfig, "cannot be read: "+Cause(err))
@@ -111,7 +115,8 @@ func (o *Settings) validateFrontProxy() error {
 	p := &o.FrontProxy
 	if p.CAFile == "" {
 		if len(p.AllowedNames) > 0 {
-			return o.Refuse("requestheader-allowed-names", strings.Join(p.AllowedNames, ","), "has a meaning only with --requestheader-client-ca-file")
+			return o.Refuse("requestheader-allowed-names", strings.Join(p.AllowedNames, ","),
+				"has a meaning only with --requestheader-client-ca-file")
 		}
 		return nil
 	}

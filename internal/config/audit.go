@@ -25,8 +25,9 @@ func newAuditOptions() AuditOptions {
 
 func (a *AuditOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&a.PolicyFile, "audit-policy-file", a.PolicyFile,
-		"Put requests that are answered from memory on record as the policy in this `file` says (audit.k8s.io/v1 Policy), which may be that of the API "+
-			"server. What is passed through is on the API server's own record. When empty, there is no audit log.")
+		"Put requests that are answered from memory on record as the policy in this `file` says (audit.k8s.io/v1 "+
+			"Policy), which may be that of the API server. What is passed through is on the API server's own record. When "+
+			"empty, there is no audit log.")
 	fs.StringVar(&a.To.Path, "audit-log-path", a.To.Path,
 		"Write audit events to this `file`, one JSON document a line, as the API server does. - is standard output.")
 	fs.IntVar(&a.To.MaxSize, "audit-log-maxsize", a.To.MaxSize,
@@ -37,8 +38,9 @@ func (a *AuditOptions) flags(fs *pflag.FlagSet) {
 		"Keep at most this `number` of rotated audit logs. 0 keeps any number.")
 	fs.BoolVar(&a.To.Compress, "audit-log-compress", a.To.Compress, "Compress rotated audit logs with gzip.")
 	fs.BoolVar(&a.Required, "audit-required", a.Required,
-		"Answer nothing from memory whose audit events could not be written within a second: it is passed through, so that the API server puts it on its record. "+
-			"Otherwise it is answered all the same. What blocks is then given its events later, at most 16 MiB and, of watches that have ended, 64 MiB; more than that is lost and counted.")
+		"Answer nothing from memory whose audit events could not be written within a second: it is passed through, so "+
+			"that the API server puts it on its record. Otherwise it is answered all the same. What blocks is then given "+
+			"its events later, at most 16 MiB and, of watches that have ended, 64 MiB; more than that is lost and counted.")
 }
 
 // validateAudit refuses a log without a policy, a policy without a log, and policies that

@@ -21,7 +21,8 @@ func TestAuditPolicy(t *testing.T) {
 			}
 			continue
 		}
-		if got.code == 0 || !strings.HasPrefix(got.stderr, "spillway: --audit-policy-file="+file+": ") || !strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
+		if got.code == 0 || !strings.HasPrefix(got.stderr, "spillway: --audit-policy-file="+file+": ") ||
+			!strings.Contains(got.stderr, want) || strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("%q: %q", text, got.stderr)
 		}
 	}

@@ -39,29 +39,35 @@ func newLimitOptions() LimitOptions {
 func (o *Settings) requestLimitFlags(fs *pflag.FlagSet) {
 	l := &o.Limits
 	fs.IntVar(&l.Watches, "max-watches", l.Watches,
-		"Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests that pass through count, too. "+
-			"0 is no limit, here and below. Beyond a limit requests are answered 429 with Retry-After, as the API server does.")
+		"Serve at most this `number` of watches at a time. Logs, exec, attach, port-forward and proxied requests that "+
+			"pass through count, too. 0 is no limit, here and below. Beyond a limit requests are answered 429 with "+
+			"Retry-After, as the API server does.")
 	fs.IntVar(&l.WatchesPerUser, "max-watches-per-user", l.WatchesPerUser,
-		"Serve at most this `number` of them to one user; to one address, where the user is not known. Unless it is set, a user may have more while an "+
-			"eighth of --max-watches remains free for others.")
+		"Serve at most this `number` of them to one user; to one address, where the user is not known. Unless it is "+
+			"set, a user may have more while an eighth of --max-watches remains free for others.")
 	fs.Var(&l.ListBytes, "max-list-bytes-in-flight",
-		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and half of that to one user. "+
-			"Others wait for their turn, up to 5s; the user with the least goes first. What is compressed counts an eighth.")
+		"Send at most this many `bytes` of large lists and of states that watches begin with at the same time, and "+
+			"half of that to one user. Others wait for their turn, up to 5s; the user with the least goes first. What is "+
+			"compressed counts an eighth.")
 	fs.IntVar(&l.SelectorTermsPerUser, "max-selector-terms-per-user", l.SelectorTermsPerUser,
-		"Let the label and field selectors of one user's watches have at most this `number` of terms in all, names and the values of sets, where they "+
-			"are answered from memory, and those of all users eight times as many, or fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+
+		"Let the label and field selectors of one user's watches have at most this `number` of terms in all, names "+
+			"and the values of sets, where they are answered from memory, and those of all users eight times as many, or "+
+			"fewer by --memory-budget. 32 bytes of a selector are a term at least; equal selectors of a user count once, "+
 			"and those of up to 16 terms not at all.")
 	fs.Var(&l.HeadBytes, "max-large-head-bytes",
-		"Hold at most this many `bytes` for large heads of requests at a time, of all connections together: those above 16 KiB over HTTP/1.1, "+
-			"which count six times, and those above 32 KiB, decoded, over HTTP/2. "+
-			"Others are answered 431. A head may have 1 MiB, as the API server has it.")
+		"Hold at most this many `bytes` for large heads of requests at a time, of all connections together: those "+
+			"above 16 KiB over HTTP/1.1, which count six times, and those above 32 KiB, decoded, over HTTP/2. Others are "+
+			"answered 431. A head may have 1 MiB, as the API server has it.")
 	fs.IntVar(&l.PassThrough, "max-passthrough-requests", l.PassThrough,
-		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their turn, up to 15s; the user with "+
-			"fewest under way goes first.")
-	fs.IntVar(&l.PassThroughPerUser, "max-passthrough-requests-per-user", l.PassThroughPerUser, "Pass at most this `number` of them through for one user.")
-	fs.Float64Var(&l.QPSPerUser, "max-passthrough-qps-per-user", l.QPSPerUser, "Pass at most this `number` of requests per second through for one user.")
+		"Pass at most this `number` of requests through at a time, besides those that last. Others wait for their "+
+			"turn, up to 15s; the user with fewest under way goes first.")
+	fs.IntVar(&l.PassThroughPerUser, "max-passthrough-requests-per-user", l.PassThroughPerUser,
+		"Pass at most this `number` of them through for one user.")
+	fs.Float64Var(&l.QPSPerUser, "max-passthrough-qps-per-user", l.QPSPerUser,
+		"Pass at most this `number` of requests per second through for one user.")
 	fs.IntVar(&l.BurstPerUser, "max-passthrough-burst-per-user", l.BurstPerUser,
-		"Pass this `number` of requests through at once before --max-passthrough-qps-per-user counts. 0 is as many as in two seconds.")
+		"Pass this `number` of requests through at once before --max-passthrough-qps-per-user counts. 0 is as many as in "+
+			"two seconds.")
 }
 
 // qpsMost is a rate beyond which a limit is surely not meant.
@@ -83,17 +89,20 @@ func (o *Settings) validateRequestLimits() error {
 		}
 	}
 	if l.ListBytes != 0 && l.ListBytes < minListBytes {
-		return o.Refuse("max-list-bytes-in-flight", l.ListBytes.String(), "must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
+		return o.Refuse("max-list-bytes-in-flight", l.ListBytes.String(),
+			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?")
 	}
 	if l.HeadBytes != 0 && l.HeadBytes < minListBytes {
 		return o.Refuse("max-large-head-bytes", l.HeadBytes.String(),
 			"must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?")
 	}
 	if !(l.QPSPerUser >= 0 && l.QPSPerUser <= qpsMost) { // also what is no number
-		return o.Refuse("max-passthrough-qps-per-user", fmt.Sprint(l.QPSPerUser), "must be between 0, which is no limit, and 1000000")
+		return o.Refuse("max-passthrough-qps-per-user", fmt.Sprint(l.QPSPerUser),
+			"must be between 0, which is no limit, and 1000000")
 	}
 	if l.BurstPerUser > 0 && l.QPSPerUser == 0 {
-		return o.Refuse("max-passthrough-burst-per-user", fmt.Sprint(l.BurstPerUser), "has a meaning only with --max-passthrough-qps-per-user")
+		return o.Refuse("max-passthrough-burst-per-user", fmt.Sprint(l.BurstPerUser),
+			"has a meaning only with --max-passthrough-qps-per-user")
 	}
 	return nil
 }

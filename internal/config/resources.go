@@ -40,8 +40,9 @@ func CheckResource(arg string) error {
 }
 
 var (
-	errNotAResource = errors.New("must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com")
-	bareVersion     = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
+	errNotAResource = errors.New(
+		"must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com")
+	bareVersion = regexp.MustCompile(`^v[0-9]+((alpha|beta)[0-9]+)?$`)
 )
 
 func errorUnless(good bool) error {

@@ -15,12 +15,14 @@ import (
 
 func (o *Settings) sidecarFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&o.SidecarDir, "sidecar-dir", o.SidecarDir,
-		"Be the API server of the other containers of this pod: write to this `folder` what they have to find in "+sidecar.AccountDir+" - the pod's token, again "+
-			"whenever it is rotated, its namespace, and the certificate to trust on --listen-tls, which must be on loopback and is for the pod's own "+
-			"service account alone. spillway inject sets this.")
+		"Be the API server of the other containers of this pod: write to this `folder` what they have to find in "+
+			sidecar.AccountDir+" - the pod's token, again "+
+			"whenever it is rotated, its namespace, and the certificate to trust on --listen-tls, which must be on "+
+			"loopback and is for the pod's own service account alone. spillway inject sets this.")
 	fs.StringVar(&o.SidecarKeyDir, "sidecar-key-dir", o.SidecarKeyDir,
-		"Keep the key for that certificate in this `folder`, so that they still trust it when spillway was started again. It had better be in memory, "+
-			"and mounted by no other container. When empty, the key is lost with the process.")
+		"Keep the key for that certificate in this `folder`, so that they still trust it when spillway was started "+
+			"again. It had better be in memory, and mounted by no other container. When empty, the key is lost with the "+
+			"process.")
 }
 
 // validateSidecar refuses what would have a sidecar serve others than its pod, or present what no
@@ -33,7 +35,8 @@ func (o *Settings) validateSidecar() error {
 		return nil
 	}
 	if o.Kubeconfig != "" {
-		return o.Refuse("sidecar-dir", o.SidecarDir, "copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
+		return o.Refuse("sidecar-dir", o.SidecarDir,
+			"copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
 	}
 	if address, err := listen.SplitAddress(o.ListenTLS); err != nil || !listen.IsLoopback(address.Host) {
 		return o.Refuse("sidecar-dir", o.SidecarDir, "needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443")
@@ -42,12 +45,15 @@ func (o *Settings) validateSidecar() error {
 		flag string
 		set  bool
 	}{
-		{"tls-cert-file", o.TLSCertFile != ""}, {"client-ca-file", o.ClientCAFile != ""}, {"requestheader-client-ca-file", o.FrontProxy.CAFile != ""},
-		{"api-audiences", len(o.APIAudiences) > 0}, {"watch-rights", o.WatchRights}, {"authorization-local-rbac", o.LocalRBAC},
+		{"tls-cert-file", o.TLSCertFile != ""}, {"client-ca-file", o.ClientCAFile != ""},
+		{"requestheader-client-ca-file", o.FrontProxy.CAFile != ""},
+		{"api-audiences", len(o.APIAudiences) > 0}, {"watch-rights", o.WatchRights},
+		{"authorization-local-rbac", o.LocalRBAC},
 		{"authentication-local-jwks", o.LocalTokens != LocalTokensNone}, {"insecure-allow-all", o.InsecureAllowAll},
 	} {
 		if f.set {
-			return o.Refuse("sidecar-dir", o.SidecarDir, "is for tokens of the pod's own service account, which leaves no meaning to --"+f.flag)
+			return o.Refuse("sidecar-dir", o.SidecarDir,
+				"is for tokens of the pod's own service account, which leaves no meaning to --"+f.flag)
 		}
 	}
 	if o.SidecarKeyDir != "" && strings.TrimRight(o.SidecarKeyDir, "/") == strings.TrimRight(o.SidecarDir, "/") {
@@ -73,7 +79,8 @@ func CheckSidecarFlags(args []string) error {
 		if kind, _ := pflag.UnquoteUsage(f); kind == "file" {
 			err = fmt.Errorf("--%s is not for sidecars: they have no files but those that injection gives them", f.Name)
 		}
-		if f.Name != "resources" && (slices.Contains(inject.OwnFlags, f.Name) || slices.Contains([]string{"config", "help", "version"}, f.Name)) {
+		if f.Name != "resources" &&
+			(slices.Contains(inject.OwnFlags, f.Name) || slices.Contains([]string{"config", "help", "version"}, f.Name)) {
 			err = fmt.Errorf("--%s is not for sidecars: injection decides it", f.Name)
 		}
 	})

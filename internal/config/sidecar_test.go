@@ -22,7 +22,8 @@ func TestSidecarFlags(t *testing.T) {
 	const loopback = "--sidecar-dir=/a: needs --listen-tls on loopback, such as --listen-tls=127.0.0.1:6443"
 	f("--sidecar-dir=/a", loopback)
 	f("--sidecar-dir=/a --listen-tls=:6443", loopback)
-	f(sidecar+"--kubeconfig=/dev/null", "--sidecar-dir=/a: copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
+	f(sidecar+"--kubeconfig=/dev/null",
+		"--sidecar-dir=/a: copies the service account of the pod, which spillway has to use itself: leave --kubeconfig out")
 	const meaning = "--sidecar-dir=/a: is for tokens of the pod's own service account, which leaves no meaning to "
 	f(sidecar+"--insecure-allow-all", meaning+"--insecure-allow-all")
 	f(sidecar+"--api-audiences=x", meaning+"--api-audiences")

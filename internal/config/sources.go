@@ -147,7 +147,8 @@ func isServiceVariable(name, value string) bool {
 	return strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
-var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
+var serviceVariable = regexp.MustCompile(
+	`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)$`)
 
 func unknownVariable(flags *pflag.FlagSet, variable string) error {
 	given := strings.ToLower(strings.TrimPrefix(variable, envPrefix))

@@ -15,8 +15,10 @@ func TestDefaults(t *testing.T) {
 		t.Fatalf("bare start: %+v", got)
 	}
 	o := got.options
-	have := fmt.Sprint(o.Listen, o.PlainIdentity, o.ListenTLS, o.MetricsListen, o.HistoryBytes.String(), o.HistoryMinAge, o.StallTimeout, o.DrainPeriod)
-	want := fmt.Sprint("127.0.0.1:8001", "client", "", "127.0.0.1:9464", "64Mi", 75*time.Second, 30*time.Second, 10*time.Second)
+	have := fmt.Sprint(o.Listen, o.PlainIdentity, o.ListenTLS, o.MetricsListen, o.HistoryBytes.String(), o.HistoryMinAge,
+		o.StallTimeout, o.DrainPeriod)
+	want := fmt.Sprint("127.0.0.1:8001", "client", "", "127.0.0.1:9464", "64Mi", 75*time.Second, 30*time.Second,
+		10*time.Second)
 	if have != want {
 		t.Errorf("defaults are %s, want %s", have, want)
 	}
@@ -24,7 +26,8 @@ func TestDefaults(t *testing.T) {
 
 // A setting is taken from the first place that has it: flag, environment, file, default.
 func TestPrecedence(t *testing.T) {
-	const file = "stall-timeout: 3s\nhistory-bytes: 3Mi\nresources: [pods, nodes]\ndebug: true\nmetrics-listen: \"127.0.0.1:3\"\n"
+	const file = "stall-timeout: 3s\nhistory-bytes: 3Mi\nresources: [pods, nodes]\ndebug: true\nmetrics-listen: " +
+		"\"127.0.0.1:3\"\n"
 	tests := []struct {
 		name   string
 		env    []string
@@ -48,7 +51,8 @@ func TestPrecedence(t *testing.T) {
 		{name: "flag over a bad variable", noFile: true,
 			env: []string{"SPILLWAY_STALL_TIMEOUT=soon"}, args: []string{"--stall-timeout=1s"},
 			stall: time.Second, bytes: "64Mi"},
-		{name: "an empty variable empties a list", env: []string{"SPILLWAY_RESOURCES="}, stall: 3 * time.Second, bytes: "3Mi", debug: true},
+		{name: "an empty variable empties a list", env: []string{"SPILLWAY_RESOURCES="}, stall: 3 * time.Second, bytes: "3Mi",
+			debug: true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -61,7 +65,8 @@ func TestPrecedence(t *testing.T) {
 				t.Fatalf("did not start: %s", got.stderr)
 			}
 			o := got.options
-			if o.StallTimeout != tt.stall || o.HistoryBytes.String() != tt.bytes || strings.Join(o.Resources, " ") != tt.resources || o.Debug != tt.debug {
+			if o.StallTimeout != tt.stall || o.HistoryBytes.String() != tt.bytes ||
+				strings.Join(o.Resources, " ") != tt.resources || o.Debug != tt.debug {
 				t.Errorf("got %v %v %q %v, want %v %v %q %v", o.StallTimeout, o.HistoryBytes.String(), o.Resources, o.Debug,
 					tt.stall, tt.bytes, tt.resources, tt.debug)
 			}
@@ -70,7 +75,8 @@ func TestPrecedence(t *testing.T) {
 }
 
 func TestConfigFileNamedByEnvironment(t *testing.T) {
-	path := writeFile(t, "c.yaml", "# empty but for this\nlisten-tls: &a \"127.0.0.1:7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
+	path := writeFile(t, "c.yaml",
+		"# empty but for this\nlisten-tls: &a \"127.0.0.1:7443\"\ninsecure-allow-all: true\nmetrics-listen: *a\n")
 	got := start([]string{"SPILLWAY_CONFIG=" + path})
 	if got.code != 0 || got.options.ListenTLS != "127.0.0.1:7443" || got.options.MetricsListen != "127.0.0.1:7443" {
 		t.Errorf("got %+v", got)
@@ -87,7 +93,8 @@ func TestEmptyConfigFiles(t *testing.T) {
 
 // Every flag that configures a run can be set from all three places.
 func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
-	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x", "stringSlice": "x"}
+	probe := map[string]string{"bool": "true", "int": "7", "duration": "9s", "bytes": "9Mi", "string": "x",
+		"stringSlice": "x"}
 	newFlags := func() (*Settings, *pflag.FlagSet) {
 		o := New()
 		all := pflag.NewFlagSet("all", pflag.ContinueOnError)
@@ -103,14 +110,16 @@ func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
 			value = flags.Lookup(name).DefValue // a choice
 		}
 		o, fromEnv := newFlags()
-		if err := o.readEnvironment(fromEnv, []string{variableOf(name) + "=" + value}, nil); err != nil || !fromEnv.Lookup(name).Changed {
+		if err := o.readEnvironment(fromEnv, []string{variableOf(name) + "=" + value}, nil); err != nil ||
+			!fromEnv.Lookup(name).Changed {
 			t.Errorf("%s=%s: %v, set: %v", variableOf(name), value, err, fromEnv.Lookup(name).Changed)
 		}
 		if name == "config" {
 			continue
 		}
 		o, fromFile := newFlags()
-		if err := o.readEntries(fromFile, []configEntry{{key: name, value: value}}); err != nil || !fromFile.Lookup(name).Changed {
+		if err := o.readEntries(fromFile, []configEntry{{key: name, value: value}}); err != nil ||
+			!fromFile.Lookup(name).Changed {
 			t.Errorf("%s: %s: %v, set: %v", name, value, err, fromFile.Lookup(name).Changed)
 		}
 	}
@@ -119,9 +128,11 @@ func TestEveryFlagHasAVariableAndAKey(t *testing.T) {
 // A Service called spillway puts these into every pod beside it.
 func TestVariablesOfServicesAreIgnored(t *testing.T) {
 	env := []string{
-		"SPILLWAY_SERVICE_HOST=10.1.2.3", "SPILLWAY_SERVICE_PORT=6443", "SPILLWAY_SERVICE_PORT_HTTPS=6443", "SPILLWAY_PORT=tcp://10.1.2.3:6443",
+		"SPILLWAY_SERVICE_HOST=10.1.2.3", "SPILLWAY_SERVICE_PORT=6443", "SPILLWAY_SERVICE_PORT_HTTPS=6443",
+		"SPILLWAY_PORT=tcp://10.1.2.3:6443",
 		"SPILLWAY_PORT_6443_TCP=tcp://10.1.2.3:6443", "SPILLWAY_PORT_6443_TCP_PROTO=tcp", "SPILLWAY_PORT_6443_TCP_PORT=6443",
-		"SPILLWAY_PORT_6443_TCP_ADDR=10.1.2.3", "SPILLWAY_METRICS_SERVICE_HOST=10.1.2.3", "SPILLWAY_METRICS_PORT=tcp://10.1.2.3:9464",
+		"SPILLWAY_PORT_6443_TCP_ADDR=10.1.2.3", "SPILLWAY_METRICS_SERVICE_HOST=10.1.2.3",
+		"SPILLWAY_METRICS_PORT=tcp://10.1.2.3:9464",
 	}
 	if got := start(env); got.code != 0 {
 		t.Errorf("did not start: %s", got.stderr)

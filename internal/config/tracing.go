@@ -16,8 +16,9 @@ type TracingOptions struct {
 
 func (t *TracingOptions) flags(fs *pflag.FlagSet) {
 	fs.StringVar(&t.File, "tracing-config-file", t.File,
-		"Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration), which may be that of the API server: a span for each that "+
-			"is sampled, sent to an OpenTelemetry collector over OTLP/gRPC. /metrics then has exemplars, in OpenMetrics. When empty, nothing is traced.")
+		"Trace requests as this `file` says (apiserver.config.k8s.io/v1 TracingConfiguration), which may be that of "+
+			"the API server: a span for each that is sampled, sent to an OpenTelemetry collector over OTLP/gRPC. /metrics "+
+			"then has exemplars, in OpenMetrics. When empty, nothing is traced.")
 }
 
 // validateTracing refuses configurations that kube-apiserver would refuse.

@@ -23,11 +23,13 @@ func TestTracingConfiguration(t *testing.T) {
 			}
 			continue
 		}
-		if got.code == 0 || !strings.HasPrefix(got.stderr, "spillway: --tracing-config-file="+file+": "+want) || strings.Count(got.stderr, "\n") != 1 {
+		if got.code == 0 || !strings.HasPrefix(got.stderr, "spillway: --tracing-config-file="+file+": "+want) ||
+			strings.Count(got.stderr, "\n") != 1 {
 			t.Errorf("%q: %q", text, got.stderr)
 		}
 	}
-	if got := start(nil, "--tracing-config-file=/nowhere"); got.code == 0 || got.stderr != "spillway: --tracing-config-file=/nowhere: cannot be read: no such file or directory\n" {
+	if got := start(nil, "--tracing-config-file=/nowhere"); got.code == 0 ||
+		got.stderr != "spillway: --tracing-config-file=/nowhere: cannot be read: no such file or directory\n" {
 		t.Errorf("%+v", got)
 	}
 	if got := start(nil); got.code != 0 || got.options.Tracing.Config != nil {

@@ -66,7 +66,8 @@ func (o *Settings) validateKubeconfig(environ []string) error {
 		if slices.ContainsFunc(environ, inPod) {
 			return nil
 		}
-		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a kubeconfig file")
+		return errors.New("--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): " +
+			"name a kubeconfig file")
 	}
 	if _, err := os.ReadFile(o.Kubeconfig); err != nil {
 		return o.Refuse("kubeconfig", o.Kubeconfig, "cannot be read: "+Cause(err))
@@ -87,45 +88,56 @@ func (o *Settings) validateResources() error {
 
 func (o *Settings) validateNumbers() error {
 	if o.MaxResources < 1 {
-		return o.Refuse("max-resources", fmt.Sprint(o.MaxResources), "must be at least 1; to mirror nothing on demand, leave * out of --resources")
+		return o.Refuse("max-resources", fmt.Sprint(o.MaxResources),
+			"must be at least 1; to mirror nothing on demand, leave * out of --resources")
 	}
 	if o.ResourceIdleTimeout < 0 {
-		return o.Refuse("resource-idle-timeout", o.ResourceIdleTimeout.String(), "must not be negative; 0s keeps every resource")
+		return o.Refuse("resource-idle-timeout", o.ResourceIdleTimeout.String(),
+			"must not be negative; 0s keeps every resource")
 	}
 	if o.UnreadyWhenAway < 0 || o.UnreadyWhenAway > 0 && o.UnreadyWhenAway < leastAway {
 		return o.Refuse("unready-when-away", o.UnreadyWhenAway.String(),
 			"must be "+leastAway.String()+" or more, which a restart of an API server takes; 0s never fails readiness")
 	}
 	if o.MaxStaleness < 0 {
-		return o.Refuse("max-staleness", o.MaxStaleness.String(), "must not be negative; 0s answers nothing while the API server is away")
+		return o.Refuse("max-staleness", o.MaxStaleness.String(),
+			"must not be negative; 0s answers nothing while the API server is away")
 	}
 	if p := o.ConsistencyCheckPeriod; p != 0 && p < minCheckPeriod {
-		return o.Refuse("consistency-check-period", p.String(), "must be at least "+minCheckPeriod.String()+", or 0s, which checks nothing")
+		return o.Refuse("consistency-check-period", p.String(), "must be at least "+minCheckPeriod.String()+
+			", or 0s, which checks nothing")
 	}
 	if o.HistoryBytes < minHistoryBytes {
 		return o.Refuse("history-bytes", o.HistoryBytes.String(), "must be at least 4Ki; is the unit missing, as in 64Mi?")
 	}
 	if o.EncodedBytes != 0 && o.EncodedBytes < minHistoryBytes {
-		return o.Refuse("encoded-bytes", o.EncodedBytes.String(), "must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?")
+		return o.Refuse("encoded-bytes", o.EncodedBytes.String(),
+			"must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?")
 	}
 	if o.MemoryBudget != 0 && o.MemoryBudget < minBudget {
-		return o.Refuse("memory-budget", o.MemoryBudget.String(), "must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as in 512Mi?")
+		return o.Refuse("memory-budget", o.MemoryBudget.String(),
+			"must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as in 512Mi?")
 	}
 	if o.HistoryMinAge < 0 {
-		return o.Refuse("history-min-age", o.HistoryMinAge.String(), "must not be negative; 0s keeps what fits into --history-bytes")
+		return o.Refuse("history-min-age", o.HistoryMinAge.String(),
+			"must not be negative; 0s keeps what fits into --history-bytes")
 	}
 	if o.BackfillWatches < 0 {
-		return o.Refuse("backfill-watches", fmt.Sprint(o.BackfillWatches), "must not be negative; 0 has such clients list anew")
+		return o.Refuse("backfill-watches", fmt.Sprint(o.BackfillWatches),
+			"must not be negative; 0 has such clients list anew")
 	}
 	if o.MaxConnections < 0 {
-		return o.Refuse("max-connections", fmt.Sprint(o.MaxConnections), "must not be negative; 0 is as many as open files allow")
+		return o.Refuse("max-connections", fmt.Sprint(o.MaxConnections),
+			"must not be negative; 0 is as many as open files allow")
 	}
 	if o.MaxConnectionsPerPeer < 0 {
-		return o.Refuse("max-connections-per-peer", fmt.Sprint(o.MaxConnectionsPerPeer), "must not be negative; 0 sets no limit")
+		return o.Refuse("max-connections-per-peer", fmt.Sprint(o.MaxConnectionsPerPeer),
+			"must not be negative; 0 sets no limit")
 	}
 	if most := connectionsWithin(openFiles()); o.MaxConnections > most {
-		return o.Refuse("max-connections", fmt.Sprint(o.MaxConnections), fmt.Sprintf("is more than the open files that this process may have leave room for, "+
-			"which is %d; raise ulimit -n", most))
+		return o.Refuse("max-connections", fmt.Sprint(o.MaxConnections),
+			fmt.Sprintf("is more than the open files that this process may have leave room for, "+
+				"which is %d; raise ulimit -n", most))
 	}
 	if o.StallTimeout <= 0 {
 		return o.Refuse("stall-timeout", o.StallTimeout.String(), "must be longer than 0s")
@@ -158,7 +170,8 @@ func (o *Settings) validatePlain() error {
 	}
 	for _, text := range o.AcceptOrigins {
 		if !isOrigin(text) {
-			return o.Refuse("accept-origins", text, "must be scheme://host or scheme://host:port, as a browser sends it in Origin")
+			return o.Refuse("accept-origins", text,
+				"must be scheme://host or scheme://host:port, as a browser sends it in Origin")
 		}
 	}
 	return nil
@@ -188,7 +201,8 @@ func (o *Settings) validateSocket() error {
 
 func isOrigin(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Scheme != "" && u.Hostname() != "" && u.Scheme+"://"+u.Host == text && !strings.Contains(text, "*")
+	return err == nil && u.Scheme != "" && u.Hostname() != "" && u.Scheme+"://"+u.Host == text &&
+		!strings.Contains(text, "*")
 }
 
 // validateStrictTransport takes what kube-apiserver takes.
@@ -246,7 +260,8 @@ func (o *Settings) validateKeyPair() error {
 	}
 	if _, err := tls.X509KeyPair(chain, key); err != nil {
 		reason := strings.TrimPrefix(err.Error(), "tls: ")
-		return o.Refuse("tls-cert-file", o.TLSCertFile, "is not a certificate with its key in "+o.TLSPrivateKeyFile+": "+reason)
+		return o.Refuse("tls-cert-file", o.TLSCertFile, "is not a certificate with its key in "+o.TLSPrivateKeyFile+": "+
+			reason)
 	}
 	return nil
 }
@@ -269,7 +284,9 @@ func (o *Settings) validateListeners() error {
 		return o.Refuse("metrics-listen", o.MetricsListen, err.Error())
 	}
 	if o.Debug && !listen.IsLoopback(address.Host) && (!o.MetricsTLS || o.InsecureAllowAll) {
-		return o.Refuse("debug", "true", "serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is "+o.MetricsListen)
+		return o.Refuse("debug", "true",
+			"serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is "+
+				o.MetricsListen)
 	}
 	return nil
 }
@@ -278,27 +295,33 @@ func (o *Settings) validateListeners() error {
 func (o *Settings) Warnings() []string {
 	var all []string
 	if o.InsecureAllowAll {
-		all = append(all, "INSECURE: --insecure-allow-all is set. Every client that reaches a listener reads every mirrored object, whatever RBAC says.")
+		all = append(all, "INSECURE: --insecure-allow-all is set. Every client that reaches a listener reads every "+
+			"mirrored object, whatever RBAC says.")
 	}
 	if o.SocketMode&0o002 != 0 {
-		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group with --listen-mode=0660 is for some of them.")
+		all = append(all, "--listen-mode lets every user of this machine connect to the unix socket; --listen-owner=:group "+
+			"with --listen-mode=0660 is for some of them.")
 	}
 	// a sidecar shows its pod what to trust
 	if (o.ListenTLS != "" && o.SidecarDir == "" || o.MetricsTLS) && o.TLSCertFile == "" {
-		all = append(all, "serving with a self-signed certificate that is made anew at each start: clients cannot verify it; set --tls-cert-file and --tls-private-key-file")
+		all = append(all, "serving with a self-signed certificate that is made anew at each start: clients cannot verify "+
+			"it; set --tls-cert-file and --tls-private-key-file")
 	}
 	if len(o.Resources) == 0 {
 		all = append(all, "--resources is empty: nothing is mirrored and every request is passed through.")
 	}
 	if o.ReauthSweep > defaultSweep {
-		all = append(all, "--reauth-sweep is above "+defaultSweep.String()+": a watch may go on for that long after its client has lost the right to it.")
+		all = append(all, "--reauth-sweep is above "+defaultSweep.String()+
+			": a watch may go on for that long after its client has lost the right to it.")
 	}
 	if o.LocalRBAC {
-		all = append(all, "--authorization-local-rbac allows what RBAC allows: what another authorizer of the API server denies may be shown until "+
+		all = append(all, "--authorization-local-rbac allows what RBAC allows: what another authorizer of the API server "+
+			"denies may be shown until "+
 			"one of 100 checks finds out.")
 	}
 	if o.HistoryMinAge > 0 && o.HistoryMinAge < 75*time.Second {
-		all = append(all, "--history-min-age is below 75s: a quiet client may be behind the kept history when it reconnects, and has to list again.")
+		all = append(all, "--history-min-age is below 75s: a quiet client may be behind the kept history when it "+
+			"reconnects, and has to list again.")
 	}
 	return all
 }

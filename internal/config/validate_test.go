@@ -25,20 +25,25 @@ func TestBadSettings(t *testing.T) {
 		{"not a duration", nil, "--stall-timeout=30", "--stall-timeout=30: must be a number with a unit, such as 30s or 2m"},
 		{"not a number", nil, "--max-resources=many", "--max-resources=many: must be a whole number"},
 		{"not a bool", nil, "--debug=maybe", "--debug=maybe: must be true or false"},
-		{"not bytes", nil, "--history-bytes=64MB", "--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
-		{"parts of a byte", nil, "--history-bytes=100m", "--history-bytes=100m: must be a number of bytes, such as 64Mi or 67108864"},
+		{"not bytes", nil, "--history-bytes=64MB",
+			"--history-bytes=64MB: must be a number of bytes, such as 64Mi or 67108864"},
+		{"parts of a byte", nil, "--history-bytes=100m",
+			"--history-bytes=100m: must be a number of bytes, such as 64Mi or 67108864"},
 		{"not a choice", nil, "--plain-identity=root", "--plain-identity=root: must be client, self or pod-token"},
 		{"not a level", nil, "--log-level=trace", "--log-level=trace: must be debug, info, warn or error"},
 		{"not a format", nil, "--log-format=xml", "--log-format=xml: must be json or console"},
 		// the environment
-		{"unknown variable", []string{"SPILLWAY_LISTN=x"}, "", "SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?"},
+		{"unknown variable", []string{"SPILLWAY_LISTN=x"}, "",
+			"SPILLWAY_LISTN: no such setting; did you mean SPILLWAY_LISTEN?"},
 		{"unknown variable, nothing near", []string{"SPILLWAY_FOO=x"}, "",
 			"SPILLWAY_FOO: no such setting; unset it, or see spillway --help for the names of all"},
 		{"variable of what is not a setting", []string{"SPILLWAY_VERSION=1"}, "",
 			"SPILLWAY_VERSION: no such setting; unset it, or see spillway --help for the names of all"},
-		{"bad value in a variable", []string{"SPILLWAY_DRAIN_PERIOD=x"}, "", "SPILLWAY_DRAIN_PERIOD=x: must be a number with a unit, such as 30s or 2m"},
-		{"refused value in a variable", []string{"SPILLWAY_LISTEN=:8001"}, "", "SPILLWAY_LISTEN=:8001: plain HTTP is served on loopback only: " +
-			"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
+		{"bad value in a variable", []string{"SPILLWAY_DRAIN_PERIOD=x"}, "",
+			"SPILLWAY_DRAIN_PERIOD=x: must be a number with a unit, such as 30s or 2m"},
+		{"refused value in a variable", []string{"SPILLWAY_LISTEN=:8001"}, "",
+			"SPILLWAY_LISTEN=:8001: plain HTTP is served on loopback only: " +
+				"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
 		// upstream and cache
 		{"no kubeconfig", nil, "--kubeconfig=DIR/none", "--kubeconfig=DIR/none: cannot be read: no such file or directory"},
 		{"kubeconfig is a directory", nil, "--kubeconfig=DIR", "--kubeconfig=DIR: cannot be read: is a directory"},
@@ -47,58 +52,84 @@ func TestBadSettings(t *testing.T) {
 		{"no resource", nil, "--resources=pods,,nodes",
 			"--resources=: must be * or resource[.version][.group], such as pods, deployments.apps or widgets.v1.example.com"},
 		{"a budget without its unit", nil, "--memory-budget=512",
-			"--memory-budget=512: must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as in 512Mi?"},
+			"--memory-budget=512: must be 0, which is the limit of the container, or at least 64Mi; is the unit missing, as " +
+				"in 512Mi?"},
 		{"no on-demand resources", nil, "--max-resources=0",
 			"--max-resources=0: must be at least 1; to mirror nothing on demand, leave * out of --resources"},
-		{"negative idle timeout", nil, "--resource-idle-timeout=-1h", "--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
-		{"unit forgotten", nil, "--history-bytes=64", "--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative idle timeout", nil, "--resource-idle-timeout=-1h",
+			"--resource-idle-timeout=-1h0m0s: must not be negative; 0s keeps every resource"},
+		{"unit forgotten", nil, "--history-bytes=64",
+			"--history-bytes=64: must be at least 4Ki; is the unit missing, as in 64Mi?"},
 		{"heads without a unit", nil, "--max-large-head-bytes=64",
 			"--max-large-head-bytes=64: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 64Mi?"},
-		{"negative bytes", nil, "--history-bytes=-64Mi", "--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"unit forgotten", nil, "--encoded-bytes=64", "--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"negative bytes", nil, "--encoded-bytes=-64Mi", "--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
-		{"negative staleness", nil, "--max-staleness=-1s", "--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is away"},
+		{"negative bytes", nil, "--history-bytes=-64Mi",
+			"--history-bytes=-64Mi: must be at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"unit forgotten", nil, "--encoded-bytes=64",
+			"--encoded-bytes=64: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative bytes", nil, "--encoded-bytes=-64Mi",
+			"--encoded-bytes=-64Mi: must be 0, which keeps nothing, or at least 4Ki; is the unit missing, as in 64Mi?"},
+		{"negative staleness", nil, "--max-staleness=-1s",
+			"--max-staleness=-1s: must not be negative; 0s answers nothing while the API server is away"},
 		{"unready at once", nil, "--unready-when-away=5s",
 			"--unready-when-away=5s: must be 30s or more, which a restart of an API server takes; 0s never fails readiness"},
 		{"negative patience", nil, "--unready-when-away=-1m",
 			"--unready-when-away=-1m0s: must be 30s or more, which a restart of an API server takes; 0s never fails readiness"},
-		{"checks all the time", nil, "--consistency-check-period=1s", "--consistency-check-period=1s: must be at least 10s, or 0s, which checks nothing"},
-		{"negative backfill", nil, "--backfill-watches=-1", "--backfill-watches=-1: must not be negative; 0 has such clients list anew"},
-		{"negative age", nil, "--history-min-age=-1s", "--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
+		{"checks all the time", nil, "--consistency-check-period=1s",
+			"--consistency-check-period=1s: must be at least 10s, or 0s, which checks nothing"},
+		{"negative backfill", nil, "--backfill-watches=-1",
+			"--backfill-watches=-1: must not be negative; 0 has such clients list anew"},
+		{"negative age", nil, "--history-min-age=-1s",
+			"--history-min-age=-1s: must not be negative; 0s keeps what fits into --history-bytes"},
 		{"directives without TLS", nil, "--strict-transport-security-directives=max-age=1,preload",
 			"--strict-transport-security-directives=max-age=1,preload: has a meaning only with --listen-tls"},
 		{"a directive that is none", nil, "--listen-tls=:6443 --strict-transport-security-directives=max-age=1,never",
-			"--strict-transport-security-directives=never: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, section 6.1)"},
+			"--strict-transport-security-directives=never: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, " +
+				"section 6.1)"},
 		{"an age that is none", nil, "--listen-tls=:6443 --strict-transport-security-directives=max-age=1y",
-			"--strict-transport-security-directives=max-age=1y: must be max-age=<seconds>, includeSubDomains or preload (RFC 6797, section 6.1)"},
-		{"a log without a policy", nil, "--audit-log-path=-", "--audit-log-path=-: needs --audit-policy-file, which says what is put on record"},
-		{"a policy without a log", nil, "--audit-policy-file=DIR/none", "--audit-policy-file=DIR/none: needs --audit-log-path; - is standard output"},
-		{"no such policy", nil, "--audit-log-path=- --audit-policy-file=DIR/none", "--audit-policy-file=DIR/none: cannot be read: no such file or directory"},
-		{"required of nothing", nil, "--audit-required", "--audit-required=true: has a meaning only with --audit-policy-file"},
-		{"a negative age of logs", nil, "--audit-log-maxage=-1", "--audit-log-maxage=-1: must not be negative; 0 sets no limit"},
-		{"negative connections", nil, "--max-connections=-1", "--max-connections=-1: must not be negative; 0 is as many as open files allow"},
-		{"negative connections of a peer", nil, "--max-connections-per-peer=-1", "--max-connections-per-peer=-1: must not be negative; 0 sets no limit"},
+			"--strict-transport-security-directives=max-age=1y: must be max-age=<seconds>, includeSubDomains or preload (RFC " +
+				"6797, section 6.1)"},
+		{"a log without a policy", nil, "--audit-log-path=-",
+			"--audit-log-path=-: needs --audit-policy-file, which says what is put on record"},
+		{"a policy without a log", nil, "--audit-policy-file=DIR/none",
+			"--audit-policy-file=DIR/none: needs --audit-log-path; - is standard output"},
+		{"no such policy", nil, "--audit-log-path=- --audit-policy-file=DIR/none",
+			"--audit-policy-file=DIR/none: cannot be read: no such file or directory"},
+		{"required of nothing", nil, "--audit-required",
+			"--audit-required=true: has a meaning only with --audit-policy-file"},
+		{"a negative age of logs", nil, "--audit-log-maxage=-1",
+			"--audit-log-maxage=-1: must not be negative; 0 sets no limit"},
+		{"negative connections", nil, "--max-connections=-1",
+			"--max-connections=-1: must not be negative; 0 is as many as open files allow"},
+		{"negative connections of a peer", nil, "--max-connections-per-peer=-1",
+			"--max-connections-per-peer=-1: must not be negative; 0 sets no limit"},
 		{"no stall timeout", nil, "--stall-timeout=0s", "--stall-timeout=0s: must be longer than 0s"},
-		{"negative drain period", nil, "--drain-period=-1s", "--drain-period=-1s: must not be negative; 0s ends all watches at once"},
+		{"negative drain period", nil, "--drain-period=-1s",
+			"--drain-period=-1s: must not be negative; 0s ends all watches at once"},
 		// limits
 		{"negative watches", nil, "--max-watches=-1", "--max-watches=-1: must not be negative; 0 is no limit"},
-		{"negative share", nil, "--max-passthrough-requests-per-user=-1", "--max-passthrough-requests-per-user=-1: must not be negative; 0 is no limit"},
+		{"negative share", nil, "--max-passthrough-requests-per-user=-1",
+			"--max-passthrough-requests-per-user=-1: must not be negative; 0 is no limit"},
 		{"unit forgotten", nil, "--max-list-bytes-in-flight=512",
 			"--max-list-bytes-in-flight=512: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
 		{"negative bytes", nil, "--max-list-bytes-in-flight=-1Gi",
 			"--max-list-bytes-in-flight=-1Gi: must be 0, which is no limit, or at least 1Mi; is the unit missing, as in 512Mi?"},
 		{"not a rate", nil, "--max-passthrough-qps-per-user=many", "--max-passthrough-qps-per-user=many: must be a number"},
-		{"no number", nil, "--max-passthrough-qps-per-user=NaN", "--max-passthrough-qps-per-user=NaN: must be between 0, which is no limit, and 1000000"},
-		{"infinite", nil, "--max-passthrough-qps-per-user=Inf", "--max-passthrough-qps-per-user=+Inf: must be between 0, which is no limit, and 1000000"},
-		{"negative rate", nil, "--max-passthrough-qps-per-user=-0.5", "--max-passthrough-qps-per-user=-0.5: must be between 0, which is no limit, and 1000000"},
+		{"no number", nil, "--max-passthrough-qps-per-user=NaN",
+			"--max-passthrough-qps-per-user=NaN: must be between 0, which is no limit, and 1000000"},
+		{"infinite", nil, "--max-passthrough-qps-per-user=Inf",
+			"--max-passthrough-qps-per-user=+Inf: must be between 0, which is no limit, and 1000000"},
+		{"negative rate", nil, "--max-passthrough-qps-per-user=-0.5",
+			"--max-passthrough-qps-per-user=-0.5: must be between 0, which is no limit, and 1000000"},
 		{"burst without rate", nil, "--max-passthrough-burst-per-user=10",
 			"--max-passthrough-burst-per-user=10: has a meaning only with --max-passthrough-qps-per-user"},
 		// listeners
-		{"open plain listener", nil, "--listen=0.0.0.0:8001", "--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
-			"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
+		{"open plain listener", nil, "--listen=0.0.0.0:8001",
+			"--listen=0.0.0.0:8001: plain HTTP is served on loopback only: " +
+				"use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls for other machines"},
 		{"no port", nil, "--listen=localhost", "--listen=localhost: must be host:port, such as 127.0.0.1:8001"},
 		{"bad port", nil, "--listen=localhost:http", "--listen=localhost:http: the port must be a number from 0 to 65535"},
-		{"port too high", nil, "--listen=localhost:65536", "--listen=localhost:65536: the port must be a number from 0 to 65535"},
+		{"port too high", nil, "--listen=localhost:65536",
+			"--listen=localhost:65536: the port must be a number from 0 to 65535"},
 		{"relative socket", nil, "--listen=unix://spillway.sock",
 			"--listen=unix://spillway.sock: must be unix:// and an absolute path, such as unix:///run/spillway.sock"},
 		{"an owner of no socket", nil, "--listen-owner=root",
@@ -119,55 +150,79 @@ func TestBadSettings(t *testing.T) {
 			"--listen-mode=0060: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
 		{"a mode with more than permissions", nil, "--listen=unix:///run/s --listen-mode=4600",
 			"--listen-mode=4600: must be permissions in octal that let the owner read and write, such as 0600 or 0660"},
-		{"no listener", nil, "--listen=", "no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
-		{"connect without self", nil, "--plain-self-connect", "--plain-self-connect=true: has a meaning only with --plain-identity=self"},
+		{"no listener", nil, "--listen=",
+			"no listener: --listen and --listen-tls are both empty; set one, such as --listen=127.0.0.1:8001"},
+		{"connect without self", nil, "--plain-self-connect",
+			"--plain-self-connect=true: has a meaning only with --plain-identity=self"},
 		{"host with port", nil, "--accept-hosts=dev.local:8001",
 			"--accept-hosts=dev.local:8001: must be a host name or IP address, without scheme, port or wildcard"},
-		{"any host", nil, "--accept-hosts=*", "--accept-hosts=*: must be a host name or IP address, without scheme, port or wildcard"},
+		{"any host", nil, "--accept-hosts=*",
+			"--accept-hosts=*: must be a host name or IP address, without scheme, port or wildcard"},
 		{"origin with path", nil, "--accept-origins=https://a.example/x",
 			"--accept-origins=https://a.example/x: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
-		{"any origin", nil, "--accept-origins=*", "--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
-		{"TLS open to all", nil, "--listen-tls=:6443 --insecure-allow-all", "--insecure-allow-all=true: is for experiments on this machine, but " +
-			"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
-		{"TLS without port", nil, "--listen-tls=example.com", "--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
-		{"certificate without key", nil, "--tls-cert-file=DIR/a", "--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
-		{"key without certificate", nil, "--tls-private-key-file=DIR/a", "--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
-		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b", "--tls-cert-file=a: has a meaning only with --listen-tls or --metrics-tls"},
+		{"any origin", nil, "--accept-origins=*",
+			"--accept-origins=*: must be scheme://host or scheme://host:port, as a browser sends it in Origin"},
+		{"TLS open to all", nil, "--listen-tls=:6443 --insecure-allow-all",
+			"--insecure-allow-all=true: is for experiments on this machine, but " +
+				"--listen-tls is :6443, which others reach: take a loopback address such as 127.0.0.1:6443, or do without it"},
+		{"TLS without port", nil, "--listen-tls=example.com",
+			"--listen-tls=example.com: must be host:port, such as 127.0.0.1:8001"},
+		{"certificate without key", nil, "--tls-cert-file=DIR/a",
+			"--tls-cert-file=DIR/a: needs --tls-private-key-file as well"},
+		{"key without certificate", nil, "--tls-private-key-file=DIR/a",
+			"--tls-private-key-file=DIR/a: needs --tls-cert-file as well"},
+		{"certificate without TLS", nil, "--tls-cert-file=a --tls-private-key-file=b",
+			"--tls-cert-file=a: has a meaning only with --listen-tls or --metrics-tls"},
 		{"no certificate file", nil, "--listen-tls=:0 --tls-cert-file=DIR/a --tls-private-key-file=DIR/b",
 			"--tls-cert-file=DIR/a: cannot be read: no such file or directory"},
 		{"no key file", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/b",
 			"--tls-private-key-file=DIR/b: cannot be read: no such file or directory"},
 		{"not a certificate", nil, "--listen-tls=:0 --tls-cert-file=DIR/bad.yaml --tls-private-key-file=DIR/bad.yaml",
-			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in certificate input"},
+			"--tls-cert-file=DIR/bad.yaml: is not a certificate with its key in DIR/bad.yaml: failed to find any PEM data in " +
+				"certificate input"},
 		// who may read what
 		{"impatient", nil, "--reauth-sweep=10s", "--reauth-sweep=10s: must be at least 15s"},
 		{"no audience", nil, "--api-audiences=a,,b", "--api-audiences=a,,b: must not have an empty audience in it"},
-		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml", "--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
-		{"tokens for anybody", nil, "--authentication-local-jwks=pods", "--authentication-local-jwks=pods: needs --api-audiences: which audiences " +
-			"the API server takes for its own cannot be seen from outside"},
-		{"unknown tokens", nil, "--authentication-local-jwks=all", "--authentication-local-jwks=all: must be none, unbound or pods"},
-		{"rights that nobody looks at", nil, "--authorization-local-rbac --insecure-allow-all", "--authorization-local-rbac=true: has no meaning with " +
-			"--insecure-allow-all, which asks nobody who he is"},
-		{"certificates that nobody looks at", nil, "--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
+		{"certificates without TLS", nil, "--client-ca-file=DIR/bad.yaml",
+			"--client-ca-file=DIR/bad.yaml: has a meaning only with --listen-tls or --metrics-tls"},
+		{"tokens for anybody", nil, "--authentication-local-jwks=pods",
+			"--authentication-local-jwks=pods: needs --api-audiences: which audiences " +
+				"the API server takes for its own cannot be seen from outside"},
+		{"unknown tokens", nil, "--authentication-local-jwks=all",
+			"--authentication-local-jwks=all: must be none, unbound or pods"},
+		{"rights that nobody looks at", nil, "--authorization-local-rbac --insecure-allow-all",
+			"--authorization-local-rbac=true: has no meaning with " +
+				"--insecure-allow-all, which asks nobody who he is"},
+		{"certificates that nobody looks at", nil,
+			"--listen-tls=127.0.0.1:0 --insecure-allow-all --client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: has no meaning with --insecure-allow-all, which asks nobody who he is"},
 		{"no authorities", nil, "--listen-tls=:0 --client-ca-file=DIR/bad.yaml",
 			"--client-ca-file=DIR/bad.yaml: cannot be used: certificate authorities DIR/bad.yaml: there is no certificate in it"},
 		{"no file of a front proxy", nil, "--listen-tls=:0 --requestheader-client-ca-file=DIR/none",
 			"--requestheader-client-ca-file=DIR/none: cannot be used: no such file or directory"},
-		{"front proxy without authorities", nil, "--requestheader-allowed-names=front", "--requestheader-allowed-names=front: has a meaning only " +
-			"with --requestheader-client-ca-file"},
-		{"impersonation by nobody", nil, "--impersonate-client-certs", "--impersonate-client-certs=true: needs --impersonation-kubeconfig: somebody " +
-			"who may impersonate, and nothing else"},
-		{"impersonation of nobody", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml", "--impersonate-client-certs=true: has a " +
-			"meaning only with --client-ca-file or --requestheader-client-ca-file"},
-		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml", "--impersonation-kubeconfig=DIR/bad.yaml: has a meaning only with " +
-			"--impersonate-client-certs"},
-		{"metrics without port", nil, "--metrics-listen=localhost", "--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
-		{"profiles nowhere", nil, "--debug --metrics-listen=", "--debug=true: needs --metrics-listen, where profiles are served"},
+		{"front proxy without authorities", nil, "--requestheader-allowed-names=front",
+			"--requestheader-allowed-names=front: has a meaning only " +
+				"with --requestheader-client-ca-file"},
+		{"impersonation by nobody", nil, "--impersonate-client-certs",
+			"--impersonate-client-certs=true: needs --impersonation-kubeconfig: somebody " +
+				"who may impersonate, and nothing else"},
+		{"impersonation of nobody", nil, "--impersonate-client-certs --impersonation-kubeconfig=DIR/bad.yaml",
+			"--impersonate-client-certs=true: has a " +
+				"meaning only with --client-ca-file or --requestheader-client-ca-file"},
+		{"no impersonation", nil, "--impersonation-kubeconfig=DIR/bad.yaml",
+			"--impersonation-kubeconfig=DIR/bad.yaml: has a meaning only with " +
+				"--impersonate-client-certs"},
+		{"metrics without port", nil, "--metrics-listen=localhost",
+			"--metrics-listen=localhost: must be host:port, such as 127.0.0.1:8001"},
+		{"profiles nowhere", nil, "--debug --metrics-listen=",
+			"--debug=true: needs --metrics-listen, where profiles are served"},
 		{"profiles for all", nil, "--debug --metrics-listen=:9464",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is :9464"},
-		{"profiles for all, over TLS", nil, "--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
-			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen is :9464"},
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen " +
+				"is :9464"},
+		{"profiles for all, over TLS", nil,
+			"--debug --metrics-listen=:9464 --metrics-tls --listen-tls=127.0.0.1:0 --insecure-allow-all",
+			"--debug=true: serves profiles on loopback, or over --metrics-tls to those who may get them, but --metrics-listen " +
+				"is :9464"},
 		{"metrics nowhere", nil, "--metrics-tls --metrics-listen=", "--metrics-tls=true: needs --metrics-listen"},
 	}
 	for _, tt := range tests {
@@ -198,7 +253,8 @@ func TestBadConfigFiles(t *testing.T) {
 	f("resources:\n- pods\n- [nodes]\n", "FILE:1: resources: the items of a list must be plain values")
 	f("stall-timeout: 30\n", "FILE:1: stall-timeout: 30: must be a number with a unit, such as 30s or 2m")
 	f("debug: yes\n", "FILE:1: debug: yes: must be true or false")
-	f("\nlisten: \":1\"\n", "FILE:2: listen: :1: plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost or unix:///path here, "+
+	f("\nlisten: \":1\"\n", "FILE:2: listen: :1: plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost "+
+		"or unix:///path here, "+
 		"and --listen-tls for other machines")
 	f("- pods\n", "FILE:1: must be lines of the form `flag-name: value`")
 	f("listen: [\n", "FILE: not valid YAML: line 1: did not find expected node content")
@@ -206,13 +262,15 @@ func TestBadConfigFiles(t *testing.T) {
 
 	missing := filepath.Join(t.TempDir(), "none.yaml")
 	expectLine(t, start(nil, "--config", missing), "--config="+missing+": cannot be read: no such file or directory")
-	expectLine(t, start([]string{"SPILLWAY_CONFIG=" + missing}), "SPILLWAY_CONFIG="+missing+": cannot be read: no such file or directory")
+	expectLine(t, start([]string{"SPILLWAY_CONFIG=" + missing}), "SPILLWAY_CONFIG="+missing+
+		": cannot be read: no such file or directory")
 }
 
 func TestOutsideAPodAKubeconfigIsNeeded(t *testing.T) {
 	o := New()
 	err := o.Validate([]string{"HOME=/root"})
-	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a kubeconfig file"
+	want := "--kubeconfig is not set, and this is not a pod (KUBERNETES_SERVICE_HOST is not set either): name a " +
+		"kubeconfig file"
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -226,16 +284,19 @@ func TestGoodSettings(t *testing.T) {
 		}
 	}
 	f("--listen=[::1]:0")
-	f("--listen=localhost:8001", "--accept-hosts=dev.local,10.0.0.7,::1", "--accept-origins=http://localhost:3000,https://a.example")
+	f("--listen=localhost:8001", "--accept-hosts=dev.local,10.0.0.7,::1",
+		"--accept-origins=http://localhost:3000,https://a.example")
 	f("--listen=unix:///run/spillway.sock", "--metrics-listen=")
 	f("--listen=", "--listen-tls=:6443", "--metrics-listen=:9464")
 	f("--listen-tls=localhost:6443", "--insecure-allow-all")
 	f("--listen=unix:///run/spillway.sock", "--listen-mode=0660", "--listen-owner=root:1000")
-	f("--watch-rights", "--reauth-sweep=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods", "--api-audiences=https://kubernetes.default.svc")
+	f("--watch-rights", "--reauth-sweep=10m", "--authorization-local-rbac", "--authentication-local-jwks=pods",
+		"--api-audiences=https://kubernetes.default.svc")
 	f("--plain-identity=self", "--plain-self-connect", "--resources=*,secrets")
 	f("--listen-tls=:6443", "--strict-transport-security-directives=max-age=31536000,includeSubDomains,preload")
 	f("--max-connections=100", "--max-connections-per-peer=10")
-	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0", "--max-staleness=0s", "--consistency-check-period=0s", "--backfill-watches=0")
+	f("--drain-period=0s", "--history-min-age=0s", "--history-bytes=1.5Gi", "--encoded-bytes=0", "--max-staleness=0s",
+		"--consistency-check-period=0s", "--backfill-watches=0")
 }
 
 // What is dangerous or surely not meant is said loudly, and does not stop the start.
@@ -256,7 +317,8 @@ func TestWarnings(t *testing.T) {
 	f("nothing is mirrored")
 	f("", "--resources=pods")
 	f("--reauth-sweep is above 25s", "--resources=pods", "--reauth-sweep=5m")
-	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s", "--listen-mode=0666")
+	f("every user of this machine", "--resources=pods", "--plain-identity=self", "--listen=unix:///run/s",
+		"--listen-mode=0666")
 	f("--authorization-local-rbac allows what RBAC allows", "--resources=pods", "--authorization-local-rbac")
 	f("self-signed certificate", "--resources=pods", "--listen-tls=127.0.0.1:6443")
 	// which shows its pod what to trust
@@ -301,13 +363,15 @@ func TestFrontProxyAmongClients(t *testing.T) {
 	}
 	clients, fronts := authority(), authority()
 	args := func(front string, more ...string) []string {
-		return append([]string{"--listen-tls=:6443", "--client-ca-file=" + clients, "--requestheader-client-ca-file=" + front}, more...)
+		return append([]string{"--listen-tls=:6443", "--client-ca-file=" + clients, "--requestheader-client-ca-file=" +
+			front}, more...)
 	}
 	got := start(nil, args(clients)...)
 	if want := "has an authority of --client-ca-file in it"; got.code != 1 || !strings.Contains(got.stderr, want) {
 		t.Errorf("the same authority: code %d, %q; want 1, %q", got.code, got.stderr, want)
 	}
-	for name, good := range map[string][]string{"another authority": args(fronts), "a name": args(clients, "--requestheader-allowed-names=front")} {
+	for name, good := range map[string][]string{"another authority": args(fronts),
+		"a name": args(clients, "--requestheader-allowed-names=front")} {
 		if got := start(nil, good...); got.code != 0 {
 			t.Errorf("%s: %s", name, got.stderr)
 		}

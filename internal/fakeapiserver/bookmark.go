@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// bookmarkTimer fires when a stream should send a bookmark: once per period, and once about two seconds before its deadline (W-111).
+// bookmarkTimer fires when a stream should send a bookmark: once per period, and once about two
+// seconds before its deadline (W-111).
 type bookmarkTimer struct {
 	*time.Timer
 	period time.Duration
@@ -23,7 +24,8 @@ func newBookmarkTimer(st *stream) *bookmarkTimer {
 	case st.proof && o.ProofDelay > 0:
 		b.before = time.Now().Add(o.ProofDelay)
 	default: // measured: 0.95 to 2.1 s before the end, with 3 seconds after 0.7 to 1.7
-		b.before = st.deadline.Add(-2*time.Second + rand.N(time.Second) - 300*time.Millisecond) // #nosec G404 -- spreads times
+		b.before = st.deadline.Add(
+			-2*time.Second + rand.N(time.Second) - 300*time.Millisecond) // #nosec G404 -- spreads times
 	}
 	b.Timer = time.NewTimer(b.wait())
 	return b

@@ -30,15 +30,20 @@ func Header(name, value string) ClientOption {
 // TLS says whom to trust, and which protocols to offer. Without it https servers are believed.
 func TLS(c *tls.Config) ClientOption { return func(o *clientOptions) { o.tls = c } }
 
-// ReceiveBuffer limits the kernel's receive buffer to about n bytes, so that a client that stalls is soon felt by the server.
+// ReceiveBuffer limits the kernel's receive buffer to about n bytes, so that a client that stalls
+// is soon felt by the server.
 func ReceiveBuffer(n int) ClientOption { return func(o *clientOptions) { o.buffer = n } }
 
-// Through uses a client, and so its connections, instead of a connection of one's own. TLS and ReceiveBuffer are the client's then.
+// Through uses a client, and so its connections, instead of a connection of one's own. TLS and
+// ReceiveBuffer are the client's then.
 func Through(c *http.Client) ClientOption { return func(o *clientOptions) { o.client = c } }
 
-// call sends one GET without any headers that were not asked for but User-Agent. done gives the connection back.
-func call(ctx context.Context, baseURL, path string, opts []ClientOption) (response *http.Response, done func(), err error) {
-	o := clientOptions{header: http.Header{}, tls: &tls.Config{InsecureSkipVerify: true}} // #nosec G402 -- tests talk to throw-away certificates
+// call sends one GET without any headers that were not asked for but User-Agent. done gives the
+// connection back.
+func call(ctx context.Context, baseURL, path string, opts []ClientOption) (response *http.Response, done func(),
+	err error) {
+	o := clientOptions{header: http.Header{},
+		tls: &tls.Config{InsecureSkipVerify: true}} // #nosec G402 -- tests talk to throw-away certificates
 	for _, opt := range opts {
 		opt(&o)
 	}
@@ -51,7 +56,8 @@ func call(ctx context.Context, baseURL, path string, opts []ClientOption) (respo
 		return nil, nil, err
 	}
 	target.Scheme, target.Host = base.Scheme, base.Host
-	r := (&http.Request{Method: http.MethodGet, URL: target, Header: o.header, Host: o.header.Get("Host")}).WithContext(ctx)
+	r := (&http.Request{Method: http.MethodGet, URL: target, Header: o.header, Host: o.header.Get("Host")}).WithContext(
+		ctx)
 	done = func() {}
 	if o.client == nil {
 		t := o.transport()

@@ -19,8 +19,8 @@ func (s *Server) SetVersion(git string) {
 	s.version = git
 }
 
-// discover answers discovery, version and health; false if the path is none of them. Aggregated discovery is not offered: whoever asks
-// for it gets the plain form, and falls back.
+// discover answers discovery, version and health; false if the path is none of them. Aggregated
+// discovery is not offered: whoever asks for it gets the plain form, and falls back.
 func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	path := strings.TrimSuffix(r.URL.Path, "/")
 	var answer any
@@ -52,7 +52,8 @@ func (s *Server) discover(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// groupOrVersion describes /api/v1, /apis/{group} or /apis/{group}/{version}; nil if there is no such thing.
+// groupOrVersion describes /api/v1, /apis/{group} or /apis/{group}/{version}; nil if there is no
+// such thing.
 func (s *Server) groupOrVersion(path string) any {
 	parts := strings.Split(strings.TrimPrefix(path, "/"), "/")
 	switch {
@@ -104,7 +105,8 @@ func hasVersion(list []metav1.GroupVersionForDiscovery, v metav1.GroupVersionFor
 
 // resourceList describes one group and version; nil (of type any) if there is none.
 func (s *Server) resourceList(gv schema.GroupVersion) any {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: gv.String()}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: gv.String()}
 	if gv.Group == "" {
 		list.APIVersion = ""
 	}

@@ -11,7 +11,8 @@ import (
 // Edit changes an object that is about to be stored; m is its JSON, owned by the Edit.
 type Edit func(m map[string]any)
 
-// WithField sets the value at a dotted path such as spec.nodeName. The value is JSON-like: string, bool, int64, float64, map or slice.
+// WithField sets the value at a dotted path such as spec.nodeName. The value is JSON-like: string,
+// bool, int64, float64, map or slice.
 func WithField(path string, value any) Edit {
 	return func(m map[string]any) {
 		if n, ok := value.(int); ok {
@@ -45,7 +46,8 @@ func WithData(key, value string) Edit { return withEntry(value, "data", key) }
 // WithPadding makes the object n bytes larger: an annotation of n bytes.
 func WithPadding(n int) Edit { return WithAnnotation("padding", strings.Repeat("x", n)) }
 
-// WithFinalizers replaces the finalizers; none removes them, which completes a deletion under way (W-104).
+// WithFinalizers replaces the finalizers; none removes them, which completes a deletion under way
+// (W-104).
 func WithFinalizers(names ...string) Edit {
 	return func(m map[string]any) {
 		if len(names) == 0 {

@@ -79,7 +79,8 @@ func parseItem(raw json.RawMessage) (Item, error) {
 	if err != nil {
 		return Item{}, err
 	}
-	item := Item{Key: m.Name, UID: m.UID, RV: rv, Raw: raw, initialEventsEnd: m.Annotations[metav1.InitialEventsAnnotationKey] == "true"}
+	item := Item{Key: m.Name, UID: m.UID, RV: rv, Raw: raw,
+		initialEventsEnd: m.Annotations[metav1.InitialEventsAnnotationKey] == "true"}
 	if m.Namespace != "" {
 		item.Key = m.Namespace + "/" + m.Name
 	}

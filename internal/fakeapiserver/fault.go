@@ -44,7 +44,8 @@ func (s *Server) do(gvr schema.GroupVersionResource, f func(*table)) {
 	s.changedLocked()
 }
 
-// DelayWatch delivers every later change to the open watches d after it was stored; 0 delivers at once what is still waiting.
+// DelayWatch delivers every later change to the open watches d after it was stored; 0 delivers at
+// once what is still waiting.
 func (s *Server) DelayWatch(gvr schema.GroupVersionResource, d time.Duration) {
 	s.do(gvr, func(t *table) {
 		if t.delay = d; d == 0 {
@@ -53,13 +54,14 @@ func (s *Server) DelayWatch(gvr schema.GroupVersionResource, d time.Duration) {
 	})
 }
 
-// HoldWatch delivers nothing more to the open watches, while LIST, GET and the history of new watches show every write (W-212).
+// HoldWatch delivers nothing more to the open watches, while LIST, GET and the history of new
+// watches show every write (W-212).
 func (s *Server) HoldWatch(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.held = true })
 }
 
-// LoseEvents never tells the watches that are open then of the next n changes, while everything else shows them, bookmarks included: the bug
-// that nobody has.
+// LoseEvents never tells the watches that are open then of the next n changes, while everything
+// else shows them, bookmarks included: the bug that nobody has.
 func (s *Server) LoseEvents(gvr schema.GroupVersionResource, n int) {
 	s.do(gvr, func(t *table) { t.losing = n })
 }
@@ -72,8 +74,8 @@ func (s *Server) ReleaseWatch(gvr schema.GroupVersionResource) {
 	})
 }
 
-// HoldCache stops the watch cache itself: reads at resourceVersion 0, and watches, see nothing newer; consistent reads wait
-// TooLargeWait and then go to storage.
+// HoldCache stops the watch cache itself: reads at resourceVersion 0, and watches, see nothing
+// newer; consistent reads wait TooLargeWait and then go to storage.
 func (s *Server) HoldCache(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.lagging = true })
 }
@@ -92,7 +94,8 @@ func (s *Server) SuppressBookmarks(gvr schema.GroupVersionResource, on bool) {
 	s.do(gvr, func(t *table) { t.bookmarks = !on })
 }
 
-// Progress does what any consistent read does besides: tells all watch caches the current revision, so that bookmarks move (W-111).
+// Progress does what any consistent read does besides: tells all watch caches the current revision,
+// so that bookmarks move (W-111).
 func (s *Server) Progress() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,8 +112,8 @@ func (s *Server) CutWatches(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) { t.stop(endCut) })
 }
 
-// ForgetHistory restarts the watch cache of a resource: its watches end cleanly and older resourceVersions are 410 for a watch (W-115).
-// Exact LISTs still work, as they come from storage.
+// ForgetHistory restarts the watch cache of a resource: its watches end cleanly and older
+// resourceVersions are 410 for a watch (W-115). Exact LISTs still work, as they come from storage.
 func (s *Server) ForgetHistory(gvr schema.GroupVersionResource) {
 	s.do(gvr, func(t *table) {
 		t.forget(s.rev)
@@ -118,15 +121,16 @@ func (s *Server) ForgetHistory(gvr schema.GroupVersionResource) {
 	})
 }
 
-// Compact makes storage forget every state before the current revision: exact LISTs and continue tokens below it are 410 (W-67, W-83).
+// Compact makes storage forget every state before the current revision: exact LISTs and continue
+// tokens below it are 410 (W-67, W-83).
 func (s *Server) Compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.compacted = s.rev
 }
 
-// Reshape changes the bytes of all objects of a resource without a revision or an event, and ends its watches cleanly: what a change of
-// a CRD, or of the apiserver's version, does.
+// Reshape changes the bytes of all objects of a resource without a revision or an event, and ends
+// its watches cleanly: what a change of a CRD, or of the apiserver's version, does.
 func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	s.do(gvr, func(t *table) {
 		reshaped := new(objects)
@@ -145,7 +149,8 @@ func (s *Server) Reshape(gvr schema.GroupVersionResource, edit Edit) {
 	})
 }
 
-// Restart is a crash of the apiserver: every connection is closed, every watch history is gone, the data are the same.
+// Restart is a crash of the apiserver: every connection is closed, every watch history is gone, the
+// data are the same.
 func (s *Server) Restart() {
 	s.mu.Lock()
 	s.restartLocked()
@@ -183,7 +188,8 @@ func (s *Server) snapshotLocked(rv uint64) *Snapshot {
 	return snap
 }
 
-// RestoreFrom puts storage back to a snapshot, as an etcd restored from a backup: the revision goes back, the apiserver restarts.
+// RestoreFrom puts storage back to a snapshot, as an etcd restored from a backup: the revision goes
+// back, the apiserver restarts.
 func (s *Server) RestoreFrom(snap *Snapshot) {
 	s.mu.Lock()
 	s.restoreLocked(snap)
@@ -219,8 +225,8 @@ func (s *Server) Down() { s.unlisten((*listener).down) }
 // Hang closes all connections and answers no new one: the kernel accepts it, nobody reads.
 func (s *Server) Hang() { s.unlisten((*listener).hang) }
 
-// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is read or sent on them, and the kernel accepts
-// others.
+// Freeze stops the apiserver where it is, as SIGSTOP does: all connections stay open, nothing is
+// read or sent on them, and the kernel accepts others.
 func (s *Server) Freeze() { s.listener.freeze() }
 
 // Up ends Down, Hang and Freeze. Elsewhere than on Linux it fails if the port was taken meanwhile.
@@ -231,14 +237,16 @@ func (s *Server) unlisten(how func(*listener)) {
 	s.listener.cut()
 }
 
-// FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with Retry-After).
+// FailLists answers the next n LISTs with an HTTP status, as this apiserver words it (429 with
+// Retry-After).
 func (s *Server) FailLists(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.lists = failure{n, code}
 }
 
-// FailProbes answers the next n LISTs of a single object (limit=1) so, as a proxy asks for the version that the store has reached.
+// FailProbes answers the next n LISTs of a single object (limit=1) so, as a proxy asks for the
+// version that the store has reached.
 func (s *Server) FailProbes(n, code int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,7 +260,8 @@ func (s *Server) FailWatches(n, code int) {
 	s.faults.watches = failure{n, code}
 }
 
-// NeverProve sends no bookmark of any kind on watches with timeoutSeconds up to 5, which is how a cache proves itself fresh.
+// NeverProve sends no bookmark of any kind on watches with timeoutSeconds up to 5, which is how a
+// cache proves itself fresh.
 func (s *Server) NeverProve(on bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,9 @@ func TestHoldWatch(t *testing.T) {
 	if l := get(t, s, "/api/v1/configmaps"); l.RV != 4 || len(l.Items) != 2 {
 		t.Errorf("LIST must see what the watch does not: %s", l.Body)
 	}
-	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"), "ADDED n/b 4") // a new watch has it from history
-	expect(t, marked, "BOOKMARK 3")                                                       // never 4: b was not sent
+	// a new watch has it from history
+	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"), "ADDED n/b 4")
+	expect(t, marked, "BOOKMARK 3") // never 4: b was not sent
 	s.ReleaseWatch(ConfigMaps)
 	seen, err := marked.Until(deadline(t), func(e Event) bool { return e.RV == 4 })
 	if err != nil || seen[len(seen)-1].Type != "ADDED" {
@@ -125,7 +126,8 @@ func TestForgetHistory(t *testing.T) {
 	expect(t, w, "ADDED n/b 4")
 	s.ForgetHistory(ConfigMaps)
 	ends(t, w, Ended)
-	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=3"), "ERROR 410 Expired: too old resource version: 3 (4)")
+	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=3"),
+		"ERROR 410 Expired: too old resource version: 3 (4)")
 	expect(t, watch(t, s, "/api/v1/pods?watch=1&resourceVersion=2"), "ADDED n/p 3")
 	wantKeys(t, get(t, s, "/api/v1/configmaps?resourceVersion=3&resourceVersionMatch=Exact"), "n/a") // storage still knows
 	at := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=4")
@@ -144,7 +146,8 @@ func TestRestart(t *testing.T) {
 			s.Bump()
 			s.Restart()
 			ends(t, w, Cut)
-			expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"), "ERROR 410 Expired: too old resource version: 2 (3)")
+			expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"),
+				"ERROR 410 Expired: too old resource version: 2 (3)")
 			wantKeys(t, get(t, s, "/api/v1/configmaps"), "n/a")
 			if o.HTTP2 && s.Requests()[0].Remote == "" {
 				t.Error("no remote address")
@@ -263,8 +266,9 @@ func TestStallReads(t *testing.T) {
 	s, w := fresh(t)
 	s.StallReads(ConsistentReads)
 	wantKeys(t, get(t, s, "/api/v1/configmaps?resourceVersion=0"), "n/a")
-	wantBody(t, get(t, s, "/api/v1/configmaps?timeout=10ms"), 504, `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete `+
-		`within the allotted timeout","reason":"Timeout","details":{},"code":504}`+"\n")
+	wantBody(t, get(t, s, "/api/v1/configmaps?timeout=10ms"), 504,
+		`{"metadata":{},"status":"Failure","message":"Timeout: request did not complete `+
+			`within the allotted timeout","reason":"Timeout","details":{},"code":504}`+"\n")
 	list := watch(t, s, "/api/v1/configmaps?watch=1") // the head comes at once
 	s.Create(ConfigMaps, "n", "b")
 	expect(t, w, "ADDED n/b 3")

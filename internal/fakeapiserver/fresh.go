@@ -30,7 +30,8 @@ func (s *Server) exactLocked(t *table, rv uint64) (state, bool) {
 	return state{t.view(t.after(rv)), rv}, true
 }
 
-// await runs cond, with mu held, whenever something changed, until it is true. False means that d passed (0: no limit) or ctx ended.
+// await runs cond, with mu held, whenever something changed, until it is true. False means that d
+// passed (0: no limit) or ctx ended.
 func (s *Server) await(ctx context.Context, d time.Duration, cond func() bool) bool {
 	var expired <-chan time.Time
 	if d > 0 {
@@ -57,8 +58,9 @@ func (s *Server) await(ctx context.Context, d time.Duration, cond func() bool) b
 	}
 }
 
-// consistent waits until the watch cache has all that was stored when it was called, and returns its state (W-210). A cache that does not
-// come so far in time is passed over: the state then is storage's own.
+// consistent waits until the watch cache has all that was stored when it was called, and returns
+// its state (W-210). A cache that does not come so far in time is passed over: the state then is
+// storage's own.
 func (s *Server) consistent(ctx context.Context, t *table) state {
 	s.mu.Lock()
 	target := s.rev

@@ -11,7 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Handle serves a path prefix with a handler of the test's own: reviews, logs, upgrades, aggregated APIs.
+// Handle serves a path prefix with a handler of the test's own: reviews, logs, upgrades, aggregated
+// APIs.
 func (s *Server) Handle(prefix string, h http.Handler) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,8 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// held is a socket that has a port of 127.0.0.1 and does not listen: connections to the port are refused, nobody who asks for any port is given
-// it, and who asks for it by name may listen there besides. This is what SO_REUSEADDR means to Linux.
+// held is a socket that has a port of 127.0.0.1 and does not listen: connections to the port are
+// refused, nobody who asks for any port is given it, and who asks for it by name may listen there
+// besides. This is what SO_REUSEADDR means to Linux.
 type held int
 
 // hold holds a port that nobody has.

@@ -9,14 +9,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// While a server is down its port refuses connections, and whoever asks for any port is given another.
+// While a server is down its port refuses connections, and whoever asks for any port is given
+// another.
 func TestHold(t *testing.T) {
 	s := server(t, Options{})
 	at := s.listener.addr.(*net.TCPAddr)
 	only := func(_, _ string, c syscall.RawConn) error { // as if there were no other port
 		var err error
 		controlled := c.Control(func(fd uintptr) {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_LOCAL_PORT_RANGE, at.Port<<16|at.Port) // #nosec G115 -- a descriptor
+			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_LOCAL_PORT_RANGE,
+				at.Port<<16|at.Port) // #nosec G115 -- a descriptor
 		})
 		return errors.Join(controlled, err)
 	}

@@ -105,7 +105,8 @@ func TestInformers(t *testing.T) {
 	}
 }
 
-// survive does to an informer of config maps what happens to a real one, changing something each time.
+// survive does to an informer of config maps what happens to a real one, changing something each
+// time.
 func survive(t *testing.T, s *Server, in *informer) {
 	t.Helper()
 	changes := func(round int) {
@@ -150,9 +151,11 @@ func TestReflector(t *testing.T) {
 	s.Create(Pods, "n", "here", WithField("spec.nodeName", "node-1"))
 	s.Create(Pods, "n", "there", WithField("spec.nodeName", "node-2"))
 	client := clientset(t, s)
-	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "", fields.OneTermEqualSelector("spec.nodeName", "node-1"))
+	lw := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", "",
+		fields.OneTermEqualSelector("spec.nodeName", "node-1"))
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Pod{}, store, cache.ReflectorOptions{})
+	r := cache.NewReflectorWithOptions(cache.ToListWatcherWithWatchListSemantics(lw, client), &corev1.Pod{}, store,
+		cache.ReflectorOptions{})
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() { r.Run(stop) })

@@ -33,7 +33,8 @@ func (s *Server) serveList(w http.ResponseWriter, r *http.Request, q *query) {
 	s.respond(w, r, http.StatusOK, q.encode(q.cut(st, from), shown))
 }
 
-// resolve finds the state that the options ask for and the relative key to begin at: the decision table of W-63.
+// resolve finds the state that the options ask for and the relative key to begin at: the decision
+// table of W-63.
 func (s *Server) resolve(ctx context.Context, q *query) (st state, from string, err error) {
 	o, t := &q.options, q.table
 	if o.Continue != "" {
@@ -43,7 +44,8 @@ func (s *Server) resolve(ctx context.Context, q *query) (st state, from string, 
 	if err != nil {
 		return st, "", apierrors.NewBadRequest("invalid resource version: " + err.Error())
 	}
-	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0 && rv > 0
+	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact || o.ResourceVersionMatch == "" && o.Limit > 0 &&
+		rv > 0
 	switch {
 	case o.ResourceVersion == "":
 		return s.consistent(ctx, t), "", nil
@@ -119,7 +121,8 @@ func (q *query) cut(st state, from string) page {
 		return true
 	})
 	if more > 0 {
-		p.meta.Continue = next(int64(st.rv), strings.TrimPrefix(last, prefix), q.table.kind.Uncached) // #nosec G115 -- resourceVersions of a test are small
+		p.meta.Continue = next(int64(st.rv), strings.TrimPrefix(last, prefix),
+			q.table.kind.Uncached) // #nosec G115 -- resourceVersions of a test are small
 		if q.selector.everything() {
 			p.meta.RemainingItemCount = &more
 		}
@@ -127,7 +130,8 @@ func (q *query) cut(st state, from string) page {
 	return p
 }
 
-// encode prints a list: built-in kinds in the order of their Go type, custom ones with sorted keys (W-60).
+// encode prints a list: built-in kinds in the order of their Go type, custom ones with sorted keys
+// (W-60).
 func (q *query) encode(p page, shown form) []byte {
 	r := q.table.kind
 	kind, apiVersion := r.Kind+"List", r.GVR.GroupVersion().String()

@@ -13,24 +13,28 @@ func TestListEnvelope(t *testing.T) {
 	wantBody(t, get(t, s, "/api/v1/namespaces/nope/configmaps"), 200,
 		`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"1"},"items":[]}`+"\n")
 	wantBody(t, get(t, s, "/apis/example.com/v1/widgets/"), 200,
-		`{"apiVersion":"example.com/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"1"}}`+"\n")
+		`{"apiVersion":"example.com/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"1"}}`+
+			"\n")
 	s.Create(ConfigMaps, "c1", "a", WithData("k", "<&>"))
 	s.Create(Widgets, "c1", "w")
 	l := get(t, s, "/api/v1/configmaps")
-	if body := string(l.Body); !strings.Contains(body, `"items":[{"metadata":{"name":"a","namespace":"c1","uid":`) || !strings.Contains(body, `\u003c\u0026`) {
+	if body := string(l.Body); !strings.Contains(body, `"items":[{"metadata":{"name":"a","namespace":"c1","uid":`) ||
+		!strings.Contains(body, `\u003c\u0026`) {
 		t.Errorf("list of a built-in kind: %s", body)
 	}
 	if l.Header.Get("Cache-Control") != "no-cache, private" || l.Header.Get("Audit-Id") == "" {
 		t.Errorf("headers: %v", l.Header)
 	}
-	if body := string(get(t, s, "/apis/example.com/v1/widgets").Body); !strings.Contains(body, `"items":[{"apiVersion":"example.com/v1","kind":"Widget"`) {
+	if body := string(get(t, s, "/apis/example.com/v1/widgets").Body); !strings.Contains(
+		body, `"items":[{"apiVersion":"example.com/v1","kind":"Widget"`) {
 		t.Errorf("list of a custom resource: %s", body)
 	}
 	one := get(t, s, "/api/v1/namespaces/c1/configmaps/a")
 	if !strings.HasPrefix(string(one.Body), `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"`) {
 		t.Errorf("object: %s", one.Body)
 	}
-	if p := get(t, s, "/api/v1/configmaps", Header("User-Agent", "curl/8")); !strings.HasPrefix(string(p.Body), "{\n  \"kind\"") {
+	if p := get(t, s, "/api/v1/configmaps", Header("User-Agent", "curl/8")); !strings.HasPrefix(string(p.Body),
+		"{\n  \"kind\"") {
 		t.Errorf("curl gets it indented: %s", p.Body)
 	}
 }
@@ -39,7 +43,8 @@ func TestListOrderAndSelectors(t *testing.T) {
 	s := server(t, Options{})
 	for _, key := range []string{"o/z", "o/k", "o-x/z", "o/k-1", "o0x/z", "o/k.1", "o1/z", "o/k0"} {
 		ns, name, _ := strings.Cut(key, "/")
-		s.Create(Pods, ns, name, WithLabel("app", name), WithField("spec.nodeName", "node-"+ns), WithField("status.phase", "Running"))
+		s.Create(Pods, ns, name, WithLabel("app", name), WithField("spec.nodeName", "node-"+ns),
+			WithField("status.phase", "Running"))
 	}
 	wantKeys(t, get(t, s, "/api/v1/pods"), "o-x/z", "o/k", "o/k-1", "o/k.1", "o/k0", "o/z", "o0x/z", "o1/z")
 	for query, keys := range map[string][]string{
@@ -103,8 +108,10 @@ func TestListErrors(t *testing.T) {
 		t.Errorf("events: %d %v", l.Status, l.Header)
 	}
 	s.Compact()
-	wantBody(t, get(t, s, "/api/v1/configmaps?resourceVersion=1&limit=1"), 410, `{"kind":"Status","apiVersion":"v1","metadata":{},`+
-		`"status":"Failure","message":"The resourceVersion for the provided list is too old.","reason":"Expired","code":410}`+"\n")
+	wantBody(t, get(t, s, "/api/v1/configmaps?resourceVersion=1&limit=1"), 410,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},`+
+			`"status":"Failure","message":"The resourceVersion for the provided list is too old.","reason":"Expired","code":410}`+
+			"\n")
 	for query, message := range map[string]string{
 		"limit=abc":           `strconv.ParseInt: parsing "abc": invalid syntax`,
 		"resourceVersion=abc": `invalid resource version: resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`,
@@ -121,8 +128,9 @@ func TestListErrors(t *testing.T) {
 	wantStatus(t, get(t, s, "/api/v1/namespaces/n/nodes"), 404, "the server could not find the requested resource")
 	wantBody(t, get(t, s, "/apis/foo.example/v1/foos"), 404, "404 page not found\n")
 	wantBody(t, get(t, s, "//api/v1/configmaps"), 404, "404 page not found\n")
-	wantBody(t, get(t, s, "/api/v1/namespaces/n/configmaps/a?resourceVersion=abc"), 500, `{"kind":"Status","apiVersion":"v1","metadata":{},`+
-		`"status":"Failure","message":"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`+"\n")
+	wantBody(t, get(t, s, "/api/v1/namespaces/n/configmaps/a?resourceVersion=abc"), 500,
+		`{"kind":"Status","apiVersion":"v1","metadata":{},`+
+			`"status":"Failure","message":"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`+"\n")
 }
 
 func TestContinue(t *testing.T) {
@@ -133,7 +141,8 @@ func TestContinue(t *testing.T) {
 	rv := s.Revision()
 	first := get(t, s, "/api/v1/namespaces/c1/configmaps?limit=1")
 	wantKeys(t, first, "c1/a")
-	if raw, _ := base64.RawURLEncoding.DecodeString(first.Continue); string(raw) != fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"/a\u0000"}`, rv) {
+	if raw, _ := base64.RawURLEncoding.DecodeString(first.Continue); string(raw) != fmt.Sprintf(
+		`{"v":"meta.k8s.io/v1","rv":%d,"start":"/a\u0000"}`, rv) {
 		t.Errorf("token: %s", raw)
 	}
 	if first.Remaining == nil || *first.Remaining != 2 {
@@ -145,10 +154,12 @@ func TestContinue(t *testing.T) {
 	if rest.RV != rv || rest.Continue != "" {
 		t.Errorf("the rest is at %d, continue %q", rest.RV, rest.Continue)
 	}
-	wantStatus(t, get(t, s, fmt.Sprintf("/api/v1/namespaces/c1/configmaps?resourceVersion=%d&continue=%s", rv, first.Continue)), 400,
+	wantStatus(t, get(t, s, fmt.Sprintf("/api/v1/namespaces/c1/configmaps?resourceVersion=%d&continue=%s", rv,
+		first.Continue)), 400,
 		"specifying resource version is not allowed when using continue")
 	all := get(t, s, "/api/v1/configmaps?limit=1&labelSelector=!x")
-	if raw, _ := base64.RawURLEncoding.DecodeString(all.Continue); !strings.Contains(string(raw), `"/c1/a\u0000"`) || all.Remaining != nil {
+	if raw, _ := base64.RawURLEncoding.DecodeString(all.Continue); !strings.Contains(string(raw), `"/c1/a\u0000"`) ||
+		all.Remaining != nil {
 		t.Errorf("token %s, remaining %v", raw, all.Remaining)
 	}
 
@@ -169,20 +180,24 @@ func TestPartialObjectMetadata(t *testing.T) {
 		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
 	l := get(t, s, "/api/v1/configmaps", list)
 	wantKeys(t, l, "c1/a")
-	if body := string(l.Body); !strings.HasPrefix(body, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":`) ||
-		!strings.Contains(body, `[{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"`) || strings.Contains(body, "data\":{\"k") {
+	if body := string(l.Body); !strings.HasPrefix(
+		body, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":`) ||
+		!strings.Contains(body, `[{"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":{"name":"a"`) ||
+		strings.Contains(body, "data\":{\"k") {
 		t.Errorf("list: %s", body)
 	}
 	wantBody(t, get(t, s, "/api/v1/namespaces/nope/configmaps", list), 200,
 		fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":null}`, rv)+"\n")
-	w := watch(t, s, "/api/v1/configmaps?watch=1&allowWatchBookmarks=1", Header("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
+	w := watch(t, s, "/api/v1/configmaps?watch=1&allowWatchBookmarks=1",
+		Header("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
 	expect(t, w, fmt.Sprintf("ADDED c1/a %d", rv), fmt.Sprintf("BOOKMARK %d end", rv))
 	for _, e := range w.Events() {
 		if !strings.HasPrefix(string(e.Raw), `{"kind":"PartialObjectMetadata",`) {
 			t.Errorf("event: %s", e.Line)
 		}
 	}
-	wantStatus(t, get(t, s, "/api/v1/configmaps", Header("Accept", "application/xml")), 406, "only the following media types are accepted")
+	wantStatus(t, get(t, s, "/api/v1/configmaps", Header("Accept", "application/xml")), 406,
+		"only the following media types are accepted")
 }
 
 func TestGzipOfLists(t *testing.T) {
@@ -192,7 +207,8 @@ func TestGzipOfLists(t *testing.T) {
 	if l := get(t, s, "/api/v1/configmaps", accept); l.Header.Get("Content-Encoding") != "gzip" || len(l.Items) != 1 {
 		t.Errorf("a large list: %v", l.Header)
 	}
-	if l := get(t, s, "/api/v1/configmaps", Header("Accept-Encoding", "gzip;q=1")); l.Header.Get("Content-Encoding") != "" {
+	if l := get(t, s, "/api/v1/configmaps", Header("Accept-Encoding", "gzip;q=1")); l.Header.Get(
+		"Content-Encoding") != "" {
 		t.Errorf("q values do not count: %v", l.Header)
 	}
 	if l := get(t, s, "/api/v1/secrets", accept); l.Header.Get("Content-Encoding") != "" {

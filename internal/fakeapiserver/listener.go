@@ -7,8 +7,9 @@ import (
 	"sync"
 )
 
-// listener accepts for the HTTP server and knows every connection, so that it can close them, refuse new ones or leave them unanswered.
-// The server must not see it fail while it is down, so Accept waits then. Its port is nobody else's until it is closed.
+// listener accepts for the HTTP server and knows every connection, so that it can close them,
+// refuse new ones or leave them unanswered. The server must not see it fail while it is down, so
+// Accept waits then. Its port is nobody else's until it is closed.
 type listener struct {
 	addr net.Addr
 	port port
@@ -47,7 +48,8 @@ func newListener() (*listener, error) {
 		port.release()
 		return nil, err
 	}
-	return &listener{addr: inner.Addr(), port: port, inner: inner, conns: map[*conn]struct{}{}, wake: make(chan struct{})}, nil
+	return &listener{addr: inner.Addr(), port: port, inner: inner, conns: map[*conn]struct{}{}, wake: make(chan struct{})},
+		nil
 }
 
 func (l *listener) Addr() net.Addr { return l.addr }
@@ -90,7 +92,8 @@ func (l *listener) serving(inner net.Listener) bool {
 	return l.inner == inner && !l.closed
 }
 
-// admit registers a connection. One that slipped in while the door was being shut waits until it opens.
+// admit registers a connection. One that slipped in while the door was being shut waits until it
+// opens.
 func (l *listener) admit(c net.Conn) net.Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()

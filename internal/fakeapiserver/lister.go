@@ -23,7 +23,8 @@ type ListResult struct {
 	Failure   *metav1.Status // if the body is one
 }
 
-// List sends one GET on a connection of its own and reads the whole answer. Any HTTP status is a result, not an error.
+// List sends one GET on a connection of its own and reads the whole answer. Any HTTP status is a
+// result, not an error.
 func List(ctx context.Context, baseURL, path string, opts ...ClientOption) (*ListResult, error) {
 	response, done, err := call(ctx, baseURL, path, opts)
 	if err != nil {

@@ -34,7 +34,8 @@ type clause struct {
 	q      float64
 }
 
-// clauses are the elements of Accept, the preferred first; ties keep their order and wildcards come last (W-42).
+// clauses are the elements of Accept, the preferred first; ties keep their order and wildcards come
+// last (W-42).
 func clauses(r *http.Request) []clause {
 	header := strings.Join(r.Header.Values("Accept"), ",")
 	if strings.TrimSpace(header) == "" {
@@ -61,7 +62,8 @@ func clauses(r *http.Request) []clause {
 	return list
 }
 
-// negotiate picks the form of an answer. list says whether a collection was asked for: transforms must fit (W-44).
+// negotiate picks the form of an answer. list says whether a collection was asked for: transforms
+// must fit (W-44).
 func negotiate(r *http.Request, list, watch bool) (form, error) {
 	for _, c := range clauses(r) {
 		if c.media != "application/json" && c.media != "*/*" && c.media != "application/*" {
@@ -85,7 +87,8 @@ func negotiate(r *http.Request, list, watch bool) (form, error) {
 	if watch {
 		types += ";stream=watch"
 	}
-	return form{}, failed(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, "only the following media types are accepted: "+types, nil)
+	return form{}, failed(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable,
+		"only the following media types are accepted: "+types, nil)
 }
 
 func acceptsJSON(r *http.Request) bool {

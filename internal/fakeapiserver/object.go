@@ -103,7 +103,8 @@ func (r *Resource) at(o *Obj, rv uint64) *Obj {
 	return moved
 }
 
-// bookmark prints the object of a BOOKMARK event: the zero value of the kind with a resourceVersion (W-110).
+// bookmark prints the object of a BOOKMARK event: the zero value of the kind with a resourceVersion
+// (W-110).
 func (r *Resource) bookmark(rv uint64, end bool) []byte {
 	meta := map[string]any{"resourceVersion": strconv.FormatUint(rv, 10)}
 	if end {
@@ -131,7 +132,8 @@ func partial(raw []byte, apiVersion string) []byte {
 	return out
 }
 
-// equalBut reports whether two encodings differ in nothing but the resourceVersion: such a write changes nothing, as upstream.
+// equalBut reports whether two encodings differ in nothing but the resourceVersion: such a write
+// changes nothing, as upstream.
 func equalBut(a, b []byte) bool {
 	x, y := mustTree(a), mustTree(b)
 	delete(metadata(x), "resourceVersion")

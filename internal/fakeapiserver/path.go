@@ -13,7 +13,8 @@ type target struct {
 	namespace, name, subresource string
 }
 
-// locate finds the resource that a path names (W-20, W-21). If there is none, notFound writes the 404 that kube-apiserver has for it.
+// locate finds the resource that a path names (W-20, W-21). If there is none, notFound writes the
+// 404 that kube-apiserver has for it.
 func (s *Server) locate(path string) (at target, notFound func(http.ResponseWriter, *http.Request)) {
 	parts := strings.Split(strings.TrimSuffix(strings.TrimPrefix(path, "/"), "/"), "/")
 	var gv schema.GroupVersion
@@ -32,7 +33,8 @@ func (s *Server) locate(path string) (at target, notFound func(http.ResponseWrit
 	} else {
 		notFound = resourceNotFound
 	}
-	inNamespace := len(parts) >= 3 && parts[0] == "namespaces" && !(len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"))
+	inNamespace := len(parts) >= 3 && parts[0] == "namespaces" &&
+		!(len(parts) == 3 && (parts[2] == "status" || parts[2] == "finalize"))
 	if inNamespace {
 		at.namespace, parts = parts[1], parts[2:]
 	}
@@ -52,7 +54,8 @@ func (s *Server) locate(path string) (at target, notFound func(http.ResponseWrit
 	return at, nil
 }
 
-// serves reports whether a group and version exists, and whether it holds nothing but custom resources.
+// serves reports whether a group and version exists, and whether it holds nothing but custom
+// resources.
 func (s *Server) serves(gv schema.GroupVersion) (known, custom bool) {
 	custom = true
 	for _, t := range s.order {

@@ -5,8 +5,9 @@ import (
 	"strings"
 )
 
-// Pod is the JSON of the nth pod of a large cluster, as an apiserver writes it: of 3 to 4 KiB, half of which are managed fields, in one of
-// 200 namespaces and on one of 1000 nodes, and with the labels that its nineteen siblings have, too.
+// Pod is the JSON of the nth pod of a large cluster, as an apiserver writes it: of 3 to 4 KiB, half
+// of which are managed fields, in one of 200 namespaces and on one of 1000 nodes, and with the
+// labels that its nineteen siblings have, too.
 func Pod(n int) []byte {
 	deployment := n / 20
 	app, hash := fmt.Sprintf("service-%d", deployment), fmt.Sprintf("%09x", deployment*2654435761%(1<<36))
@@ -16,8 +17,10 @@ func Pod(n int) []byte {
 		fmt.Fprintf(&owned, `,"k:{\"name\":\"SETTING_%d\"}":{".":{},"f:name":{},"f:value":{}}`, i)
 	}
 	return []byte(strings.NewReplacer(
-		"$REPLICAS", app+"-"+hash, "$SUFFIX", fmt.Sprintf("%05x", n*40503%(1<<20)), "$NAMESPACE", fmt.Sprint("team-", deployment%200),
-		"$UID", fmt.Sprintf("%012d", n), "$OWNER", fmt.Sprintf("%012d", deployment), "$VERSION", fmt.Sprint(1000+n), "$APP", app, "$HASH", hash,
+		"$REPLICAS", app+"-"+hash, "$SUFFIX", fmt.Sprintf("%05x", n*40503%(1<<20)), "$NAMESPACE",
+		fmt.Sprint("team-", deployment%200),
+		"$UID", fmt.Sprintf("%012d", n), "$OWNER", fmt.Sprintf("%012d", deployment), "$VERSION", fmt.Sprint(1000+n), "$APP",
+		app, "$HASH", hash,
 		"$RELEASE", fmt.Sprint(deployment%7), "$NODE", fmt.Sprintf("node-%d.example", n%1000),
 		"$SETTINGS", settings.String(), "$OWNED", owned.String(), "$THIRD", fmt.Sprint(n%250), "$FOURTH", fmt.Sprint(n%240),
 	).Replace(pod))

@@ -32,15 +32,18 @@ type selector struct {
 }
 
 func (s selector) matches(o *Obj) bool {
-	return o != nil && (s.namespace == "" || o.Namespace == s.namespace) && s.labels.Matches(o.Labels) && s.fields.Matches(o.Fields)
+	return o != nil && (s.namespace == "" || o.Namespace == s.namespace) && s.labels.Matches(o.Labels) &&
+		s.fields.Matches(o.Fields)
 }
 
 // everything reports whether neither labels nor fields select.
 func (s selector) everything() bool { return s.labels.Empty() && s.fields.Empty() }
 
-// parseQuery decodes, defaults and validates the options of a collection, with kube-apiserver's own code and in its order (W-24 … W-32).
+// parseQuery decodes, defaults and validates the options of a collection, with kube-apiserver's own
+// code and in its order (W-24 … W-32).
 func parseQuery(r *http.Request, at target) (*query, error) {
-	q := &query{table: at.table, selector: selector{namespace: at.namespace, labels: labels.Everything(), fields: fields.Everything()}}
+	q := &query{table: at.table, selector: selector{namespace: at.namespace, labels: labels.Everything(),
+		fields: fields.Everything()}}
 	o := &q.options
 	if err := scheme.ParameterCodec.DecodeParameters(r.URL.Query(), metav1.SchemeGroupVersion, o); err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
@@ -67,7 +70,8 @@ func (q *query) exactName() (string, bool) {
 	return q.selector.fields.RequiresExactMatch("metadata.name")
 }
 
-// isWatch reports whether a request for a collection is a watch (W-25), even if its other options are wrong.
+// isWatch reports whether a request for a collection is a watch (W-25), even if its other options
+// are wrong.
 func isWatch(values url.Values) bool {
 	var o internalversion.ListOptions
 	only := url.Values{}

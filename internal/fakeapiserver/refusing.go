@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// RefusingAddress is one that refuses connections for as long as the test runs. It is the near end of a connection: the port of a listener that was
-// closed could be given to another server by the time that it is used.
+// RefusingAddress is one that refuses connections for as long as the test runs. It is the near end
+// of a connection: the port of a listener that was closed could be given to another server by the
+// time that it is used.
 func RefusingAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp4", "127.0.0.1:0")

@@ -20,8 +20,10 @@ type Request struct {
 	Path   string
 	Query  url.Values
 	Header http.Header // what a proxy may pass on or add; see keptHeaders
-	Verb   string      // get, list, watch, create, update, patch, delete, deletecollection; empty for what names no resource
-	GVR    schema.GroupVersionResource
+	// get, list, watch, create, update, patch, delete, deletecollection; empty for what names no
+	// resource
+	Verb string
+	GVR  schema.GroupVersionResource
 }
 
 // proof reports whether the request is a watch that only wants a bookmark soon: signal i of W-211.
@@ -50,7 +52,8 @@ func (c *Count) add(proof bool) {
 // maxRequests is how many requests are remembered.
 const maxRequests = 10_000
 
-var keptHeaders = []string{"Accept", "Accept-Encoding", "Audit-Id", "Authorization", "Connection", "Content-Type", "Forwarded", "Origin",
+var keptHeaders = []string{"Accept", "Accept-Encoding", "Audit-Id", "Authorization", "Connection", "Content-Type",
+	"Forwarded", "Origin",
 	"Traceparent", "Tracestate", "Upgrade", "User-Agent", "Via"}
 
 func keepHeader(name string) bool {
@@ -60,7 +63,8 @@ func keepHeader(name string) bool {
 // record logs a request and counts it.
 func (s *Server) record(r *http.Request, verb string, t *table) *Request {
 	seen := Request{
-		At: time.Now(), Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: http.Header{}, Verb: verb,
+		At: time.Now(), Remote: r.RemoteAddr, Method: r.Method, Path: r.URL.Path, Query: r.URL.Query(), Header: http.Header{},
+		Verb: verb,
 	}
 	for name, values := range r.Header {
 		if keepHeader(name) {
@@ -123,8 +127,9 @@ func (s *Server) OpenWatches(gvr schema.GroupVersionResource) Count {
 	return n
 }
 
-// Await waits until cond is true, and asks it again after every request, write, fault, and beginning or end of a watch. The error is the
-// context's, or net/http's ErrServerClosed after Close.
+// Await waits until cond is true, and asks it again after every request, write, fault, and
+// beginning or end of a watch. The error is the context's, or net/http's ErrServerClosed after
+// Close.
 func (s *Server) Await(ctx context.Context, cond func() bool) error {
 	for {
 		s.mu.Lock()

@@ -22,15 +22,18 @@ var (
 	Events            = core("events")            // uncached, as upstream: no periodic bookmarks, other 410 (W-109)
 	ComponentStatuses = core("componentstatuses") // listable, not watchable
 	Deployments       = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-	Widgets           = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"} // a custom resource
-	CRDs              = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	// a custom resource
+	Widgets = schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}
+	CRDs    = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+		Resource: "customresourcedefinitions"}
 )
 
 func core(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: resource}
 }
 
-// Resource is one resource that the server knows: its names, its scope and what can be selected by field.
+// Resource is one resource that the server knows: its names, its scope and what can be selected by
+// field.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       string
@@ -41,7 +44,8 @@ type Resource struct {
 	Uncached bool
 	// Unwatchable resources can be got and listed only.
 	Unwatchable bool
-	// Fields are the selectable fields besides metadata.name and, if namespaced, metadata.namespace: paths as in spec.nodeName.
+	// Fields are the selectable fields besides metadata.name and, if namespaced, metadata.namespace:
+	// paths as in spec.nodeName.
 	Fields []string
 	// Deprecated is what upstream warns of with every answer about the resource.
 	Deprecated string
@@ -51,17 +55,21 @@ type Resource struct {
 
 func builtins() []Resource {
 	return []Resource{
-		{GVR: Pods, Kind: "Pod", Namespaced: true, Fields: []string{"spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName",
-			"spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName"}},
+		{GVR: Pods, Kind: "Pod", Namespaced: true, Fields: []string{"spec.nodeName", "spec.host", "spec.restartPolicy",
+			"spec.schedulerName",
+			"spec.serviceAccountName", "spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs",
+			"status.nominatedNodeName"}},
 		{GVR: ConfigMaps, Kind: "ConfigMap", Namespaced: true},
 		{GVR: Services, Kind: "Service", Namespaced: true, Fields: []string{"spec.clusterIP", "spec.type"}},
 		{GVR: Secrets, Kind: "Secret", Namespaced: true, Fields: []string{"type"}},
 		{GVR: Nodes, Kind: "Node", Fields: []string{"spec.unschedulable"}},
 		{GVR: Namespaces, Kind: "Namespace", Fields: []string{"status.phase"}},
-		{GVR: Events, Kind: "Event", Namespaced: true, Uncached: true, Fields: []string{"involvedObject.kind", "involvedObject.namespace",
-			"involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-			"involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"}},
-		{GVR: ComponentStatuses, Kind: "ComponentStatus", Unwatchable: true, Deprecated: "v1 ComponentStatus is deprecated in v1.19+"},
+		{GVR: Events, Kind: "Event", Namespaced: true, Uncached: true,
+			Fields: []string{"involvedObject.kind", "involvedObject.namespace",
+				"involvedObject.name", "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
+				"involvedObject.fieldPath", "reason", "reportingComponent", "source", "type"}},
+		{GVR: ComponentStatuses, Kind: "ComponentStatus", Unwatchable: true,
+			Deprecated: "v1 ComponentStatus is deprecated in v1.19+"},
 		{GVR: Deployments, Kind: "Deployment", Namespaced: true},
 		{GVR: CRDs, Kind: "CustomResourceDefinition"},
 		{GVR: Widgets, Kind: "Widget", Namespaced: true, Custom: true, Fields: []string{"spec.color", "spec.size"}},
@@ -84,7 +92,8 @@ func (r *Resource) key(namespace, name string) string {
 	return name
 }
 
-// fieldLabel checks one term of a field selector and returns the label under which its value is kept (W-152).
+// fieldLabel checks one term of a field selector and returns the label under which its value is
+// kept (W-152).
 func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	switch {
 	case label == "metadata.name":
@@ -95,12 +104,14 @@ func (r *Resource) fieldLabel(label, value string) (string, string, error) {
 	case r.Custom || len(r.Fields) > 0:
 		return "", "", fmt.Errorf("field label not supported: %s", label)
 	default:
-		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", label, "metadata.name", "metadata.namespace")
+		return "", "", fmt.Errorf("%q is not a known field selector: only %q, %q", label, "metadata.name",
+			"metadata.namespace")
 	}
 	return label, value, nil
 }
 
-// fieldsOf reads the selectable fields of an object (W-153). A field that is missing has the value "".
+// fieldsOf reads the selectable fields of an object (W-153). A field that is missing has the value
+// "".
 func (r *Resource) fieldsOf(object map[string]any, namespace, name string) fields.Set {
 	set := fields.Set{"metadata.name": name, "metadata.namespace": namespace}
 	for _, label := range r.Fields {

@@ -10,7 +10,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// Reviews answer TokenReviews and SubjectAccessReviews by a script. At first no token is anybody's and nobody may do anything.
+// Reviews answer TokenReviews and SubjectAccessReviews by a script. At first no token is anybody's
+// and nobody may do anything.
 type Reviews struct {
 	server *Server
 
@@ -37,8 +38,8 @@ func (s *Server) Reviews() *Reviews {
 	return r
 }
 
-// Know makes a token somebody's, for the given audiences: those that a review must name one of, and of which it is told. Without any it
-// is for the apiserver alone, which then names none.
+// Know makes a token somebody's, for the given audiences: those that a review must name one of, and
+// of which it is told. Without any it is for the apiserver alone, which then names none.
 func (r *Reviews) Know(token string, user authenticationv1.UserInfo, audiences ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,7 +54,8 @@ func (r *Reviews) Forget(token string) {
 }
 
 // Access decides who may do what from now on.
-func (r *Reviews) Access(decide func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus) {
+func (r *Reviews) Access(
+	decide func(authorizationv1.SubjectAccessReviewSpec) authorizationv1.SubjectAccessReviewStatus) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.access = decide
@@ -125,7 +127,8 @@ func (r *Reviews) serveAccess(w http.ResponseWriter, req *http.Request) {
 	})
 }
 
-// serve reads a review, notes it, and answers it by the script. note and answer are called with mu held.
+// serve reads a review, notes it, and answers it by the script. note and answer are called with mu
+// held.
 func (r *Reviews) serve(w http.ResponseWriter, req *http.Request, review any, note, answer func()) {
 	if req.Method != http.MethodPost {
 		writeError(w, req, methodNotAllowed())

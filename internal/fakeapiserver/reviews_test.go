@@ -55,7 +55,8 @@ func TestReviews(t *testing.T) {
 	if _, status := token("t"); !status.Authenticated || status.User.Username != "alice" || status.Audiences != nil {
 		t.Errorf("alice's: %+v", status)
 	}
-	if _, status := token("t", "b", "c"); !status.Authenticated || len(status.Audiences) != 1 || status.Audiences[0] != "b" {
+	if _, status := token("t", "b", "c"); !status.Authenticated || len(status.Audiences) != 1 ||
+		status.Audiences[0] != "b" {
 		t.Errorf("for b: %+v", status)
 	}
 	if _, status := token("t", "c"); status.Authenticated {
@@ -73,7 +74,8 @@ func TestReviews(t *testing.T) {
 	}
 	r.Fail(http.StatusServiceUnavailable)
 	var status metav1.Status
-	if code := review(t, s, "/apis/authorization.k8s.io/v1/subjectaccessreviews", authorizationv1.SubjectAccessReview{}, &status); code != 503 || status.Code != 503 {
+	if code := review(t, s, "/apis/authorization.k8s.io/v1/subjectaccessreviews", authorizationv1.SubjectAccessReview{},
+		&status); code != 503 || status.Code != 503 {
 		t.Errorf("failing: %d %v", code, status)
 	}
 	r.Fail(0)

@@ -1,11 +1,14 @@
-// Package fakeapiserver is a small apiserver that serves reads, watches and writes as kube-apiserver does, and misbehaves on command.
+// Package fakeapiserver is a small apiserver that serves reads, watches and writes as
+// kube-apiserver does, and misbehaves on command.
 //
-// Invariant: whatever it serves is true of its storage at the resourceVersion it claims. A fault changes when bytes arrive, and whether
-// they do, never what they say; only Restore and RestoreFrom turn time back, as a restored etcd does.
+// Invariant: whatever it serves is true of its storage at the resourceVersion it claims. A fault
+// changes when bytes arrive, and whether they do, never what they say; only Restore and RestoreFrom
+// turn time back, as a restored etcd does.
 //
-// Storage is like etcd: one revision counter, and per resource the objects and every change to them. In front of it stands, per resource,
-// a watch cache that may lag: it has applied a prefix of the changes (cached) and handed a prefix of those to the open watches (sent).
-// The gap between the two is real (W-212) and is what the fault methods widen.
+// Storage is like etcd: one revision counter, and per resource the objects and every change to
+// them. In front of it stands, per resource, a watch cache that may lag: it has applied a prefix of
+// the changes (cached) and handed a prefix of those to the open watches (sent). The gap between the
+// two is real (W-212) and is what the fault methods widen.
 package fakeapiserver
 
 import (
@@ -21,30 +24,37 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Options says how a Server differs from kube-apiserver with default flags. The zero value is ready to use in unit tests.
+// Options says how a Server differs from kube-apiserver with default flags. The zero value is ready
+// to use in unit tests.
 type Options struct {
 	TLS   bool // serve https with a throw-away certificate
 	HTTP2 bool // offer h2 by ALPN; implies TLS
 
 	// BookmarkPeriod is the time between two bookmarks of a watch (0: 60 s, W-111).
 	BookmarkPeriod time.Duration
-	// ProofDelay is when a watch with timeoutSeconds 3 to 5 gets its bookmark (0: about 2 s before its deadline, as measured, W-111).
+	// ProofDelay is when a watch with timeoutSeconds 3 to 5 gets its bookmark (0: about 2 s before its
+	// deadline, as measured, W-111).
 	ProofDelay time.Duration
-	// TooLargeWait is how long a read waits for a resourceVersion that has not come yet (0: 50 ms; kube-apiserver: 3 s, W-65).
+	// TooLargeWait is how long a read waits for a resourceVersion that has not come yet (0: 50 ms;
+	// kube-apiserver: 3 s, W-65).
 	TooLargeWait time.Duration
 	// RequestTimeout bounds every request but watches (0: 60 s, W-28).
 	RequestTimeout time.Duration
-	// MinRequestTimeout is m of W-29: a watch without timeoutSeconds lasts between m and 2m (0: 30 min).
+	// MinRequestTimeout is m of W-29: a watch without timeoutSeconds lasts between m and 2m (0: 30
+	// min).
 	MinRequestTimeout time.Duration
-	// History is how many changes each resource remembers (0: 100,000). What it forgets is compacted: 410 to whoever asks.
+	// History is how many changes each resource remembers (0: 100,000). What it forgets is compacted:
+	// 410 to whoever asks.
 	History int
 	// NoGzip never compresses, as kube-apiserver before W-7 with small lists.
 	NoGzip bool
 	// Seed makes UIDs reproducible.
 	Seed uint64
-	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is nothing.
+	// Warning is what every answer warns of, as where upstream thinks little of the credentials. "" is
+	// nothing.
 	Warning string
-	// Resources are served besides the built-in ones, as custom resources unless their kind is known to client-go's scheme.
+	// Resources are served besides the built-in ones, as custom resources unless their kind is known
+	// to client-go's scheme.
 	Resources []Resource
 }
 
@@ -69,8 +79,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is one apiserver with its own etcd. Everything below mu is guarded by it; critical sections never block. All methods may be
-// called at any time from any goroutine.
+// Server is one apiserver with its own etcd. Everything below mu is guarded by it; critical
+// sections never block. All methods may be called at any time from any goroutine.
 type Server struct {
 	URL string
 
@@ -99,7 +109,8 @@ func New(o Options) *Server {
 	o = o.withDefaults()
 	s := &Server{
 		opts: o, rev: 1, done: make(chan struct{}), wake: make(chan struct{}), version: "v1.37.1",
-		tables: map[schema.GroupVersionResource]*table{}, extra: map[string]http.Handler{}, timers: map[*time.Timer]struct{}{},
+		tables: map[schema.GroupVersionResource]*table{}, extra: map[string]http.Handler{},
+		timers: map[*time.Timer]struct{}{},
 	}
 	var seed [32]byte
 	for i := range 8 {
@@ -145,7 +156,8 @@ func (s *Server) Config() *rest.Config {
 	return c
 }
 
-// Client is an HTTP client that trusts this server. There is one per server, so its users share connections.
+// Client is an HTTP client that trusts this server. There is one per server, so its users share
+// connections.
 func (s *Server) Client() *http.Client { return s.http.Client() }
 
 // Close ends all streams and connections and waits for the handlers. It is idempotent.
@@ -169,7 +181,8 @@ func (s *Server) changedLocked() {
 	s.wake = make(chan struct{})
 }
 
-// table returns the table of a resource; asking for one that is not served is a mistake in the test.
+// table returns the table of a resource; asking for one that is not served is a mistake in the
+// test.
 func (s *Server) table(gvr schema.GroupVersionResource) *table {
 	if t := s.tables[gvr]; t != nil {
 		return t

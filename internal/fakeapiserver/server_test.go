@@ -125,7 +125,8 @@ func TestGoAPI(t *testing.T) {
 	if b != a+1 {
 		t.Errorf("Update: want %d, got %d", a+1, b)
 	}
-	if o, ok := s.Get(ConfigMaps, "c1", "a"); !ok || o.RV != b || o.Labels["app"] != "x" || o.Key != "c1/a" || o.UID == "" {
+	if o, ok := s.Get(ConfigMaps, "c1", "a"); !ok || o.RV != b || o.Labels["app"] != "x" || o.Key != "c1/a" ||
+		o.UID == "" {
 		t.Errorf("Get: %+v %v", o, ok)
 	}
 	if bump := s.Bump(); bump != b+1 {
@@ -161,7 +162,8 @@ func TestFinalizersAndEdits(t *testing.T) {
 	s.Update(Widgets, "n", "v", WithField("spec.size", 4))
 	s.Update(Widgets, "n", "v", WithoutLabel("a"), WithoutField("spec.size"))
 	o, _ := s.Get(Widgets, "n", "v")
-	if raw := string(o.Raw); !strings.Contains(raw, `"generation":3`) || strings.Contains(raw, "size") || len(o.Labels) > 0 {
+	if raw := string(o.Raw); !strings.Contains(raw, `"generation":3`) || strings.Contains(raw, "size") ||
+		len(o.Labels) > 0 {
 		t.Errorf("after the edits: %s", raw)
 	}
 }
@@ -179,7 +181,8 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Fatalf("want 410, got %v %v", e, err)
 	}
 	var floor uint64
-	if _, err := fmt.Sscanf(e.Status.Message, fmt.Sprintf("too old resource version: %d (%%d)", first), &floor); err != nil {
+	if _, err := fmt.Sscanf(e.Status.Message, fmt.Sprintf("too old resource version: %d (%%d)", first),
+		&floor); err != nil {
 		t.Fatalf("%q: %v", e.Status.Message, err)
 	}
 	from := watch(t, s, fmt.Sprintf("/api/v1/configmaps?watch=1&resourceVersion=%d", floor))
@@ -187,5 +190,6 @@ func TestHistoryIsBounded(t *testing.T) {
 	if floor+11 < last {
 		t.Errorf("more than the history is kept: floor %d, last %d", floor, last)
 	}
-	wantStatus(t, get(t, s, fmt.Sprintf("/api/v1/configmaps?resourceVersion=%d&resourceVersionMatch=Exact", first)), 410, "too old")
+	wantStatus(t, get(t, s, fmt.Sprintf("/api/v1/configmaps?resourceVersion=%d&resourceVersionMatch=Exact", first)), 410,
+		"too old")
 }

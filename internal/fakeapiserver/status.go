@@ -13,9 +13,11 @@ import (
 )
 
 // failed is an error that is a Status: what the client gets to see (W-170).
-func failed(code int, reason metav1.StatusReason, message string, details *metav1.StatusDetails) *apierrors.StatusError {
+func failed(code int, reason metav1.StatusReason, message string,
+	details *metav1.StatusDetails) *apierrors.StatusError {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
-		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message, Details: details, // #nosec G115 -- a status code
+		Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+		Details: details, // #nosec G115 -- a status code
 	}}
 }
 
@@ -38,7 +40,8 @@ func statusJSON(err error) []byte {
 	return raw
 }
 
-// tooLarge is the answer to a resourceVersion that has not come yet (W-68); events say so without asking to retry.
+// tooLarge is the answer to a resourceVersion that has not come yet (W-68); events say so without
+// asking to retry.
 func tooLarge(asked, current uint64, retry bool) error {
 	details := &metav1.StatusDetails{Causes: []metav1.StatusCause{{
 		Type: metav1.CauseTypeResourceVersionTooLarge, Message: "Too large resource version",
@@ -55,12 +58,15 @@ func expiredList() error {
 	return apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 }
 
-// expiredContinue is the same for a continue token; it brings a token that goes on inconsistently (W-83).
+// expiredContinue is the same for a continue token; it brings a token that goes on inconsistently
+// (W-83).
 func expiredContinue(token string) error {
-	err := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
-		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve the " +
-		"remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, " +
-		"modified, or deleted between the time the first chunk was returned and now may show up in the list.")
+	err := apierrors.NewResourceExpired(
+		"The provided continue parameter is too old to display a consistent list result. " +
+			"You can start a new list without the continue parameter, or use the continue token in this response to " +
+			"retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - " +
+			"objects that were created, modified, or deleted between the time the first chunk was returned and now may " +
+			"show up in the list.")
 	err.ErrStatus.ListMeta.Continue = token
 	return err
 }
@@ -83,8 +89,10 @@ func wished(code int) error {
 	reasons := map[int]metav1.StatusReason{
 		http.StatusUnauthorized: metav1.StatusReasonUnauthorized, http.StatusForbidden: metav1.StatusReasonForbidden,
 		http.StatusNotFound: metav1.StatusReasonNotFound, http.StatusGone: metav1.StatusReasonExpired,
-		http.StatusTooManyRequests: metav1.StatusReasonTooManyRequests, http.StatusInternalServerError: metav1.StatusReasonInternalError,
-		http.StatusServiceUnavailable: metav1.StatusReasonServiceUnavailable, http.StatusGatewayTimeout: metav1.StatusReasonTimeout,
+		http.StatusTooManyRequests:     metav1.StatusReasonTooManyRequests,
+		http.StatusInternalServerError: metav1.StatusReasonInternalError,
+		http.StatusServiceUnavailable:  metav1.StatusReasonServiceUnavailable,
+		http.StatusGatewayTimeout:      metav1.StatusReasonTimeout,
 	}
 	var details *metav1.StatusDetails
 	message := "the test wants status " + strconv.Itoa(code)
@@ -109,8 +117,9 @@ func pageNotFound(w http.ResponseWriter, _ *http.Request) {
 func requestTimeout(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(http.StatusGatewayTimeout)
-	_, _ = io.WriteString(w, `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout",`+
-		`"reason":"Timeout","details":{},"code":504}`+"\n")
+	_, _ = io.WriteString(w,
+		`{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the allotted timeout",`+
+			`"reason":"Timeout","details":{},"code":504}`+"\n")
 }
 
 func plain(w http.ResponseWriter, code int, body string) {

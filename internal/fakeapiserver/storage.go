@@ -8,7 +8,8 @@ import (
 	"github.com/tidwall/btree"
 )
 
-// change is one write: an object appeared (Old nil), was replaced, or went away (New nil). Immutable once stored.
+// change is one write: an object appeared (Old nil), was replaced, or went away (New nil).
+// Immutable once stored.
 type change struct {
 	RV       uint64
 	New, Old *Obj
@@ -18,7 +19,8 @@ type change struct {
 	gone *Obj
 }
 
-// last is the previous version with the resourceVersion of the change: what a DELETED event carries (W-103, W-104).
+// last is the previous version with the resourceVersion of the change: what a DELETED event carries
+// (W-103, W-104).
 func (c *change) last(r *Resource) *Obj {
 	c.once.Do(func() { c.gone = r.at(c.Old, c.RV) })
 	return c.gone
@@ -29,8 +31,8 @@ type objects = btree.Map[string, *Obj]
 
 // table is one resource: its objects and changes in storage, and how far its watch cache has come.
 //
-// Positions count changes since the server started and never go back; log[0] is at position dropped. Always
-// dropped <= sent <= cached <= end. Guarded by Server.mu.
+// Positions count changes since the server started and never go back; log[0] is at position
+// dropped. Always dropped <= sent <= cached <= end. Guarded by Server.mu.
 type table struct {
 	kind    *Resource
 	objects *objects  // after the last change
@@ -84,7 +86,8 @@ func (t *table) view(position int) *objects {
 	return state
 }
 
-// dispatched is the RV that a bookmark may claim: every change up to it was handed to the open watches.
+// dispatched is the RV that a bookmark may claim: every change up to it was handed to the open
+// watches.
 func (t *table) dispatched() uint64 {
 	if t.sent < t.cached {
 		return min(t.progress, t.at(t.sent).RV-1)
@@ -116,7 +119,8 @@ func (t *table) release(position int) {
 	}
 }
 
-// forget starts the watch cache afresh from storage, as kube-apiserver does when it starts or relists (W-107, W-115).
+// forget starts the watch cache afresh from storage, as kube-apiserver does when it starts or
+// relists (W-107, W-115).
 func (t *table) forget(rev uint64) {
 	t.cached, t.sent, t.lagging = t.end(), t.end(), false
 	t.floor, t.progress = rev, rev
@@ -183,7 +187,8 @@ func (s *Server) afterLocked(d time.Duration, f func()) {
 	s.timers[timer] = struct{}{}
 }
 
-// progressLocked tells every watch cache how far storage is. Any consistent read of any resource has this effect (W-111).
+// progressLocked tells every watch cache how far storage is. Any consistent read of any resource
+// has this effect (W-111).
 func (s *Server) progressLocked() {
 	for _, t := range s.order {
 		if !t.lagging {

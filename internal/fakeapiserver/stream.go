@@ -17,8 +17,9 @@ const (
 	endCut                 // half an event, connection gone
 )
 
-// stream is one client's watch: a position among the changes of its resource. It pulls; nothing is queued for it. If the changes at its
-// position are forgotten while its client does not read, it ends cleanly, as upstream ends slow clients (W-113).
+// stream is one client's watch: a position among the changes of its resource. It pulls; nothing is
+// queued for it. If the changes at its position are forgotten while its client does not read, it
+// ends cleanly, as upstream ends slow clients (W-113).
 type stream struct {
 	server *Server
 	query  *query
@@ -44,7 +45,8 @@ type stream struct {
 
 func (s *Server) newStream(w http.ResponseWriter, r *http.Request, q *query, rv uint64, proof bool) *stream {
 	st := &stream{
-		server: s, query: q, w: w, conn: connOf(r.Context()), rv: rv, lifetime: s.lifetime(q), proof: proof, stop: make(chan ending, 1),
+		server: s, query: q, w: w, conn: connOf(r.Context()), rv: rv, lifetime: s.lifetime(q), proof: proof,
+		stop: make(chan ending, 1),
 	}
 	st.deadline = time.Now().Add(st.lifetime)
 	s.mu.Lock()
@@ -61,7 +63,8 @@ func (s *Server) close(st *stream) {
 	s.changedLocked()
 }
 
-// stop asks all streams of a resource to end. One that is stuck writing cannot hear it: its connection is closed if it is to be cut.
+// stop asks all streams of a resource to end. One that is stuck writing cannot hear it: its
+// connection is closed if it is to be cut.
 func (t *table) stop(how ending) {
 	for st := range t.streams {
 		select {
@@ -120,8 +123,8 @@ type batch struct {
 	wake   chan struct{} // closed when there may be more
 }
 
-// take collects the next frames: initial events and their end marker, changes, and a bookmark if one is due and everything before it is
-// in this batch too (W-111).
+// take collects the next frames: initial events and their end marker, changes, and a bookmark if
+// one is due and everything before it is in this batch too (W-111).
 func (st *stream) take(bookmarkDue bool) batch {
 	var out bytes.Buffer
 	for _, o := range st.initial {
@@ -173,7 +176,8 @@ func (st *stream) advance(bookmarkDue bool) (changes []*change, b batch, bookmar
 
 func (st *stream) mayBookmarkLocked() bool {
 	t := st.query.table
-	return st.query.options.AllowWatchBookmarks && t.bookmarks && !t.kind.Uncached && !(st.proof && st.server.faults.neverProve)
+	return st.query.options.AllowWatchBookmarks && t.bookmarks && !t.kind.Uncached &&
+		!(st.proof && st.server.faults.neverProve)
 }
 
 // seen is what this client is told about a change (W-103).
@@ -200,7 +204,8 @@ func (st *stream) frame(out *bytes.Buffer, kind string, raw []byte) {
 	out.WriteString("}\n")
 }
 
-// write sends frames in one flush; gzip'd, each flush is a member of its own (W-7). False means that the client is gone.
+// write sends frames in one flush; gzip'd, each flush is a member of its own (W-7). False means
+// that the client is gone.
 func (st *stream) write(frames []byte) bool {
 	defer st.writing.Store(false)
 	if len(frames) == 0 {

@@ -17,7 +17,8 @@ type token struct {
 
 const tokenVersion = "meta.k8s.io/v1" // #nosec G101 -- the version of continue tokens
 
-// next is the token that goes on after key, which is relative to the scope of the request. Storage leaves the leading slash out.
+// next is the token that goes on after key, which is relative to the scope of the request. Storage
+// leaves the leading slash out.
 func next(rv int64, key string, uncached bool) string {
 	if !uncached {
 		key = "/" + key
@@ -33,7 +34,8 @@ func (t token) String() string {
 	return base64.RawURLEncoding.EncodeToString(raw)
 }
 
-// parseToken reads a continue token and returns it with Start relative, without leading slash (W-82).
+// parseToken reads a continue token and returns it with Start relative, without leading slash
+// (W-82).
 func parseToken(s string) (token, error) {
 	const invalid = "continue key is not valid"
 	var t token

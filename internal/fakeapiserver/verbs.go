@@ -20,7 +20,8 @@ import (
 // maxBody is the largest body of a write, as upstream.
 const maxBody = 3 << 20
 
-// serveWrite answers a write. It has no admission, no defaulting and no dry run, and does not ask whether the namespace exists.
+// serveWrite answers a write. It has no admission, no defaulting and no dry run, and does not ask
+// whether the namespace exists.
 func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, at target, verb string) {
 	if r.URL.Query().Get("dryRun") != "" {
 		writeError(w, r, apierrors.NewBadRequest("this apiserver has no dry run"))
@@ -53,21 +54,25 @@ func (s *Server) serveWrite(w http.ResponseWriter, r *http.Request, at target, v
 	s.respond(w, r, code, answer)
 }
 
-// decode reads an object of the resource from a JSON body and checks that it belongs where it was sent.
+// decode reads an object of the resource from a JSON body and checks that it belongs where it was
+// sent.
 func (at target) decode(r *http.Request, body []byte) (map[string]any, error) {
 	if media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); media != "" && media != "application/json" {
 		return nil, unsupportedMedia("application/json")
 	}
 	var m map[string]any
 	if err := utiljson.Unmarshal(body, &m); err != nil || m == nil {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v", at.table.kind.Kind, err))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("the object provided is unrecognized (must be of type %s): %v",
+			at.table.kind.Kind, err))
 	}
 	kind, apiVersion := at.table.kind.Kind, at.table.kind.GVR.GroupVersion().String()
 	if k, _ := m["kind"].(string); k != "" && k != kind {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k, m["apiVersion"], kind))
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s", k, m["apiVersion"],
+			kind))
 	}
 	if v, _ := m["apiVersion"].(string); v != "" && v != apiVersion {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", v, apiVersion))
+		return nil, apierrors.NewBadRequest(
+			fmt.Sprintf("the API version in the data (%s) does not match the expected API version (%s)", v, apiVersion))
 	}
 	return m, at.place(metadata(m))
 }
@@ -76,12 +81,14 @@ func (at target) decode(r *http.Request, body []byte) (map[string]any, error) {
 func (at target) place(meta map[string]any) error {
 	if at.table.kind.Namespaced {
 		if ns, _ := meta["namespace"].(string); ns != "" && ns != at.namespace {
-			return apierrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
+			return apierrors.NewBadRequest(
+				"the namespace of the provided object does not match the namespace sent on the request")
 		}
 		meta["namespace"] = at.namespace
 	}
 	if name, _ := meta["name"].(string); at.name != "" && name != "" && name != at.name {
-		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", name, at.name))
+		return apierrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)",
+			name, at.name))
 	}
 	if at.name != "" {
 		meta["name"] = at.name
@@ -180,7 +187,8 @@ func (at target) apply(kind types.PatchType, original, patch []byte) ([]byte, er
 		}
 		return strategicpatch.StrategicMergePatch(original, patch, typed)
 	}
-	return nil, unsupportedMedia("application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
+	return nil, unsupportedMedia(
+		"application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
 }
 
 func (s *Server) erase(at target, body []byte) ([]byte, error) {
@@ -216,7 +224,8 @@ func (s *Server) erase(at target, body []byte) ([]byte, error) {
 	}
 	return json.Marshal(metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusSuccess,
-		Details: &metav1.StatusDetails{Name: old.Name, Group: at.table.kind.GVR.Group, Kind: at.table.kind.GVR.Resource, UID: types.UID(old.UID)},
+		Details: &metav1.StatusDetails{Name: old.Name, Group: at.table.kind.GVR.Group, Kind: at.table.kind.GVR.Resource,
+			UID: types.UID(old.UID)},
 	})
 }
 

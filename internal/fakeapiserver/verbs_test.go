@@ -33,11 +33,13 @@ func clientset(t *testing.T, s *Server) *kubernetes.Clientset {
 func TestWritesByClientGo(t *testing.T) {
 	s := server(t, Options{})
 	ctx, maps := deadline(t), clientset(t, s).CoreV1().ConfigMaps("n")
-	a, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
+	a, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Data: map[string]string{"k": "v"}}, metav1.CreateOptions{})
 	if err != nil || a.UID == "" || a.ResourceVersion != "2" || a.Namespace != "n" {
 		t.Fatalf("create: %v %v", a, err)
 	}
-	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
+	if _, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		metav1.CreateOptions{}); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("second create: %v", err)
 	}
 	b := a.DeepCopy()
@@ -61,7 +63,8 @@ func TestWritesByClientGo(t *testing.T) {
 		t.Errorf("after the patches: %v", a.Data)
 	}
 	wrong := types.UID("x")
-	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &wrong}}); !apierrors.IsConflict(err) {
+	if err := maps.Delete(ctx, "a",
+		metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &wrong}}); !apierrors.IsConflict(err) {
 		t.Errorf("delete of another uid: %v", err)
 	}
 	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
@@ -70,11 +73,14 @@ func TestWritesByClientGo(t *testing.T) {
 	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("second delete: %v", err)
 	}
-	g, err := maps.Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Labels: map[string]string{"a": "b"}}}, metav1.CreateOptions{})
+	g, err := maps.Create(ctx,
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{GenerateName: "g-", Labels: map[string]string{"a": "b"}}},
+		metav1.CreateOptions{})
 	if err != nil || len(g.Name) != 7 {
 		t.Errorf("generated name: %v %v", g, err)
 	}
-	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "a=b"}); err != nil || len(s.List(ConfigMaps)) != 0 {
+	if err := maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "a=b"}); err != nil ||
+		len(s.List(ConfigMaps)) != 0 {
 		t.Errorf("delete collection: %v, left %v", err, s.List(ConfigMaps))
 	}
 }
@@ -89,7 +95,8 @@ func TestCustomResourceByDynamicClient(t *testing.T) {
 	}
 	widgets := d.Resource(Widgets).Namespace("n")
 	w := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"}, "spec": map[string]any{"color": "red", "size": int64(3)},
+		"apiVersion": "example.com/v1", "kind": "Widget", "metadata": map[string]any{"name": "w"},
+		"spec": map[string]any{"color": "red", "size": int64(3)},
 	}}
 	if w, err = widgets.Create(deadline(t), w, metav1.CreateOptions{}); err != nil || w.GetGeneration() != 1 {
 		t.Fatalf("create: %v %v", w, err)
@@ -172,7 +179,8 @@ func TestDiscovery(t *testing.T) {
 			verbs[l.GroupVersion+"/"+r.Name] = r.Verbs.String()
 		}
 	}
-	if !strings.Contains(verbs["example.com/v1/widgets"], "watch") || !strings.Contains(verbs["apps/v1/deployments"], "list") ||
+	if !strings.Contains(verbs["example.com/v1/widgets"], "watch") ||
+		!strings.Contains(verbs["apps/v1/deployments"], "list") ||
 		verbs["v1/componentstatuses"] != "[get list]" {
 		t.Errorf("verbs: %v", verbs)
 	}
@@ -189,8 +197,10 @@ func TestDiscovery(t *testing.T) {
 
 func TestHandle(t *testing.T) {
 	s := server(t, Options{})
-	s.Handle("/apis/authentication.k8s.io/", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
-	if l := get(t, s, "/apis/authentication.k8s.io/v1/tokenreviews", Header("Impersonate-User", "u")); l.Status != http.StatusTeapot {
+	s.Handle("/apis/authentication.k8s.io/",
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
+	if l := get(t, s, "/apis/authentication.k8s.io/v1/tokenreviews",
+		Header("Impersonate-User", "u")); l.Status != http.StatusTeapot {
 		t.Errorf("got %d", l.Status)
 	}
 	if r := s.Requests(); len(r) != 1 || r[0].Header.Get("Impersonate-User") != "u" {

@@ -44,7 +44,8 @@ func (s *Server) serveWatch(w http.ResponseWriter, r *http.Request, q *query, pr
 	st.run(ctx)
 }
 
-// watchList reports whether the stream begins with the state, after the server's own defaulting (W-101).
+// watchList reports whether the stream begins with the state, after the server's own defaulting
+// (W-101).
 func (q *query) watchList() bool {
 	return q.options.SendInitialEvents != nil && *q.options.SendInitialEvents
 }
@@ -57,7 +58,8 @@ func (s *Server) lifetime(q *query) time.Duration {
 	return s.opts.MinRequestTimeout + rand.N(s.opts.MinRequestTimeout) // #nosec G404 -- spreads times
 }
 
-// open finds where the stream starts: its initial events and its position among the changes (W-100). An error goes on the stream.
+// open finds where the stream starts: its initial events and its position among the changes
+// (W-100). An error goes on the stream.
 func (s *Server) open(ctx context.Context, st *stream) error {
 	o, t := &st.query.options, st.query.table
 	unset := o.ResourceVersion == ""
@@ -87,10 +89,12 @@ func (s *Server) open(ctx context.Context, st *stream) error {
 	return nil
 }
 
-// openConsistent starts a stream from a state that holds everything stored before the request (W-101, W-215).
+// openConsistent starts a stream from a state that holds everything stored before the request
+// (W-101, W-215).
 func (s *Server) openConsistent(ctx context.Context, st *stream) error {
 	if !s.stalled(ctx, ConsistentReads) {
-		return failed(http.StatusInternalServerError, metav1.StatusReasonInternalError, "context deadline exceeded", nil) // W-66
+		// W-66
+		return failed(http.StatusInternalServerError, metav1.StatusReasonInternalError, "context deadline exceeded", nil)
 	}
 	s.mu.Lock()
 	target := s.rev
@@ -99,7 +103,8 @@ func (s *Server) openConsistent(ctx context.Context, st *stream) error {
 	return s.reached(ctx, st.query.table, target, func() { s.startLocked(st, true) })
 }
 
-// startLocked puts the stream at the cache's present, with its state as initial events, or behind st.rv in history.
+// startLocked puts the stream at the cache's present, with its state as initial events, or behind
+// st.rv in history.
 func (s *Server) startLocked(st *stream, initial bool) {
 	t := st.query.table
 	st.replay, st.started = t.cached, true

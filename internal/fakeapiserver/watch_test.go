@@ -48,8 +48,9 @@ func TestWatchStarts(t *testing.T) {
 	}
 }
 
-// settled waits until n watches of a resource have begun. The head comes before the start is fixed (W-102), so a test that writes something
-// which a watch must see live, and not as state or history, has to wait for this.
+// settled waits until n watches of a resource have begun. The head comes before the start is fixed
+// (W-102), so a test that writes something which a watch must see live, and not as state or
+// history, has to wait for this.
 func settled(t *testing.T, s *Server, gvr schema.GroupVersionResource, n int) {
 	t.Helper()
 	if err := s.Await(deadline(t), func() bool {
@@ -93,7 +94,8 @@ func TestWatchTransitions(t *testing.T) {
 			}
 		})
 	}
-	expect(t, everything, "ADDED n/s 2", "MODIFIED n/s 3", "MODIFIED n/s 4", "MODIFIED n/s 5", "MODIFIED n/s 6", "MODIFIED n/s 7", "DELETED n/s 8")
+	expect(t, everything, "ADDED n/s 2", "MODIFIED n/s 3", "MODIFIED n/s 4", "MODIFIED n/s 5", "MODIFIED n/s 6",
+		"MODIFIED n/s 7", "DELETED n/s 8")
 }
 
 func TestWatchErrors(t *testing.T) {
@@ -169,17 +171,20 @@ func TestBookmarks(t *testing.T) {
 	}
 }
 
-// A watch with timeoutSeconds=3 gets a bookmark before its end: the proof of D7. The LIST before it makes the cache current.
+// A watch with timeoutSeconds=3 gets a bookmark before its end: the proof of D7. The LIST before it
+// makes the cache current.
 func TestProofWatch(t *testing.T) {
 	s := server(t, Options{ProofDelay: time.Millisecond})
 	client := s.Client()
 	s.Bump()
 	proved := false
-	for ctx := deadline(t); !proved && ctx.Err() == nil; { // on a slow machine three seconds may not do, and net/http may let go of the connection
+	// on a slow machine three seconds may not do, and net/http may let go of the connection
+	for ctx := deadline(t); !proved && ctx.Err() == nil; {
 		if l := get(t, s, "/api/v1/secrets?limit=1", Through(client)); l.RV != 2 {
 			t.Fatalf("the probe says %d", l.RV)
 		}
-		w := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3", Through(client))
+		w := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3",
+			Through(client))
 		e, err := w.Next(ctx)
 		probes, proofs := s.RequestsFor(Secrets, "list"), s.RequestsFor(Secrets, "watch")
 		proved = err == nil && e.String() == "BOOKMARK 2" && probes[len(probes)-1].Remote == proofs[len(proofs)-1].Remote

@@ -23,7 +23,8 @@ type End struct {
 // Error makes an End what Next returns when there is nothing more.
 func (e *End) Error() string { return fmt.Sprintf("watch %s: HTTP %d: %v", e.Reason, e.Status, e.Err) }
 
-// Watcher is a scripted watch client. It reads the stream line by line, keeps every event it ever got, and can stop reading.
+// Watcher is a scripted watch client. It reads the stream line by line, keeps every event it ever
+// got, and can stop reading.
 type Watcher struct {
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -41,8 +42,8 @@ type Watcher struct {
 	end    *End
 }
 
-// Watch starts a watch of baseURL+path and returns at once. Close it, or end ctx. With Header("Accept-Encoding", "gzip") a compressed
-// stream is read as such.
+// Watch starts a watch of baseURL+path and returns at once. Close it, or end ctx. With
+// Header("Accept-Encoding", "gzip") a compressed stream is read as such.
 func Watch(ctx context.Context, baseURL, path string, opts ...ClientOption) *Watcher {
 	w := &Watcher{opts: opts, headed: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(ctx)
@@ -160,7 +161,8 @@ func (w *Watcher) finish(end *End) {
 	w.news = make(chan struct{})
 }
 
-// Stall stops reading: no event is recorded from now on until Resume. A read that is under way may still take one buffer off the wire.
+// Stall stops reading: no event is recorded from now on until Resume. A read that is under way may
+// still take one buffer off the wire.
 func (w *Watcher) Stall() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -194,7 +196,8 @@ func (w *Watcher) Head(ctx context.Context) (int, http.Header, error) {
 	return w.status, w.header, nil
 }
 
-// Next returns the next event that it has not returned yet, waiting for it. When there is no more, the error is an *End.
+// Next returns the next event that it has not returned yet, waiting for it. When there is no more,
+// the error is an *End.
 func (w *Watcher) Next(ctx context.Context) (Event, error) {
 	for {
 		w.mu.Lock()
@@ -217,7 +220,8 @@ func (w *Watcher) Next(ctx context.Context) (Event, error) {
 	}
 }
 
-// Until returns the events from the next one up to and including the first for which found is true. With an error come those before it.
+// Until returns the events from the next one up to and including the first for which found is true.
+// With an error come those before it.
 func (w *Watcher) Until(ctx context.Context, found func(Event) bool) ([]Event, error) {
 	var seen []Event
 	for {

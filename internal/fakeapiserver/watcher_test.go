@@ -16,7 +16,9 @@ func TestWatcherEnds(t *testing.T) {
 	} {
 		t.Run(string(reason), func(t *testing.T) {
 			s := server(t, Options{})
-			s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }))
+			s.Handle("/stream", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, body)
+			}))
 			w := watch(t, s, "/stream")
 			expect(t, w, "ADDED a 7")
 			end := ends(t, w, reason)

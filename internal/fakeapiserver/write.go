@@ -30,7 +30,8 @@ func (s *Server) Create(gvr schema.GroupVersionResource, namespace, name string,
 	return revisionOf(o, err)
 }
 
-// Update changes an object and returns its new resourceVersion: the old one if the edits change nothing, 0 if there is no such object.
+// Update changes an object and returns its new resourceVersion: the old one if the edits change
+// nothing, 0 if there is no such object.
 func (s *Server) Update(gvr schema.GroupVersionResource, namespace, name string, edits ...Edit) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,7 +48,8 @@ func (s *Server) Update(gvr schema.GroupVersionResource, namespace, name string,
 	return revisionOf(o, err)
 }
 
-// Delete removes an object and returns the revision of that; with finalizers it only marks the object (W-104). 0: there is none.
+// Delete removes an object and returns the revision of that; with finalizers it only marks the
+// object (W-104). 0: there is none.
 func (s *Server) Delete(gvr schema.GroupVersionResource, namespace, name string) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,7 +62,8 @@ func (s *Server) Delete(gvr schema.GroupVersionResource, namespace, name string)
 	return revisionOf(o, err)
 }
 
-// revisionOf turns "exists already" and its like into 0; an object that cannot be encoded is a mistake in the test.
+// revisionOf turns "exists already" and its like into 0; an object that cannot be encoded is a
+// mistake in the test.
 func revisionOf(o *Obj, err error) uint64 {
 	var status apierrors.APIStatus
 	switch {
@@ -118,7 +121,8 @@ func (s *Server) Revision() uint64 {
 	return s.rev
 }
 
-// Bump raises the revision as a write to a resource does that this server does not serve, and returns it.
+// Bump raises the revision as a write to a resource does that this server does not serve, and
+// returns it.
 func (s *Server) Bump() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,10 +7,12 @@ import (
 	"spillway/internal/object"
 )
 
-// turnover is what a new segment costs: itself, its data, its marks, and the list that it stands in.
+// turnover is what a new segment costs: itself, its data, its marks, and the list that it stands
+// in.
 const turnover = 5
 
-// batch puts n events into the log, a third of them deletions, and returns how far the hub is before them.
+// batch puts n events into the log, a third of them deletions, and returns how far the hub is
+// before them.
 func batch(w *world, n int) *progress {
 	w.hub.Dispatch()
 	before := w.hub.progress.Load()
@@ -25,11 +27,12 @@ func batch(w *world, n int) *progress {
 	return before
 }
 
-// An event costs the hub no allocation, whatever its type and however many feeds see it: only progress, once per batch, and
-// the segments that the frames fill.
+// An event costs the hub no allocation, whatever its type and however many feeds see it: only
+// progress, once per batch, and the segments that the frames fill.
 func TestDispatchAllocatesPerSegmentOnly(t *testing.T) {
 	w := newWorld(t, plenty)
-	cursors := []*Cursor{w.live(everything, plain), w.live(app("web"), chunked), w.live(node("node-web"), chunked), w.live(namespace("z"), plain)}
+	cursors := []*Cursor{w.live(everything, plain), w.live(app("web"), chunked), w.live(node("node-web"), chunked),
+		w.live(namespace("z"), plain)}
 	const events = 300
 	before := batch(w, events)
 	again := func() {
@@ -49,7 +52,8 @@ func TestDispatchAllocatesPerSegmentOnly(t *testing.T) {
 	}
 }
 
-// Feeds that an event does not concern cost nothing, and the one that it does no allocation but for segments.
+// Feeds that an event does not concern cost nothing, and the one that it does no allocation but for
+// segments.
 func TestDispatchAmongManyFeedsAllocatesNothing(t *testing.T) {
 	w := newWorld(t, plenty)
 	for i := range 5000 {
@@ -117,7 +121,8 @@ func BenchmarkAppendEvent(b *testing.B) {
 	}
 }
 
-// BenchmarkDispatch is the hub's work per event, as the number of feeds grows that see it, or do not.
+// BenchmarkDispatch is the hub's work per event, as the number of feeds grows that see it, or do
+// not.
 func BenchmarkDispatch(b *testing.B) {
 	for _, feeds := range []int{1, 10, 100, 1000} {
 		for _, seen := range []bool{true, false} {
@@ -136,7 +141,8 @@ func BenchmarkDispatch(b *testing.B) {
 	}
 }
 
-// BenchmarkDispatchByNode is the hub's work per event if every kubelet watches the pods of its node.
+// BenchmarkDispatchByNode is the hub's work per event if every kubelet watches the pods of its
+// node.
 func BenchmarkDispatchByNode(b *testing.B) {
 	for _, feeds := range []int{1, 5000} {
 		b.Run(fmt.Sprintf("feeds=%d", feeds), func(b *testing.B) {

@@ -7,7 +7,8 @@ import (
 	"spillway/internal/cache"
 )
 
-// Each script runs with a cursor that follows its feed and with one that reads the log alone: they must not differ.
+// Each script runs with a cursor that follows its feed and with one that reads the log alone: they
+// must not differ.
 func bothWays(t *testing.T, limits cache.Limits, script func(w *world, dispatch func())) {
 	t.Run("feed", func(t *testing.T) {
 		w := newWorld(t, limits)
@@ -19,7 +20,8 @@ func bothWays(t *testing.T, limits cache.Limits, script func(w *world, dispatch 
 func TestCursorTellsWhatItsSelectorSees(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
-		all, web, other, onNode := w.live(everything, plain), w.live(app("web"), chunked), w.live(namespace("b"), plain), w.live(node("node-db"), plain)
+		all, web, other, onNode := w.live(everything, plain), w.live(app("web"), chunked), w.live(namespace("b"), plain),
+			w.live(node("node-db"), plain)
 		dispatch()
 		w.expect(all)
 		w.set("a/x", "web") // 102
@@ -52,7 +54,8 @@ func TestCursorResumesAfterWhatItSaw(t *testing.T) {
 		w.expect(w.resume(102, everything, plain), "ADDED a/y 103", "ADDED a/z 105")
 		w.expect(w.resume(104, everything, plain), "ADDED a/z 105")
 		w.expect(w.resume(105, everything, plain))
-		if _, err := w.hub.Resume(100, everything, plain); err == nil || err.Error() != "too old resource version: 100 (101)" {
+		if _, err := w.hub.Resume(100, everything, plain); err == nil ||
+			err.Error() != "too old resource version: 100 (101)" {
 			w.Fatal(err)
 		}
 	})
@@ -109,7 +112,8 @@ func TestCursorExpiresWhenHistoryIsVoid(t *testing.T) {
 		w.set("a/x", "web")
 		w.set("a/x", "web")
 		dispatch()
-		caughtUp, behind, pending := w.live(everything, plain), w.resume(101, everything, plain), w.resume(500, everything, plain)
+		caughtUp, behind, pending := w.live(everything, plain), w.resume(101, everything, plain),
+			w.resume(500, everything, plain)
 		w.expect(caughtUp)
 		w.expect(pending)
 		dispatch()
@@ -158,7 +162,8 @@ func TestCursorFromTheFutureSwallowsWhatTheClientHas(t *testing.T) {
 	})
 }
 
-// A client from the future that the present has just reached is like any other: it gets the deletions of a gap.
+// A client from the future that the present has just reached is like any other: it gets the
+// deletions of a gap.
 func TestCursorFromTheFutureGetsTheSeamItMeets(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
@@ -173,12 +178,14 @@ func TestCursorFromTheFutureGetsTheSeamItMeets(t *testing.T) {
 	})
 }
 
-// Strictly inside a gap the history is unknown, whether the client comes after it or before (design D5).
+// Strictly inside a gap the history is unknown, whether the client comes after it or before (design
+// D5).
 func TestCursorFromTheFutureInsideASeamExpires(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
 		w.set("a/x", "web") // 102: P
-		inside, end, beyond := w.resume(105, everything, bookmarks), w.resume(110, everything, bookmarks), w.resume(111, everything, bookmarks)
+		inside, end, beyond := w.resume(105, everything, bookmarks), w.resume(110, everything, bookmarks),
+			w.resume(111, everything, bookmarks)
 		w.rv = 106
 		changed := w.pod("a/y", "web", 106, 0)
 		w.rv = 109
@@ -195,11 +202,13 @@ func TestCursorFromTheFutureInsideASeamExpires(t *testing.T) {
 	})
 }
 
-// A seam reads: deletions at P, changes ascending, what cannot be stamped P at L; then a bookmark, for those who take any.
+// A seam reads: deletions at P, changes ascending, what cannot be stamped P at L; then a bookmark,
+// for those who take any.
 func TestCursorReadsSeams(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
-		with, without, elsewhere := w.live(everything, bookmarks), w.live(everything, chunked), w.live(namespace("z"), bookmarks)
+		with, without, elsewhere := w.live(everything, bookmarks), w.live(everything, chunked),
+			w.live(namespace("z"), bookmarks)
 		dispatch()
 		w.set("a/x", "web")
 		w.set("a/y", "web")
@@ -255,7 +264,8 @@ func TestResumeInsideAGapWithoutDeletionsIsRefused(t *testing.T) {
 	f(111, "")
 }
 
-// While a client is inside a seam, what it is complete through is P: it must not be told a bookmark nor be ended.
+// While a client is inside a seam, what it is complete through is P: it must not be told a bookmark
+// nor be ended.
 func TestCursorKnowsThatItIsInsideASeam(t *testing.T) {
 	bothWays(t, plenty, func(w *world, dispatch func()) {
 		dispatch()
@@ -293,7 +303,8 @@ func TestCursorKnowsThatItIsInsideASeam(t *testing.T) {
 	})
 }
 
-// A client that stalls costs what it lags: from the log once its feed has moved on, and from the feed again after that.
+// A client that stalls costs what it lags: from the log once its feed has moved on, and from the
+// feed again after that.
 func TestCursorLappedByItsFeedGoesOnFromTheLog(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
@@ -359,7 +370,8 @@ func TestCursorWaitsForItsOwnEventsOnly(t *testing.T) {
 	}
 }
 
-// A cursor that was told of a change by the log must not then wait for its feed to show it: nobody would wake it again.
+// A cursor that was told of a change by the log must not then wait for its feed to show it: nobody
+// would wake it again.
 func TestCursorThatMeetsItsFeedHalfwayMissesNoWake(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()

@@ -18,7 +18,8 @@ import (
 	"spillway/internal/object"
 )
 
-var configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
+var configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap",
+	true, true)
 
 var expired = &metav1.Status{
 	TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
@@ -40,16 +41,21 @@ func TestProtobufFrames(t *testing.T) {
 			t.Fatalf("got\n%q\nwant\n%q", got, want)
 		}
 	}
-	bookmark := unhex("00000061 0a08 424f4f4b4d41524b 1255 0a53 6b387300 0a0f 0a027631 1209") + "ConfigMap" + unhex("1238 0a36 0a00 1200 1a00 2200 2a00 3203 343335"+
-		"3800 4200 6221 0a19") + "k8s.io/initial-events-end" + unhex("1204") + "true" + unhex("1a00 2200")
+	bookmark := unhex("00000061 0a08 424f4f4b4d41524b 1255 0a53 6b387300 0a0f 0a027631 1209") + "ConfigMap" +
+		unhex("1238 0a36 0a00 1200 1a00 2200 2a00 3203 343335"+
+			"3800 4200 6221 0a19") + "k8s.io/initial-events-end" + unhex("1204") + "true" + unhex("1a00 2200")
 	f(made(AppendBookmark(nil, whole, object.NewBookmark(configmaps), 435, true)), bookmark)
 	inChunk := whole
 	inChunk.Chunked = true
-	f(made(AppendBookmark(nil, inChunk, object.NewBookmark(configmaps), 435, true)), fmt.Sprintf("%x\r\n%s\r\n", 101, bookmark))
-	f(made(AppendError(nil, whole, expired)), unhex("00000063 0a05")+"ERROR"+unhex("125a 0a58 6b387300 0a0c 0a027631 1206")+"Status"+
-		unhex("1240 0a06 0a00 1200 1a00 1207")+"Failure"+unhex("1a21")+"too old resource version: 1 (300)"+unhex("2207")+"Expired"+unhex("309a03 1a00 2200"))
+	f(made(AppendBookmark(nil, inChunk, object.NewBookmark(configmaps), 435, true)),
+		fmt.Sprintf("%x\r\n%s\r\n", 101, bookmark))
+	f(made(AppendError(nil, whole, expired)), unhex("00000063 0a05")+"ERROR"+
+		unhex("125a 0a58 6b387300 0a0c 0a027631 1206")+"Status"+
+		unhex("1240 0a06 0a00 1200 1a00 1207")+"Failure"+unhex("1a21")+"too old resource version: 1 (300)"+unhex("2207")+
+		"Expired"+unhex("309a03 1a00 2200"))
 
-	o, err := configmaps.Parse([]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"k":"v"}}`))
+	o, err := configmaps.Parse(
+		[]byte(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"},"data":{"k":"v"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +64,12 @@ func TestProtobufFrames(t *testing.T) {
 		t.Fatal(err)
 	}
 	f(made(AppendEvent([]byte("before"), whole, object.Deleted, o, 1000)),
-		"before"+unhex(fmt.Sprintf("000000%02x 0a07", len(later)+13))+"DELETED"+unhex(fmt.Sprintf("12%02x 0a%02x", len(later)+2, len(later)))+string(later))
+		"before"+unhex(fmt.Sprintf("000000%02x 0a07", len(later)+13))+"DELETED"+
+			unhex(fmt.Sprintf("12%02x 0a%02x", len(later)+2, len(later)))+string(later))
 }
 
-// TestGzipFrames: what lies in the members, one after another, is the bare stream; a run of frames is one member (W-7).
+// TestGzipFrames: what lies in the members, one after another, is the bare stream; a run of frames
+// is one member (W-7).
 func TestGzipFrames(t *testing.T) {
 	w := newWorld(t, plenty)
 	b := object.NewBookmark(pods)
@@ -91,8 +99,8 @@ func TestGzipFrames(t *testing.T) {
 	}
 }
 
-// TestUnencodable: an event that cannot be made ends the cursors that come to it, after everything before it and without a step over
-// it; and no others. Its feed goes on behind it.
+// TestUnencodable: an event that cannot be made ends the cursors that come to it, after everything
+// before it and without a step over it; and no others. Its feed goes on behind it.
 func TestUnencodable(t *testing.T) {
 	w := newWorld(t, plenty)
 	start := w.resource.Through()

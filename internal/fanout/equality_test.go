@@ -15,7 +15,8 @@ import (
 
 var seeds = flag.Int("seeds", 2, "how many random histories the equality tests try")
 
-// reference is what one selector and encoding see of one generation of history, entry by entry: the specification.
+// reference is what one selector and encoding see of one generation of history, entry by entry: the
+// specification.
 type reference struct {
 	cursor  *Cursor
 	base    uint64
@@ -230,8 +231,8 @@ func (h *history) check(r reading) {
 	h.Fatalf("a reading begins at %d, before history", r.start)
 }
 
-// Whatever a client does and wherever it begins, it receives exactly the log as its selector sees it: from its feed, from the
-// log, or from either in turn.
+// Whatever a client does and wherever it begins, it receives exactly the log as its selector sees
+// it: from its feed, from the log, or from either in turn.
 func TestEveryCursorReadsTheLog(t *testing.T) {
 	f := func(name string, limits cache.Limits, voids, frugal bool, tested func(*Stats, int) bool) {
 		for seed := range *seeds {
@@ -281,7 +282,8 @@ func TestEveryCursorReadsTheLog(t *testing.T) {
 					}
 				}
 				if !tested(h.hub.Stats(), expired) {
-					t.Fatalf("the history does not test what it should: %d readings, %d expired, %d frames of feeds, %d of the log, %d times lapped",
+					t.Fatalf("the history does not test what it should: %d readings, %d expired, %d frames of feeds, %d of the log, "+
+						"%d times lapped",
 						readings, expired, h.hub.Stats().Frames.Load(), h.hub.Stats().Replayed.Load(), h.hub.Stats().FeedLapped.Load())
 				}
 				if room := h.hub.room; room != nil && room.held.Load() != 0 {

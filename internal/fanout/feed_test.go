@@ -21,7 +21,8 @@ func TestFeedIsSharedAndGoesWithItsLastHolder(t *testing.T) {
 	if a.feed != b.feed {
 		t.Fatal("equal selectors and encodings have different feeds")
 	}
-	others := []*Cursor{w.live(app("web"), chunked), w.live(app("db"), plain), w.live(everything, plain), w.live(namespace("a"), plain)}
+	others := []*Cursor{w.live(app("web"), chunked), w.live(app("db"), plain), w.live(everything, plain),
+		w.live(namespace("a"), plain)}
 	feeds(5)
 	w.hub.Dispatch()
 	w.set("a/x", "web")
@@ -46,7 +47,8 @@ func TestFeedIsSharedAndGoesWithItsLastHolder(t *testing.T) {
 	}
 }
 
-// A cursor may be anywhere when the feed it follows starts over: it must never step over what it has not seen.
+// A cursor may be anywhere when the feed it follows starts over: it must never step over what it
+// has not seen.
 func TestFeedThatStartsOverLeavesItsCursors(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.set("a/x", "web")
@@ -117,7 +119,8 @@ func TestHubRunsUntilItsContextEnds(t *testing.T) {
 	w.must(<-done)
 }
 
-// What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not keep what one for thousands may.
+// What a feed keeps is in proportion to its streams: thousands of feeds for a stream each must not
+// keep what one for thousands may.
 func TestFeedKeepsByItsStreams(t *testing.T) {
 	for streams, most := range map[int]int{1: keptSegments * perHolder, 100: keptSegments * maxSegment} {
 		w := newWorld(t, plenty)

@@ -33,16 +33,18 @@ func TestFrameBytes(t *testing.T) {
 	b := object.NewBookmark(pods)
 	f(made(AppendBookmark(nil, plain, b, 77, false)),
 		`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"77"}}}`+"\n")
-	f(made(AppendBookmark(nil, chunked, b, 77, true)), chunk(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1",`+
-		`"metadata":{"resourceVersion":"77","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n"))
+	f(made(AppendBookmark(nil, chunked, b, 77, true)),
+		chunk(`{"type":"BOOKMARK","object":{"kind":"Pod","apiVersion":"v1",`+
+			`"metadata":{"resourceVersion":"77","annotations":{"k8s.io/initial-events-end":"true"}}}}`+"\n"))
 
 	// The example of W-107, to the byte: its chunk is 0xab long.
 	expired := &metav1.Status{
 		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure",
 		Message: "too old resource version: 1 (300)", Reason: "Expired", Code: 410,
 	}
-	f(made(AppendError(nil, chunked, expired)), "ab\r\n"+`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},`+
-		`"status":"Failure","message":"too old resource version: 1 (300)","reason":"Expired","code":410}}`+"\n\r\n")
+	f(made(AppendError(nil, chunked, expired)),
+		"ab\r\n"+`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},`+
+			`"status":"Failure","message":"too old resource version: 1 (300)","reason":"Expired","code":410}}`+"\n\r\n")
 	f(AppendEnd(nil, chunked), "0\r\n\r\n")
 	f(AppendEnd(nil, plain), "")
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// While memory is short a feed of few streams keeps nothing, from at once on, and its streams miss nothing; one of many goes on. When that is
-// over, feeds keep frames again.
+// While memory is short a feed of few streams keeps nothing, from at once on, and its streams miss
+// nothing; one of many goes on. When that is over, feeds keep frames again.
 func TestFrugal(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.set("n/a", "web")
@@ -72,7 +72,8 @@ func TestFrugal(t *testing.T) {
 	expect(many[0], 10)
 }
 
-// Feeds of few streams share a room: all of them together keep no more than fits, and every stream gets everything.
+// Feeds of few streams share a room: all of them together keep no more than fits, and every stream
+// gets everything.
 func TestRoom(t *testing.T) {
 	const most, feeds = 100 << 10, 40
 	w := newWorld(t, plenty)

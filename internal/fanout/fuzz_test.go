@@ -14,13 +14,14 @@ import (
 	"spillway/internal/object"
 )
 
-// FuzzFrames: frames of any content, one after another, are read by apimachinery's own reader as what they were made of, in protobuf, in
-// JSON, and compressed.
+// FuzzFrames: frames of any content, one after another, are read by apimachinery's own reader as
+// what they were made of, in protobuf, in JSON, and compressed.
 func FuzzFrames(f *testing.F) {
 	f.Add("a", "", uint8(1), false)
 	f.Add("name", "value\x00\xff\u2028", uint8(3), true)
 	f.Fuzz(func(t *testing.T, name, value string, n uint8, zip bool) {
-		text, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7"}, "data": map[string]string{"k": value}})
+		text, _ := json.Marshal(map[string]any{"metadata": map[string]any{"name": name, "resourceVersion": "7"},
+			"data": map[string]string{"k": value}})
 		o, err := configmaps.Parse(text)
 		if err != nil {
 			t.Fatal(err)
@@ -57,7 +58,8 @@ func readFrames(t *testing.T, enc object.Encoding, stream []byte, want int) []me
 		}
 	}
 	var out []metav1.WatchEvent
-	frames, lines := protobuf.LengthDelimitedFramer.NewFrameReader(io.NopCloser(bytes.NewReader(plain))), json.NewDecoder(bytes.NewReader(plain))
+	frames, lines := protobuf.LengthDelimitedFramer.NewFrameReader(io.NopCloser(bytes.NewReader(plain))),
+		json.NewDecoder(bytes.NewReader(plain))
 	for buffer := make([]byte, len(plain)); ; {
 		var e metav1.WatchEvent
 		var err error

@@ -42,15 +42,19 @@ func (l *lottery) selector() object.Selector {
 	var label, field []string
 	for range l.IntN(3) {
 		key := l.one("app", "tier", "x/y")
-		label = append(label, l.one(key+"=a", key+"=b", key+"=", key+"!=a", key, "!"+key, key+" in (a,b)", key+" in (a,)", key+" notin (a,b)", key+">1",
+		label = append(label, l.one(key+"=a", key+"=b", key+"=", key+"!=a", key, "!"+key, key+" in (a,b)", key+" in (a,)",
+			key+" notin (a,b)", key+">1",
 			key+" in (a,b,c,d,e,f,g,h,i,j,k,l,m,n,o,p,q)"))
 	}
 	for range l.IntN(3) {
-		field = append(field, l.one("metadata.name=p0", "metadata.name!=p0", "metadata.namespace=n1", "metadata.namespace!=n1", "metadata.namespace=",
-			"spec.nodeName=", "spec.nodeName=node-1", "spec.nodeName!=node-1", "spec.host=node-2", "status.phase=Running", "spec.hostNetwork=false",
+		field = append(field, l.one("metadata.name=p0", "metadata.name!=p0", "metadata.namespace=n1",
+			"metadata.namespace!=n1", "metadata.namespace=",
+			"spec.nodeName=", "spec.nodeName=node-1", "spec.nodeName!=node-1", "spec.host=node-2", "status.phase=Running",
+			"spec.hostNetwork=false",
 			"status.podIPs=", "spec.hostNetwork=true"))
 	}
-	return selectorOf(l, l.one("", "", "n0", "n1"), l.one("", "", "", "p0", "p1"), strings.Join(label, ","), strings.Join(field, ","))
+	return selectorOf(l, l.one("", "", "n0", "n1"), l.one("", "", "", "p0", "p1"), strings.Join(label, ","),
+		strings.Join(field, ","))
 }
 
 func (l *lottery) object(namespace, name string) *object.Object {
@@ -62,7 +66,8 @@ func (l *lottery) object(namespace, name string) *object.Object {
 	}
 	l.rv++
 	raw := fmt.Sprintf(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":%q,"namespace":%q,"resourceVersion":"%d","labels":{%s}},"spec":{%s%s"a":1},"status":{%s}}`,
-		name, namespace, l.rv, strings.Join(set, ","), l.one("", `"nodeName":"node-1",`, `"nodeName":"node-2",`), l.one("", `"hostNetwork":true,`),
+		name, namespace, l.rv, strings.Join(set, ","), l.one("", `"nodeName":"node-1",`, `"nodeName":"node-2",`),
+		l.one("", `"hostNetwork":true,`),
 		l.one("", `"phase":"Running"`))
 	o, err := pods.Parse([]byte(raw))
 	if err != nil {
@@ -85,8 +90,8 @@ func (l *lottery) event() *object.Event {
 	return e
 }
 
-// checkIndex lets feeds come and go, and holds what the index finds against asking every feed: none is left out that sees the event, none
-// is found twice, and none that is gone.
+// checkIndex lets feeds come and go, and holds what the index finds against asking every feed: none
+// is left out that sees the event, none is found twice, and none that is gone.
 func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 	l := &lottery{T: t, Rand: rand.New(rand.NewPCG(seed, 0))}
 	var x index
@@ -111,7 +116,8 @@ func checkIndex(t *testing.T, seed uint64) (found, asked int) {
 			for _, f := range feeds {
 				_, _, seen := f.selector.Seen(e)
 				if n := got[f]; n > 1 || seen && n == 0 {
-					t.Fatalf("seed %d: the feed of %s is found %d times by %v → %v; it sees that: %v", seed, f.selector.Key(), n, e.Old, e.New, seen)
+					t.Fatalf("seed %d: the feed of %s is found %d times by %v → %v; it sees that: %v", seed, f.selector.Key(), n,
+						e.Old, e.New, seen)
 				}
 				if got[f] > 0 {
 					found++
@@ -155,7 +161,8 @@ func FuzzIndex(f *testing.F) {
 // An event finds the feeds that stand where one of its two versions does, and of the rest none.
 func TestIndexCostsWhatMatches(t *testing.T) {
 	pod := func(namespace, name, node, app string) *object.Object {
-		o, err := pods.Parse(fmt.Appendf(nil, `{"metadata":{"name":%q,"namespace":%q,"resourceVersion":"7","labels":{"app":%q,"all":"helm"}},"spec":{"nodeName":%q}}`,
+		o, err := pods.Parse(fmt.Appendf(
+			nil, `{"metadata":{"name":%q,"namespace":%q,"resourceVersion":"7","labels":{"app":%q,"all":"helm"}},"spec":{"nodeName":%q}}`,
 			name, namespace, app, node))
 		if err != nil {
 			t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 	"spillway/internal/object"
 )
 
-// unlike selects all of a namespace that has no such label, by so many terms, and is another selector for each number.
+// unlike selects all of a namespace that has no such label, by so many terms, and is another
+// selector for each number.
 func unlike(t testing.TB, namespace string, terms, number int) object.Selector {
 	t.Helper()
 	all := make([]string, terms)
@@ -90,7 +91,8 @@ func TestHubAsksNoCostlySelectors(t *testing.T) {
 	}
 }
 
-// Equal selectors have one feed, and are asked once, however many watches there are, in the hub and in a lane.
+// Equal selectors have one feed, and are asked once, however many watches there are, in the hub and
+// in a lane.
 func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	w := newWorld(t, plenty)
 	w.hub.Dispatch()
@@ -109,7 +111,8 @@ func TestEqualSelectorsAreAskedOnce(t *testing.T) {
 	}
 	lane := all[0].hub
 	w.progress() // a feed is looked for in the index from the next entry on
-	until(t, "the lane to know its feed", func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return len(lane.mu.joined) == 0 })
+	until(t, "the lane to know its feed",
+		func() bool { lane.mu.Lock(); defer lane.mu.Unlock(); return len(lane.mu.joined) == 0 })
 	for i := range 7 {
 		w.set(fmt.Sprint("a/", i), "web")
 	}
@@ -171,7 +174,8 @@ func TestLanesEndWithTheirHub(t *testing.T) {
 	}
 }
 
-// Lanes tell what the log alone tells, byte for byte, while writers write, seams come, and cursors come and go.
+// Lanes tell what the log alone tells, byte for byte, while writers write, seams come, and cursors
+// come and go.
 func TestLanesTellWhatTheLogTells(t *testing.T) {
 	w := newWorld(t, cache.Limits{HistoryBytes: 1 << 40, HistoryMinAge: time.Hour})
 	w.hub.ShareLanes(NewLanes(2))
@@ -275,7 +279,8 @@ func TestSlicedCursorAsksAboutFewAtATime(t *testing.T) {
 	}
 }
 
-// However many distinct selectors see a large object, few copies of it are made before the next event has its turn.
+// However many distinct selectors see a large object, few copies of it are made before the next
+// event has its turn.
 func TestLargeEventIsCopiedFewTimes(t *testing.T) {
 	w := newWorld(t, plenty)
 	s := w.resource.Snapshot()

@@ -57,7 +57,9 @@ func (p *press) event(e *cache.Entry, enc object.Encoding, t object.Type, o *obj
 func (p *press) bookmark(e *cache.Entry, enc object.Encoding) ([]byte, error) {
 	i := p.find(bookmarkFrame, enc)
 	if i < 0 {
-		i = p.keep(bookmarkFrame, enc, func(dst []byte) ([]byte, error) { return AppendBookmark(dst, enc, p.template, e.Through, false) })
+		i = p.keep(bookmarkFrame, enc, func(dst []byte) ([]byte, error) {
+			return AppendBookmark(dst, enc, p.template, e.Through, false)
+		})
 	}
 	return p.frame(i)
 }

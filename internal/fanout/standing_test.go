@@ -2,7 +2,8 @@ package fanout
 
 import "testing"
 
-// stands checks where a cursor stands: the resourceVersions of the first event that it has yet to tell, and of the last that it told; 0: none.
+// stands checks where a cursor stands: the resourceVersions of the first event that it has yet to
+// tell, and of the last that it told; 0: none.
 func (w *world) stands(c *Cursor, first, last uint64) {
 	w.Helper()
 	s := c.Standing()
@@ -51,7 +52,8 @@ func TestStanding(t *testing.T) {
 	w.stands(other, 0, 105)
 	other.Close()
 
-	// What it was told of last is found in earlier segments, too; and if its feed moves past it, the log tells what is next.
+	// What it was told of last is found in earlier segments, too; and if its feed moves past it, the
+	// log tells what is next.
 	for range 40 {
 		w.setPadded("a/y", "web", minSegment/4)
 		w.hub.Dispatch()

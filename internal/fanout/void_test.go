@@ -13,8 +13,8 @@ func contextFor(t testing.TB) (context.Context, context.CancelFunc) {
 	return ctx, cancel
 }
 
-// History may become void at any moment: no cursor survives that, however close to the head it reads, and no resume slips
-// through.
+// History may become void at any moment: no cursor survives that, however close to the head it
+// reads, and no resume slips through.
 func TestNoCursorSurvivesVoidHistory(t *testing.T) {
 	const rounds = 1000
 	w := newWorld(t, plenty)
@@ -36,7 +36,8 @@ func TestNoCursorSurvivesVoidHistory(t *testing.T) {
 				}
 			})
 		}
-		for _, c := range []*Cursor{w.live(everything, plain), w.live(namespace("a"), plain), w.hub.Replay(s.Next, s.RV, everything, plain)} {
+		for _, c := range []*Cursor{w.live(everything, plain), w.live(namespace("a"), plain),
+			w.hub.Replay(s.Next, s.RV, everything, plain)} {
 			var wait <-chan struct{}
 			reader(func() bool {
 				if wait != nil && round%2 == 0 {

@@ -24,7 +24,8 @@ func newLimitMetrics() *limitMetrics {
 	return &limitMetrics{
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_flowcontrol_rejected_requests_total",
-			Help: "Requests answered 429 since they were beyond a limit, or whose client left while they waited (cancelled), by limit and reason.",
+			Help: "Requests answered 429 since they were beyond a limit, or whose client left while they waited (cancelled), " +
+				"by limit and reason.",
 		}, []string{"limit", "reason"}),
 		waited: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "spillway_flowcontrol_request_wait_duration_seconds",
@@ -42,7 +43,8 @@ var held, most = map[string]prometheus.GaugeOpts{
 	},
 	LimitListBytes: {
 		Name: "spillway_flowcontrol_current_list_bytes",
-		Help: "Bytes of large lists and initial states that are being made and sent, as --max-list-bytes-in-flight counts them.",
+		Help: "Bytes of large lists and initial states that are being made and sent, as --max-list-bytes-in-flight counts " +
+			"them.",
 	},
 	LimitPassThrough: {
 		Name: "spillway_flowcontrol_current_passthrough_requests",
@@ -50,12 +52,15 @@ var held, most = map[string]prometheus.GaugeOpts{
 	},
 	LimitSelectors: {
 		Name: "spillway_flowcontrol_current_selector_terms",
-		Help: "Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user counts them; equal ones of one user count once.",
+		Help: "Terms of the label and field selectors of watches from memory, as --max-selector-terms-per-user counts " +
+			"them; equal ones of one user count once.",
 	},
 }, map[string]prometheus.GaugeOpts{
-	LimitWatches:     {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
-	LimitListBytes:   {Name: "spillway_flowcontrol_limit_list_bytes", Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
-	LimitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests", Help: "The value of --max-passthrough-requests; 0 is no limit."},
+	LimitWatches: {Name: "spillway_flowcontrol_limit_watches", Help: "The value of --max-watches; 0 is no limit."},
+	LimitListBytes: {Name: "spillway_flowcontrol_limit_list_bytes",
+		Help: "The value of --max-list-bytes-in-flight; 0 is no limit."},
+	LimitPassThrough: {Name: "spillway_flowcontrol_limit_passthrough_requests",
+		Help: "The value of --max-passthrough-requests; 0 is no limit."},
 	LimitSelectors: {Name: "spillway_flowcontrol_limit_selector_terms",
 		Help: "Terms that the selectors of all watches may have; 0 is no limit."},
 }
@@ -69,7 +74,8 @@ func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 	gauge(held[name], func(l Load) float64 { return float64(l.Held) })
 	gauge(most[name], func(l Load) float64 { return float64(l.Limit) })
 	gauge(prometheus.GaugeOpts{
-		Name: "spillway_flowcontrol_current_inqueue_requests", Help: "Requests that wait until there is room for them, by limit.",
+		Name:        "spillway_flowcontrol_current_inqueue_requests",
+		Help:        "Requests that wait until there is room for them, by limit.",
 		ConstLabels: prometheus.Labels{"limit": name},
 	}, func(l Load) float64 { return float64(l.Waiting) })
 	return &limit{gate: gate, open: l.open, refused: m.refuser(name), waited: m.waited.WithLabelValues(name)}
@@ -79,10 +85,12 @@ func (m *limitMetrics) limit(name string, l *Limiter, o Options) *limit {
 func (m *limitMetrics) selectors(s *selections) {
 	m.loads = append(m.loads,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "spillway_selector_bytes", Help: "Bytes of memory that the selectors take that are counted in spillway_flowcontrol_current_selector_terms.",
+			Name: "spillway_selector_bytes",
+			Help: "Bytes of memory that the selectors take that are counted in spillway_flowcontrol_current_selector_terms.",
 		}, func() float64 { bytes, _ := s.load(); return float64(bytes) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "spillway_selectors_heavy", Help: "Distinct selectors of more than 256 terms or 8 KiB: each is dispatched aside, by a goroutine of its user's.",
+			Name: "spillway_selectors_heavy",
+			Help: "Distinct selectors of more than 256 terms or 8 KiB: each is dispatched aside, by a goroutine of its user's.",
 		}, func() float64 { _, heavy := s.load(); return float64(heavy) }))
 }
 

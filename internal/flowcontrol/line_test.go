@@ -93,7 +93,8 @@ func (p *player) ask(k Flow, width int64) (inside, waits bool) {
 	width = p.line.width(width)
 	f := p.ref.flow(k)
 	next := p.ref.next()
-	free := (next == nil || f.held < next.held) && len(f.waiting) == 0 && f.held+width <= p.line.share && p.ref.held()+width <= p.line.limit
+	free := (next == nil || f.held < next.held) && len(f.waiting) == 0 && f.held+width <= p.line.share && p.ref.held()+
+		width <= p.line.limit
 	got, ok := p.line.take(k, width)
 	if ok != free {
 		p.t.Fatalf("%v asks for %d: let in %v, want %v", k, width, ok, free)

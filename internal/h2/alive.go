@@ -9,16 +9,18 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// alive notices clients that say nothing: those that never greet, those that vanished, and those that want nothing any more.
-// Guarded by Conn.mu, but for the time.
+// alive notices clients that say nothing: those that never greet, those that vanished, and those
+// that want nothing any more. Guarded by Conn.mu, but for the time.
 type alive struct {
 	conn  *Conn
 	timer *time.Timer
-	began time.Time    // also read without mu by the reader, which starts later
-	spoke atomic.Int64 // when the last frame came, in nanoseconds from the beginning: a wall clock may be set; 0: none has come
-	idle  time.Time    // since when there is no stream; zero: there are some
-	asked time.Time    // when the client was asked whether it is there; zero: it is
-	word  [8]byte      // what it is to say
+	began time.Time // also read without mu by the reader, which starts later
+	// when the last frame came, in nanoseconds from the beginning: a wall clock may be set; 0: none
+	// has come
+	spoke atomic.Int64
+	idle  time.Time // since when there is no stream; zero: there are some
+	asked time.Time // when the client was asked whether it is there; zero: it is
+	word  [8]byte   // what it is to say
 }
 
 var (
@@ -35,7 +37,8 @@ func (a *alive) start(c *Conn) {
 	a.timer = time.AfterFunc(helloTimeout, a.look)
 }
 
-// soon looks anew when what is due next: after the client's first frame it may be idle, and be asked. Called with mu held.
+// soon looks anew when what is due next: after the client's first frame it may be idle, and be
+// asked. Called with mu held.
 func (a *alive) soon() {
 	if a.conn.err == nil {
 		a.timer.Reset(0)
@@ -92,7 +95,8 @@ func (a *alive) look() {
 	}
 }
 
-// due does what the time has come for, and returns when something will be due next. Called with mu held.
+// due does what the time has come for, and returns when something will be due next. Called with mu
+// held.
 func (a *alive) due(now time.Time) (time.Time, error) {
 	c := a.conn
 	spoke := a.spoke.Load()

@@ -14,8 +14,9 @@ import (
 )
 
 // block is a head, or a trailer, on its way in: a HEADERS frame and what follows it. It is read as
-// http2.Framer.ReadMetaHeaders does, with one difference, which is why it is done here: what its fields occupy is
-// claimed while they are decoded, and time is short. A few bytes on the wire can be a megabyte here.
+// http2.Framer.ReadMetaHeaders does, with one difference, which is why it is done here: what its
+// fields occupy is claimed while they are decoded, and time is short. A few bytes on the wire can
+// be a megabyte here.
 type block struct {
 	headers  http2.HeadersFrame
 	fields   []hpack.HeaderField
@@ -27,20 +28,23 @@ type block struct {
 	refused  bool // there is no room for it
 
 	claim   claim
-	encoded int64  // bytes on the wire
-	parts   []byte // those of a head that has no end yet; the decoder would keep room for as many until its connection ends
-	due     int64  // decoded, and not yet claimed
-	cost    int64  // decoded, in all
-	empty   int    // frames without a byte
-	clock   *time.Timer
-	served  bool // it became a request for the handler, or a trailer
+	encoded int64 // bytes on the wire
+	// those of a head that has no end yet; the decoder would keep room for as many until its
+	// connection ends
+	parts  []byte
+	due    int64 // decoded, and not yet claimed
+	cost   int64 // decoded, in all
+	empty  int   // frames without a byte
+	clock  *time.Timer
+	served bool // it became a request for the handler, or a trailer
 }
 
 // Limits of a head's frames.
 const (
 	claimStep      = 4 << 10 // bytes that are decoded before they are claimed
 	maxEmptyFrames = 16
-	// refusedMost is how many bytes of a head that was refused are kept, so that its connection can go on.
+	// refusedMost is how many bytes of a head that was refused are kept, so that its connection can go
+	// on.
 	refusedMost = 2 * minFrame
 )
 
@@ -82,7 +86,8 @@ func (c *Conn) proceed(f *http2.ContinuationFrame) error {
 	return c.fragment(f.HeaderBlockFragment(), f.HeadersEnded())
 }
 
-// broken gives the head up, and with it the connection: its compression cannot be followed any more.
+// broken gives the head up, and with it the connection: its compression cannot be followed any
+// more.
 func (c *Conn) broken(code http2.ErrCode) error {
 	c.drop()
 	c.lost = true
@@ -151,7 +156,8 @@ func (c *Conn) fragment(part []byte, last bool) error {
 	return c.arrived(b)
 }
 
-// collect adds a part of a head to those before, and returns all of them. Of a head that was refused there are few.
+// collect adds a part of a head to those before, and returns all of them. Of a head that was
+// refused there are few.
 func (c *Conn) collect(b *block, part []byte, last bool) []byte {
 	room := cap(b.parts)
 	if need := len(b.parts) + len(part); need > room {
@@ -184,7 +190,8 @@ func (c *Conn) field(b *block, field hpack.HeaderField) {
 	}
 	left, size := &b.left, field.Size()
 	if field.Name == "trailer" { // each name in it becomes a field
-		names := uint32(strings.Count(field.Value, ",")) + 1                            // #nosec G115 -- bounded by the size of a head
+		names := uint32(strings.Count(field.Value, ",")) +
+			1 // #nosec G115 -- bounded by the size of a head
 		left, size = &b.trailers, uint32(len(field.Value))-names+1+names*perHeaderField // #nosec G115 -- likewise
 		b.due += int64(names) * fieldCost
 	}
@@ -224,7 +231,8 @@ func (c *Conn) holds(b *block, n int64) bool {
 	return true
 }
 
-// settle has a head claim what it occupies from now on: its fields, once more what of them is joined, and its stream.
+// settle has a head claim what it occupies from now on: its fields, once more what of them is
+// joined, and its stream.
 func (c *Conn) settle(b *block) {
 	if c.ledger.bounds == nil || b.refused {
 		return
@@ -239,9 +247,10 @@ func (c *Conn) settle(b *block) {
 	c.ledger.shrink(&b.claim, cost)
 }
 
-// joined is how many bytes of fields are held once more: those that are copied to make one of several, which are cookies
-// (RFC 9113, section 8.2.3), the way that a request has come, which a proxy adds to, and the protocols that it offers; and
-// a path, which is held as it came and decoded.
+// joined is how many bytes of fields are held once more: those that are copied to make one of
+// several, which are cookies (RFC 9113, section 8.2.3), the way that a request has come, which a
+// proxy adds to, and the protocols that it offers; and a path, which is held as it came and
+// decoded.
 func joined(fields []hpack.HeaderField) (n int64) {
 	for _, f := range fields {
 		switch f.Name {
@@ -255,7 +264,8 @@ func joined(fields []hpack.HeaderField) (n int64) {
 	return n
 }
 
-// turnAway refuses a head whose end is still to come, and ends the connection: to follow its compression is to hold it.
+// turnAway refuses a head whose end is still to come, and ends the connection: to follow its
+// compression is to hold it.
 func (c *Conn) turnAway(b *block) error {
 	b.refused, b.fields = true, nil
 	err := c.arrived(b)
@@ -268,12 +278,14 @@ func (c *Conn) turnAway(b *block) error {
 	return http2.ConnectionError(http2.ErrCodeEnhanceYourCalm)
 }
 
-// small reports whether a head that was refused is an ordinary one, which there may be room for later.
+// small reports whether a head that was refused is an ordinary one, which there may be room for
+// later.
 func (b *block) small(bounds *Bounds) bool {
 	return !b.claim.large && b.claim.total()+b.due <= bounds.Head && b.encoded <= refusedMost
 }
 
-// checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once each.
+// checkPseudo refuses a head whose pseudo header fields are not those of a request, or not once
+// each.
 func checkPseudo(fields []hpack.HeaderField) error {
 	allowed := []string{":method", ":path", ":scheme", ":authority", ":protocol"}
 	for i, f := range fields {
@@ -288,7 +300,8 @@ func checkPseudo(fields []hpack.HeaderField) error {
 	return nil
 }
 
-// validWireName reports whether a name may be a header field's in HTTP/2, where it is in lower case.
+// validWireName reports whether a name may be a header field's in HTTP/2, where it is in lower
+// case.
 func validWireName(name string) bool {
 	if name == "" {
 		return false

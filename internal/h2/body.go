@@ -13,7 +13,8 @@ import (
 
 var errClosedBody = errors.New("the request body is closed")
 
-// body is a request's body as far as it has come: never more than the window that the client was given.
+// body is a request's body as far as it has come: never more than the window that the client was
+// given.
 type body struct {
 	stream   *Stream
 	expected int64       // bytes, by the request's head; -1: it does not say
@@ -108,8 +109,8 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// trail shows the trailer to whoever has read to the end: not before, since until then the request is the handler's alone. Called with
-// mu held.
+// trail shows the trailer to whoever has read to the end: not before, since until then the request
+// is the handler's alone. Called with mu held.
 func (b *body) trail() {
 	for key, values := range b.last {
 		if _, announced := b.trailer[key]; announced {

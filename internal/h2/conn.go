@@ -66,7 +66,8 @@ var (
 func New(c net.Conn, opts Options) *Conn {
 	h := &Conn{
 		opts: opts, net: c, remote: c.RemoteAddr().String(), ring: make(chan struct{}, 1), over: make(chan struct{}),
-		streams: map[uint32]*Stream{}, window: firstWindow, starting: firstWindow, maxFrame: minFrame, inflow: inflow{left: firstWindow},
+		streams: map[uint32]*Stream{}, window: firstWindow, starting: firstWindow, maxFrame: minFrame,
+		inflow: inflow{left: firstWindow},
 	}
 	if t, ok := c.(interface{ ConnectionState() tls.ConnectionState }); ok {
 		state := t.ConnectionState()
@@ -134,8 +135,9 @@ func (c *Conn) hello() {
 	c.flush()
 }
 
-// open lets the client send as much as the windows of all its streams allow. Until then a connection has the window that
-// every connection begins with. Called with mu held, or before anything else can be.
+// open lets the client send as much as the windows of all its streams allow. Until then a
+// connection has the window that every connection begins with. Called with mu held, or before
+// anything else can be.
 func (c *Conn) open() { c.credit(nil, max(int(c.opts.Window*c.opts.MaxStreams)-firstWindow, 0)) }
 
 // weak says what is wrong with a connection's TLS (RFC 9113, section 9.2), "" if nothing is.
@@ -146,8 +148,10 @@ func weak(state *tls.ConnectionState) string {
 		return "TLS version too low"
 	default:
 		switch state.CipherSuite {
-		case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
-			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
+		case tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256:
 		default:
 			return "Prohibited TLS 1.2 Cipher Suite: " + tls.CipherSuiteName(state.CipherSuite)
 		}
@@ -191,8 +195,8 @@ func (c *Conn) read() error {
 	}
 }
 
-// forget lets go of the bytes of a long frame after it, and after those that belong to it. A client whose
-// credentials are verified may send more of them.
+// forget lets go of the bytes of a long frame after it, and after those that belong to it. A client
+// whose credentials are verified may send more of them.
 func (c *Conn) forget(length uint32) {
 	c.long = c.long || length > keptFrame
 	if !c.long || c.incoming != nil {
@@ -231,7 +235,8 @@ func (c *Conn) refuse(e http2.StreamError) {
 	c.flush()
 }
 
-// GoAway tells the client to open another connection for its next request. Streams go on, and the connection ends with the last.
+// GoAway tells the client to open another connection for its next request. Streams go on, and the
+// connection ends with the last.
 func (c *Conn) GoAway() { c.goAway(http2.ErrCodeNo) }
 
 func (c *Conn) goAway(code http2.ErrCode) {

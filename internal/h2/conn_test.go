@@ -55,7 +55,8 @@ func TestWeakTLS(t *testing.T) {
 		state *tls.ConnectionState
 		weak  bool
 	}{
-		{nil, false}, {&tls.ConnectionState{Version: tls.VersionTLS13}, false}, {&tls.ConnectionState{Version: tls.VersionTLS11}, true},
+		{nil, false}, {&tls.ConnectionState{Version: tls.VersionTLS13}, false},
+		{&tls.ConnectionState{Version: tls.VersionTLS11}, true},
 		{&tls.ConnectionState{Version: tls.VersionTLS12, CipherSuite: tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}, false},
 		{&tls.ConnectionState{Version: tls.VersionTLS12, CipherSuite: tls.TLS_RSA_WITH_AES_128_GCM_SHA256}, true},
 		{&tls.ConnectionState{Version: tls.VersionTLS12, CipherSuite: tls.TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA}, true},
@@ -66,8 +67,8 @@ func TestWeakTLS(t *testing.T) {
 	}
 }
 
-// GOAWAY names the last stream that is answered: that one and those before go on, those after it are not heard, and the connection ends
-// after the last.
+// GOAWAY names the last stream that is answered: that one and those before go on, those after it
+// are not heard, and the connection ends after the last.
 func TestGoAway(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -106,7 +107,8 @@ func TestGoAwayWaitsForTheLastAnswer(t *testing.T) {
 		c = connect(t, options(writes(50_000)))
 		c.get(1, "/")
 		c.until("HEADERS 1")
-		c.eventually("the end of the stream", func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
+		c.eventually("the end of the stream",
+			func() bool { return c.locked(func(c *Conn) bool { return len(c.streams) == 0 }) })
 		c.conn.GoAway()
 		time.Sleep(lingering + lingering/5) // it is the client who does nothing
 		c.reads(1, 50_000)
@@ -132,23 +134,28 @@ func TestConnectionErrors(t *testing.T) {
 		send func(*client)
 		want string
 	}{
-		"data on an idle stream":   {func(c *client) { c.data(1, "x", false) }, "GOAWAY 0 PROTOCOL_ERROR"},
-		"a reset of an idle one":   {func(c *client) { c.must(c.framer.WriteRSTStream(1, http2.ErrCodeCancel)) }, "GOAWAY 0 PROTOCOL_ERROR"},
-		"a window of an idle one":  {func(c *client) { c.must(c.framer.WriteWindowUpdate(1, 1)) }, "GOAWAY 0 PROTOCOL_ERROR"},
-		"an even stream":           {func(c *client) { c.get(2, "/") }, "GOAWAY 0 PROTOCOL_ERROR"},
-		"an acknowledgement":       {func(c *client) { c.must(c.framer.WriteSettingsAck()) }, "GOAWAY 0 PROTOCOL_ERROR"},
-		"a frame that is too long": {func(c *client) { _ = c.framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 64<<10+1)) }, "GOAWAY 0 FRAME_SIZE_ERROR"},
+		"data on an idle stream": {func(c *client) { c.data(1, "x", false) }, "GOAWAY 0 PROTOCOL_ERROR"},
+		"a reset of an idle one": {func(c *client) { c.must(c.framer.WriteRSTStream(1, http2.ErrCodeCancel)) },
+			"GOAWAY 0 PROTOCOL_ERROR"},
+		"a window of an idle one": {func(c *client) { c.must(c.framer.WriteWindowUpdate(1, 1)) }, "GOAWAY 0 PROTOCOL_ERROR"},
+		"an even stream":          {func(c *client) { c.get(2, "/") }, "GOAWAY 0 PROTOCOL_ERROR"},
+		"an acknowledgement":      {func(c *client) { c.must(c.framer.WriteSettingsAck()) }, "GOAWAY 0 PROTOCOL_ERROR"},
+		"a frame that is too long": {func(c *client) {
+			_ = c.framer.WriteRawFrame(http2.FrameData, 0, 1, make([]byte, 64<<10+1))
+		}, "GOAWAY 0 FRAME_SIZE_ERROR"},
 		"a setting that is wrong": {func(c *client) {
 			c.must(c.framer.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 31}))
 		}, "GOAWAY 0 FLOW_CONTROL_ERROR"},
 		"a setting twice": {func(c *client) {
-			c.must(c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush}, http2.Setting{ID: http2.SettingEnablePush}))
+			c.must(c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush},
+				http2.Setting{ID: http2.SettingEnablePush}))
 		}, "GOAWAY 0 PROTOCOL_ERROR"},
 		"a push": {func(c *client) {
 			c.must(c.framer.WritePushPromise(http2.PushPromiseParam{StreamID: 1, PromiseID: 2, EndHeaders: true}))
 		}, "GOAWAY 0 PROTOCOL_ERROR"},
 		"bad compression": {func(c *client) {
-			c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff}, EndHeaders: true}))
+			c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0xff, 0xff, 0xff},
+				EndHeaders: true}))
 		}, "GOAWAY 0 COMPRESSION_ERROR"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,7 +200,8 @@ func TestStreamErrors(t *testing.T) {
 	})
 }
 
-// As many handlers run as streams are allowed, however fast a client resets them; some more requests wait, and then it is told to calm down.
+// As many handlers run as streams are allowed, however fast a client resets them; some more
+// requests wait, and then it is told to calm down.
 func TestRapidReset(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var running, most atomic.Int32
@@ -225,7 +233,8 @@ func TestRapidReset(t *testing.T) {
 	})
 }
 
-// Requests that wait for a handler are served in their order, but for those that were reset meanwhile.
+// Requests that wait for a handler are served in their order, but for those that were reset
+// meanwhile.
 func TestWaitingForAHandler(t *testing.T) {
 	t.Parallel()
 	paths, gate := make(told, 10), make(chan struct{})
@@ -253,7 +262,8 @@ func TestWaitingForAHandler(t *testing.T) {
 	close(gate)
 	c.until("HEADERS")
 	c.until("HEADERS")
-	c.eventually("the last handler's return", func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
+	c.eventually("the last handler's return",
+		func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
 }
 
 // A client that wants to be told things and does not read them is cut off before they are too many.
@@ -286,7 +296,8 @@ func TestFloods(t *testing.T) {
 	}
 }
 
-// Heads of answers wait for room too: a client that asks and never reads keeps its handlers waiting, and nothing piles up.
+// Heads of answers wait for room too: a client that asks and never reads keeps its handlers
+// waiting, and nothing piles up.
 func TestFloodOfHeads(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Long", text(4000)) }))
@@ -332,7 +343,8 @@ func TestFloodOfContinuations(t *testing.T) {
 	})
 }
 
-// A client that says nothing is asked whether it is there, and one that does not answer is gone, with its streams.
+// A client that says nothing is asked whether it is there, and one that does not answer is gone,
+// with its streams.
 func TestPing(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts := options(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -357,7 +369,8 @@ func TestPing(t *testing.T) {
 	})
 }
 
-// A client that wants nothing is let go, however often it says that it is there; one that has a stream is not.
+// A client that wants nothing is let go, however often it says that it is there; one that has a
+// stream is not.
 func TestIdle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := make(chan struct{})

@@ -4,7 +4,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// inflow is what the client may still send on a stream or a connection. Small credits are saved up, so that a frame tells of many.
+// inflow is what the client may still send on a stream or a connection. Small credits are saved up,
+// so that a frame tells of many.
 type inflow struct {
 	left, saved int32
 }
@@ -32,8 +33,8 @@ func (f *inflow) add(n int) int32 {
 	return told
 }
 
-// credit lets the client send n bytes more, on a stream or (nil) on the connection. What was saved up is told also if n is 0 and the
-// client has come to need it. Called with mu held.
+// credit lets the client send n bytes more, on a stream or (nil) on the connection. What was saved
+// up is told also if n is 0 and the client has come to need it. Called with mu held.
 func (c *Conn) credit(s *Stream, n int) {
 	flow, id := &c.inflow, uint32(0)
 	if s != nil {
@@ -81,7 +82,8 @@ func (c *Conn) widen(f *http2.WindowUpdateFrame) error {
 	return nil
 }
 
-// resize changes the window that streams begin with, which changes those of all that there are. Called with mu held.
+// resize changes the window that streams begin with, which changes those of all that there are.
+// Called with mu held.
 func (c *Conn) resize(starting int64) error {
 	more := starting - int64(c.starting)
 	c.starting = int32(starting) // #nosec G115 -- windows are below 2^31 (RFC 9113, section 6.9.1)

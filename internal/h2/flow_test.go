@@ -47,7 +47,8 @@ func TestConnWindow(t *testing.T) {
 	c.expect(`DATA 3 "" END`)
 }
 
-// Settings change the windows of the streams that there are, down below nothing; what is then given back counts from there.
+// Settings change the windows of the streams that there are, down below nothing; what is then given
+// back counts from there.
 func TestSettingsChangeWindows(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(writes(10_000)), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000})
@@ -112,7 +113,8 @@ func TestWindowOverflow(t *testing.T) {
 // left is what the client may still send on the connection, what is saved up included.
 func left(c *Conn) int { return int(c.inflow.left + c.inflow.saved) }
 
-// What a client has sent it may send again, whoever read it, or did not: else the window of its connection would shrink for good.
+// What a client has sent it may send again, whoever read it, or did not: else the window of its
+// connection would shrink for good.
 func TestCreditComesBack(t *testing.T) {
 	t.Parallel()
 	const whole = 4 * 64 << 10 // MaxStreams windows
@@ -171,7 +173,8 @@ func TestCreditComesBack(t *testing.T) {
 	}
 }
 
-// Requests that are reset while they wait for a handler give back what they were sent once they would have had one.
+// Requests that are reset while they wait for a handler give back what they were sent once they
+// would have had one.
 func TestCreditOfRequestsThatWaited(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -189,7 +192,8 @@ func TestCreditOfRequestsThatWaited(t *testing.T) {
 	c.eventually("all of the window", func() bool { return c.locked(func(c *Conn) bool { return left(c) == 64<<10 }) })
 }
 
-// Credit that was too little to tell of is told once the client has come to need it, whichever stream took the rest.
+// Credit that was too little to tell of is told once the client has come to need it, whichever
+// stream took the rest.
 func TestSavedCreditIsTold(t *testing.T) {
 	t.Parallel()
 	gate := make(chan struct{})
@@ -206,7 +210,8 @@ func TestSavedCreditIsTold(t *testing.T) {
 	c.head(1, false, ":method", "POST", ":path", "/read")
 	c.data(1, text(3000), false)
 	c.eventually("the read", func() bool { return c.locked(func(c *Conn) bool { return c.inflow.saved == 3000 }) })
-	// All windows of streams together are the connection's: only those of streams that were reset can fill it.
+	// All windows of streams together are the connection's: only those of streams that were reset can
+	// fill it.
 	c.locked(func(c *Conn) bool { c.inflow.left = 20_000; return true })
 	c.head(3, false, ":method", "POST")
 	c.data(3, text(10_000), false)
@@ -215,8 +220,8 @@ func TestSavedCreditIsTold(t *testing.T) {
 	c.expect("WINDOW_UPDATE 0 3000")
 }
 
-// A handler that writes without end takes turns with whoever else has something to send, whatever frames the client takes: there is
-// always room for a kept stream.
+// A handler that writes without end takes turns with whoever else has something to send, whatever
+// frames the client takes: there is always room for a kept stream.
 func TestKeptStreamsFindRoom(t *testing.T) {
 	t.Parallel()
 	kept := make(chan *Stream, 1)
@@ -226,14 +231,16 @@ func TestKeptStreamsFindRoom(t *testing.T) {
 			kept <- s
 			return
 		}
-		for b := make([]byte, outboxFull); ; { // the first leaves the outbox all but full, and the second is as large as a frame may be
+		// the first leaves the outbox all but full, and the second is as large as a frame may be
+		for b := make([]byte, outboxFull); ; {
 			for _, piece := range [][]byte{b[:outboxFull-10], b} {
 				if _, err := w.Write(piece); err != nil {
 					return
 				}
 			}
 		}
-	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30}, http2.Setting{ID: http2.SettingMaxFrameSize, Val: 1 << 20})
+	}), http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1 << 30}, http2.Setting{ID: http2.SettingMaxFrameSize,
+		Val: 1 << 20})
 	c.must(c.framer.WriteWindowUpdate(0, 1<<30))
 	c.get(1, "/kept")
 	c.expect("HEADERS 1 status=200")
@@ -272,7 +279,8 @@ func TestOfferAndPark(t *testing.T) {
 	for {
 		n, err := s.Offer(make([]byte, 100_000))
 		c.must(err)
-		if sent += n; n < 100_000 && c.locked(func(c *Conn) bool { return c.outbox.sending && c.outbox.len() >= 2*outboxFull }) {
+		if sent += n; n < 100_000 &&
+			c.locked(func(c *Conn) bool { return c.outbox.sending && c.outbox.len() >= 2*outboxFull }) {
 			break
 		}
 	}

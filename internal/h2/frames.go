@@ -57,7 +57,8 @@ func (c *Conn) take(frame http2.Frame) error {
 	return nil
 }
 
-// deaf tells the frames that do not count any more: all of them after an error, and after GOAWAY those of streams that came later.
+// deaf tells the frames that do not count any more: all of them after an error, and after GOAWAY
+// those of streams that came later.
 func (c *Conn) deaf(h http2.FrameHeader) bool {
 	return c.err != nil || c.awayCode != http2.ErrCodeNo || c.away && h.StreamID > c.last
 }

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// fuzzed serves a connection on which a client says all of that and leaves, after it has read all answers or none. Serve must return.
+// fuzzed serves a connection on which a client says all of that and leaves, after it has read all
+// answers or none. Serve must return.
 func fuzzed(t *testing.T, said []byte, reads bool) {
 	t.Helper()
 	opts := options(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +53,8 @@ func fuzzed(t *testing.T, said []byte, reads bool) {
 	<-read
 }
 
-// FuzzConn: whatever comes after the preface, a connection neither panics nor hangs, and ends when its client does.
+// FuzzConn: whatever comes after the preface, a connection neither panics nor hangs, and ends when
+// its client does.
 func FuzzConn(f *testing.F) {
 	frames := func(write func(*http2.Framer)) []byte {
 		var all bytes.Buffer
@@ -64,7 +66,8 @@ func FuzzConn(f *testing.F) {
 	f.Add(frames(func(w *http2.Framer) { _ = w.WritePing(false, [8]byte{}) }), true)
 	f.Add(frames(func(w *http2.Framer) {
 		_ = w.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 10})
-		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get("/kept"), EndHeaders: true, EndStream: true})
+		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: get("/kept"), EndHeaders: true,
+			EndStream: true})
 		_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: 3, BlockFragment: get("/"), EndHeaders: true})
 		_ = w.WriteDataPadded(3, true, []byte("x"), make([]byte, 10))
 		_ = w.WriteRSTStream(1, http2.ErrCodeCancel)
@@ -78,14 +81,16 @@ func FuzzConn(f *testing.F) {
 func get(path string) []byte {
 	var block bytes.Buffer
 	enc := hpack.NewEncoder(&block)
-	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: path}} {
+	for _, field := range []hpack.HeaderField{{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "http"},
+		{Name: ":path", Value: path}} {
 		field.Sensitive = true // depends on nothing that was sent before
 		_ = enc.WriteField(field)
 	}
 	return block.Bytes()
 }
 
-// FuzzFrames: the same of frames that are valid by themselves, in any order: each four bytes are one.
+// FuzzFrames: the same of frames that are valid by themselves, in any order: each four bytes are
+// one.
 func FuzzFrames(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0, 0, 1, 1, 0, 3, 1, 9, 1}, true)
 	f.Add([]byte{0, 0, 0, 0, 0, 3, 0, 0, 2, 3, 200, 0, 2, 3, 1, 1, 4, 3, 0, 0, 7, 0, 0, 0}, false)
@@ -104,7 +109,8 @@ func FuzzFrames(f *testing.F) {
 				if plan[3]&2 != 0 {
 					path = "/kept"
 				}
-				_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: get(path), EndHeaders: true, EndStream: flag})
+				_ = w.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: get(path), EndHeaders: true,
+					EndStream: flag})
 			case 2:
 				_ = w.WriteData(id, flag, make([]byte, n*64))
 			case 3:

@@ -1,13 +1,17 @@
-// Package h2 serves HTTP/2 connections (RFC 9113): each request by a net/http handler on a goroutine of its own; and what a handler keeps
-// beyond its return (Response.Keep) is written to by whoever it gave the stream to, without a goroutine and without waiting.
+// Package h2 serves HTTP/2 connections (RFC 9113): each request by a net/http handler on a
+// goroutine of its own; and what a handler keeps beyond its return (Response.Keep) is written to by
+// whoever it gave the stream to, without a goroutine and without waiting.
 //
-// Frames are read and heads are compressed by golang.org/x/net/http2. Its server is not used, though this one behaves as that does where
-// the RFC leaves a choice, since clients of a kube-apiserver know no other: there every stream is a goroutine, and every frame is handed
-// from one to another and sent by itself, which costs more than all the rest of delivering an event. Here whoever has a frame puts it
-// into the connection's outbox, and what has piled up there goes out as one write.
+// Frames are read and heads are compressed by golang.org/x/net/http2. Its server is not used,
+// though this one behaves as that does where the RFC leaves a choice, since clients of a
+// kube-apiserver know no other: there every stream is a goroutine, and every frame is handed from
+// one to another and sent by itself, which costs more than all the rest of delivering an event.
+// Here whoever has a frame puts it into the connection's outbox, and what has piled up there goes
+// out as one write.
 //
-// Invariant: nothing but a connection's own two goroutines ever waits for its socket. A handler waits for room in the outbox, an owner is
-// told when there is some, and what cannot wait (answers to pings, settings, resets) is bounded by cutting off who asks for too much of it.
+// Invariant: nothing but a connection's own two goroutines ever waits for its socket. A handler
+// waits for room in the outbox, an owner is told when there is some, and what cannot wait (answers
+// to pings, settings, resets) is bounded by cutting off who asks for too much of it.
 package h2
 
 import (
@@ -24,20 +28,22 @@ type Options struct {
 
 	MaxStreams uint32 // at a time, per connection
 	MaxHeader  uint32 // bytes of a request's head
-	// Window is how many bytes of request body a client may send before they are read, per stream, and MaxStreams times as
-	// many per connection. A connection that Bounds says has proven nothing keeps the window that HTTP/2 begins with.
+	// Window is how many bytes of request body a client may send before they are read, per stream, and
+	// MaxStreams times as many per connection. A connection that Bounds says has proven nothing keeps
+	// the window that HTTP/2 begins with.
 	Window uint32
 	// Bounds are on what heads hold; nil: there are none but these.
 	Bounds *Bounds
-	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long as it likes.
+	// Stall is how long a client may take nothing of an answer that its handler has left; nil: as long
+	// as it likes.
 	Stall func() time.Duration
 
 	Quiet time.Duration // without a frame from the client, after which it is asked whether it is still there
 	Pong  time.Duration // that it may take to say so
 	Idle  time.Duration // without a stream, after which the connection is ended
 
-	// Busy is told when the client has greeted, and then whenever there is a first stream or no stream any more. It must not call back. Nil:
-	// nobody is.
+	// Busy is told when the client has greeted, and then whenever there is a first stream or no stream
+	// any more. It must not call back. Nil: nobody is.
 	Busy func(streams bool)
 }
 

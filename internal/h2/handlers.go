@@ -9,8 +9,9 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// handlers are those that run, and the requests that wait for one: as many as streams are allowed run at a time, also if clients reset
-// their streams as soon as they have opened them (CVE-2023-44487). A kept stream is its owner's and counts no longer.
+// handlers are those that run, and the requests that wait for one: as many as streams are allowed
+// run at a time, also if clients reset their streams as soon as they have opened them
+// (CVE-2023-44487). A kept stream is its owner's and counts no longer.
 type handlers struct {
 	running uint32
 	waiting []*call
@@ -88,7 +89,8 @@ func (c *Conn) handle(one *call) {
 	defer func() {
 		if p := recover(); p != nil {
 			if p != http.ErrAbortHandler {
-				c.opts.Log.Error("BUG: a handler of HTTP/2 panicked", zap.String("panic", fmt.Sprintf("%T", p)), zap.ByteString("stack", debug.Stack()))
+				c.opts.Log.Error("BUG: a handler of HTTP/2 panicked", zap.String("panic", fmt.Sprintf("%T", p)),
+					zap.ByteString("stack", debug.Stack()))
 			}
 			s.Reset()
 		}

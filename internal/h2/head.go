@@ -33,10 +33,12 @@ func (s *Stream) sendHead(status int, h http.Header, keys []string, end bool) er
 	return nil
 }
 
-// head puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they may be sent. Called with mu held.
+// head puts a head or a trailer (of status 0) into the outbox: the keys of h, as far as they may be
+// sent. Called with mu held.
 func (c *Conn) head(id uint32, status int, h http.Header, keys []string, end bool) {
 	c.block.Reset()
-	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) } // into memory
+	// into memory
+	field := func(name, value string) { _ = c.encoder.WriteField(hpack.HeaderField{Name: name, Value: value}) }
 	if status != 0 {
 		field(":status", strconv.Itoa(status))
 	}
@@ -54,7 +56,8 @@ func (c *Conn) head(id uint32, status int, h http.Header, keys []string, end boo
 	block := c.block.Bytes()
 	first := block[:min(len(block), minFrame)]
 	block = block[len(first):]
-	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(block) == 0})
+	_ = c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end,
+		EndHeaders: len(block) == 0})
 	for len(block) > 0 {
 		next := block[:min(len(block), minFrame)]
 		block = block[len(next):]

@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// Bounds are what a connection may make the process hold of its requests' heads, and of short answers that its client
-// does not take. Sizes are those in memory: decoded, and with what joining header fields adds.
+// Bounds are what a connection may make the process hold of its requests' heads, and of short
+// answers that its client does not take. Sizes are those in memory: decoded, and with what joining
+// header fields adds.
 //
-// A connection has an allowance of its own. It is small until a request has proven who sends it (Response.Prove),
-// since until then anything may have opened the connection. A head beyond Head bytes is taken from a pool that all
-// connections share.
+// A connection has an allowance of its own. It is small until a request has proven who sends it
+// (Response.Prove), since until then anything may have opened the connection. A head beyond Head
+// bytes is taken from a pool that all connections share.
 type Bounds struct {
 	Head     int64         // bytes of one head, beyond which it is large and comes from the pool
 	Unproven int64         // bytes of a connection that has proven nothing
@@ -37,17 +38,18 @@ const (
 	roomWait = 250 * time.Millisecond
 	// unprovenFlood is outboxFlood of a connection that has proven nothing.
 	unprovenFlood = 64 << 10
-	// unprovenBodies is what is left of such a connection's window to the bodies that a handler reads: a body that waits
-	// for a handler must not keep those from their end.
+	// unprovenBodies is what is left of such a connection's window to the bodies that a handler reads:
+	// a body that waits for a handler must not keep those from their end.
 	unprovenBodies = firstWindow / 2
-	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler, those
-	// included that were reset.
+	// unprovenWaiting is how many requests of a connection that has proven nothing wait for a handler,
+	// those included that were reset.
 	unprovenWaiting = 64
-	// unprovenRests is how many answers of such a connection wait for its client to open a window. Beside their own
-	// bytes they keep pages from the system: they lie among what their handlers have freed.
+	// unprovenRests is how many answers of such a connection wait for its client to open a window.
+	// Beside their own bytes they keep pages from the system: they lie among what their handlers have
+	// freed.
 	unprovenRests = 4
-	// unservedHeads is how many heads, as long as an ordinary one may be, such a connection has decoded
-	// and then refused, or reset as malformed, before it receives GOAWAY.
+	// unservedHeads is how many heads, as long as an ordinary one may be, such a connection has
+	// decoded and then refused, or reset as malformed, before it receives GOAWAY.
 	unservedHeads = 16
 )
 
@@ -148,8 +150,8 @@ func (l *ledger) ring() {
 	}
 }
 
-// claims is grow for the reader: while requests of the connection are being handled, it waits a moment for what they
-// give back or prove.
+// claims is grow for the reader: while requests of the connection are being handled, it waits a
+// moment for what they give back or prove.
 func (c *Conn) claims(cl *claim, n int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +178,8 @@ func (c *Conn) claims(cl *claim, n int64) bool {
 	return true
 }
 
-// Prove notes that the request has shown who sends it: its connection may have as much as any client that is known.
+// Prove notes that the request has shown who sends it: its connection may have as much as any
+// client that is known.
 func (w *Response) Prove() { w.stream.conn.prove() }
 
 // Prover is Prove for who learns it later, even after the request.
@@ -202,10 +205,12 @@ func (c *Conn) prove() {
 	c.startWaiting()
 }
 
-// unproven reports that the connection is bounded as one that anything may have opened. Called with mu held.
+// unproven reports that the connection is bounded as one that anything may have opened. Called with
+// mu held.
 func (c *Conn) unproven() bool { return c.ledger.bounds != nil && !c.ledger.proven }
 
-// full is from how many bytes in the outbox on a handler waits: what a client does not read is held, too.
+// full is from how many bytes in the outbox on a handler waits: what a client does not read is
+// held, too.
 func (c *Conn) full() int {
 	if c.unproven() {
 		return minFrame
@@ -221,7 +226,8 @@ func (c *Conn) flood() int {
 	return outboxFlood
 }
 
-// crowds reports that the body of a request that waits for a handler takes the window that the requests before it need.
+// crowds reports that the body of a request that waits for a handler takes the window that the
+// requests before it need.
 func (c *Conn) crowds(s *Stream, n uint32) bool {
 	return c.unproven() && s.call != nil && int64(c.inflow.left)-int64(n) < unprovenBodies
 }

@@ -48,7 +48,9 @@ func crumbs(name string, n int) (fields []string) {
 func (c *client) settled(pool *atomic.Int64) {
 	c.Helper()
 	c.eventually("the end of all claims", func() bool {
-		return c.locked(func(c *Conn) bool { return c.ledger.held == 0 && c.ledger.large == 0 && len(c.rests.streams) == 0 }) && pool.Load() == 0
+		return c.locked(func(c *Conn) bool {
+			return c.ledger.held == 0 && c.ledger.large == 0 && len(c.rests.streams) == 0
+		}) && pool.Load() == 0
 	})
 }
 
@@ -68,8 +70,9 @@ func TestLargeHeadsNeedCredentials(t *testing.T) {
 	c.settled(pool)
 }
 
-// A connection that has proven nothing has one head refused. Heads after the GOAWAY are decoded only as
-// far as the state of the compression needs: a trailer of an earlier stream refers to their fields.
+// A connection that has proven nothing has one head refused. Heads after the GOAWAY are decoded
+// only as far as the state of the compression needs: a trailer of an earlier stream refers to their
+// fields.
 func TestUnprovenConnectionsEndWithARefusal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		trailer := make(chan string, 1)
@@ -123,8 +126,8 @@ func TestUnprovenConnectionsEndWithUnservedHeads(t *testing.T) {
 	})
 }
 
-// Handlers of one that has proven nothing are few, what waits holds no more than its allowance, and what exceeds that is
-// refused so that clients send it again.
+// Handlers of one that has proven nothing are few, what waits holds no more than its allowance, and
+// what exceeds that is refused so that clients send it again.
 func TestUnprovenConnectionsHoldLittle(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		gate := make(chan struct{})
@@ -223,7 +226,8 @@ func TestEmptyContinuationsEnd(t *testing.T) {
 	c.last("GOAWAY 0 ENHANCE_YOUR_CALM")
 }
 
-// The decoder keeps room for what it was given of a string without its end, until the connection ends: it is given none.
+// The decoder keeps room for what it was given of a string without its end, until the connection
+// ends: it is given none.
 func TestLongFieldsLeaveNothing(t *testing.T) {
 	const connections, size = 20, 200_000
 	used := func() int64 {

@@ -24,8 +24,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // patience is how long a test waits for what must happen.
 const patience = 20 * time.Second
 
-// client is one that shows every frame, and sends none by itself. Between it and its server there is a pipe, which keeps nothing: what
-// the client has not read, the server has not sent.
+// client is one that shows every frame, and sends none by itself. Between it and its server there
+// is a pipe, which keeps nothing: what the client has not read, the server has not sent.
 type client struct {
 	testing.TB
 	net    net.Conn
@@ -48,7 +48,8 @@ func options(h http.HandlerFunc) Options {
 func silent(t testing.TB, opts Options) *client {
 	t.Helper()
 	mine, theirs := net.Pipe()
-	c := &client{TB: t, net: mine, conn: New(theirs, opts), framer: http2.NewFramer(mine, mine), served: make(chan struct{})}
+	c := &client{TB: t, net: mine, conn: New(theirs, opts), framer: http2.NewFramer(mine, mine),
+		served: make(chan struct{})}
 	c.enc = hpack.NewEncoder(&c.block)
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(tableSize, nil)
 	c.framer.SetMaxReadFrameSize(1 << 20)
@@ -76,7 +77,8 @@ func connect(t testing.TB, opts Options, settings ...http2.Setting) *client {
 	return c
 }
 
-// bubble runs a test whose time passes only when nothing else is left to do, so that it is about times and not about how fast the machine is.
+// bubble runs a test whose time passes only when nothing else is left to do, so that it is about
+// times and not about how fast the machine is.
 func bubble(t *testing.T, f func(*testing.T)) {
 	t.Helper()
 	t.Parallel()
@@ -116,13 +118,15 @@ func (c *client) locked(look func(*Conn) bool) bool {
 	return look(c.conn)
 }
 
-// head sends a head of "name", "value", ... fields; what is missing of a GET's pseudo headers is added.
+// head sends a head of "name", "value", ... fields; what is missing of a GET's pseudo headers is
+// added.
 func (c *client) head(id uint32, end bool, fields ...string) {
 	c.Helper()
 	var pseudo []string
 	for _, f := range []string{":method", "GET", ":scheme", "https", ":authority", "host", ":path", "/"} {
 		if strings.HasPrefix(f, ":") && !slices.Contains(fields, f) {
-			pseudo = append(pseudo, f, map[string]string{":method": "GET", ":scheme": "https", ":authority": "host", ":path": "/"}[f])
+			pseudo = append(pseudo, f, map[string]string{":method": "GET", ":scheme": "https", ":authority": "host",
+				":path": "/"}[f])
 		}
 	}
 	c.raw(id, end, append(pseudo, fields...)...)
@@ -138,7 +142,8 @@ func (c *client) raw(id uint32, end bool, fields ...string) {
 	block := c.block.Bytes()
 	first := block[:min(len(block), minFrame)]
 	block = block[len(first):]
-	c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end, EndHeaders: len(block) == 0}))
+	c.must(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: first, EndStream: end,
+		EndHeaders: len(block) == 0}))
 	for len(block) > 0 {
 		next := block[:min(len(block), minFrame)]
 		block = block[len(next):]

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// outbox is the frames of a connection that wait to be sent, in the order in which they were put. It is an io.Writer for the framer.
-// Guarded by Conn.mu.
+// outbox is the frames of a connection that wait to be sent, in the order in which they were put.
+// It is an io.Writer for the framer. Guarded by Conn.mu.
 //
-// Handlers stop at Conn.full, and owners of kept streams at twice that: however much one stream of a connection has to send, the events
-// of the others find room.
+// Handlers stop at Conn.full, and owners of kept streams at twice that: however much one stream of
+// a connection has to send, the events of the others find room.
 type outbox struct {
 	frames  *[]byte   // nil: none
 	sending bool      // what was here before is being written
@@ -58,7 +58,8 @@ func (o *outbox) data(id uint32, b []byte, end bool) {
 	if end {
 		flags = http2.FlagDataEndStream
 	}
-	f := append(*o.frames, byte(len(b)>>16), byte(len(b)>>8), byte(len(b)), byte(http2.FrameData), byte(flags)) // #nosec G115 -- the bytes of a frame's length
+	f := append(*o.frames, byte(len(b)>>16), byte(len(b)>>8), byte(len(b)), byte(http2.FrameData),
+		byte(flags)) // #nosec G115 -- the bytes of a frame's length
 	f = binary.BigEndian.AppendUint32(f, id)
 	*o.frames = append(f, b...)
 }
@@ -124,8 +125,8 @@ func (c *Conn) room() {
 	}
 }
 
-// put puts as much of b as the windows and the outbox allow, and reports how much that is. end ends the stream with the last byte.
-// Called with mu held.
+// put puts as much of b as the windows and the outbox allow, and reports how much that is. end ends
+// the stream with the last byte. Called with mu held.
 func (c *Conn) put(s *Stream, b []byte, end bool, full int) int {
 	taken := 0
 	for {

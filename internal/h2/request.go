@@ -14,9 +14,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// serverContext is what the contexts of requests are made of. net/http's reverse proxy breaks an answer off by a panic only if there is
-// a server to take it, which it looks for there.
-var serverContext = context.WithValue(context.Background(), http.ServerContextKey, &http.Server{ReadHeaderTimeout: helloTimeout})
+// serverContext is what the contexts of requests are made of. net/http's reverse proxy breaks an
+// answer off by a panic only if there is a server to take it, which it looks for there.
+var serverContext = context.WithValue(context.Background(), http.ServerContextKey,
+	&http.Server{ReadHeaderTimeout: helloTimeout})
 
 // arrived takes a request, or the trailer of one.
 func (c *Conn) arrived(b *block) error {
@@ -51,7 +52,8 @@ func (c *Conn) arrived(b *block) error {
 	if b.refused && b.small(c.ledger.bounds) {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeRefusedStream}
 	}
-	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)}, heard: f.StreamEnded()} // #nosec G115 -- bounded by the options
+	s := &Stream{conn: c, id: id, window: int64(c.starting), inflow: inflow{left: int32(c.opts.Window)},
+		heard: f.StreamEnded()} // #nosec G115 -- bounded by the options
 	r, handler, err := c.accept(s, b, f)
 	if err != nil {
 		return http2.StreamError{StreamID: id, Code: http2.ErrCodeProtocol, Cause: err}
@@ -118,7 +120,9 @@ func tooLarge(w http.ResponseWriter, _ *http.Request) {
 }
 
 func badRequest(err error) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, err.Error(), http.StatusBadRequest) })
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+	})
 }
 
 // forbiddenHeader refuses what is about a connection (RFC 9113, section 8.2.2).
@@ -261,7 +265,8 @@ func (s *Stream) trail(b *block, f *http2.MetaHeadersFrame) error {
 	return nil
 }
 
-// complete follows the end of a request. Its trailer is there for whoever has read its body to the end.
+// complete follows the end of a request. Its trailer is there for whoever has read its body to the
+// end.
 func (s *Stream) complete(trailer http.Header) {
 	s.heard = true
 	s.body.end(trailer)

@@ -31,8 +31,9 @@ func (c *client) told(all told, want ...string) {
 	}
 }
 
-// A body is what was sent of it, and its end is an error where it is none: of a stream that was reset, of a connection that has ended, of
-// one that is shorter than announced, and after a deadline.
+// A body is what was sent of it, and its end is an error where it is none: of a stream that was
+// reset, of a connection that has ended, of one that is shorter than announced, and after a
+// deadline.
 func TestBody(t *testing.T) {
 	t.Parallel()
 	all := make(told, 10)
@@ -90,7 +91,8 @@ func TestReadDeadline(t *testing.T) {
 	c.told(all, "true")
 }
 
-// Trailers are there for whoever has read the body to its end, if they were announced; before, the request is its handler's alone.
+// Trailers are there for whoever has read the body to its end, if they were announced; before, the
+// request is its handler's alone.
 func TestRequestTrailers(t *testing.T) {
 	t.Parallel()
 	all, gate := make(told, 10), make(chan struct{})
@@ -139,7 +141,8 @@ func TestBadTrailers(t *testing.T) {
 	})
 }
 
-// A client that waits to be told to send its body is told so when that is read, but not once it has its answer.
+// A client that waits to be told to send its body is told so when that is read, but not once it has
+// its answer.
 func TestContinue(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
@@ -185,7 +188,8 @@ func TestTarget(t *testing.T) {
 		{[]string{":method", "GET", ":scheme", "https", ":authority", "a:1", ":path", "/b?c"}, "GET a:1 /b?c [] []"},
 		{[]string{":method", "GET", ":scheme", "http", ":path", "/b", "host", "a"}, "GET a /b [] []"},
 		{[]string{":method", "GET", ":scheme", "http", ":authority", "a", ":path", "/b", "host", "a"}, "GET a /b [] []"},
-		{[]string{":method", "GET", ":scheme", "http", ":path", "/", "cookie", "a=b", "cookie", "c=d"}, "GET  / [] [a=b; c=d]"},
+		{[]string{":method", "GET", ":scheme", "http", ":path", "/", "cookie", "a=b", "cookie", "c=d"},
+			"GET  / [] [a=b; c=d]"},
 		{[]string{":method", "OPTIONS", ":scheme", "http", ":authority", "a", ":path", "*"}, "OPTIONS a * [] []"},
 		{[]string{":method", "CONNECT", ":authority", "a:1"}, "CONNECT a:1 //a:1 [] []"},
 		{[]string{":method", "CONNECT", ":authority", "a:1", ":path", "/"}, ""},
@@ -220,13 +224,15 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// What is about a connection has no place in a request, and a head that is too long is refused; the connection goes on.
+// What is about a connection has no place in a request, and a head that is too long is refused; the
+// connection goes on.
 func TestRefusedHeads(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(http.ResponseWriter, *http.Request) {}))
 	id := uint32(1)
 	for _, f := range [][2]string{
-		{"connection", "close"}, {"keep-alive", "1"}, {"proxy-connection", "x"}, {"transfer-encoding", "chunked"}, {"upgrade", "h2c"}, {"te", "gzip"},
+		{"connection", "close"}, {"keep-alive", "1"}, {"proxy-connection", "x"}, {"transfer-encoding", "chunked"},
+		{"upgrade", "h2c"}, {"te", "gzip"},
 	} {
 		c.head(id, true, f[0], f[1])
 		c.until(fmt.Sprintf("HEADERS %d status=400", id))

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Response is the http.ResponseWriter of a request. What of it is written is what net/http's HTTP/2 server would write.
+// Response is the http.ResponseWriter of a request. What of it is written is what net/http's HTTP/2
+// server would write.
 type Response struct {
 	stream  *Stream
 	request *http.Request
@@ -209,8 +210,8 @@ func (w *Response) undated() {
 	}
 }
 
-// Keep lets the stream outlive its handler: it is its owner's from now on, and the handler must write no more. What was written is
-// sent first.
+// Keep lets the stream outlive its handler: it is its owner's from now on, and the handler must
+// write no more. What was written is sent first.
 func (w *Response) Keep() (*Stream, error) {
 	if err := w.FlushError(); err != nil {
 		return nil, err

@@ -7,9 +7,10 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// rests are the answers that their handlers have left: small ones, which are complete and which the client does not
-// take, so that an answer of some bytes does not keep a handler with all that it holds. Each is its stream and those
-// bytes, for as long as its client may take nothing. Guarded by Conn.mu.
+// rests are the answers that their handlers have left: small ones, which are complete and which the
+// client does not take, so that an answer of some bytes does not keep a handler with all that it
+// holds. Each is its stream and those bytes, for as long as its client may take nothing. Guarded by
+// Conn.mu.
 type rests struct {
 	streams map[*Stream]struct{}
 	clock   *time.Timer // nil: it does not run
@@ -23,12 +24,13 @@ func (w *Response) whole() bool {
 	return w.sent != nil && w.announced() == w.written && int64(len(w.held)) == w.written && w.written > 0
 }
 
-// leavable reports that what is left of the answer is at hand, that nothing follows it, and that the handler has set no
-// time for it, which would have to be kept.
+// leavable reports that what is left of the answer is at hand, that nothing follows it, and that
+// the handler has set no time for it, which would have to be kept.
 func (w *Response) leavable() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.held) > 0 && len(w.trailers) == 0 && w.request.Method != http.MethodHead && w.status != 0 && w.deadline == nil
+	return len(w.held) > 0 && len(w.trailers) == 0 && w.request.Method != http.MethodHead && w.status != 0 &&
+		w.deadline == nil
 }
 
 // leave sends the end of an answer as far as the client takes it, and has the stream keep the rest.

@@ -73,7 +73,8 @@ func answer(t *testing.T, c *http.Client, method string, body io.Reader, header,
 			return nil
 		},
 	}
-	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), method, "http://host/path?query", body)
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), method, "http://host/path?query",
+		body)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,8 @@ func answer(t *testing.T, c *http.Client, method string, body io.Reader, header,
 	if len(date) == len(http.TimeFormat) {
 		resp.Header.Set("Date", "a date")
 	}
-	return fmt.Sprintf("%v\n%s %d %v\n%d bytes %.80q, error %t\ntrailer %v", told, resp.Status, resp.ContentLength, resp.Header, len(all), all, err != nil, resp.Trailer)
+	return fmt.Sprintf("%v\n%s %d %v\n%d bytes %.80q, error %t\ntrailer %v", told, resp.Status, resp.ContentLength,
+		resp.Header, len(all), all, err != nil, resp.Trailer)
 }
 
 // handlersToCompare are what is asked of both servers.
@@ -164,7 +166,8 @@ var handlersToCompare = map[string]http.HandlerFunc{
 	"late headers": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(200); w.Header().Set("Late", "x") },
 	"many values":  func(w http.ResponseWriter, _ *http.Request) { w.Header()["A"] = []string{"1", "2", ""} },
 	"bad headers": func(w http.ResponseWriter, _ *http.Request) {
-		for _, f := range [][2]string{{"A B", "x"}, {"C", "a\nb"}, {"Transfer-Encoding", "chunked"}, {"D", "ok"}, {"é", "x"}} {
+		for _, f := range [][2]string{{"A B", "x"}, {"C", "a\nb"}, {"Transfer-Encoding", "chunked"}, {"D", "ok"},
+			{"é", "x"}} {
 			w.Header()[f[0]] = []string{f[1]}
 		}
 	},
@@ -218,7 +221,8 @@ var handlersToCompare = map[string]http.HandlerFunc{
 				}
 			}
 		})
-		fmt.Fprintf(w, "%s %s %s %s %s %d %v %d bytes %v %v %v", r.Method, r.Host, r.RequestURI, r.URL, r.Proto, r.ContentLength, keys, len(body), err, r.Trailer, r.TransferEncoding)
+		fmt.Fprintf(w, "%s %s %s %s %s %d %v %d bytes %v %v %v", r.Method, r.Host, r.RequestURI, r.URL, r.Proto,
+			r.ContentLength, keys, len(body), err, r.Trailer, r.TransferEncoding)
 	},
 	"echo, unread":  func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.ContentLength) },
 	"closed unread": func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Body.Close()) },
@@ -227,8 +231,11 @@ var handlersToCompare = map[string]http.HandlerFunc{
 		n, err := io.Copy(io.Discard, r.Body)
 		fmt.Fprint(w, n, err)
 	},
-	"aborted":          func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
-	"aborted later":    func(w http.ResponseWriter, _ *http.Request) { w.(http.Flusher).Flush(); panic(http.ErrAbortHandler) },
+	"aborted": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+	"aborted later": func(w http.ResponseWriter, _ *http.Request) {
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	},
 	"an invalid error": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
 }
 
@@ -238,16 +245,18 @@ var requestsToCompare = map[string]struct {
 	body            int
 	header, trailer http.Header
 }{
-	"GET":                    {method: "GET"},
-	"HEAD":                   {method: "HEAD"},
-	"OPTIONS":                {method: "OPTIONS", header: http.Header{"Cookie": {"a=b", "c=d"}, "Te": {"trailers"}}},
-	"POST":                   {method: "POST", body: 10},
-	"POST of much":           {method: "POST", body: 300_000},
-	"POST of unknown length": {method: "POST", body: 10_000, header: http.Header{"Length": {"unknown"}}, trailer: http.Header{"T": {"1"}}},
-	"POST that waits":        {method: "POST", body: 10_000, header: http.Header{"Expect": {"100-continue"}}},
+	"GET":          {method: "GET"},
+	"HEAD":         {method: "HEAD"},
+	"OPTIONS":      {method: "OPTIONS", header: http.Header{"Cookie": {"a=b", "c=d"}, "Te": {"trailers"}}},
+	"POST":         {method: "POST", body: 10},
+	"POST of much": {method: "POST", body: 300_000},
+	"POST of unknown length": {method: "POST", body: 10_000, header: http.Header{"Length": {"unknown"}},
+		trailer: http.Header{"T": {"1"}}},
+	"POST that waits": {method: "POST", body: 10_000, header: http.Header{"Expect": {"100-continue"}}},
 }
 
-// A client of net/http learns the same from this server as from golang.org/x/net/http2's, whatever the handler does.
+// A client of net/http learns the same from this server as from golang.org/x/net/http2's, whatever
+// the handler does.
 func TestSameAnswers(t *testing.T) {
 	t.Parallel()
 	for what, handler := range handlersToCompare {
@@ -257,7 +266,8 @@ func TestSameAnswers(t *testing.T) {
 			opts.MaxHeader = http.DefaultMaxHeaderBytes
 			server := &http2.Server{}
 			want, got := asker(t, func(c net.Conn) {
-				server.ServeConn(c, &http2.ServeConnOpts{Handler: handler, BaseConfig: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}})
+				server.ServeConn(c, &http2.ServeConnOpts{Handler: handler,
+					BaseConfig: &http.Server{ErrorLog: log.New(io.Discard, "", 0)}})
 			}), asker(t, func(c net.Conn) { New(c, opts).Serve() })
 			for how, r := range requestsToCompare {
 				ask := func(c *http.Client) string {

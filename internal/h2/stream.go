@@ -36,7 +36,8 @@ type Stream struct {
 	rested   time.Time     // when the client last took some of it
 }
 
-// write sends b, and ends the stream after it if end says so. It waits for room, until the stream ends.
+// write sends b, and ends the stream after it if end says so. It waits for room, until the stream
+// ends.
 func (s *Stream) write(b []byte, end bool) error {
 	c := s.conn
 	c.mu.Lock()
@@ -57,8 +58,8 @@ func (s *Stream) write(b []byte, end bool) error {
 	}
 }
 
-// admit waits until a head may be put into the outbox, or the stream ends. Heads have no window: without waiting, a client that asks
-// and never reads would pile them up. Called with mu held.
+// admit waits until a head may be put into the outbox, or the stream ends. Heads have no window:
+// without waiting, a client that asks and never reads would pile them up. Called with mu held.
 func (s *Stream) admit() error {
 	for s.err == nil && s.conn.outbox.len() >= s.conn.full() {
 		s.sleep(true)
@@ -66,7 +67,8 @@ func (s *Stream) admit() error {
 	return s.err
 }
 
-// sleep waits for room, or only for a window of the stream's own. Called with mu held, which is released meanwhile.
+// sleep waits for room, or only for a window of the stream's own. Called with mu held, which is
+// released meanwhile.
 func (s *Stream) sleep(room bool) {
 	c := s.conn
 	if s.wake == nil {
@@ -78,7 +80,8 @@ func (s *Stream) sleep(room bool) {
 	c.mu.Lock()
 }
 
-// Offer sends what there is room for, and returns how much of b that is. Only a kept stream's owner may call it, as all that follow.
+// Offer sends what there is room for, and returns how much of b that is. Only a kept stream's owner
+// may call it, as all that follow.
 func (s *Stream) Offer(b []byte) (int, error) {
 	c := s.conn
 	c.mu.Lock()
@@ -123,7 +126,8 @@ func (s *Stream) Reset() {
 	s.reset(http2.ErrCodeInternal, errDone)
 }
 
-// reset ends the stream for a reason that is told to the client. Called with mu held, as all that follow.
+// reset ends the stream for a reason that is told to the client. Called with mu held, as all that
+// follow.
 func (s *Stream) reset(code http2.ErrCode, err error) {
 	if s.err != nil {
 		return
@@ -135,7 +139,8 @@ func (s *Stream) reset(code http2.ErrCode, err error) {
 	s.close(err)
 }
 
-// finish follows the end of the answer. A client that is still sending is told that nobody listens (RFC 9113, section 8.1).
+// finish follows the end of the answer. A client that is still sending is told that nobody listens
+// (RFC 9113, section 8.1).
 func (s *Stream) finish() {
 	if !s.heard {
 		s.reset(http2.ErrCodeNo, errDone)
@@ -174,7 +179,8 @@ func (s *Stream) close(err error) {
 	}
 }
 
-// wait lets the stream be told of room. Who lacks a window of its own needs none, and is told when that grows.
+// wait lets the stream be told of room. Who lacks a window of its own needs none, and is told when
+// that grows.
 func (s *Stream) wait(room bool) {
 	if !s.waiting && room {
 		s.waiting = true

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A kept stream goes on when its handler has returned, until its owner ends it; what the handler wrote comes first, and then every offer
-// is a frame.
+// A kept stream goes on when its handler has returned, until its owner ends it; what the handler
+// wrote comes first, and then every offer is a frame.
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	kept, contexts := make(chan *Stream, 1), make(chan context.Context, 1)
@@ -28,7 +28,8 @@ func TestKeep(t *testing.T) {
 	c.get(1, "/")
 	c.expect("HEADERS 1 status=200 content-type=a/b", `DATA 1 "first"`)
 	s, ctx := <-kept, <-contexts
-	c.eventually("the handler's return", func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
+	c.eventually("the handler's return",
+		func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
 	for _, event := range []string{"one", "two"} {
 		if n, err := s.Offer([]byte(event)); n != 3 || err != nil {
 			t.Fatalf("%d bytes taken, %v", n, err)
@@ -83,7 +84,8 @@ func TestKeepOfAnOpenRequest(t *testing.T) {
 	c.head(1, false, ":method", "POST")
 	c.until("HEADERS 1")
 	s := <-kept
-	c.eventually("the handler's return", func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
+	c.eventually("the handler's return",
+		func() bool { return c.locked(func(c *Conn) bool { return c.handlers.running == 0 }) })
 	c.data(1, text(5000), false) // to nobody
 	c.expect("WINDOW_UPDATE 0 5000")
 	s.End()
@@ -137,7 +139,8 @@ func TestPanic(t *testing.T) {
 	c.expect("HEADERS 7 status=200 content-length=0 END")
 }
 
-// A handler that waits for room is told when its stream ends, and leaves nothing behind in the outbox of a client that does not read.
+// A handler that waits for room is told when its stream ends, and leaves nothing behind in the
+// outbox of a client that does not read.
 func TestEndOfWhoWaits(t *testing.T) {
 	t.Parallel()
 	ended := make(chan error, 1)
@@ -153,7 +156,9 @@ func TestEndOfWhoWaits(t *testing.T) {
 	for i := range 100 {
 		id := uint32(2*i + 1)
 		c.get(id, "/")
-		c.eventually("waiting", func() bool { return c.locked(func(c *Conn) bool { s := c.streams[id]; return s != nil && s.waiting }) })
+		c.eventually("waiting", func() bool {
+			return c.locked(func(c *Conn) bool { s := c.streams[id]; return s != nil && s.waiting })
+		})
 		c.must(c.framer.WriteRSTStream(id, http2.ErrCodeCancel))
 		if err := <-ended; !errors.Is(err, ErrReset) {
 			t.Fatal(err)
@@ -164,7 +169,8 @@ func TestEndOfWhoWaits(t *testing.T) {
 	}
 }
 
-// A deadline for writing ends a stream that waits, or at once if it has passed; and it holds for what was held back too.
+// A deadline for writing ends a stream that waits, or at once if it has passed; and it holds for
+// what was held back too.
 func TestWriteDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A frame is as large as RFC 9113 lets every client send, and no larger: its bytes are held as a whole, from its header on.
+// A frame is as large as RFC 9113 lets every client send, and no larger: its bytes are held as a
+// whole, from its header on.
 func TestLongFramesEndTheConnection(t *testing.T) {
 	t.Parallel()
 	c := connect(t, options(func(w http.ResponseWriter, r *http.Request) {
@@ -28,7 +29,8 @@ func TestLongFramesEndTheConnection(t *testing.T) {
 	c.until("GOAWAY 3 FRAME_SIZE_ERROR")
 }
 
-// The window of a connection is the one that HTTP/2 begins with until a request has proven who sends it.
+// The window of a connection is the one that HTTP/2 begins with until a request has proven who
+// sends it.
 func TestConnectionWindowOpensWithProof(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
@@ -69,8 +71,8 @@ func TestUnprovenBodiesHaveOneWindow(t *testing.T) {
 	})
 }
 
-// What waits for a handler takes no more than half of the window, so that the bodies that handlers read come to their end.
-// It is refused so that clients send it again.
+// What waits for a handler takes no more than half of the window, so that the bodies that handlers
+// read come to their end. It is refused so that clients send it again.
 func TestWaitingBodiesLeaveRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +109,8 @@ func TestWaitingBodiesLeaveRoom(t *testing.T) {
 	})
 }
 
-// The bytes of a long frame are let go of when it has been acted on, and frames that belong together still do.
+// The bytes of a long frame are let go of when it has been acted on, and frames that belong
+// together still do.
 func TestUnprovenConnectionsKeepNoLongFrame(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		opts, pool := bounded(func(w http.ResponseWriter, r *http.Request) {

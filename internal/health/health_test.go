@@ -30,25 +30,29 @@ func TestProbes(t *testing.T) {
 	}
 	f("/livez", 200, "ok")
 	f("/livez?verbose", 200, "[+]ping ok\nlivez check passed\n")
-	f("/readyz", 500, "[+]shutdown ok\n[-]pods failed: still listing: connection refused\n[+]upstream ok\nreadyz check failed\n")
+	f("/readyz", 500, "[+]shutdown ok\n[-]pods failed: still listing: connection refused\n[+]upstream ok\nreadyz check "+
+		"failed\n")
 
 	podsErr = nil
 	f("/readyz", 200, "ok")
-	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\nreadyz check passed\n")
+	f("/readyz?verbose", 200,
+		"[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\nreadyz check passed\n")
 
 	h.Describe(func() []string { return []string{"[!]mirror widgets refused for 3s"} })
 	h.Require("apiserver", func() (string, error) { return "", Notice("away") })
 	f("/readyz", 200, "ok")
-	f("/readyz?verbose", 200, "[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\n[!]apiserver: away\n"+
-		"[!]mirror widgets refused for 3s\nreadyz check passed\n")
+	f("/readyz?verbose", 200,
+		"[+]shutdown ok\n[+]pods ok: 3 objects at resourceVersion 17\n[+]upstream ok\n[!]apiserver: away\n"+
+			"[!]mirror widgets refused for 3s\nreadyz check passed\n")
 	if err := h.Ready(); err != nil {
 		t.Errorf("not ready: %v", err)
 	}
 
 	h.Drain()
 	h.Drain()
-	f("/readyz?verbose", 500, "[-]shutdown failed: draining before the process ends\n[+]pods ok: 3 objects at resourceVersion 17\n"+
-		"[+]upstream ok\n[!]apiserver: away\n[!]mirror widgets refused for 3s\nreadyz check failed\n")
+	f("/readyz?verbose", 500,
+		"[-]shutdown failed: draining before the process ends\n[+]pods ok: 3 objects at resourceVersion 17\n"+
+			"[+]upstream ok\n[!]apiserver: away\n[!]mirror widgets refused for 3s\nreadyz check failed\n")
 	if err := h.Ready(); !errors.Is(err, errDraining) {
 		t.Errorf("ready while draining: %v", err)
 	}

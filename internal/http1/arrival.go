@@ -75,8 +75,9 @@ func lastWords(c net.Conn, status string) {
 // lastStatus is an answer of the proxy's own, after which it closes the connection.
 func lastStatus(c net.Conn, s *metav1.Status) {
 	body := apistatus.Body(s)
-	lastAnswer(c, fmt.Sprintf("HTTP/1.1 %d %s\r\nAudit-Id: %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"+
-		"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), apistatus.AuditIDFor(""),
+	lastAnswer(c, fmt.Sprintf(
+		"HTTP/1.1 %d %s\r\nAudit-Id: %s\r\nCache-Control: no-cache, private\r\nContent-Type: application/json\r\n"+
+			"Content-Length: %d\r\nConnection: close\r\n\r\n%s", s.Code, http.StatusText(int(s.Code)), apistatus.AuditIDFor(""),
 		len(body), body))
 }
 

@@ -51,7 +51,8 @@ func (s *ListenerServer) Handler() fasthttp.RequestHandler {
 				return
 			}
 		}
-		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") { // fasthttp lets it pass, upstream does not
+		// fasthttp lets it pass, upstream does not
+		if host := string(ctx.Request.Header.Host()); !httpguts.ValidHostHeader(host) || strings.Contains(host, "@") {
 			apistatus.WriteMalformed(c, "malformed Host header")
 			return
 		}
@@ -98,7 +99,8 @@ func (c Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrou
 func (c Call) PlanRequest() plan.Request {
 	h := &c.ctx.Request.Header
 	path, query, _ := bytes.Cut(h.RequestURI(), []byte("?"))
-	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 && len(h.Peek("Transfer-Encoding")) == 0 &&
+	plain := bytes.Equal(h.Protocol(), []byte("HTTP/1.1")) && h.ContentLength() <= 0 &&
+		len(h.Peek("Transfer-Encoding")) == 0 &&
 		len(h.Peek("Upgrade")) == 0 && ordinary(h.PeekAll("Connection"))
 	return plan.Request{
 		Method:         string(h.Method()),

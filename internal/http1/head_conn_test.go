@@ -31,7 +31,8 @@ func TestLongHeadsAreNotKept(t *testing.T) {
 		connState(c, state)
 		if state == fasthttp.StateIdle && last != nil {
 			h := reflect.ValueOf(&last.Request.Header).Elem()
-			n := h.FieldByName("h").Cap()*int(reflect.TypeFor[[2]string]().Size()) + h.FieldByName("rawHeaders").Cap() + h.FieldByName("requestURI").Cap()
+			n := h.FieldByName("h").Cap()*int(reflect.TypeFor[[2]string]().Size()) + h.FieldByName("rawHeaders").Cap() +
+				h.FieldByName("requestURI").Cap()
 			last = nil
 			kept <- n
 		}

@@ -18,19 +18,26 @@ import (
 // that may be answered from memory.
 func FuzzIdentityHeaders(f *testing.F) {
 	for _, lines := range []string{
-		"Authorization: Bearer a", "authorization:Bearer a\r\nAUTHORIZATION: Bearer b", "Authorization:\r\n Bearer a", "X: y\r\n Authorization: Bearer a",
-		"X: y\r\n\tImpersonate-User: root", "Authorization: Bearer a\nImpersonate-User: b", "Authorization : Bearer a", " Authorization: Bearer a", "Authorization",
-		"Impersonate_User: a", "Impersonate-User:", "impersonate-extra-A%2Fb: c", "Impersonate User: a", "Impersonate-User: a\r\nConnection: impersonate-user",
-		"Connection: close, authorization", "Connection: keep-alive\r\nConnection: Authorization", "Authorization: Bearer a\rImpersonate-User: b", ": x\r\nAuthorization: a",
-		"Trailer: Authorization", "Transfer-Encoding: chunked\r\nTrailer: Authorization", "Authorization: Bearer a \t ", "Authorization: Bearer\ta", "Sec-WebSocket-Protocol: a",
-		"Authorization: Bearer a\r\n\r\nImpersonate-User: b", "X-Remote-User: a\r\nx-remote-user: b", "Cookie: a\r\nCookie: b\r\nAuthorization: c", "Host: b\r\nAuthorization: a",
+		"Authorization: Bearer a", "authorization:Bearer a\r\nAUTHORIZATION: Bearer b", "Authorization:\r\n Bearer a",
+		"X: y\r\n Authorization: Bearer a",
+		"X: y\r\n\tImpersonate-User: root", "Authorization: Bearer a\nImpersonate-User: b", "Authorization : Bearer a",
+		" Authorization: Bearer a", "Authorization",
+		"Impersonate_User: a", "Impersonate-User:", "impersonate-extra-A%2Fb: c", "Impersonate User: a",
+		"Impersonate-User: a\r\nConnection: impersonate-user",
+		"Connection: close, authorization", "Connection: keep-alive\r\nConnection: Authorization",
+		"Authorization: Bearer a\rImpersonate-User: b", ": x\r\nAuthorization: a",
+		"Trailer: Authorization", "Transfer-Encoding: chunked\r\nTrailer: Authorization", "Authorization: Bearer a \t ",
+		"Authorization: Bearer\ta", "Sec-WebSocket-Protocol: a",
+		"Authorization: Bearer a\r\n\r\nImpersonate-User: b", "X-Remote-User: a\r\nx-remote-user: b",
+		"Cookie: a\r\nCookie: b\r\nAuthorization: c", "Host: b\r\nAuthorization: a",
 		"Content-Type: a\r\nContent-Type: b", "Authorization:\x00a", "Author\x00ization: a", "Authorization\xff: a",
 		"ConneCtion:Close ", "ConneCtion:Close,",
 	} {
 		f.Add(lines)
 	}
 	matters := func(key string) bool {
-		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" || passthrough.OwnIdentity(key)
+		return strings.HasPrefix(key, "X-Remote-") || key == "Connection" || key == "Sec-Websocket-Protocol" ||
+			passthrough.OwnIdentity(key)
 	}
 	f.Fuzz(func(t *testing.T, lines string) {
 		raw := "GET /api/v1/pods HTTP/1.1\r\nHost: a\r\n" + lines + "\r\n\r\n"
@@ -52,7 +59,8 @@ func FuzzIdentityHeaders(f *testing.F) {
 				sent[key] = values
 			}
 		}
-		if !c.PlanRequest().Plain && strings.Contains(lines, ":") { // it goes on as it is, and only who is lent something matters
+		// it goes on as it is, and only who is lent something matters
+		if !c.PlanRequest().Plain && strings.Contains(lines, ":") {
 			delete(seen, "Connection")
 			delete(sent, "Connection")
 		}

@@ -54,17 +54,22 @@ func TestProxyIsNotAskedForTheSidecar(t *testing.T) {
 		"no proxy": {"    - name: A\n      value: b\n", map[string]string{"NO_PROXY": "", "no_proxy": ""}, ""},
 		"alone": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n",
 			map[string]string{"NO_PROXY": excepted, "no_proxy": excepted}, ""},
-		"with exceptions": {"    - name: https_proxy\n      value: http://proxy:3128\n    - name: no_proxy\n      value: .svc,10.0.0.0/8 # ours\n",
+		"with exceptions": {"    - name: https_proxy\n      value: http://proxy:3128\n    - name: no_proxy\n      value: " +
+			".svc,10.0.0.0/8 # ours\n",
 			map[string]string{"NO_PROXY": "", "no_proxy": ".svc,10.0.0.0/8," + excepted}, ""},
-		"quoted": {"    - {name: B, value: c}\n    - name: HTTP_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: \".svc\"\n    - name: no_proxy\n      value: ''\n",
+		"quoted": {"    - {name: B, value: c}\n    - name: HTTP_PROXY\n      value: http://proxy:3128\n    - name: " +
+			"NO_PROXY\n      value: \".svc\"\n    - name: no_proxy\n      value: ''\n",
 			map[string]string{"NO_PROXY": ".svc," + excepted, "no_proxy": "," + excepted}, ""},
-		"loopback": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: localhost, 127.0.0.1\n",
+		"loopback": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: " +
+			"localhost, 127.0.0.1\n",
 			map[string]string{"NO_PROXY": "localhost, 127.0.0.1", "no_proxy": ""}, ""},
 		"all": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      value: '*'\n",
 			map[string]string{"NO_PROXY": "*"}, ""},
-		"from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      valueFrom:\n        configMapKeyRef: {name: a, key: b}\n",
+		"from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    - name: NO_PROXY\n      " +
+			"valueFrom:\n        configMapKeyRef: {name: a, key: b}\n",
 			map[string]string{"NO_PROXY": "", "no_proxy": ""}, "takes NO_PROXY from elsewhere"},
-		"all from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    envFrom:\n    - configMapRef: {name: a}\n", map[string]string{"NO_PROXY": ""}, "(envFrom)"},
+		"all from elsewhere": {"    - name: HTTPS_PROXY\n      value: http://proxy:3128\n    envFrom:\n    - configMapRef: " +
+			"{name: a}\n", map[string]string{"NO_PROXY": ""}, "(envFrom)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, out, done := injected(t, podWith("  containers:\n  - name: app\n    image: app\n    env:\n"+c.env))
@@ -144,8 +149,9 @@ func TestOwnTokenIsGivenToTheSidecar(t *testing.T) {
 // of its manifest are not.
 func TestPodWithOtherVolumeIsLeft(t *testing.T) {
 	for change, want := range map[[2]string]string{
-		{"path: token,", "path: token, audience: vault,"}:                                 "whose token is for vault",
-		{"path: token,", "path: jwt,"}:                                                    "with ca.crt, jwt, namespace instead of",
+		{"path: token,", "path: token, audience: vault,"}: "whose token is for vault",
+		{"path: token,", "path: jwt,"}: "with ca.crt, jwt, namespace " +
+			"instead of",
 		{"name: kube-root-ca.crt, items", "name: other, items"}:                           "",
 		{"    projected:", "    csi:"}:                                                    "which is not projected",
 		{"{name: kube-root-ca.crt, items: [{key: ca.crt, path: ca.crt}]}", "{name: all}"}: "with all of config map all",
@@ -197,7 +203,8 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 		if c.inits != "" {
 			inits = "  initContainers:\n" + c.inits
 		}
-		text := strings.Replace(podWith(inits+"  containers:\n  - name: app\n    image: app\n  - name: istio-proxy\n    image: x\n"),
+		text := strings.Replace(
+			podWith(inits+"  containers:\n  - name: app\n    image: app\n  - name: istio-proxy\n    image: x\n"),
 			"metadata:\n", "metadata:\n  annotations:\n    spillway/place: "+c.place+"\n", 1)
 		pod, _, _ := injected(t, text)
 		var names []string
@@ -230,12 +237,15 @@ func TestPlaceAmongNeighbours(t *testing.T) {
 // A Guaranteed pod is Guaranteed with its sidecar, in a manifest, too; one that says what it asks
 // for as a whole is left to the webhook.
 func TestGuaranteedStaysGuaranteed(t *testing.T) {
-	pod, _, done := injected(t, podWith("  containers:\n  - name: app\n    image: app\n    resources:\n      limits:\n        cpu: 2\n        memory: 1Gi\n"))
+	pod, _, done := injected(
+		t, podWith("  containers:\n  - name: app\n    image: app\n    resources:\n      limits:\n        cpu: 2\n        "+
+			"memory: 1Gi\n"))
 	r := pod.Spec.InitContainers[0].Resources
 	if qosOfOne(&r) != corev1.PodQOSGuaranteed || r.Limits.Memory().String() != "256Mi" || len(done.Notes) != 1 {
 		t.Errorf("%+v, notes %q", r, done.Notes)
 	}
-	_, all, err := Manifest(podWith("  resources:\n    limits:\n      memory: 1Gi\n  containers:\n  - name: app\n    image: app\n"), options())
+	_, all, err := Manifest(
+		podWith("  resources:\n    limits:\n      memory: 1Gi\n  containers:\n  - name: app\n    image: app\n"), options())
 	if err != nil || !strings.Contains(all[0].Left, "spec.resources") {
 		t.Errorf("%v %+v", err, all)
 	}

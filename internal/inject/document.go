@@ -101,10 +101,12 @@ func patched(document []byte, p Patch) ([]byte, error) {
 	return patch.Apply(document)
 }
 
-// kinds are those with pods, by their group ("" with a version alone), with where the template of their pods is.
+// kinds are those with pods, by their group ("" with a version alone), with where the template of
+// their pods is.
 var kinds = map[string]map[string]string{
-	"":      {"Pod": "", "ReplicationController": "/spec/template"},
-	"apps":  {"Deployment": "/spec/template", "StatefulSet": "/spec/template", "DaemonSet": "/spec/template", "ReplicaSet": "/spec/template"},
+	"": {"Pod": "", "ReplicationController": "/spec/template"},
+	"apps": {"Deployment": "/spec/template", "StatefulSet": "/spec/template", "DaemonSet": "/spec/template",
+		"ReplicaSet": "/spec/template"},
 	"batch": {"Job": "/spec/template", "CronJob": "/spec/jobTemplate/spec/template"},
 }
 

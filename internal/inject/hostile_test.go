@@ -10,7 +10,8 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// block is a Pod in YAML's own form, with lines in front of its spec, in its metadata's indentation.
+// block is a Pod in YAML's own form, with lines in front of its spec, in its metadata's
+// indentation.
 func block(lines string) string {
 	return "apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\n" + lines +
 		"spec:\n  containers:\n  - name: app\n    image: app\n"
@@ -100,7 +101,8 @@ func withoutOriginal(t *testing.T, text []byte) []byte {
 	return text
 }
 
-// TestHostileYAML: what kubectl sees is what is injected, however it is written; and what cannot be is refused.
+// TestHostileYAML: what kubectl sees is what is injected, however it is written; and what cannot be
+// is refused.
 func TestHostileYAML(t *testing.T) {
 	const refused = "refused"
 	base := "apiVersion: v1\nmetadata: {name: app}\nspec: {containers: [{name: app, image: app}]}\n"
@@ -115,11 +117,14 @@ func TestHostileYAML(t *testing.T) {
 		"kind twice, first is a pod": {"kind: Pod\nkind: ConfigMap\n" + base, ""},
 		"custom tag":                 {block("  annotations: {a: !mine b}\n"), "pod/app"},
 		"tag of a language":          {block("  annotations: {a: !!python/object:os.system b}\n"), "pod/app"},
-		"merged container":           {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nx: &c\n  name: app\n  env:\n  - name: A\n    value: b\nspec:\n  containers:\n  - <<: *c\n    image: app\n", "pod/app"},
-		"one list twice":             {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: a\n    env: &e\n    - name: A\n      value: b\n  - name: b\n    env: *e\n", "pod/app"},
-		"containers twice":           {block("") + "  containers:\n  - name: other\n", "pod/app"},
-		"spec twice":                 {block("") + "spec:\n  containers:\n  - name: other\n", "pod/app"},
-		"YAML 1.1 words":             {block("  labels:\n    yes: \"no\"\n    0777: a\n    1:30: b\n    ~: c\n    1.5: d\n") + "x: [on, off, y, 0o17, 0b1, 1_000, .inf, 12:30:45, 2001-01-01]\n", refused},
+		"merged container": {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nx: &c\n  name: app\n  env:\n  - " +
+			"name: A\n    value: b\nspec:\n  containers:\n  - <<: *c\n    image: app\n", "pod/app"},
+		"one list twice": {"apiVersion: v1\nkind: Pod\nmetadata:\n  name: app\nspec:\n  containers:\n  - name: " +
+			"a\n    env: &e\n    - name: A\n      value: b\n  - name: b\n    env: *e\n", "pod/app"},
+		"containers twice": {block("") + "  containers:\n  - name: other\n", "pod/app"},
+		"spec twice":       {block("") + "spec:\n  containers:\n  - name: other\n", "pod/app"},
+		"YAML 1.1 words": {block("  labels:\n    yes: \"no\"\n    0777: a\n    1:30: b\n    ~: c\n    1.5: d\n") +
+			"x: [on, off, y, 0o17, 0b1, 1_000, .inf, 12:30:45, 2001-01-01]\n", refused},
 		"YAML 1.1 values": {block("") + "  x: [on, off, y, 0o17, 0777, 0b1, 1_000, 12:30:45, 2001-01-01]\n",
 			"pod/app"},
 		"marker in block scalar":     {block("  annotations:\n    a: |\n      ---\n      text\n"), "pod/app"},
@@ -146,7 +151,8 @@ func TestHostileYAML(t *testing.T) {
 		"explicit key":         {block("") + "? x\n: y\n", "pod/app"},
 		"a comment as the end": {block("") + "# the end", "pod/app"},
 		"no end of line":       {strings.TrimSuffix(block(""), "\n"), "pod/app"},
-		"capitals":             {"apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {Containers: [{name: app}]}\n", refused},
+		"capitals": {"apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {Containers: [{name: app}]}\n",
+			refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, done, err := means(t, c.text)
@@ -165,7 +171,8 @@ func TestHostileYAML(t *testing.T) {
 	}
 }
 
-// TestAliasesAreBounded: what unfolds to gigabytes is refused before it does, in documents with pods and in others.
+// TestAliasesAreBounded: what unfolds to gigabytes is refused before it does, in documents with
+// pods and in others.
 func TestAliasesAreBounded(t *testing.T) {
 	var laughs strings.Builder
 	laughs.WriteString("a0: &a0 lol\n")
@@ -181,7 +188,8 @@ func TestAliasesAreBounded(t *testing.T) {
 		runtime.ReadMemStats(&before)
 		_, _, err := Manifest(text+block(""), options())
 		runtime.ReadMemStats(&after)
-		if err == nil || !strings.Contains(err.Error(), "the document in line 1: its aliases unfold to more than 4194304 bytes: write out") {
+		if err == nil || !strings.Contains(err.Error(),
+			"the document in line 1: its aliases unfold to more than 4194304 bytes: write out") {
 			t.Errorf("%s: %v", name, err)
 		}
 		if most := uint64(400 * len(text)); after.TotalAlloc-before.TotalAlloc > max(most, 8<<20) {
@@ -190,10 +198,13 @@ func TestAliasesAreBounded(t *testing.T) {
 	}
 }
 
-// TestListGrowsWithItsSize: the work for a List is as much as for its objects, not for each of them as much as for all.
+// TestListGrowsWithItsSize: the work for a List is as much as for its objects, not for each of them
+// as much as for all.
 func TestListGrowsWithItsSize(t *testing.T) {
 	list := func(n int) string {
-		return "apiVersion: v1\nkind: List\nitems:\n" + strings.Repeat("- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: app\n  spec:\n    containers:\n    - name: app\n      image: app\n", n)
+		return "apiVersion: v1\nkind: List\nitems:\n" +
+			strings.Repeat("- apiVersion: v1\n  kind: Pod\n  metadata:\n    name: app\n  spec:\n    containers:\n    - name: "+
+				"app\n      image: app\n", n)
 	}
 	allocated := func(n int) uint64 {
 		var before, after runtime.MemStats
@@ -212,7 +223,8 @@ func TestListGrowsWithItsSize(t *testing.T) {
 	}
 }
 
-// TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but what the document says.
+// TestOriginalIsNotBelieved: the annotation that keeps a document's text gives back nothing but
+// what the document says.
 func TestOriginalIsNotBelieved(t *testing.T) {
 	pod := `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "app"}, "spec": {"containers": [{"name": "app", "image": "app"}]}}`
 	for _, stranger := range []string{

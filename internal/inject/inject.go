@@ -20,11 +20,13 @@ import (
 const (
 	// Container is the name of the sidecar.
 	Container = "spillway"
-	// FilesVolume is mounted by all containers: by the sidecar, which writes it, and by the others in the place of their service account.
+	// FilesVolume is mounted by all containers: by the sidecar, which writes it, and by the others in
+	// the place of their service account.
 	FilesVolume = "spillway-serviceaccount"
 	// KeyVolume is mounted by the sidecar alone.
 	KeyVolume = "spillway-key"
-	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it could be given.
+	// TokenVolume is the sidecar's service account, where the pod has no volume with one that it could
+	// be given.
 	TokenVolume = "spillway-token"
 
 	filesDir = "/run/spillway/serviceaccount" // in the sidecar
@@ -52,8 +54,9 @@ type LeftError struct {
 
 func (e *LeftError) Error() string { return e.reason }
 
-// Plan is the change that gives a pod template a sidecar, with the notes about it. A *LeftError says that nothing is to
-// be done, and any other error says in a line why it cannot be done and what to do.
+// Plan is the change that gives a pod template a sidecar, with the notes about it. A *LeftError
+// says that nothing is to be done, and any other error says in a line why it cannot be done and
+// what to do.
 func Plan(template *Template, o Options) (Patch, []string, error) {
 	if err := leave(template, o); err != nil {
 		return nil, nil, err
@@ -98,7 +101,8 @@ func leave(template *Template, o Options) error {
 	case template.Annotations[InjectedAnnotation] != "":
 		return &LeftError{reason: "it is injected already"}
 	case !o.mounts(&template.Spec):
-		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken of the pod or of its service account), so nothing in it " +
+		return &LeftError{"its containers are given no token of a service account (automountServiceAccountToken of the pod " +
+			"or of its service account), so nothing in it " +
 			"talks to the API server as the pod: set that to true, or mount a projected volume at " + accountDir, asked}
 	}
 	return nil
@@ -118,9 +122,11 @@ func refuse(template *Template, o Options) error {
 	case len(spec.Containers) == 0:
 		return fmt.Errorf("has no containers")
 	case spec.HostNetwork && !o.AllowHostNetwork:
-		return fmt.Errorf("is in the network of its node (hostNetwork), whose ports it shares with all such pods: give it ports that are free on its nodes "+
+		return fmt.Errorf("is in the network of its node (hostNetwork), whose ports it shares with all such pods: give it "+
+			"ports that are free on its nodes "+
 			"(%s, %s) and %s: \"true\"", PortAnnotation, HealthPortAnnotation, HostNetworkAnnotation)
-	case spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(corev1.Windows):
+	case spec.OS != nil && spec.OS.Name == corev1.Windows || spec.NodeSelector[corev1.LabelOSStable] == string(
+		corev1.Windows):
 		return fmt.Errorf("is for Windows, which Spillway is not: annotate it %s: %s", OptAnnotation, OptOut)
 	}
 	for _, v := range spec.Volumes {
@@ -142,7 +148,8 @@ func refuseContainer(c *PodContainer, o Options) error {
 	}
 	for _, e := range c.Env {
 		if slices.Contains(leadVariables, e.Name) {
-			return fmt.Errorf("container %s sets %s itself: leave that out, or annotate the pod %s: %s", c.Name, e.Name, OptAnnotation, OptOut)
+			return fmt.Errorf("container %s sets %s itself: leave that out, or annotate the pod %s: %s", c.Name, e.Name,
+				OptAnnotation, OptOut)
 		}
 		if slices.Contains(exceptVariables, e.Name) && strings.Contains(e.Value, exceptMark) {
 			return fmt.Errorf("container %s has %s in %s, by which is known what injection has added: leave that out",
@@ -150,16 +157,21 @@ func refuseContainer(c *PodContainer, o Options) error {
 		}
 	}
 	for _, p := range c.Ports {
-		if (p.ContainerPort == o.Port || p.ContainerPort == o.HealthPort) && (p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
-			return fmt.Errorf("container %s has port %d, which the sidecar would have: give that another by %s or %s", c.Name, p.ContainerPort, PortAnnotation, HealthPortAnnotation)
+		if (p.ContainerPort == o.Port || p.ContainerPort == o.HealthPort) &&
+			(p.Protocol == "" || p.Protocol == corev1.ProtocolTCP) {
+			return fmt.Errorf("container %s has port %d, which the sidecar would have: give that another by %s or %s", c.Name,
+				p.ContainerPort, PortAnnotation, HealthPortAnnotation)
 		}
 	}
 	return nil
 }
 
-// accountMount is the place of what a container mounts where in-cluster configuration is read; -1: nothing.
+// accountMount is the place of what a container mounts where in-cluster configuration is read; -1:
+// nothing.
 func accountMount(c *PodContainer) int {
-	return slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return path.Clean(m.MountPath) == accountDir })
+	return slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return path.Clean(m.MountPath) == accountDir
+	})
 }
 
 func everyContainer(spec *Spec) []*PodContainer {

@@ -44,10 +44,12 @@ func manifests(t testing.TB) map[string]string {
 	return all
 }
 
-// kept is the annotation with the original, which is compressed, by every version of Go as it likes.
+// kept is the annotation with the original, which is compressed, by every version of Go as it
+// likes.
 var kept = regexp.MustCompile(`(spillway/original"?: "?)[A-Za-z0-9+/=]+`)
 
-// What is injected is what is in testdata, what is not concerned is as it was, and all of it can be had back, byte for byte.
+// What is injected is what is in testdata, what is not concerned is as it was, and all of it can be
+// had back, byte for byte.
 func TestManifests(t *testing.T) {
 	for name, text := range manifests(t) {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +117,8 @@ func TestLinesAreAdded(t *testing.T) {
 
 // pod is a manifest of a Pod with more in its metadata and spec.
 func pod(metadata, spec string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app%s}\nspec: {containers: [{name: app, image: app}]%s}\n", metadata, spec)
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: app%s}\nspec: {containers: [{name: app, image: "+
+		"app}]%s}\n", metadata, spec)
 }
 
 // Whatever cannot be injected is refused with one line that says what to do.
@@ -123,12 +126,14 @@ func TestRefused(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
 		out, done, err := Manifest(text, options())
-		if out != "" || len(done) != 0 || err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if out != "" || len(done) != 0 || err == nil || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %q %v %v, want %q", text, out, done, err, want)
 		}
 	}
 	container := func(more string) string {
-		return "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {containers: [{name: app, image: app, " + more + "}]}\n"
+		return "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec: {containers: [{name: app, image: app, " + more +
+			"}]}\n"
 	}
 	f(pod("", ", hostNetwork: true"), `pod/app, in the document in line 1: is in the network of its node (hostNetwork)`)
 	f("---\n"+pod("", "")+"---\n"+pod("", ", hostNetwork: true"), `in line 6: is in the network`)
@@ -152,12 +157,18 @@ func TestRefused(t *testing.T) {
 	f(pod(`, annotations: {spillway/imgae: x}`, ""), `annotation spillway/imgae: "x": there is no such setting`)
 	f(pod(`, annotations: {spillway/image: a b}`, ""), `annotation spillway/image: "a b": must be an image`)
 	f(pod(`, annotations: {spillway/port: "0"}`, ""), `annotation spillway/port: "0": must be a port`)
-	f(pod(`, annotations: {spillway/port: "26464"}`, ""), `annotation spillway/health-port: "26464": must be a port, from 1 to 65535, and another than the first`)
-	f(pod(`, annotations: {spillway/memory-request: lots}`, ""), `annotation spillway/memory-request: "lots": must be a quantity`)
-	f(pod(`, annotations: {spillway/cpu-limit: "0"}`, ""), `annotation spillway/cpu-limit: "0": must be a quantity above 0`)
-	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""), `annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
-	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""), `annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
-	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""), `annotation spillway/allow-host-network: "perhaps": must be true or false`)
+	f(pod(`, annotations: {spillway/port: "26464"}`, ""),
+		`annotation spillway/health-port: "26464": must be a port, from 1 to 65535, and another than the first`)
+	f(pod(`, annotations: {spillway/memory-request: lots}`, ""),
+		`annotation spillway/memory-request: "lots": must be a quantity`)
+	f(pod(`, annotations: {spillway/cpu-limit: "0"}`, ""),
+		`annotation spillway/cpu-limit: "0": must be a quantity above 0`)
+	f(pod(`, annotations: {spillway/cpu-limit: 10m}`, ""),
+		`annotation spillway/cpu-limit: "10m": must not be below what is requested, which is 50m`)
+	f(pod(`, annotations: {spillway/memory-limit: 64Mi}`, ""),
+		`annotation spillway/memory-limit: "64Mi": must not be below what is requested, which is 128Mi`)
+	f(pod(`, annotations: {spillway/allow-host-network: perhaps}`, ""),
+		`annotation spillway/allow-host-network: "perhaps": must be true or false`)
 	f(pod(`, annotations: {spillway/cpu-request: "1e-1000000000"}`, ""),
 		`annotation spillway/cpu-request: "1e-1000000000": must be a quantity`)
 	f(pod(`, annotations: {spillway/image: "a\u00a0"}`, ""), "must be an image")
@@ -186,8 +197,10 @@ func TestLeft(t *testing.T) {
 // What is of no kind with pods is nobody's concern, however it is written.
 func TestUntouched(t *testing.T) {
 	for _, text := range []string{
-		"", "\n", "# nothing\n", "---\n", "---\n---\n", "a: 1", "kind: [1, 2]\n", "[1, 2]\n", "text\n", "kind: List\nitems: 3\n", "kind: List\napiVersion: v1\nitems: [1, null]\n",
-		"kind: Deployment\napiVersion: example.com/v1\nspec: {template: {spec: {containers: [{name: a}]}}}\n", // somebody else's
+		"", "\n", "# nothing\n", "---\n", "---\n---\n", "a: 1", "kind: [1, 2]\n", "[1, 2]\n", "text\n",
+		"kind: List\nitems: 3\n", "kind: List\napiVersion: v1\nitems: [1, null]\n",
+		// somebody else's
+		"kind: Deployment\napiVersion: example.com/v1\nspec: {template: {spec: {containers: [{name: a}]}}}\n",
 		"kind: Deployment\napiVersion: apps/v1\nspec: {}\n",
 		"kind: PodList\napiVersion: v1\nitems: []\n",
 	} {
@@ -221,10 +234,13 @@ func TestAnnotations(t *testing.T) {
 		checked = flags
 		return nil
 	}
-	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true, Containers: []corev1.Container{{Name: "app"}}}}
+	template := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{HostNetwork: true,
+		Containers: []corev1.Container{{Name: "app"}}}}
 	template.Annotations = map[string]string{
-		ImageAnnotation: "other:2", ResourcesAnnotation: "pods,nodes", FlagsAnnotation: " --history-bytes=8Mi  --http2=false ", PortAnnotation: "1443",
-		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi", MemoryLimitAnnotation: "64Mi",
+		ImageAnnotation: "other:2", ResourcesAnnotation: "pods,nodes",
+		FlagsAnnotation: " --history-bytes=8Mi  --http2=false ", PortAnnotation: "1443",
+		HealthPortAnnotation: "1444", CPURequestAnnotation: "", CPULimitAnnotation: "2", MemoryRequestAnnotation: "32Mi",
+		MemoryLimitAnnotation: "64Mi",
 		HostNetworkAnnotation: "true", OptAnnotation: OptIn, "example.com/other": "x",
 	}
 	patch, _, err := Plan(templateOf(t, template), o)
@@ -241,10 +257,12 @@ func TestAnnotations(t *testing.T) {
 	if c.Image != "other:2" || !reflect.DeepEqual(c.Args[5:], wantFlags) || !reflect.DeepEqual(checked, wantFlags) {
 		t.Errorf("image %s, args %v, checked %v", c.Image, c.Args, checked)
 	}
-	if c.Args[3] != "--listen-tls=127.0.0.1:1443" || c.Args[4] != "--metrics-listen=:1444" || c.StartupProbe.HTTPGet.Port.IntValue() != 1444 || c.LivenessProbe.HTTPGet.Port.IntValue() != 1444 {
+	if c.Args[3] != "--listen-tls=127.0.0.1:1443" || c.Args[4] != "--metrics-listen=:1444" ||
+		c.StartupProbe.HTTPGet.Port.IntValue() != 1444 || c.LivenessProbe.HTTPGet.Port.IntValue() != 1444 {
 		t.Errorf("ports: %v", c.Args)
 	}
-	if len(c.Resources.Requests) != 1 || c.Resources.Requests.Memory().String() != "32Mi" || len(c.Resources.Limits) != 2 || c.Resources.Limits.Memory().String() != "64Mi" ||
+	if len(c.Resources.Requests) != 1 || c.Resources.Requests.Memory().String() != "32Mi" ||
+		len(c.Resources.Limits) != 2 || c.Resources.Limits.Memory().String() != "64Mi" ||
 		c.Resources.Limits.Cpu().String() != "2" {
 		t.Errorf("resources: %v", c.Resources)
 	}
@@ -260,7 +278,8 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
-// A pod that the API server has admitted mounts its token already: the sidecar takes that over, and the others get theirs from it.
+// A pod that the API server has admitted mounts its token already: the sidecar takes that over, and
+// the others get theirs from it.
 func TestAdmitted(t *testing.T) {
 	o := options()
 	o.Admitted = true
@@ -269,7 +288,8 @@ func TestAdmitted(t *testing.T) {
 	before := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		InitContainers: []corev1.Container{{Name: "prepare", VolumeMounts: []corev1.VolumeMount{token}}},
 		Containers: []corev1.Container{
-			{Name: "app", VolumeMounts: []corev1.VolumeMount{data, token}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}}, {Name: "helper", VolumeMounts: []corev1.VolumeMount{token}},
+			{Name: "app", VolumeMounts: []corev1.VolumeMount{data, token}, Env: []corev1.EnvVar{{Name: "A", Value: "b"}}},
+			{Name: "helper", VolumeMounts: []corev1.VolumeMount{token}},
 		},
 		Volumes: []corev1.Volume{{Name: "data"}, {Name: token.Name}},
 	}}
@@ -290,13 +310,16 @@ func TestAdmitted(t *testing.T) {
 		t.Fatal(err)
 	}
 	sidecar := after.Spec.InitContainers[0]
-	if sidecar.Name != Container || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways || !reflect.DeepEqual(sidecar.VolumeMounts[2], token) {
+	if sidecar.Name != Container || *sidecar.RestartPolicy != corev1.ContainerRestartPolicyAlways ||
+		!reflect.DeepEqual(sidecar.VolumeMounts[2], token) {
 		t.Errorf("sidecar: %v", sidecar)
 	}
 	own := corev1.VolumeMount{Name: FilesVolume, MountPath: accountDir, ReadOnly: true}
-	for _, c := range []corev1.Container{after.Spec.InitContainers[1], after.Spec.Containers[0], after.Spec.Containers[1]} {
+	for _, c := range []corev1.Container{after.Spec.InitContainers[1], after.Spec.Containers[0],
+		after.Spec.Containers[1]} {
 		i := slices.IndexFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == accountDir })
-		if i < 0 || !reflect.DeepEqual(c.VolumeMounts[i], own) || c.Env[0].Name != hostVariable || c.Env[1].Name != portVariable {
+		if i < 0 || !reflect.DeepEqual(c.VolumeMounts[i], own) || c.Env[0].Name != hostVariable ||
+			c.Env[1].Name != portVariable {
 			t.Errorf("%s: %v %v", c.Name, c.VolumeMounts, c.Env)
 		}
 	}
@@ -317,7 +340,8 @@ func TestAdmitted(t *testing.T) {
 	}
 }
 
-// What was changed since, or came back from the API server, is rid of the sidecar all the same, and of nothing else.
+// What was changed since, or came back from the API server, is rid of the sidecar all the same, and
+// of nothing else.
 func TestRemoveFromChanged(t *testing.T) {
 	for name, text := range manifests(t) {
 		out, _, err := Manifest(text, options())
@@ -360,7 +384,8 @@ func object(t *testing.T, text string) (o map[string]any) {
 	return o
 }
 
-// Whatever can be injected means what it did and has a sidecar, can be had back, and is injected once.
+// Whatever can be injected means what it did and has a sidecar, can be had back, and is injected
+// once.
 func FuzzRoundTrip(f *testing.F) {
 	for _, text := range manifests(f) {
 		for i, part := range split(text) {
@@ -375,7 +400,8 @@ func FuzzRoundTrip(f *testing.F) {
 		f.Add(podWith("  containers:\n  - name: app\n    env:\n    - name: HTTPS_PROXY\n      value: p\n"+exceptions),
 			uint64(0))
 	}
-	f.Add(podWith("  initContainers:\n  - name: istio-proxy\n    restartPolicy: Always\n  - name: a\n  containers:\n  - name: app\n    resources: {limits: {cpu: 1, memory: 1Gi}}\n"), uint64(0))
+	f.Add(podWith("  initContainers:\n  - name: istio-proxy\n    restartPolicy: Always\n  - name: a\n  containers:\n  - "+
+		"name: app\n    resources: {limits: {cpu: 1, memory: 1Gi}}\n"), uint64(0))
 	for _, text := range []string{"x: &p Pod\nkind: *p\n", "\"\\x6bind\": Pod\n", "!!binary a2luZA==: Pod\n",
 		"? kind\n: Pod\n", "<<: {kind: Pod}\n"} {
 		f.Add(text+"apiVersion: v1\nspec:\n  containers:\n  - &c\n    name: app\n    <<: {image: app}\n  - *c\n", uint64(0))
@@ -395,7 +421,8 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// edited is a text of which some lines were changed in ways that YAML may survive. Seed 0 changes nothing.
+// edited is a text of which some lines were changed in ways that YAML may survive. Seed 0 changes
+// nothing.
 func edited(text string, seed uint64) string {
 	random := rand.New(rand.NewPCG(seed, seed))
 	lines := strings.SplitAfter(text, "\n")
@@ -419,7 +446,8 @@ func edited(text string, seed uint64) string {
 			lines[i] = strings.Replace(lines[i], "- ", "-   ", 1)
 		case 7:
 			key, _, _ := strings.Cut(lines[i], ":")
-			lines[i] = key + []string{":", ": {}", ": []", ": null", ": ~", ": &a", ": !!map", ": |\n" + indent + "    text", ": {a: b}", ": \"a\n" + indent + "  b\""}[random.IntN(10)] + "\n"
+			lines[i] = key + []string{":", ": {}", ": []", ": null", ": ~", ": &a", ": !!map", ": |\n" + indent + "    text",
+				": {a: b}", ": \"a\n" + indent + "  b\""}[random.IntN(10)] + "\n"
 		case 8:
 			lines[i] += lines[random.IntN(len(lines))]
 		case 9:

@@ -15,14 +15,16 @@ type Done struct {
 	Notes  []string
 }
 
-// Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes pods, in lists or not. All else is as it was, byte for byte. An
-// error is one line that names the object, and then nothing is to be used.
+// Manifest adds sidecars to what a stream of YAML or JSON documents holds: pods and what makes
+// pods, in lists or not. All else is as it was, byte for byte. An error is one line that names the
+// object, and then nothing is to be used.
 func Manifest(text string, o Options) (string, []Done, error) {
 	return each(text, func(d *document) ([]Done, error) { return d.inject(o) })
 }
 
-// Remove takes out what Manifest has added: what Manifest wrote becomes what it was written from. Where the result was changed since then, or has
-// been through the API server, what is not Manifest's stays.
+// Remove takes out what Manifest has added: what Manifest wrote becomes what it was written from.
+// Where the result was changed since then, or has been through the API server, what is not
+// Manifest's stays.
 func Remove(text string) (string, []Done, error) { return each(text, (*document).remove) }
 
 // textLimitBytes bounds a stream. A manifest of 1 MB is a large one.
@@ -102,7 +104,8 @@ func (d *document) inject(o Options) ([]Done, error) {
 	}
 	text, err := d.rewritten(want, keeper)
 	if err == nil && !restores(text, d.text) {
-		err = errors.New("is written in a way that it could not be given back: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
+		err = errors.New("is written in a way that it could not be given back: pass it through kubectl create " +
+			"--dry-run=client --output=yaml --filename=- first")
 	}
 	if err != nil {
 		return nil, &ofError{keeper.name, err}

@@ -34,7 +34,8 @@ func (p *planner) except(container string, c *PodContainer) []Variable {
 		there = true
 		switch {
 		case v.ValueFrom != nil:
-			p.note("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may ask the proxy for the sidecar", c.Name, v.Name, loopback)
+			p.note("container %s has a proxy and takes %s from elsewhere: it must name %s, or the container's programs may "+
+				"ask the proxy for the sidecar", c.Name, v.Name, loopback)
 		case !excepts(v.Value):
 			p.patch = append(p.patch, Operation{"replace", fmt.Sprintf("%s/env/%d/value", container, i),
 				v.Value + "," + excepted})
@@ -44,7 +45,8 @@ func (p *planner) except(container string, c *PodContainer) []Variable {
 		return nil
 	}
 	if len(c.EnvFrom) > 0 {
-		p.note("container %s has a proxy and variables from elsewhere (envFrom): NO_PROXY must be among them and name %s, or the container's programs may ask the proxy for the sidecar",
+		p.note("container %s has a proxy and variables from elsewhere (envFrom): NO_PROXY must be among them and name %s, "+
+			"or the container's programs may ask the proxy for the sidecar",
 			c.Name, loopback)
 		return nil
 	}

@@ -12,7 +12,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is surely a slip.
+// Annotations of pods, and so of pod templates. Whatever else has their prefix is refused: it is
+// surely a slip.
 const (
 	prefix = "spillway/"
 
@@ -53,18 +54,21 @@ type Options struct {
 	Port       int32 // on loopback
 	HealthPort int32 // for the kubelet
 
-	// None when empty, as the limit of CPU is by default: whoever has used his up is stopped until the tenth of a second is over, and so is every event that
-	// he was about to send. It is for namespaces whose ResourceQuota asks every container for one.
+	// None when empty, as the limit of CPU is by default: whoever has used his up is stopped until the
+	// tenth of a second is over, and so is every event that he was about to send. It is for namespaces
+	// whose ResourceQuota asks every container for one.
 	CPURequest, CPULimit, MemoryRequest, MemoryLimit string
 
 	AllowHostNetwork bool
 
 	Place string // among the init containers: PlaceAuto and so on, or after:NAME
 
-	// Admitted says that pods have been through the API server's own admission: they mount the tokens that they are given.
+	// Admitted says that pods have been through the API server's own admission: they mount the tokens
+	// that they are given.
 	Admitted bool
 
-	// Limits are those of the pod's namespace; nil: they are not known, and the sidecar is sized by the pod alone.
+	// Limits are those of the pod's namespace; nil: they are not known, and the sidecar is sized by
+	// the pod alone.
 	Limits *Limits
 
 	ownAccount bool // the pod mounts its service account itself, where it wants it
@@ -81,7 +85,8 @@ func (o *Options) Validate() error {
 	switch {
 	case o.Image == "" || strings.ContainsFunc(o.Image, isSpace):
 		return wrong("image", o.Image, "must be an image that your nodes can pull, such as registry.example.com/spillway:1")
-	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever}, o.PullPolicy):
+	case !slices.Contains([]corev1.PullPolicy{"", corev1.PullAlways, corev1.PullIfNotPresent, corev1.PullNever},
+		o.PullPolicy):
 		return wrong("image-pull-policy", string(o.PullPolicy), "must be Always, IfNotPresent or Never")
 	case o.Resources == "" || strings.ContainsFunc(o.Resources, isSpace):
 		return wrong("resources", o.Resources, "must be a comma-separated list of resources, or *")
@@ -106,7 +111,8 @@ func (o *Options) Validate() error {
 }
 
 func (o *Options) validateRequirements() error {
-	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit}, {"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
+	for _, r := range [][2]string{{"cpu-request", o.CPURequest}, {"cpu-limit", o.CPULimit},
+		{"memory-request", o.MemoryRequest}, {"memory-limit", o.MemoryLimit}} {
 		if q, err := ParseQuantity(r[1]); r[1] != "" && (err != nil || q.Sign() <= 0) {
 			return wrong(r[0], r[1], "must be a quantity above 0, such as 100m or 128Mi")
 		}
@@ -160,7 +166,8 @@ func (o Options) of(template *Template) (Options, error) {
 func (o *Options) set(name, value string) error {
 	for of, to := range map[string]*string{
 		ImageAnnotation: &o.Image, ResourcesAnnotation: &o.Resources, PlaceAnnotation: &o.Place,
-		CPURequestAnnotation: &o.CPURequest, CPULimitAnnotation: &o.CPULimit, MemoryRequestAnnotation: &o.MemoryRequest, MemoryLimitAnnotation: &o.MemoryLimit,
+		CPURequestAnnotation: &o.CPURequest, CPULimitAnnotation: &o.CPULimit, MemoryRequestAnnotation: &o.MemoryRequest,
+		MemoryLimitAnnotation: &o.MemoryLimit,
 	} {
 		if name == of {
 			*to = value

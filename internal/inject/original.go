@@ -18,8 +18,8 @@ import (
 	k8syaml "sigs.k8s.io/yaml"
 )
 
-// original is what a document was before it was written anew. It is kept in an annotation of the object that was injected, and counts for as
-// long as the document says what it did then.
+// original is what a document was before it was written anew. It is kept in an annotation of the
+// object that was injected, and counts for as long as the document says what it did then.
 type original struct {
 	Text string `json:"text"`
 	Of   string `json:"of"` // the hash of the new document, without this
@@ -40,7 +40,8 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 		return "", err
 	}
 	if len(value) > mostOriginal {
-		return "", fmt.Errorf("is in a document that is too large to be kept in an annotation, and not in YAML's own form (lines of `key: value`): write it so, or one object to a document")
+		return "", fmt.Errorf("is in a document that is too large to be kept in an annotation, and not in YAML's own form " +
+			"(lines of `key: value`): write it so, or one object to a document")
 	}
 	add := Patch{{"add", w.object + "/metadata/annotations/" + escape(originalAnnotation), value}}
 	if object, _ := decode(want); at(object, w.object+"/metadata/annotations") == nil {
@@ -51,12 +52,14 @@ func (d *document) rewritten(want []byte, w workload) (string, error) {
 	}
 	text, err := d.written(want)
 	if err == nil && !says(text, want) {
-		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
+		err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
+			"--output=yaml --filename=- first")
 	}
 	return text, err
 }
 
-// original is what the document was written from, if w keeps that and the document was not changed since.
+// original is what the document was written from, if w keeps that and the document was not changed
+// since.
 func (d *document) original(w workload) (string, bool) {
 	pointer := w.object + "/metadata/annotations/" + escape(originalAnnotation)
 	value, ok := at(d.object, pointer).(string)

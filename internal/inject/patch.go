@@ -80,7 +80,8 @@ func (p *planner) addContainer(spec *Spec, at int, c corev1.Container) {
 // if need be a service account.
 func (p *planner) addVolumes(spec *Spec, withAccount bool) {
 	size := resource.MustParse("1Mi")
-	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &size}}
+	memory := corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory,
+		SizeLimit: &size}}
 	all := []corev1.Volume{{Name: FilesVolume, VolumeSource: memory}, {Name: KeyVolume, VolumeSource: memory}}
 	if withAccount {
 		all = append(all, account())

@@ -71,8 +71,11 @@ func (o *Options) place(spec *Spec) (int, error) {
 	}
 	for _, c := range all {
 		if slices.Contains(meshChecks, c.Name) {
-			return 0, &LeftError{fmt.Sprintf("has its traffic redirected to its mesh before its containers start (%s), and the mesh's proxy starts after the sidecar, which would "+
-				"reach nothing and never be ready: have the mesh use native sidecars, or exclude the API server's address from redirection and say %s: %s", c.Name, PlaceAnnotation, PlaceFirst), true}
+			return 0, &LeftError{fmt.Sprintf(
+				"has its traffic redirected to its mesh before its containers start (%s), and the mesh's proxy starts after the "+
+					"sidecar, which would "+
+					"reach nothing and never be ready: have the mesh use native sidecars, or exclude the API server's address from "+
+					"redirection and say %s: %s", c.Name, PlaceAnnotation, PlaceFirst), true}
 		}
 	}
 	return 0, nil

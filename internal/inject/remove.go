@@ -39,14 +39,16 @@ func (d *document) remove() ([]Done, error) {
 	if !ok || !says(text, want) { // its lines cannot be taken out one by one
 		text, err = d.written(want)
 		if err == nil && !says(text, want) {
-			err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client --output=yaml --filename=- first")
+			err = errors.New("is written in a way that cannot be changed: pass it through kubectl create --dry-run=client " +
+				"--output=yaml --filename=- first")
 		}
 	}
 	d.text = text
 	return all, err
 }
 
-// restored is what was done if one of the workloads keeps what the document was, which it is again then.
+// restored is what was done if one of the workloads keeps what the document was, which it is again
+// then.
 func (d *document) restored() ([]Done, error) {
 	all := d.workloads()
 	for _, w := range slices.Backward(all) {
@@ -220,7 +222,8 @@ func (t *page) extent(parent *yaml.Node, path []string) (from, to int, ok bool) 
 	return t.starts[line-1], t.starts[end-1], true
 }
 
-// ends reports that a line is not of what began at a column before it: something begins there, at this column or in front of it.
+// ends reports that a line is not of what began at a column before it: something begins there, at
+// this column or in front of it.
 func (t *page) ends(line, column int, item bool) bool {
 	text := t.line(line)
 	if isFiller(text) {
@@ -239,7 +242,8 @@ func isFiller(line string) bool {
 	return text == "" || strings.HasPrefix(text, "#")
 }
 
-// without is a tree without what a path leads to; and without what is empty then, as where it was added there was nothing.
+// without is a tree without what a path leads to; and without what is empty then, as where it was
+// added there was nothing.
 func without(tree any, path []string) any {
 	switch node := tree.(type) {
 	case map[string]any:

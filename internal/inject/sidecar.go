@@ -9,14 +9,17 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// user is whom the image runs as. The token is readable to it whatever the others of the pod run as, see SECURITY.md.
+// user is whom the image runs as. The token is readable to it whatever the others of the pod run
+// as, see SECURITY.md.
 const user = 65532
 
-// startSeconds is how long the sidecar may take to be ready, and the containers after it have to wait.
+// startSeconds is how long the sidecar may take to be ready, and the containers after it have to
+// wait.
 const startSeconds = 300
 
 // OwnFlags are those of the sidecar that injection decides.
-var OwnFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources", "kubeconfig"}
+var OwnFlags = []string{"sidecar-dir", "sidecar-key-dir", "listen", "listen-tls", "metrics-listen", "resources",
+	"kubeconfig"}
 
 // container is the sidecar. The next container is started when its startup probe succeeds, and it
 // is ended after all others. account is where it mounts the pod's service account from; nil: a

@@ -54,7 +54,8 @@ func (o Options) size(t *Template, at int) (*sidecarSize, error) {
 		return nil, err
 	}
 	if hasPodLevel(pod) && !o.Admitted {
-		return nil, &LeftError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have the webhook inject it, which raises that", true}
+		return nil, &LeftError{"says what it asks for as a whole (spec.resources), which the sidecar would share: have the " +
+			"webhook inject it, which raises that", true}
 	}
 	s := &sizing{pod: pod, at: at, limits: o.Limits, wanted: o.requirements(), qos: qosOf(pod)}
 	if s.limits == nil {
@@ -276,12 +277,15 @@ func (l *Limits) wants(name corev1.ResourceName, prefix corev1.ResourceName) boo
 // notes tell what of a size was not asked for.
 func (s *sidecarSize) notes(wanted corev1.ResourceRequirements) (all []string) {
 	if limit, set := s.Limits[corev1.ResourceCPU]; set && wanted.Limits.Cpu().IsZero() {
-		all = append(all, fmt.Sprintf("the sidecar has a CPU limit of %s, because of its namespace or its pod, and holds up events when it reaches that: "+
-			"say %s to choose it", limit.String(), CPULimitAnnotation))
+		all = append(all, fmt.Sprintf(
+			"the sidecar has a CPU limit of %s, because of its namespace or its pod, and holds up events when it reaches that: "+
+				"say %s to choose it", limit.String(), CPULimitAnnotation))
 	}
 	for _, name := range computed {
 		if got, want := s.Requests[name], wanted.Requests[name]; got.Cmp(want) < 0 {
-			all = append(all, fmt.Sprintf("the sidecar asks for %s of %s instead of %s, which is all that its namespace or its pod has room for", got.String(), name, want.String()))
+			all = append(all, fmt.Sprintf(
+				"the sidecar asks for %s of %s instead of %s, which is all that its namespace or its pod has room for",
+				got.String(), name, want.String()))
 		}
 	}
 	return all

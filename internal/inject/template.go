@@ -109,7 +109,8 @@ type Amounts map[string]Amount
 // Amount is the text of a quantity, which JSON may have as a string or a number.
 type Amount string
 
-// UnmarshalJSON implements json.Unmarshaler. What is no quantity is found when the amount is parsed.
+// UnmarshalJSON implements json.Unmarshaler. What is no quantity is found when the amount is
+// parsed.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	*a = Amount(strings.Trim(string(text), `"`))
 	return nil
@@ -151,7 +152,8 @@ func decodeTemplate(text []byte) (*Template, error) {
 	return t, nil
 }
 
-// mismatch is how kjson says that a field cannot be what it is. The type of that error is internal to kjson.
+// mismatch is how kjson says that a field cannot be what it is. The type of that error is internal
+// to kjson.
 var mismatch = regexp.MustCompile(`^json: cannot unmarshal (\w+).* into Go struct field \w+\.(\S+) of type \S+$`)
 
 // Unreadable is an error of kjson's in the words of JSON, without types of Go.

@@ -72,8 +72,9 @@ func (t *page) isBefore(path []string, prepended map[string]int) bool {
 	return true
 }
 
-// insert adds one thing in front of one that is there, at its indentation, and in front of the comment above that. So it is found again
-// without knowing what was inserted: it ends where the next thing begins.
+// insert adds one thing in front of one that is there, at its indentation, and in front of the
+// comment above that. So it is found again without knowing what was inserted: it ends where the
+// next thing begins.
 func (t *page) insert(path []string, what any) (insertion, bool) {
 	key := path[len(path)-1]
 	parent := t.find(path[:len(path)-1])
@@ -112,7 +113,8 @@ func (t *page) extend(path []string, what any) (insertion, bool) {
 	return insertion{end, more}, ok && isLonger
 }
 
-// endOf is where a scalar ends that is written on one line as what it says: in front of its quote, if it has one.
+// endOf is where a scalar ends that is written on one line as what it says: in front of its quote,
+// if it has one.
 func (t *page) endOf(node *yaml.Node) (int, bool) {
 	quote := map[yaml.Style]string{0: "", yaml.DoubleQuotedStyle: `"`, yaml.SingleQuotedStyle: "'"}
 	q, ok := quote[node.Style]
@@ -191,7 +193,8 @@ func (t *page) begins(line, column int) bool {
 	return len(text) >= column && strings.TrimLeft(text[:column-1], " ") == ""
 }
 
-// aboveComments is the first line of the comment that belongs to what begins at line and column, or that line.
+// aboveComments is the first line of the comment that belongs to what begins at line and column, or
+// that line.
 func (t *page) aboveComments(line, column int) int {
 	for line > 1 {
 		above := t.line(line - 1)
@@ -203,7 +206,8 @@ func (t *page) aboveComments(line, column int) int {
 	return line
 }
 
-// find is the node at a path of keys and indices; nil if there is none, or if it is written in a manner that cannot be added to.
+// find is the node at a path of keys and indices; nil if there is none, or if it is written in a
+// manner that cannot be added to.
 func (t *page) find(path []string) *yaml.Node {
 	node := t.root
 	for _, part := range path {
@@ -251,8 +255,9 @@ func indexOf(mapping *yaml.Node, key string) int {
 // first are keys that people read before those that are inserted.
 var first = []string{"apiVersion", "kind", "metadata", "name", "image", "imagePullPolicy", "command", "args", "labels"}
 
-// neighbour is the key of a mapping in front of which another is inserted: one at the beginning of its line, and where there is a choice
-// one that does not tell what the whole is. nil: there is none.
+// neighbour is the key of a mapping in front of which another is inserted: one at the beginning of
+// its line, and where there is a choice one that does not tell what the whole is. nil: there is
+// none.
 func (t *page) neighbour(mapping *yaml.Node) *yaml.Node {
 	var last *yaml.Node
 	for i := 0; i < len(mapping.Content); i += 2 {

@@ -51,7 +51,8 @@ func CheckPlainAddress(address string) error {
 		return err
 	}
 	if !IsLoopback(split.Host) {
-		return errors.New("plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost or unix:///path here, and --listen-tls " +
+		return errors.New("plain HTTP is served on loopback only: use 127.0.0.1, [::1], localhost or unix:///path here, " +
+			"and --listen-tls " +
 			"for other machines")
 	}
 	return nil

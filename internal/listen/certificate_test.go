@@ -122,7 +122,8 @@ func negotiated(t *testing.T, config *tls.Config, protocols ...string) string {
 	server := tls.Server(near, config)
 	done := make(chan error, 1)
 	go func() { done <- server.Handshake() }()
-	client := tls.Client(far, &tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // a certificate that was just made up
+	client := tls.Client(far,
+		&tls.Config{InsecureSkipVerify: true, NextProtos: protocols}) //nolint:gosec // a certificate that was just made up
 	if err := client.Handshake(); err != nil {
 		t.Fatal(err)
 	}

@@ -108,7 +108,8 @@ func TestUnixSocketRefusesStrangers(t *testing.T) {
 		child.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: stranger, Gid: stranger}}
 		out, err := child.CombinedOutput()
 		refused := strings.Contains(string(out), "EACCES true")
-		if connected := err == nil && strings.Contains(string(out), "--- PASS"); connected != connects || refused == connects {
+		if connected := err == nil && strings.Contains(string(out), "--- PASS"); connected != connects ||
+			refused == connects {
 			t.Errorf("%s: connected %v, want %v: %v\n%s", name, connected, connects, err, out)
 		}
 	}

@@ -54,7 +54,9 @@ func TestLogCallsAreLines(t *testing.T) {
 				t.Errorf("%s, %.40q: %d lines of %d entries", format, text, len(lines), entries)
 			}
 			for _, line := range lines {
-				if i := strings.IndexFunc(line, func(r rune) bool { return !unicode.IsPrint(r) && (r != '\t' || format == "json") }); i >= 0 {
+				if i := strings.IndexFunc(line, func(r rune) bool {
+					return !unicode.IsPrint(r) && (r != '\t' || format == "json")
+				}); i >= 0 {
 					t.Errorf("%s, %.40q: %.40q", format, text, line[i:])
 				}
 				if len(line) > 2*logLineBytes {

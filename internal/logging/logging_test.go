@@ -47,8 +47,10 @@ func TestLogLevelsAndSources(t *testing.T) {
 		}
 	}
 	f("debug", "debug: own debug", "info: own info", "warn: own warn", "error: own error", "debug client-go: klog v2",
-		"debug client-go: contextual v2", "info client-go: klog info", "error client-go: klog error", "info stdlib: stdlib info")
-	f("info", "info: own info", "warn: own warn", "error: own error", "info client-go: klog info", "error client-go: klog error",
+		"debug client-go: contextual v2", "info client-go: klog info", "error client-go: klog error",
+		"info stdlib: stdlib info")
+	f("info", "info: own info", "warn: own warn", "error: own error", "info client-go: klog info",
+		"error client-go: klog error",
 		"info stdlib: stdlib info")
 	f("warn", "warn: own warn", "error: own error", "error client-go: klog error")
 	f("error", "error: own error", "error client-go: klog error")

@@ -104,7 +104,8 @@ func beConcealed(t *testing.T) {
 			t.Fatalf("/proc/self/environ is not root's: %v", err)
 		}
 	}
-	if after := processMetrics(t); after != before || !strings.Contains(after, "process_open_fds") || !strings.Contains(after, "process_resident_memory_bytes") {
+	if after := processMetrics(t); after != before || !strings.Contains(after, "process_open_fds") ||
+		!strings.Contains(after, "process_resident_memory_bytes") {
 		t.Fatalf("metrics are now %s, were %s", after, before)
 	}
 	if _, err := os.ReadFile(filepath.Join("/proc/self", "status")); err != nil {

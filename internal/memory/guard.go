@@ -122,7 +122,8 @@ func (g *Guard) look(now time.Time) {
 }
 
 func (g *Guard) say(what string, step int, usage Usage) {
-	g.log.Warn(what, zap.String("step", g.steps[step].Name), zap.Int64("inUse", usage.InUse), zap.Int64("limit", g.limit.Bytes()))
+	g.log.Warn(what, zap.String("step", g.steps[step].Name), zap.Int64("inUse", usage.InUse),
+		zap.Int64("limit", g.limit.Bytes()))
 }
 
 // State is how a guard stands.

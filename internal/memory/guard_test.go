@@ -66,7 +66,8 @@ func TestStepsAreTaken(t *testing.T) {
 	w.collect()
 	w.look(0, 2000)
 	state := w.guard.State()
-	if state.Limit != 1000 || state.InUse != 2000 || len(state.Steps) != 3 || state.Steps[2] != (StepState{Name: "2", Taken: true, Times: 1}) {
+	if state.Limit != 1000 || state.InUse != 2000 || len(state.Steps) != 3 ||
+		state.Steps[2] != (StepState{Name: "2", Taken: true, Times: 1}) {
 		t.Errorf("%+v", state)
 	}
 	if w.held != 5 {
@@ -115,7 +116,8 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		taken := false
-		g := NewGuard(&Limit{now: 1}, func() int64 { return 0 }, []Step{{Name: "all", At: 1, Take: func() { taken = true }, Back: func() {}}}, zap.NewNop())
+		g := NewGuard(&Limit{now: 1}, func() int64 { return 0 },
+			[]Step{{Name: "all", At: 1, Take: func() { taken = true }, Back: func() {}}}, zap.NewNop())
 		ended := make(chan error)
 		go func() { ended <- g.Run(ctx) }()
 		time.Sleep(2 * lookEvery)

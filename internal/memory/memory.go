@@ -37,7 +37,8 @@ func Budget(asked int64) (int64, error) {
 	}
 	limit, err := memlimit.FromCgroup()
 	switch {
-	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
+	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup),
+		errors.Is(err, memlimit.ErrCgroupsNotSupported):
 		return 0, nil
 	case err != nil:
 		return 0, fmt.Errorf("the memory limit of the control group: %w", err)

@@ -20,12 +20,14 @@ func NewCollector(guard *Guard, encoded, refused func() int64) prometheus.Collec
 	}
 	return &collector{
 		guard: guard, encoded: encoded, refused: refused,
-		limit:  desc("limit_bytes", "What Go may use of --memory-budget, or of the container's limit, at present; 0 is no limit."),
-		inUse:  desc("in_use_bytes", "What Go has in use of that, without garbage."),
-		taken:  desc("degraded", "1 while something is given up since memory is short, by step.", "step"),
-		times:  desc("degradations_total", "Times that it was given up, by step.", "step"),
-		forms:  desc("encoded_bytes", "What is kept of what was made of objects, as --encoded-bytes counts it."),
-		turned: desc("resources_refused_total", "Requests that passed through since memory was too short to mirror what they asked for."),
+		limit: desc("limit_bytes",
+			"What Go may use of --memory-budget, or of the container's limit, at present; 0 is no limit."),
+		inUse: desc("in_use_bytes", "What Go has in use of that, without garbage."),
+		taken: desc("degraded", "1 while something is given up since memory is short, by step.", "step"),
+		times: desc("degradations_total", "Times that it was given up, by step.", "step"),
+		forms: desc("encoded_bytes", "What is kept of what was made of objects, as --encoded-bytes counts it."),
+		turned: desc("resources_refused_total",
+			"Requests that passed through since memory was too short to mirror what they asked for."),
 	}
 }
 

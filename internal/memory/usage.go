@@ -27,7 +27,8 @@ const (
 func Read() Usage {
 	var samples [sampleCount]metrics.Sample
 	for i, name := range [sampleCount]string{
-		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes", "/memory/classes/heap/objects:bytes",
+		"/memory/classes/total:bytes", "/memory/classes/heap/released:bytes", "/memory/classes/heap/free:bytes",
+		"/memory/classes/heap/objects:bytes",
 		"/gc/heap/live:bytes", "/gc/cycles/total:gc-cycles",
 	} {
 		samples[i].Name = name

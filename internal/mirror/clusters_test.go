@@ -88,7 +88,8 @@ func (a *address) cut(servers ...string) {
 // nothing of it, while every other connection leads to the one before. The question goes over the
 // watch's own connection, and the line names the possibility.
 func TestAnotherClusterBehindTheAddressIsNoticedOnTheWatchsConnection(t *testing.T) {
-	first, second := fakeapiserver.New(fakeapiserver.Options{HTTP2: true}), fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
+	first, second := fakeapiserver.New(fakeapiserver.Options{HTTP2: true}),
+		fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
 	t.Cleanup(first.Close)
 	t.Cleanup(second.Close)
 	host := func(s *fakeapiserver.Server) string { return strings.TrimPrefix(s.URL, "https://") }

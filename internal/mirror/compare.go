@@ -71,7 +71,8 @@ func (m *mirror) compare(ctx context.Context, log *zap.Logger) {
 		return
 	}
 	m.differing.Add(uint64(n)) // #nosec G115 -- a count
-	log.Error("the mirror differs from upstream: it is read again; please report this", zap.Int("objects", n), zap.Uint64("resourceVersion", state.RV))
+	log.Error("the mirror differs from upstream: it is read again; please report this", zap.Int("objects", n),
+		zap.Uint64("resourceVersion", state.RV))
 	m.awaited = replaces + 1
 	m.reflector.Relist("it differs from upstream")
 }

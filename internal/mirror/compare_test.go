@@ -33,7 +33,8 @@ func TestLostEventIsFound(t *testing.T) {
 			one := m.awaitComparable(t)
 			one.compare(t.Context(), zap.NewNop())
 			if one.checks.Load() != 1 || one.differing.Load() != 0 {
-				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.checks.Load(), one.differing.Load())
+				t.Fatalf("%d comparisons have found %d differences in a mirror that has lost nothing", one.checks.Load(),
+					one.differing.Load())
 			}
 			up.LoseEvents(gvr, 1)
 			change(up)
@@ -81,7 +82,8 @@ func TestOtherBytesAreFound(t *testing.T) {
 	defer cursor.Close()
 	o, _ := resource.Snapshot().Get("n/o0150")
 	wrong, err := resource.Info.ParseCopy(fmt.Appendf(nil,
-		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"o0150","namespace":"n","uid":%q,"resourceVersion":"%d"}}`, o.UID, o.RV))
+		`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"o0150","namespace":"n","uid":%q,"resourceVersion":"%d"}}`,
+		o.UID, o.RV))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,14 +31,16 @@ const (
 // they end.
 func (m *Set) followDefinitions() {
 	m.active.Go(func() {
-		m.follow("apiservices.apiregistration.k8s.io", "a group that another server takes over is noticed by its mirrors' failures",
+		m.follow("apiservices.apiregistration.k8s.io",
+			"a group that another server takes over is noticed by its mirrors' failures",
 			func() error { return m.client.FollowServices(m.ctx, m.log, m.delegated) })
 	})
 	if !m.mayBeCustom() {
 		return
 	}
 	m.active.Go(func() {
-		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is asked instead every "+epochCheck.String(),
+		m.follow("customresourcedefinitions.apiextensions.k8s.io", "upstream's OpenAPI is asked instead every "+
+			epochCheck.String(),
 			func() error {
 				err := m.client.FollowDefinitions(m.ctx, m.log, m.redefined)
 				m.blind.Store(true)

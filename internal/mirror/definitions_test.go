@@ -70,7 +70,8 @@ func TestDefinitionChanges(t *testing.T) {
 			m.awaitReady(t, fakeapiserver.Widgets)
 			m.heardOf(t, true)
 			before := m.Find(fakeapiserver.Widgets)
-			if info := before.Resource().Info; !info.Selectable("spec.color") || info.Selectable("spec.size") || info.ListKind != "WidgetCollection" {
+			if info := before.Resource().Info; !info.Selectable("spec.color") || info.Selectable("spec.size") ||
+				info.ListKind != "WidgetCollection" {
 				t.Errorf("mirrored as %+v", info)
 			}
 			cursor := watching(t, before)
@@ -141,7 +142,8 @@ func TestDefinitionGoes(t *testing.T) {
 		t.Errorf("told of %q", told)
 	}
 	up.Create(fakeapiserver.CRDs, "", widgetDefinition, defined())
-	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
+	eventually(t, "the resource to be mirrored again, unasked",
+		func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
 }
 
 // What was found out about a definition that is not the one upstream told of last is not used.
@@ -165,7 +167,8 @@ func TestGroupIsTakenOver(t *testing.T) {
 		{GVR: apiServices, Kind: "APIService"}, {GVR: jobs, Kind: "Job", Namespaced: true},
 	}})
 	t.Cleanup(up.Close)
-	local, taken := fakeapiserver.WithoutField("spec.service"), fakeapiserver.WithField("spec.service", map[string]any{"namespace": "n", "name": "other"})
+	local, taken := fakeapiserver.WithoutField("spec.service"),
+		fakeapiserver.WithField("spec.service", map[string]any{"namespace": "n", "name": "other"})
 	up.Create(apiServices, "", "v1.batch", fakeapiserver.WithJSON(`{"spec":{"group":"batch","version":"v1"}}`))
 	up.Create(apiServices, "", "v1.apps", fakeapiserver.WithJSON(`{"spec":{"group":"apps","version":"v1"}}`), taken)
 	m := mirroring(t, up, nil, "*", "jobs.batch")
@@ -199,12 +202,13 @@ func TestGroupIsTakenOverMeanwhile(t *testing.T) {
 			up := newUpstream(t)
 			m := mirroring(t, up, nil, "*", "configmaps")
 			asked, answer := make(chan struct{}), make(chan struct{})
-			up.Handle("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				close(asked)
-				<-answer
-				w.Header().Set("Content-Type", "application/json")
-				fmt.Fprintf(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},"spec":{%s"group":"apps","version":"v1"}}`, c.said)
-			}))
+			up.Handle("/apis/apiregistration.k8s.io/v1/apiservices/v1.apps",
+				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					close(asked)
+					<-answer
+					w.Header().Set("Content-Type", "application/json")
+					fmt.Fprintf(w, `{"kind":"APIService","apiVersion":"apiregistration.k8s.io/v1","metadata":{"name":"v1.apps"},"spec":{%s"group":"apps","version":"v1"}}`, c.said)
+				}))
 			found := make(chan error, 1)
 			go func() {
 				_, err := m.look(fakeapiserver.Deployments)
@@ -233,7 +237,8 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	hash := func(h string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			fmt.Fprintf(w, `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=%s"}}}`, h)
+			fmt.Fprintf(w, `{"paths":{"apis/example.com/v1":{"serverRelativeURL":"/openapi/v3/apis/example.com/v1?hash=%s"}}}`,
+				h)
 		})
 	}
 	up.Handle("/openapi/v3", hash("1"))
@@ -257,5 +262,6 @@ func TestDefinitionsAreHidden(t *testing.T) {
 	if !before.Resource().Retired() || other.Resource().Retired() {
 		t.Errorf("ended: widgets %v, configmaps %v", before.Resource().Retired(), other.Resource().Retired())
 	}
-	eventually(t, "the resource to be mirrored again, unasked", func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
+	eventually(t, "the resource to be mirrored again, unasked",
+		func() bool { return (*m.running.Load())[fakeapiserver.Widgets] != nil })
 }

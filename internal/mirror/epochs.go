@@ -112,7 +112,8 @@ func (e *epochs) sawVersion(info apimachinery.Info) {
 	e.mirrors.release.Upstream(e.greatestMinor())
 	switch {
 	case info != e.version:
-		e.mirrors.log.Info("upstream is another version: what it shows is read again", zap.String("before", e.version.GitVersion),
+		e.mirrors.log.Info("upstream is another version: what it shows is read again",
+			zap.String("before", e.version.GitVersion),
 			zap.String("now", info.GitVersion))
 		e.version, e.until, e.reread = info, now.Add(rolling), now
 		for _, one := range e.mirrors.all() {

@@ -46,7 +46,8 @@ func TestUpgrade(t *testing.T) {
 
 	up.StallReads(fakeapiserver.AllReads)
 	up.SetVersion("v1.38.0")
-	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new")) // and ends the watch, by which it is noticed
+	// and ends the watch, by which it is noticed
+	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
 	eventually(t, "the upgrade to be noticed", func() bool { return m.Find(fakeapiserver.ConfigMaps) == nil })
 	if got := shape(source); got != "old" {
 		t.Errorf("shown as %s while upstream does not say", got)
@@ -85,7 +86,8 @@ func TestRollingUpgrade(t *testing.T) {
 	if lists() != before {
 		t.Error("read again at once")
 	}
-	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new")) // an apiserver later, at the same version
+	// an apiserver later, at the same version
+	up.Reshape(fakeapiserver.ConfigMaps, fakeapiserver.WithAnnotation("shape", "new"))
 	now = now.Add(rollingCheck)
 	version("38")
 	if m.Find(fakeapiserver.ConfigMaps) == nil {
@@ -140,7 +142,8 @@ func TestStorageVersionChanges(t *testing.T) {
 	before := (*m.running.Load())[fakeapiserver.ConfigMaps]
 	e.storage[before] = "another"
 	e.check(t.Context())
-	eventually(t, "the state to be read", func() bool { return up.Lists(fakeapiserver.ConfigMaps) == 1 && !before.representation.doubtful() })
+	eventually(t, "the state to be read",
+		func() bool { return up.Lists(fakeapiserver.ConfigMaps) == 1 && !before.representation.doubtful() })
 	e.check(t.Context())
 	if up.Lists(fakeapiserver.ConfigMaps) != 1 || up.Lists(fakeapiserver.Pods) != 0 {
 		t.Errorf("%d and %d lists", up.Lists(fakeapiserver.ConfigMaps), up.Lists(fakeapiserver.Pods))

@@ -100,7 +100,8 @@ func TestRestoredUpstreamIsReadOnce(t *testing.T) {
 	if n := after.Replaces - before.Replaces; n != 1 {
 		t.Errorf("it was read %d times", n)
 	}
-	if n := after.Watches - before.Watches; n > 3 { // one that went on, the one that told the state, and one that had just begun
+	// one that went on, the one that told the state, and one that had just begun
+	if n := after.Watches - before.Watches; n > 3 {
 		t.Errorf("%d watches for that", n)
 	}
 }

@@ -23,7 +23,8 @@ type mirrorMetric struct {
 // NewCollector shows the mirrors of a set; it can be described without one.
 func NewCollector(m *Set) prometheus.Collector {
 	metric := func(kind prometheus.ValueType, name, help string, value func(*mirror) float64) mirrorMetric {
-		return mirrorMetric{desc: prometheus.NewDesc("spillway_"+name, help, []string{"resource", "version"}, nil), kind: kind, value: value}
+		return mirrorMetric{desc: prometheus.NewDesc("spillway_"+name, help, []string{"resource", "version"}, nil),
+			kind: kind, value: value}
 	}
 	const gauge, counter = prometheus.GaugeValue, prometheus.CounterValue
 	return &collector{mirrors: m, states: newStateMetrics(m), gauges: []mirrorMetric{
@@ -45,28 +46,37 @@ func NewCollector(m *Set) prometheus.Collector {
 			}
 			return 0
 		}),
-		metric(gauge, "mirror_resource_version", "The resourceVersion that the mirror is complete through.", func(m *mirror) float64 {
-			return float64(m.resource.Through())
-		}),
-		metric(gauge, "mirror_contact_age_seconds", "Seconds since upstream last sent something useful.", func(m *mirror) float64 {
-			return time.Since(m.reflector.Status().Contact).Seconds()
-		}),
-		metric(gauge, "upstream_state_age_seconds", "Seconds since the state was last known to be upstream's, if nothing keeps it current; 0 while it is kept current, or not served.",
+		metric(gauge, "mirror_resource_version", "The resourceVersion that the mirror is complete through.",
+			func(m *mirror) float64 {
+				return float64(m.resource.Through())
+			}),
+		metric(gauge, "mirror_contact_age_seconds", "Seconds since upstream last sent something useful.",
+			func(m *mirror) float64 {
+				return time.Since(m.reflector.Status().Contact).Seconds()
+			}),
+		metric(gauge, "upstream_state_age_seconds",
+			"Seconds since the state was last known to be upstream's, if nothing keeps it current; 0 while it is kept "+
+				"current, or not served.",
 			func(m *mirror) float64 {
 				age, _ := m.age()
 				return age.Seconds()
 			}),
-		metric(counter, "upstream_watches_replaced_total", "Mirror watches that were open and silent, and replaced since the mirror could not be proven current.",
+		metric(counter, "upstream_watches_replaced_total",
+			"Mirror watches that were open and silent, and replaced since the mirror could not be proven current.",
 			func(m *mirror) float64 { return float64(m.replaced.Load()) }),
-		metric(counter, "upstream_regressions_total", "Mirror watches on which upstream went back to an older resourceVersion.", func(m *mirror) float64 {
-			return float64(m.reflector.Status().Regressions)
-		}),
-		metric(counter, "cache_checks_total", "Comparisons of a whole mirror with upstream's state at the same resourceVersion.", func(m *mirror) float64 {
-			return float64(m.checks.Load())
-		}),
-		metric(counter, "cache_differences_total", "Objects that were found to differ from upstream's in these comparisons. It should stay 0.", func(m *mirror) float64 {
-			return float64(m.differing.Load())
-		}),
+		metric(counter, "upstream_regressions_total",
+			"Mirror watches on which upstream went back to an older resourceVersion.", func(m *mirror) float64 {
+				return float64(m.reflector.Status().Regressions)
+			}),
+		metric(counter, "cache_checks_total",
+			"Comparisons of a whole mirror with upstream's state at the same resourceVersion.", func(m *mirror) float64 {
+				return float64(m.checks.Load())
+			}),
+		metric(counter, "cache_differences_total",
+			"Objects that were found to differ from upstream's in these comparisons. It should stay 0.",
+			func(m *mirror) float64 {
+				return float64(m.differing.Load())
+			}),
 		metric(gauge, "log_entries", "Past events in memory.", func(m *mirror) float64 {
 			n, _ := m.resource.Log().Span()
 			return float64(n)
@@ -77,9 +87,10 @@ func NewCollector(m *Set) prometheus.Collector {
 			}
 			return 0
 		}),
-		metric(gauge, "log_bytes", "Bytes of the past events in memory, as --history-bytes counts them.", func(m *mirror) float64 {
-			return float64(m.resource.Log().Bytes())
-		}),
+		metric(gauge, "log_bytes", "Bytes of the past events in memory, as --history-bytes counts them.",
+			func(m *mirror) float64 {
+				return float64(m.resource.Log().Bytes())
+			}),
 		metric(counter, "upstream_lists_total", "Complete states that upstream was asked for.", func(m *mirror) float64 {
 			return float64(m.reflector.Status().Replaces)
 		}),
@@ -95,27 +106,37 @@ func NewCollector(m *Set) prometheus.Collector {
 		metric(counter, "proof_watches_total", "Short watches that proved a mirror fresh.", func(m *mirror) float64 {
 			return float64(m.prober.Stats().Proofs)
 		}),
-		metric(counter, "proof_states_total", "Watch-lists as metadata that a mirror was compared with.", func(m *mirror) float64 {
-			return float64(m.prober.Stats().States)
+		metric(counter, "proof_states_total", "Watch-lists as metadata that a mirror was compared with.",
+			func(m *mirror) float64 {
+				return float64(m.prober.Stats().States)
+			}),
+		metric(counter, "proofs_failed_total", "Probes, proof watches and comparisons that proved nothing.",
+			func(m *mirror) float64 {
+				s := m.prober.Stats()
+				return float64(s.Failed + s.Unproven)
+			}),
+		metric(gauge, "backfill_watches",
+			"Open upstream watches that supply clients with events from before the history in memory.", func(m *mirror) float64 {
+				open, _ := m.backfilled()
+				return float64(open)
+			}),
+		metric(counter, "backfill_watches_total",
+			"Upstream watches that supplied clients with events from before the history in memory.", func(m *mirror) float64 {
+				_, opened := m.backfilled()
+				return float64(opened)
+			}),
+		metric(gauge, "feeds", "Distinct selectors and encodings that watches follow.", func(m *mirror) float64 {
+			return float64(m.hub.Feeds())
 		}),
-		metric(counter, "proofs_failed_total", "Probes, proof watches and comparisons that proved nothing.", func(m *mirror) float64 {
-			s := m.prober.Stats()
-			return float64(s.Failed + s.Unproven)
-		}),
-		metric(gauge, "backfill_watches", "Open upstream watches that supply clients with events from before the history in memory.", func(m *mirror) float64 {
-			open, _ := m.backfilled()
-			return float64(open)
-		}),
-		metric(counter, "backfill_watches_total", "Upstream watches that supplied clients with events from before the history in memory.", func(m *mirror) float64 {
-			_, opened := m.backfilled()
-			return float64(opened)
-		}),
-		metric(gauge, "feeds", "Distinct selectors and encodings that watches follow.", func(m *mirror) float64 { return float64(m.hub.Feeds()) }),
-		metric(gauge, "dispatch_lag_entries", "Events that have arrived and are not dispatched yet.", func(m *mirror) float64 { return float64(m.hub.Lag()) }),
-		metric(gauge, "dispatch_lanes", "Users and addresses with costly selectors, which are dispatched by a goroutine for each.", func(m *mirror) float64 {
-			return float64(m.hub.Lanes())
-		}),
-		metric(gauge, "dispatch_lane_lag_entries", "Events that have arrived and are not dispatched yet by the lane that is farthest behind. It delays its own user alone.",
+		metric(gauge, "dispatch_lag_entries", "Events that have arrived and are not dispatched yet.",
+			func(m *mirror) float64 { return float64(m.hub.Lag()) }),
+		metric(gauge, "dispatch_lanes",
+			"Users and addresses with costly selectors, which are dispatched by a goroutine for each.", func(m *mirror) float64 {
+				return float64(m.hub.Lanes())
+			}),
+		metric(gauge, "dispatch_lane_lag_entries",
+			"Events that have arrived and are not dispatched yet by the lane that is farthest behind. It delays its own user "+
+				"alone.",
 			func(m *mirror) float64 { return float64(m.hub.LaneLag()) }),
 		metric(counter, "dispatch_evaluations_total",
 			"Selectors that were asked about an event on the way to all watches.", func(m *mirror) float64 {
@@ -125,22 +146,29 @@ func NewCollector(m *Set) prometheus.Collector {
 			func(m *mirror) float64 {
 				return float64(m.hub.Stats().AskedAside.Load())
 			}),
-		metric(counter, "dispatched_events_total", "Events dispatched to feeds.", func(m *mirror) float64 { return float64(m.hub.Stats().Events.Load()) }),
-		metric(counter, "frames_total", "Frames made for feeds, once each however many watches share them.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().Frames.Load())
+		metric(counter, "dispatched_events_total", "Events dispatched to feeds.", func(m *mirror) float64 {
+			return float64(m.hub.Stats().Events.Load())
 		}),
-		metric(counter, "replayed_frames_total", "Frames made for single watches that caught up from the log.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().Replayed.Load())
-		}),
-		metric(counter, "deliveries_total", "Events made ready to be sent, once for each watch that they are for.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().Replayed.Load())
-		}),
-		metric(counter, "dispatch_waits_total", "Dispatches that something held up for a second or more. Clients cannot, so this stays 0.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().Stalls.Load())
-		}),
-		metric(counter, "feed_laps_total", "Times a watch fell behind its feed and went on from the log.", func(m *mirror) float64 {
-			return float64(m.hub.Stats().FeedLapped.Load())
-		}),
+		metric(counter, "frames_total", "Frames made for feeds, once each however many watches share them.",
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().Frames.Load())
+			}),
+		metric(counter, "replayed_frames_total", "Frames made for single watches that caught up from the log.",
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().Replayed.Load())
+			}),
+		metric(counter, "deliveries_total", "Events made ready to be sent, once for each watch that they are for.",
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().Shares.Load() + m.hub.Stats().Replayed.Load())
+			}),
+		metric(counter, "dispatch_waits_total",
+			"Dispatches that something held up for a second or more. Clients cannot, so this stays 0.", func(m *mirror) float64 {
+				return float64(m.hub.Stats().Stalls.Load())
+			}),
+		metric(counter, "feed_laps_total", "Times a watch fell behind its feed and went on from the log.",
+			func(m *mirror) float64 {
+				return float64(m.hub.Stats().FeedLapped.Load())
+			}),
 	}}
 }
 
@@ -157,7 +185,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	c.states.collect(out)
 	for _, m := range c.mirrors.all() {
 		for _, g := range c.gauges {
-			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(), m.resource.Info.GVR.Version)
+			out <- prometheus.MustNewConstMetric(g.desc, g.kind, g.value(m), m.resource.Info.String(),
+				m.resource.Info.GVR.Version)
 		}
 	}
 }

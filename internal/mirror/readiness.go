@@ -58,7 +58,8 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 			what = "kept in their last state, which is served to clients whose rights are known; " +
 				"the apiserver cannot be asked about others"
 		}
-		return "", health.Notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names), what,
+		return "", health.Notice(fmt.Sprintf("away; %d resources are %s, and were current %s ago or less: %s", len(names),
+			what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))
 	}
 }

@@ -21,7 +21,8 @@ func TestShortOfMemory(t *testing.T) {
 	m := mirroring(t, up, nil, "*", "configmaps")
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	server := serve.New(serve.Options{
-		Catalog: m, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
+		Catalog: m, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}),
+		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{ListBytes: 1 << 20}, nil),
 		Metrics: serve.NewMetrics(nil), Log: zap.NewNop(),
 	})
 	defer server.Close(t.Context())

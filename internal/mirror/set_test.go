@@ -39,7 +39,8 @@ func mirroring(t *testing.T, up *fakeapiserver.Server, change func(*SetOptions),
 }
 
 // mirroringTo is mirroring with a log.
-func mirroringTo(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions), resources ...string) *Set {
+func mirroringTo(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions),
+	resources ...string) *Set {
 	t.Helper()
 	m, err := startMirroring(t, up, log, change, resources...)
 	if err != nil {
@@ -53,7 +54,8 @@ func tryMirroring(t *testing.T, up *fakeapiserver.Server, change func(*SetOption
 	return startMirroring(t, up, zap.NewNop(), change, resources...)
 }
 
-func startMirroring(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions), resources ...string) (*Set, error) {
+func startMirroring(t *testing.T, up *fakeapiserver.Server, log *zap.Logger, change func(*SetOptions),
+	resources ...string) (*Set, error) {
 	t.Helper()
 	return startMirroringAt(t, up, up.URL, log, change, resources...)
 }
@@ -127,7 +129,8 @@ func TestNamedMirrors(t *testing.T) {
 	})
 	m.awaitReady(t, fakeapiserver.ConfigMaps)
 	m.awaitReady(t, fakeapiserver.Widgets)
-	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Pods, fakeapiserver.Secrets, {Group: "apps", Version: "v1", Resource: "nothing"}} {
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Pods, fakeapiserver.Secrets,
+		{Group: "apps", Version: "v1", Resource: "nothing"}} {
 		if m.Find(gvr) != nil {
 			t.Errorf("%s is mirrored without a name", gvr)
 		}
@@ -147,7 +150,8 @@ func TestStrictResourcesRefuseToStart(t *testing.T) {
 		"podz":               "did you mean pods",
 	} {
 		_, err := tryMirroring(t, up, func(o *SetOptions) { o.Strict = true }, strings.Split(name, ",")...)
-		if !errors.As(err, new(*ResourcesError)) || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
+		if !errors.As(err, new(*ResourcesError)) || !strings.Contains(err.Error(), want) ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v; want %q", name, err, want)
 		}
 	}
@@ -161,7 +165,8 @@ func TestMirrorsOnDemand(t *testing.T) {
 	}
 	m.awaitReady(t, fakeapiserver.Pods)
 	m.awaitReady(t, fakeapiserver.Deployments)
-	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Events, fakeapiserver.Secrets, fakeapiserver.ComponentStatuses} {
+	for _, gvr := range []schema.GroupVersionResource{fakeapiserver.Events, fakeapiserver.Secrets,
+		fakeapiserver.ComponentStatuses} {
 		if m.Find(gvr) != nil {
 			t.Errorf("%s is mirrored", gvr)
 		}
@@ -170,7 +175,8 @@ func TestMirrorsOnDemand(t *testing.T) {
 		t.Errorf("mirrors %q", got)
 	}
 	detail, err := m.PassThrough()
-	for _, reason := range []string{"events (upstream has no watch cache", "secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
+	for _, reason := range []string{"events (upstream has no watch cache",
+		"secrets (secrets are cached only if they are named)", "componentstatuses (it cannot be listed and watched"} {
 		if err != nil || !strings.Contains(detail, reason) {
 			t.Errorf("passes through: %q, %v; want %q", detail, err, reason)
 		}
@@ -264,13 +270,15 @@ func TestLostMirror(t *testing.T) {
 				m := mirroring(t, up, nil, resources...)
 				m.awaitReady(t, fakeapiserver.Widgets)
 				before := m.Find(fakeapiserver.Widgets)
-				cursor := before.Hub.From(before.Resource().Snapshot().Next, before.Resource().Through(), object.Selector{}, object.Encoding{})
+				cursor := before.Hub.From(before.Resource().Snapshot().Next, before.Resource().Through(), object.Selector{},
+					object.Encoding{})
 				defer cursor.Close()
 
 				const path = "/apis/example.com/v1/widgets"
 				up.Handle(path, refusing(code))
 				up.CutWatches(fakeapiserver.Widgets)
-				eventually(t, "the mirror to be given up", func() bool { return m.Find(fakeapiserver.Widgets) == nil && before.Resource().Retired() })
+				eventually(t, "the mirror to be given up",
+					func() bool { return m.Find(fakeapiserver.Widgets) == nil && before.Resource().Retired() })
 				if err := expired(cursor); err == nil {
 					t.Error("a stream goes on without a mirror")
 				}

@@ -137,7 +137,8 @@ func TestNamedResourcesThatAreNotThereHoldNothingUp(t *testing.T) {
 	malformed.Store(true)
 	up.Handle("/api/v1/pods", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if malformed.Swap(false) {
-			answering(http.StatusOK, `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"soon"}}}`+"\n").ServeHTTP(w, r)
+			answering(http.StatusOK, `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"soon"}}}`+
+				"\n").ServeHTTP(w, r)
 			return
 		}
 		up.Handle("/api/v1/pods", nil)

@@ -42,7 +42,8 @@ func (m *mirror) status(now time.Time) *status.Resource {
 	r := &status.Resource{
 		Resource: m.resource.Info.String(), Version: m.resource.Info.GVR.Version, Synced: m.resource.Ready(), Since: m.born,
 		ResourceVersion: strconv.FormatUint(m.resource.Through(), 10), LogEntries: entries,
-		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures, Differences: m.differing.Load(),
+		Feeds: m.hub.Feeds(), DispatchLag: m.hub.Lag(), Lists: up.Replaces, Failures: up.Failures,
+		Differences: m.differing.Load(),
 	}
 	m.state.tell(r, now)
 	age, _ := m.age()

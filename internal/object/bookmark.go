@@ -10,14 +10,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Bookmark makes the objects of BOOKMARK events: the resource's kind, empty but for a resourceVersion (W-110). Immutable.
+// Bookmark makes the objects of BOOKMARK events: the resource's kind, empty but for a
+// resourceVersion (W-110). Immutable.
 //
-// "Empty" is a zero value of upstream's Go type, in which required members show. So the template is cut from a bookmark
-// that upstream sent, and only until there was one is it the bare type.
+// "Empty" is a zero value of upstream's Go type, in which required members show. So the template is
+// cut from a bookmark that upstream sent, and only until there was one is it the bare type.
 type Bookmark struct {
-	resource    *Resource
-	head, tail  string // around the members of metadata
-	rest        string // the other members of metadata, each with a comma: upstreams before 1.35 say "creationTimestamp":null
+	resource   *Resource
+	head, tail string // around the members of metadata
+	// the other members of metadata, each with a comma: upstreams before 1.35 say
+	// "creationTimestamp":null
+	rest        string
 	annotations map[string]string
 	sorted      bool // custom resources print keys sorted: annotations first
 }

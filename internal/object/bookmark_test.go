@@ -27,12 +27,14 @@ func TestBookmarkFromUpstream(t *testing.T) {
 	f(pods,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"448"},"spec":{"containers":null},"status":{}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045"},"spec":{"containers":null},"status":{}}`,
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+`}},"spec":{"containers":null},"status":{}}`)
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+
+			`}},"spec":{"containers":null},"status":{}}`)
 	// Members called metadata further down are the object's own business.
 	f(builtin("", "podtemplates", "PodTemplate", true),
 		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1"},"template":{"metadata":{},"spec":{"containers":null}}}`,
 		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045"},"template":{"metadata":{},"spec":{"containers":null}}}`,
-		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+`}},"template":{"metadata":{},"spec":{"containers":null}}}`)
+		`{"kind":"PodTemplate","apiVersion":"v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+
+			`}},"template":{"metadata":{},"spec":{"containers":null}}}`)
 	const daemonSetTail = `,"spec":{"selector":null,"template":{"metadata":{},"spec":{"containers":null}},"updateStrategy":{}},` +
 		`"status":{"currentNumberScheduled":0,"numberMisscheduled":0,"desiredNumberScheduled":0,"numberReady":0}}`
 	f(builtin("apps", "daemonsets", "DaemonSet", true),
@@ -42,30 +44,39 @@ func TestBookmarkFromUpstream(t *testing.T) {
 	f(widgets,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"resourceVersion":"5"}}`,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"resourceVersion":"1045"}}`,
-		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+`},"resourceVersion":"1045"}}`)
+		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+
+			`},"resourceVersion":"1045"}}`)
 	f(widgets,
-		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+`},"resourceVersion":"5"}}`,
+		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+
+			`},"resourceVersion":"5"}}`,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"resourceVersion":"1045"}}`,
-		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+`},"resourceVersion":"1045"}}`)
-	// Apiservers before 1.35 print the zero creationTimestamp, in its place among the members of metadata.
+		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+
+			`},"resourceVersion":"1045"}}`)
+	// Apiservers before 1.35 print the zero creationTimestamp, in its place among the members of
+	// metadata.
 	f(pods,
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"448","creationTimestamp":null,"annotations":{`+endAnnotation+`}},"spec":{"containers":null},"status":{}}`,
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"448","creationTimestamp":null,"annotations":{`+
+			endAnnotation+`}},"spec":{"containers":null},"status":{}}`,
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null},"spec":{"containers":null},"status":{}}`,
-		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null,"annotations":{`+endAnnotation+`}},"spec":{"containers":null},"status":{}}`)
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"resourceVersion":"1045","creationTimestamp":null,"annotations":{`+
+			endAnnotation+`}},"spec":{"containers":null},"status":{}}`)
 	f(widgets,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"creationTimestamp":null,"resourceVersion":"5"}}`,
 		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"creationTimestamp":null,"resourceVersion":"1045"}}`,
-		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+`},"creationTimestamp":null,"resourceVersion":"1045"}}`)
+		`{"apiVersion":"wire.example/v1","kind":"Widget","metadata":{"annotations":{`+endAnnotation+
+			`},"creationTimestamp":null,"resourceVersion":"1045"}}`)
 }
 
 // Until upstream has sent one, a bookmark is the bare type.
 func TestBookmarkWithoutUpstream(t *testing.T) {
 	checkBookmark(t, NewBookmark(deployments),
 		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045"}}`,
-		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+`}}}`)
+		`{"kind":"Deployment","apiVersion":"apps/v1","metadata":{"resourceVersion":"1045","annotations":{`+endAnnotation+
+			`}}}`)
 	checkBookmark(t, NewBookmark(gadgets),
 		`{"apiVersion":"wire.example/v1","kind":"Gadget","metadata":{"resourceVersion":"1045"}}`,
-		`{"apiVersion":"wire.example/v1","kind":"Gadget","metadata":{"annotations":{`+endAnnotation+`},"resourceVersion":"1045"}}`)
+		`{"apiVersion":"wire.example/v1","kind":"Gadget","metadata":{"annotations":{`+endAnnotation+
+			`},"resourceVersion":"1045"}}`)
 }
 
 func checkBookmark(t *testing.T, b *Bookmark, want, wantEnd string) {
@@ -82,7 +93,8 @@ func checkBookmark(t *testing.T, b *Bookmark, want, wantEnd string) {
 
 func TestBookmarkRefuses(t *testing.T) {
 	for _, raw := range []string{
-		"", "null", "{}", "[]", `{"metadata":5}`, `{"metadata":null}`, `{"metadata":[]}`, `{"metadata":{"resourceVersion":"1"}`,
+		"", "null", "{}", "[]", `{"metadata":5}`, `{"metadata":null}`, `{"metadata":[]}`,
+		`{"metadata":{"resourceVersion":"1"}`,
 		`{"metadata":{"resourceVersion":"1"}} {}`, `{"metadata":{"annotations":{"a":5}}}`, `{"metadata":{"annotations":5}}`,
 	} {
 		if b, err := BookmarkFrom(pods, []byte(raw)); err == nil {

@@ -74,7 +74,8 @@ func labelConditions(s labels.Selector) *conditions {
 	return c
 }
 
-// fieldConditions are those of a field selector, nil if it selects everything. A field that is missing is "".
+// fieldConditions are those of a field selector, nil if it selects everything. A field that is
+// missing is "".
 func fieldConditions(s fields.Selector) *conditions {
 	if s == nil || s.Empty() {
 		return nil
@@ -190,8 +191,9 @@ func (b *compiler) compile(c *conditions) {
 }
 
 func (c *conditions) add(name span, kind conditionKind, values []span) {
-	first := uint32(len(c.values))                                                                      // #nosec G115 -- as put
-	c.all = append(c.all, condition{name: name, kind: kind, first: first, number: uint32(len(values))}) // #nosec G115 -- likewise
+	first := uint32(len(c.values)) // #nosec G115 -- as put
+	c.all = append(c.all, condition{name: name, kind: kind, first: first,
+		number: uint32(len(values))}) // #nosec G115 -- likewise
 	c.values = append(c.values, values...)
 	if kind.demanding() {
 		c.demands++

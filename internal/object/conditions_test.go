@@ -54,7 +54,8 @@ func TestConditionsMatchAsRequirementsDo(t *testing.T) {
 		for range r.IntN(12) {
 			pairs = append(pairs, fmt.Sprintf(`"k%d":"%d"`, r.IntN(8), r.IntN(8)))
 		}
-		o := mustParse(t, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{`+strings.Join(pairs, ",")+`}}}`)
+		o := mustParse(t, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{`+
+			strings.Join(pairs, ",")+`}}}`)
 		s := NewSelector("", "", want, nil)
 		if got := s.Matches(o); got != want.Matches(labelsOf(o)) {
 			t.Fatalf("%q of %v (disordered: %t): %t", query, labelsOf(o), o.disordered, got)
@@ -178,7 +179,8 @@ func BenchmarkMatches(b *testing.B) {
 		for i := range labels {
 			all = append(all, fmt.Sprintf(`"l%05d":"v"`, i))
 		}
-		return mustParse(b, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{`+strings.Join(all, ",")+`}}}`)
+		return mustParse(b, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{`+
+			strings.Join(all, ",")+`}}}`)
 	}
 	for _, labelled := range []int{5, 10_000} {
 		o := object(labelled)

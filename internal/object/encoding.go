@@ -2,16 +2,17 @@ package object
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// Encoding names everything that changes the bytes of an event or of a document on the wire: two clients with equal encodings
-// and selectors receive the same bytes. Comparable, so that it is a map key. The zero value is the bare JSON of whole objects,
-// as upstream sent it; every other one is made from that.
+// Encoding names everything that changes the bytes of an event or of a document on the wire: two
+// clients with equal encodings and selectors receive the same bytes. Comparable, so that it is a
+// map key. The zero value is the bare JSON of whole objects, as upstream sent it; every other one
+// is made from that.
 type Encoding struct {
 	Format Format
 	View   View
 	// Chunked says that every frame is an HTTP/1.1 chunk. HTTP/2 carries bare events.
 	Chunked bool
-	// Gzip says that the content is gzipped: each frame of a watch, or run of its initial frames, as a member of its own
-	// (W-7), a list as one stream (W-6).
+	// Gzip says that the content is gzipped: each frame of a watch, or run of its initial frames, as a
+	// member of its own (W-7), a list as one stream (W-6).
 	Gzip bool
 	// Bookmarks says that the client asked for bookmarks, so that its feed may carry one.
 	Bookmarks bool
@@ -30,8 +31,8 @@ const (
 // View is what of an object is shown (W-43).
 type View uint8
 
-// The views that are made here: the whole object, or its metadata as a PartialObjectMetadata of meta.k8s.io in one of two
-// versions (W-45).
+// The views that are made here: the whole object, or its metadata as a PartialObjectMetadata of
+// meta.k8s.io in one of two versions (W-45).
 const (
 	Whole View = iota
 	Metadata
@@ -56,7 +57,8 @@ func (e Encoding) MediaType() string {
 	}
 }
 
-// StreamMediaType is the Content-Type of a watch in this encoding: only protobuf says that it is a stream (W-41).
+// StreamMediaType is the Content-Type of a watch in this encoding: only protobuf says that it is a
+// stream (W-41).
 func (e Encoding) StreamMediaType() string {
 	if e.Format == Protobuf {
 		return runtime.ContentTypeProtobuf + ";stream=watch"

@@ -12,8 +12,10 @@ func TestMediaTypes(t *testing.T) {
 		{Encoding{Chunked: true, Gzip: true, Bookmarks: true}, "application/json", "application/json"},
 		{Encoding{View: Metadata}, "application/json", "application/json"},
 		{Encoding{Format: YAML, View: MetadataV1beta1}, "application/yaml", "application/yaml"},
-		{Encoding{Format: Protobuf}, "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;stream=watch"},
-		{Encoding{Format: Protobuf, View: Metadata}, "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf;stream=watch"},
+		{Encoding{Format: Protobuf}, "application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf;stream=watch"},
+		{Encoding{Format: Protobuf, View: Metadata}, "application/vnd.kubernetes.protobuf",
+			"application/vnd.kubernetes.protobuf;stream=watch"},
 	} {
 		if got := c.enc.MediaType(); got != c.document {
 			t.Errorf("document of %+v: got %q, want %q", c.enc, got, c.document)

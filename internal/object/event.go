@@ -2,11 +2,11 @@ package object
 
 import "time"
 
-// Event is one change, in the order upstream reported it. Old is the version it replaced; a creation has none. New is nil
-// for a deletion, which shows Old at the event's RV (W-104).
+// Event is one change, in the order upstream reported it. Old is the version it replaced; a
+// creation has none. New is nil for a deletion, which shows Old at the event's RV (W-104).
 //
-// Old is kept because a selector's view of a change needs both versions (W-103): an object that stops matching is
-// DELETED, as it last matched.
+// Old is kept because a selector's view of a change needs both versions (W-103): an object that
+// stops matching is DELETED, as it last matched.
 type Event struct {
 	New, Old *Object
 	RV       uint64

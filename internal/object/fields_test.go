@@ -18,11 +18,12 @@ func TestFields(t *testing.T) {
 		"status.podIP": "", "status.podIPs": "", "status.nominatedNodeName": "",
 	})
 	f(pods, `,"spec":{"nodeName":"node-1","restartPolicy":"Always","schedulerName":"s","serviceAccountName":"sa","hostNetwork":true},`+
-		`"status":{"phase":"Running","podIP":"1.2.3.4","podIPs":[{"ip":"1.2.3.4"}],"nominatedNodeName":"node-2"}`, map[string]string{
-		"spec.nodeName": "node-1", "spec.host": "node-1", "spec.restartPolicy": "Always", "spec.schedulerName": "s",
-		"spec.serviceAccountName": "sa", "spec.hostNetwork": "true", "status.phase": "Running", "status.podIP": "1.2.3.4",
-		"status.podIPs": "", "status.nominatedNodeName": "node-2",
-	})
+		`"status":{"phase":"Running","podIP":"1.2.3.4","podIPs":[{"ip":"1.2.3.4"}],"nominatedNodeName":"node-2"}`,
+		map[string]string{
+			"spec.nodeName": "node-1", "spec.host": "node-1", "spec.restartPolicy": "Always", "spec.schedulerName": "s",
+			"spec.serviceAccountName": "sa", "spec.hostNetwork": "true", "status.phase": "Running", "status.podIP": "1.2.3.4",
+			"status.podIPs": "", "status.nominatedNodeName": "node-2",
+		})
 	// A member of the same name elsewhere is not the field, and null is absent.
 	f(pods, `,"nodeName":"x","spec":{"spec":{"nodeName":"x"},"containers":[{"nodeName":"x"}],"hostNetwork":null,"nodeName":null}`,
 		map[string]string{"spec.nodeName": "", "spec.hostNetwork": "false"})
@@ -34,17 +35,21 @@ func TestFields(t *testing.T) {
 
 	f(nodes, ``, map[string]string{"metadata.name": "a", "spec.unschedulable": "false"})
 	f(nodes, `,"spec":{"unschedulable":true}`, map[string]string{"spec.unschedulable": "true"})
-	f(builtin("", "namespaces", "Namespace", false), `,"status":{"phase":"Active"}`, map[string]string{"status.phase": "Active"})
+	f(builtin("", "namespaces", "Namespace", false), `,"status":{"phase":"Active"}`,
+		map[string]string{"status.phase": "Active"})
 	f(builtin("", "secrets", "Secret", true), `,"type":"Opaque"`, map[string]string{"type": "Opaque"})
 	f(builtin("", "services", "Service", true), `,"spec":{"clusterIP":"None","type":"ClusterIP"}`,
 		map[string]string{"spec.clusterIP": "None", "spec.type": "ClusterIP"})
-	f(builtin("", "replicationcontrollers", "ReplicationController", true), `,"status":{"replicas":3}`, map[string]string{"status.replicas": "3"})
+	f(builtin("", "replicationcontrollers", "ReplicationController", true), `,"status":{"replicas":3}`,
+		map[string]string{"status.replicas": "3"})
 	f(builtin("", "replicationcontrollers", "ReplicationController", true), ``, map[string]string{"status.replicas": "0"})
 	f(builtin("batch", "jobs", "Job", true), ``, map[string]string{"status.successful": "0"})
 	f(builtin("batch", "jobs", "Job", true), `,"status":{"succeeded":12}`, map[string]string{"status.successful": "12"})
-	f(builtin("resource.k8s.io", "resourceslices", "ResourceSlice", false), `,"spec":{"driver":"d","pool":{"name":"p","generation":1}}`,
+	f(builtin("resource.k8s.io", "resourceslices", "ResourceSlice", false),
+		`,"spec":{"driver":"d","pool":{"name":"p","generation":1}}`,
 		map[string]string{"spec.nodeName": "", "spec.driver": "d", "spec.pool.name": "p"})
-	f(builtin("certificates.k8s.io", "podcertificaterequests", "PodCertificateRequest", true), `,"spec":{"signerName":"s","podName":"p","nodeName":"n"}`,
+	f(builtin("certificates.k8s.io", "podcertificaterequests", "PodCertificateRequest", true),
+		`,"spec":{"signerName":"s","podName":"p","nodeName":"n"}`,
 		map[string]string{"spec.signerName": "s", "spec.podName": "p", "spec.nodeName": "n"})
 
 	f(widgets, ``, map[string]string{"spec.size": "", "spec.deep.on": "", "metadata.namespace": "n"})
@@ -81,7 +86,8 @@ func TestSelectable(t *testing.T) {
 	f(widgets, "metadata.namespace", true)
 	f(widgets, "spec.size", true)
 	f(gadgets, "metadata.namespace", false)
-	if o := mustParse(t, gadgets, `{"metadata":{"name":"a","resourceVersion":"1"}}`); o.Fields().Has("zzz") || o.Fields().Get("zzz") != "" {
+	if o := mustParse(t, gadgets, `{"metadata":{"name":"a","resourceVersion":"1"}}`); o.Fields().Has("zzz") ||
+		o.Fields().Get("zzz") != "" {
 		t.Error("an unknown field has a value")
 	}
 }

@@ -7,14 +7,16 @@ import (
 	"sync/atomic"
 )
 
-// FormKind names one of the things that are made of objects. What there is to name is up to whoever makes them.
+// FormKind names one of the things that are made of objects. What there is to name is up to whoever
+// makes them.
 type FormKind uint8
 
-// Form is what has been made of one version of an object for other encodings, or of a run of objects that begins with it: its
-// bytes, or why they could not be made.
+// Form is what has been made of one version of an object for other encodings, or of a run of
+// objects that begins with it: its bytes, or why they could not be made.
 //
-// It is made when it is first asked for, and once, however many clients ask at a time. It is kept with the object and goes when that
-// goes, or earlier if the resource's Memo needs the room; a table beside the objects would have to be told of each that is gone.
+// It is made when it is first asked for, and once, however many clients ask at a time. It is kept
+// with the object and goes when that goes, or earlier if the resource's Memo needs the room; a
+// table beside the objects would have to be told of each that is gone.
 type Form struct {
 	first *Object
 	kind  FormKind
@@ -26,13 +28,15 @@ type Form struct {
 	used  atomic.Bool // again, since the Memo last looked
 }
 
-// runsMost is how many runs of one kind are kept that begin with the same object: lists with different selectors have different runs.
+// runsMost is how many runs of one kind are kept that begin with the same object: lists with
+// different selectors have different runs.
 const runsMost = 4
 
 // errAbandoned is why a form has no bytes whose maker panicked.
 var errAbandoned = errors.New("the form of an object was abandoned while it was made")
 
-// Form is the form of this kind of the object alone, or of the run that it begins and rest goes on with.
+// Form is the form of this kind of the object alone, or of the run that it begins and rest goes on
+// with.
 func (o *Object) Form(kind FormKind, rest ...*Object) *Form {
 	for {
 		held := o.forms.Load()
@@ -88,7 +92,9 @@ func (held *forms) find(kind FormKind, rest []*Object) *Form {
 		return nil
 	}
 	for _, f := range *held {
-		if f.kind == kind && slices.EqualFunc(f.rest, rest, func(serial uint64, o *Object) bool { return serial == o.serial }) {
+		if f.kind == kind && slices.EqualFunc(f.rest, rest, func(serial uint64, o *Object) bool {
+			return serial == o.serial
+		}) {
 			return f
 		}
 	}

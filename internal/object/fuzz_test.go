@@ -29,7 +29,8 @@ type decodedPod struct {
 	} `json:"status"`
 }
 
-// Whatever both Parse and upstream's decoder accept, both understand alike; and what Parse makes of it can be read again.
+// Whatever both Parse and upstream's decoder accept, both understand alike; and what Parse makes of
+// it can be read again.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x","b":""}},"spec":{"nodeName":"node-1","hostNetwork":true},"status":{"phase":"Running","podIP":"1.2.3.4"}}`,
@@ -44,7 +45,8 @@ func FuzzParse(f *testing.F) {
 		`{"metadata":{"resourceVersion":"1","name":"a\u2028\u0000ü\ud83d\ude00\udc00","labels":{"\u00e4":"\/","ä":"é"}}}`,
 		`{"metadata":{"resourceVersion":"1","generation":123456789012345678901234567890,"x":-0.0e-999},"spec":{"n":1E400,"hostNetwork":false}}`,
 		`{"x":` + strings.Repeat(`[{"a":`, 500) + `1` + strings.Repeat(`}]`, 500) + `,"metadata":{"resourceVersion":"1"}}`,
-		`{"metadata":{"resourceVersion":"1"},"spec":` + strings.Repeat(`{"spec":`, 200) + `{"nodeName":"deep"}` + strings.Repeat(`}`, 200) + `}`,
+		`{"metadata":{"resourceVersion":"1"},"spec":` + strings.Repeat(`{"spec":`, 200) + `{"nodeName":"deep"}` +
+			strings.Repeat(`}`, 200) + `}`,
 		`{"kind":1,"metadata":{"resourceVersion":"\u0031"}}`,
 		`{"metadata":{"resourceVersion":"1"}}` + "\x00", `{}`, `[]`, ``, `{"a":{]}`, `{"a":{{{{`, `{"a":,,,}`,
 	} {
@@ -53,7 +55,8 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		builtin, err := pods.Parse(slices.Clone(raw))
 		checkParse(t, raw, builtin, err)
-		custom := &Resource{GVR: pods.GVR, Kind: "Pod", Namespaced: true, fields: pods.fields, fieldIndex: pods.fieldIndex, paths: pods.paths}
+		custom := &Resource{GVR: pods.GVR, Kind: "Pod", Namespaced: true, fields: pods.fields, fieldIndex: pods.fieldIndex,
+			paths: pods.paths}
 		o, err := custom.Parse(slices.Clone(raw))
 		checkParse(t, raw, o, err)
 	})
@@ -75,7 +78,8 @@ func checkParse(t *testing.T, raw []byte, o *Object, err error) {
 		t.Errorf("namespace %q, name %q, want %q and %q", o.Namespace(), o.Name(), m.Namespace, m.Name)
 	}
 	for label, value := range map[string]string{
-		"spec.nodeName": want.Spec.NodeName, "spec.host": want.Spec.NodeName, "spec.hostNetwork": strconv.FormatBool(want.Spec.HostNetwork),
+		"spec.nodeName": want.Spec.NodeName, "spec.host": want.Spec.NodeName, "spec.hostNetwork": strconv.FormatBool(
+			want.Spec.HostNetwork),
 		"status.phase": want.Status.Phase, "status.podIP": want.Status.PodIP,
 	} {
 		if got := o.Fields().Get(label); got != value {
@@ -93,7 +97,8 @@ func checkSplices(t *testing.T, o *Object) {
 		o.RV: item, 12345678: o.AppendAt(nil, "12345678"), 1: alone(o.AppendMetadataAt(nil, "1")),
 	} {
 		again, err := o.resource.Parse(form)
-		if err != nil || again.RV != rv || again.Key != o.Key || again.UID != o.UID || !maps.Equal(labelsOf(again), labelsOf(o)) {
+		if err != nil || again.RV != rv || again.Key != o.Key || again.UID != o.UID ||
+			!maps.Equal(labelsOf(again), labelsOf(o)) {
 			t.Errorf("%s read again from %s: %+v, %v", o.JSON(), form, again, err)
 		}
 	}

@@ -5,12 +5,15 @@ import (
 	"weak"
 )
 
-// Memo bounds the memory of Forms, over all resources that share it. When there is too much, those that nobody used since it last
-// looked are dropped, in turn (the CLOCK algorithm): keeping them in order of use would take a lock for every use.
+// Memo bounds the memory of Forms, over all resources that share it. When there is too much, those
+// that nobody used since it last looked are dropped, in turn (the CLOCK algorithm): keeping them in
+// order of use would take a lock for every use.
 //
-// It holds forms weakly, so that it never keeps an object alive, or what was made of one that is gone. What it counts is therefore at
-// least what there is: that a form is gone it finds out as others come, two slots for each. So slots are never many more than twice as many as
-// forms that are there, however many have been, and nothing has to be called for each that goes, as with a cleanup of the runtime's.
+// It holds forms weakly, so that it never keeps an object alive, or what was made of one that is
+// gone. What it counts is therefore at least what there is: that a form is gone it finds out as
+// others come, two slots for each. So slots are never many more than twice as many as forms that
+// are there, however many have been, and nothing has to be called for each that goes, as with a
+// cleanup of the runtime's.
 type Memo struct {
 	limit int64 // static
 
@@ -39,11 +42,12 @@ func NewMemo(limit int64) *Memo {
 	return m
 }
 
-// Remember bounds the forms of the resource's objects by m from now on. Without it they last as long as their objects.
+// Remember bounds the forms of the resource's objects by m from now on. Without it they last as
+// long as their objects.
 func (r *Resource) Remember(m *Memo) { r.memo.Store(m) }
 
-// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again whenever it is asked for. nil ends that. Who
-// asked for the same before has it done already.
+// Forgo drops the forms of some kinds, and keeps none of them from now on: each is made again
+// whenever it is asked for. nil ends that. Who asked for the same before has it done already.
 func (m *Memo) Forgo(kinds func(FormKind) bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -72,7 +76,8 @@ func (m *Memo) Held() int64 {
 	return m.mu.held
 }
 
-// keep counts a form that has been made, and makes room for it. A form without bytes says why there are none, and stays.
+// keep counts a form that has been made, and makes room for it. A form without bytes says why there
+// are none, and stays.
 func (m *Memo) keep(f *Form) {
 	if m == nil || f.err != nil {
 		return
@@ -98,14 +103,16 @@ func (m *Memo) Bound(limit int64) {
 	m.makeRoom(0)
 }
 
-// makeRoom drops forms until there is room for so many bytes, which is no more than the bound. Callers hold mu.
+// makeRoom drops forms until there is room for so many bytes, which is no more than the bound.
+// Callers hold mu.
 func (m *Memo) makeRoom(size int64) {
 	for looks := 0; m.mu.held+size > m.mu.bound; looks++ {
 		m.look(looks > 2*len(m.mu.slots)) // then the others use them as fast as we look
 	}
 }
 
-// look passes a form that was used since the last look, unless there is no mercy, and drops any other. Callers hold mu.
+// look passes a form that was used since the last look, unless there is no mercy, and drops any
+// other. Callers hold mu.
 func (m *Memo) look(merciless bool) {
 	i := m.mu.hand
 	m.mu.hand = (i + 1) % len(m.mu.slots)

@@ -22,7 +22,8 @@ func newFormed(t *testing.T, n int, m *Memo) *formed {
 	f := &formed{t: t, resource: builtin("", "configmaps", "ConfigMap", true)}
 	f.resource.Remember(m)
 	for i := range n {
-		f.objects = append(f.objects, mustParse(t, f.resource, fmt.Sprintf(`{"metadata":{"name":"%d","namespace":"n","resourceVersion":"%d"}}`, i, i+1)))
+		f.objects = append(f.objects,
+			mustParse(t, f.resource, fmt.Sprintf(`{"metadata":{"name":"%d","namespace":"n","resourceVersion":"%d"}}`, i, i+1)))
 	}
 	return f
 }
@@ -167,7 +168,8 @@ func TestFormErrors(t *testing.T) {
 	asked := 0
 	broken := errors.New("broken")
 	for range 2 {
-		if _, err := f.objects[0].Form(0).Get(func() ([]byte, error) { asked++; return nil, broken }); !errors.Is(err, broken) {
+		if _, err := f.objects[0].Form(0).Get(func() ([]byte, error) { asked++; return nil, broken }); !errors.Is(
+			err, broken) {
 			t.Error(err)
 		}
 	}
@@ -183,7 +185,8 @@ func TestFormErrors(t *testing.T) {
 	}
 }
 
-// What is forgone is dropped and made anew each time; other kinds stay, and it is kept again when that is over.
+// What is forgone is dropped and made anew each time; other kinds stay, and it is kept again when
+// that is over.
 func TestMemoForgoes(t *testing.T) {
 	m := NewMemo(1 << 20)
 	f := newFormed(t, 10, m)

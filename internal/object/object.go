@@ -1,8 +1,10 @@
-// Package object is the vocabulary of the proxy: one version of one Kubernetes object, one change, who sees which change,
-// and what determines the bytes a client receives. It knows no network and holds no state.
+// Package object is the vocabulary of the proxy: one version of one Kubernetes object, one change,
+// who sees which change, and what determines the bytes a client receives. It knows no network and
+// holds no state.
 //
-// Invariant: everything here is immutable once made, but for Forms, which are made when first asked for. An Object, its bytes and its labels are shared by the watch cache, by
-// every feed and by every response that is being written, and none of them takes a lock.
+// Invariant: everything here is immutable once made, but for Forms, which are made when first asked
+// for. An Object, its bytes and its labels are shared by the watch cache, by every feed and by
+// every response that is being written, and none of them takes a lock.
 package object
 
 import (
@@ -15,16 +17,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Object is one version of one Kubernetes object: the JSON that the apiserver sent and what selectors need from it.
-// Immutable.
+// Object is one version of one Kubernetes object: the JSON that the apiserver sent and what
+// selectors need from it. Immutable.
 //
-// The JSON is kept, not a decoded tree: a response is then a splice of bytes that upstream made, so it cannot differ from
-// upstream's, and an object costs its size once. Byte offsets remember the few places where responses differ from each
-// other: the type members, which items of a built-in list lack (W-60), and the resourceVersion, which a DELETED replaces
-// (W-103, W-104). Fields and labels are offsets, too. All strings of an object but its Key share its bytes, and keep them alive: who
-// keeps one for longer than the object copies it.
+// The JSON is kept, not a decoded tree: a response is then a splice of bytes that upstream made, so
+// it cannot differ from upstream's, and an object costs its size once. Byte offsets remember the
+// few places where responses differ from each other: the type members, which items of a built-in
+// list lack (W-60), and the resourceVersion, which a DELETED replaces (W-103, W-104). Fields and
+// labels are offsets, too. All strings of an object but its Key share its bytes, and keep them
+// alive: who keeps one for longer than the object copies it.
 type Object struct {
-	// Key is "namespace/name", or "name" for cluster-scoped objects. Keys sorted bytewise are in upstream's order (W-61).
+	// Key is "namespace/name", or "name" for cluster-scoped objects. Keys sorted bytewise are in
+	// upstream's order (W-61).
 	Key string
 	UID types.UID
 	RV  uint64
@@ -42,8 +46,8 @@ type Object struct {
 	forms  atomic.Pointer[forms]
 }
 
-// span is a half-open range of bytes of an object's JSON, without the quotes of a string. The zero span is nowhere. An object has about
-// twenty of them, and strings would be twice as large.
+// span is a half-open range of bytes of an object's JSON, without the quotes of a string. The zero
+// span is nowhere. An object has about twenty of them, and strings would be twice as large.
 type span struct{ start, end uint32 }
 
 // text is what stands in a place.
@@ -72,22 +76,23 @@ func (o *Object) Name() string {
 // Resource is what the object is one of.
 func (o *Object) Resource() *Resource { return o.resource }
 
-// JSON is the object with its type, as a GET or a watch event shows it: compact and without a trailing newline.
-// The caller must not change it.
+// JSON is the object with its type, as a GET or a watch event shows it: compact and without a
+// trailing newline. The caller must not change it.
 func (o *Object) JSON() []byte { return o.raw }
 
 // Size is the number of bytes that the object's JSON takes, the measure of every byte budget.
 func (o *Object) Size() int { return len(o.raw) }
 
-// ItemMembers are the members of the object as an item of a list, with the brace after them: built-in kinds without kind and
-// apiVersion (W-60). A brace before them makes the item. The caller must not change them.
+// ItemMembers are the members of the object as an item of a list, with the brace after them:
+// built-in kinds without kind and apiVersion (W-60). A brace before them makes the item. The caller
+// must not change them.
 func (o *Object) ItemMembers() []byte { return o.raw[max(int(o.typeEnd), len("{")):] }
 
 // ResourceVersion is the object's version as it is written.
 func (o *Object) ResourceVersion() string { return view(o.raw[o.rv.start:o.rv.end]) }
 
-// AppendAt appends the object's JSON with rv, in decimal, for its resourceVersion: a deletion shows the last state at the
-// revision of the delete (W-104).
+// AppendAt appends the object's JSON with rv, in decimal, for its resourceVersion: a deletion shows
+// the last state at the revision of the delete (W-104).
 func (o *Object) AppendAt(dst []byte, rv string) []byte {
 	dst = append(dst, o.raw[:o.rv.start]...)
 	dst = append(dst, rv...)
@@ -97,10 +102,12 @@ func (o *Object) AppendAt(dst []byte, rv string) []byte {
 // SizeAt is the number of bytes that AppendAt appends.
 func (o *Object) SizeAt(rv string) int { return len(o.raw) - int(o.rv.end-o.rv.start) + len(rv) }
 
-// Metadata is the value of the object's metadata as upstream wrote it. The caller must not change it.
+// Metadata is the value of the object's metadata as upstream wrote it. The caller must not change
+// it.
 func (o *Object) Metadata() []byte { return o.raw[o.metadata.start:o.metadata.end] }
 
-// AppendMetadataAt appends the value of the object's metadata with rv, in decimal, for its resourceVersion.
+// AppendMetadataAt appends the value of the object's metadata with rv, in decimal, for its
+// resourceVersion.
 func (o *Object) AppendMetadataAt(dst []byte, rv string) []byte {
 	dst = append(dst, o.raw[o.metadata.start:o.rv.start]...)
 	dst = append(dst, rv...)

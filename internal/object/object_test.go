@@ -10,14 +10,18 @@ import (
 var (
 	pods        = NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	nodes       = NewResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, "Node", false, true)
-	deployments = NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, "Deployment", true, true)
-	widgets     = NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"}, "Widget", true, false,
+	deployments = NewResource(schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"},
+		"Deployment", true, true)
+	widgets = NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "widgets"},
+		"Widget", true, false,
 		Field{Label: "spec.size", Path: path("spec.size")}, Field{Label: "spec.deep.on", Path: path("spec.deep.on")})
-	gadgets = NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "gadgets"}, "Gadget", false, false)
+	gadgets = NewResource(schema.GroupVersionResource{Group: "wire.example", Version: "v1", Resource: "gadgets"}, "Gadget",
+		false, false)
 )
 
 func builtin(group, resource, kind string, namespaced bool) *Resource {
-	return NewResource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, kind, namespaced, true)
+	return NewResource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}, kind, namespaced,
+		true)
 }
 
 func mustParse(t testing.TB, r *Resource, raw string) *Object {
@@ -29,7 +33,8 @@ func mustParse(t testing.TB, r *Resource, raw string) *Object {
 	return o
 }
 
-// An object is shown whole, as an item, and at another resourceVersion, and all three are splices of upstream's bytes.
+// An object is shown whole, as an item, and at another resourceVersion, and all three are splices
+// of upstream's bytes.
 func TestObjectBytes(t *testing.T) {
 	f := func(r *Resource, raw, wantJSON, wantItem, wantAt string) {
 		t.Helper()

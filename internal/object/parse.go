@@ -14,16 +14,18 @@ import (
 // serials counts the objects that were parsed.
 var serials atomic.Uint64
 
-// Parse reads one object of the resource from raw, which it keeps: the caller must not change it afterwards. An item of a
-// built-in list, which lacks kind and apiVersion, gets them (W-60).
+// Parse reads one object of the resource from raw, which it keeps: the caller must not change it
+// afterwards. An item of a built-in list, which lacks kind and apiVersion, gets them (W-60).
 //
-// A resourceVersion that is not a decimal number is an error: such resources cannot be cached (design D2).
+// A resourceVersion that is not a decimal number is an error: such resources cannot be cached
+// (design D2).
 func (r *Resource) Parse(raw []byte) (*Object, error) {
 	shaped, _ := r.shape(raw)
 	return r.parse(shaped)
 }
 
-// ParseCopy is Parse of a copy of raw, exactly as large as it needs to be: an object stays for long.
+// ParseCopy is Parse of a copy of raw, exactly as large as it needs to be: an object stays for
+// long.
 func (r *Resource) ParseCopy(raw []byte) (*Object, error) {
 	shaped, copied := r.shape(raw)
 	if copied {
@@ -60,7 +62,8 @@ func (r *Resource) parse(raw []byte) (*Object, error) {
 
 // untyped reports that raw lacks the type that items of built-in lists leave out.
 func (r *Resource) untyped(raw []byte) bool {
-	return r.Builtin && bytes.HasPrefix(raw, []byte("{")) && !bytes.HasPrefix(raw, []byte(`{"kind":`)) && !bytes.HasPrefix(raw, []byte(`{"apiVersion":`))
+	return r.Builtin && bytes.HasPrefix(raw, []byte("{")) && !bytes.HasPrefix(raw, []byte(`{"kind":`)) &&
+		!bytes.HasPrefix(raw, []byte(`{"apiVersion":`))
 }
 
 // typed is a copy of raw with its type.
@@ -70,7 +73,8 @@ func (r *Resource) typed(raw []byte) []byte {
 	return append(out, raw[1:]...)
 }
 
-// parser is one walk over an object's JSON. It stays on the stack, as does what it finds before it is known how much there is.
+// parser is one walk over an object's JSON. It stays on the stack, as does what it finds before it
+// is known how much there is.
 type parser struct {
 	scanner
 	o               *Object

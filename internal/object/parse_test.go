@@ -20,7 +20,8 @@ func TestParseReadsMetadata(t *testing.T) {
 		t.Helper()
 		o := mustParse(t, r, raw)
 		got := parsed{o.Key, o.Namespace(), o.Name(), string(o.UID), o.RV, labelsOf(o)}
-		if got.key != want.key || got.namespace != want.namespace || got.name != want.name || got.uid != want.uid || got.rv != want.rv {
+		if got.key != want.key || got.namespace != want.namespace || got.name != want.name || got.uid != want.uid ||
+			got.rv != want.rv {
 			t.Errorf("%s\n got %+v\nwant %+v", raw, got, want)
 		}
 		if !maps.Equal(got.labels, want.labels) {
@@ -51,13 +52,15 @@ func TestParseReadsMetadata(t *testing.T) {
 		parsed{key: "/a\ufffd", name: "a\ufffd", rv: 7, labels: labels.Set{"k": "\ufffd"}})
 	f(pods, `{"metadata":{"resourceVersion":"18446744073709551615"}}`, parsed{key: "/", rv: 1<<64 - 1})
 	// Everything else is passed over, whatever it holds.
-	f(pods, `{"a":1e400,"b":-123456789012345678901234567890.5E+99,"c":[[],{},[{"metadata":{"name":"no"}}]],"d":"}\"{",`+meta+`,"e":[true,false,null]}`, a)
+	f(pods, `{"a":1e400,"b":-123456789012345678901234567890.5E+99,"c":[[],{},[{"metadata":{"name":"no"}}]],"d":"}\"{",`+
+		meta+`,"e":[true,false,null]}`, a)
 	f(pods, `{"metadata":{"annotations":{"name":"no","labels":"{\"x\":1}"},"ownerReferences":[{"name":"no","uid":"no"}],"managedFields":[{"fieldsV1":{"f:labels":{}}}],`+
 		`"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"app":"x"}}}`, a)
 	// As to members that come twice, the last one wins, as in upstream's decoder; objects merge.
 	f(pods, `{"metadata":{"name":"b","name":"a","resourceVersion":"6","uid":"u","labels":{"app":"y","app":"x"},"resourceVersion":"7","namespace":"n"}}`, a)
 	f(pods, `{"metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"7","labels":{"b":"y"},"labels":null,"labels":{"app":"x"}},"metadata":null}`, a)
-	f(pods, `{"metadata":{"resourceVersion":"7","labels":{"a":"1","b":"1"},"labels":{"b":"2"}}}`, parsed{key: "/", rv: 7, labels: labels.Set{"a": "1", "b": "2"}})
+	f(pods, `{"metadata":{"resourceVersion":"7","labels":{"a":"1","b":"1"},"labels":{"b":"2"}}}`,
+		parsed{key: "/", rv: 7, labels: labels.Set{"a": "1", "b": "2"}})
 	// Names are told apart by case, unlike encoding/json does.
 	f(pods, `{`+meta+`,"Metadata":{"name":"b"},"METADATA":5}`, a)
 }
@@ -93,7 +96,8 @@ func TestParseRefuses(t *testing.T) {
 	for i := range len(whole) {
 		f(pods, whole[:i], "malformed JSON")
 	}
-	for _, raw := range []string{"", "null", "1", `"x"`, "[]", `["metadata":{"resourceVersion":"7"}}`, "\x00", `{"metadata":{"resourceVersion":"7"}]`} {
+	for _, raw := range []string{"", "null", "1", `"x"`, "[]", `["metadata":{"resourceVersion":"7"}}`, "\x00",
+		`{"metadata":{"resourceVersion":"7"}]`} {
 		f(pods, raw, "malformed JSON")
 		f(widgets, raw, "malformed JSON")
 	}
@@ -116,7 +120,8 @@ func TestParseNesting(t *testing.T) {
 	f := func(open, close string, depth int, ok bool) {
 		t.Helper()
 		for _, place := range []string{"spec", "other"} { // with selectable fields below it, and without
-			raw := `{"metadata":{"resourceVersion":"7"},"` + place + `":` + strings.Repeat(open, depth) + "1" + strings.Repeat(close, depth) + `}`
+			raw := `{"metadata":{"resourceVersion":"7"},"` + place + `":` + strings.Repeat(open, depth) + "1" +
+				strings.Repeat(close, depth) + `}`
 			if _, err := pods.Parse([]byte(raw)); (err == nil) != ok {
 				t.Errorf("%d times %s in %s: %v", depth, open, place, err)
 			}
@@ -130,7 +135,8 @@ func TestParseNesting(t *testing.T) {
 	f(`[`, `]`, 50*maxDepth, false)
 }
 
-// What Parse is given becomes the object: nothing of a typical object is copied but keys and labels.
+// What Parse is given becomes the object: nothing of a typical object is copied but keys and
+// labels.
 func TestParseKeepsItsBytes(t *testing.T) {
 	raw := []byte(`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","resourceVersion":"7"}}`)
 	o, err := pods.Parse(raw)

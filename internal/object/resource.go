@@ -7,18 +7,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Resource is what must be known of one API resource to mirror it: its names, its scope and its selectable fields.
-// Made by NewResource, and immutable once it is shared.
+// Resource is what must be known of one API resource to mirror it: its names, its scope and its
+// selectable fields. Made by NewResource, and immutable once it is shared.
 type Resource struct {
 	GVR        schema.GroupVersionResource
 	Kind       string
 	ListKind   string // of a list; a definition may choose any
 	Namespaced bool
-	// Builtin says that kube-apiserver's own types serve it: list items lack their type and keys stand in Go's order.
-	// Custom resources carry it, and their keys are sorted (W-8, W-60).
+	// Builtin says that kube-apiserver's own types serve it: list items lack their type and keys stand
+	// in Go's order. Custom resources carry it, and their keys are sorted (W-8, W-60).
 	Builtin bool
-	// Definition names the state of the definition that makes a custom resource what it is, StorageHash upstream's storageVersionHash.
-	// Where one differs, objects have other bytes at the same resourceVersions (design D2). Empty: not known.
+	// Definition names the state of the definition that makes a custom resource what it is,
+	// StorageHash upstream's storageVersionHash. Where one differs, objects have other bytes at the
+	// same resourceVersions (design D2). Empty: not known.
 	Definition, StorageHash string
 
 	typePrefix  string // `{"kind":"Pod","apiVersion":"v1",`
@@ -37,7 +38,8 @@ const (
 	FieldNamespace = "metadata.namespace"
 )
 
-// Field is one selectable field: the label that clients write and the place of its value in the JSON.
+// Field is one selectable field: the label that clients write and the place of its value in the
+// JSON.
 type Field struct {
 	Label string
 	// Path leads to a scalar. A field without a path is accepted and never set (W-153).
@@ -48,10 +50,12 @@ type Field struct {
 	Indexed bool
 }
 
-// NewResource describes one resource. The fields of built-in resources come from upstream's own table (W-152); custom
-// resources have metadata.name and, if namespaced, metadata.namespace, and whatever is given in extra.
+// NewResource describes one resource. The fields of built-in resources come from upstream's own
+// table (W-152); custom resources have metadata.name and, if namespaced, metadata.namespace, and
+// whatever is given in extra.
 func NewResource(gvr schema.GroupVersionResource, kind string, namespaced, builtin bool, extra ...Field) *Resource {
-	r := &Resource{GVR: gvr, Kind: kind, ListKind: kind + "List", Namespaced: namespaced, Builtin: builtin, fieldIndex: map[string]int{}}
+	r := &Resource{GVR: gvr, Kind: kind, ListKind: kind + "List", Namespaced: namespaced, Builtin: builtin,
+		fieldIndex: map[string]int{}}
 	r.typePrefix = `{"kind":"` + kind + `","apiVersion":"` + gvr.GroupVersion().String() + `",`
 	r.noNamespace = !builtin && !namespaced
 	if builtin {
@@ -95,7 +99,8 @@ func (r *Resource) Path() string {
 	return "/apis/" + r.GVR.Group + "/" + r.GVR.Version + "/" + r.GVR.Resource
 }
 
-// Selectable reports whether a field selector may name label (W-152). Upstream words the refusal of any other.
+// Selectable reports whether a field selector may name label (W-152). Upstream words the refusal of
+// any other.
 func (r *Resource) Selectable(label string) bool {
 	switch label {
 	case FieldName:
@@ -107,7 +112,8 @@ func (r *Resource) Selectable(label string) bool {
 	return ok
 }
 
-// key is the object's place in the resource: its namespace, if the resource has any, and its name. It has bytes of its own.
+// key is the object's place in the resource: its namespace, if the resource has any, and its name.
+// It has bytes of its own.
 func (r *Resource) key(namespace, name string) string {
 	if !r.Namespaced {
 		return strings.Clone(name)
@@ -115,8 +121,9 @@ func (r *Resource) key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// pathNode is a tree of the JSON paths that lead to selectable fields, so that one walk over an object finds them all.
-// Several labels may share one path (spec.host is spec.nodeName), hence aliases.
+// pathNode is a tree of the JSON paths that lead to selectable fields, so that one walk over an
+// object finds them all. Several labels may share one path (spec.host is spec.nodeName), hence
+// aliases.
 type pathNode struct {
 	children map[string]*pathNode
 	field    int // -1: nothing ends here

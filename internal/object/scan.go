@@ -11,11 +11,13 @@ import (
 // errSyntax is what every malformed document comes down to; Parse says where.
 var errSyntax = errors.New("malformed JSON")
 
-// maxDepth is how deep values may nest: encoding/json's own limit, so that what upstream could write can be read.
+// maxDepth is how deep values may nest: encoding/json's own limit, so that what upstream could
+// write can be read.
 const maxDepth = 10000
 
-// scanner walks over JSON without building anything. It checks no more than it needs to find its way: upstream's encoder
-// made the bytes. Whatever it accepts and encoding/json accepts too, both understand alike (fuzzed).
+// scanner walks over JSON without building anything. It checks no more than it needs to find its
+// way: upstream's encoder made the bytes. Whatever it accepts and encoding/json accepts too, both
+// understand alike (fuzzed).
 type scanner struct {
 	b     []byte
 	i     int
@@ -50,8 +52,9 @@ func (s *scanner) expect(c byte) error {
 	return nil
 }
 
-// members walks over the members of the object that comes next. While next says true, the scanner is at the value of key, which the caller
-// consumes; what goes wrong with it is put into err. (A callback would cost an allocation for each object that it walks over.)
+// members walks over the members of the object that comes next. While next says true, the scanner
+// is at the value of key, which the caller consumes; what goes wrong with it is put into err. (A
+// callback would cost an allocation for each object that it walks over.)
 type members struct {
 	*scanner
 	key   string // valid as long as the bytes that are scanned
@@ -133,7 +136,8 @@ func (s *scanner) strSpan() (sp span, escaped bool, err error) {
 	return span{}, false, errSyntax
 }
 
-// str is the string that comes next, decoded as encoding/json would. It is valid as long as the bytes that are scanned.
+// str is the string that comes next, decoded as encoding/json would. It is valid as long as the
+// bytes that are scanned.
 func (s *scanner) str() (string, error) {
 	sp, escaped, err := s.strSpan()
 	if err != nil {
@@ -157,12 +161,14 @@ func decode(quoted []byte) (string, error) {
 	return out, nil
 }
 
-// view is b as a string, which is valid as long as b is and does not change. Objects are made of such strings: their bytes never change,
-// and copies of them would be a tenth of the memory.
-func view(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) } // #nosec G103 -- a string for as long as its bytes are not written to
+// view is b as a string, which is valid as long as b is and does not change. Objects are made of
+// such strings: their bytes never change, and copies of them would be a tenth of the memory.
+func view(b []byte) string {
+	return unsafe.String(unsafe.SliceData(b), len(b))
+} // #nosec G103 -- a string for as long as its bytes are not written to
 
-// scalar is the place of the string (without its quotes), number or boolean that comes next; null, objects and arrays are nowhere, and
-// false. spelled says that the text in that place means itself.
+// scalar is the place of the string (without its quotes), number or boolean that comes next; null,
+// objects and arrays are nowhere, and false. spelled says that the text in that place means itself.
 func (s *scanner) scalar() (sp span, spelled, ok bool, err error) {
 	switch s.peek() {
 	case '"':
@@ -189,7 +195,9 @@ func (s *scanner) scalar() (sp span, spelled, ok bool, err error) {
 }
 
 // span is the range from start to where the scanner is.
-func (s *scanner) span(start int) span { return span{uint32(start), uint32(s.i)} } // #nosec G115 -- objects are below 4 GiB (parser.parse)
+func (s *scanner) span(start int) span {
+	return span{uint32(start), uint32(s.i)}
+} // #nosec G115 -- objects are below 4 GiB (parser.parse)
 
 // skip passes over the value that comes next. It does not recurse, so depth costs no stack.
 func (s *scanner) skip() error {

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// Selector says which objects a client sees: scope, labels and fields. Equal selectors have equal Keys.
-// The zero value sees everything.
+// Selector says which objects a client sees: scope, labels and fields. Equal selectors have equal
+// Keys. The zero value sees everything.
 type Selector struct {
 	Namespace, Name string // the scope; "" is all
 	labels          *conditions
@@ -70,7 +70,8 @@ func (s Selector) Light() bool { return s.Weight() <= LightMost }
 // Size is about how many bytes of memory the selector takes.
 func (s Selector) Size() int { return s.labels.size() + s.fields.size() }
 
-// ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen never changes.
+// ScopeOnly reports that neither labels nor fields are selected, so that whether an object is seen
+// never changes.
 func (s Selector) ScopeOnly() bool { return s.labels == nil && s.fields == nil }
 
 // Single reports that the selector is one name with one value, besides its scope.
@@ -84,7 +85,8 @@ func (s Selector) Single() bool {
 	return only != nil && only.terms == 1 && len(only.all) == 1 && only.all[0].kind == within
 }
 
-// Fixed reports that whether an object is seen never changes while it exists: nothing is selected but by name and namespace.
+// Fixed reports that whether an object is seen never changes while it exists: nothing is selected
+// but by name and namespace.
 func (s Selector) Fixed() bool {
 	if s.labels != nil {
 		return false
@@ -108,7 +110,8 @@ func (s Selector) LabelQuery() string {
 	return s.labels.query
 }
 
-// FieldQuery is the selector's fields, its name among them, as a request in its namespace spells them, "" if any will do.
+// FieldQuery is the selector's fields, its name among them, as a request in its namespace spells
+// them, "" if any will do.
 func (s Selector) FieldQuery() string {
 	query := ""
 	if s.fields != nil {
@@ -150,8 +153,9 @@ func (s Selector) Matches(o *Object) bool {
 	return s.labels == nil || s.labels.matchLabels(o)
 }
 
-// Seen reports what a client with this selector is told about e: that an object appeared, changed, or went away, and
-// which version it is shown; false if nothing (W-103). A deletion shows the version that last matched, at e.RV.
+// Seen reports what a client with this selector is told about e: that an object appeared, changed,
+// or went away, and which version it is shown; false if nothing (W-103). A deletion shows the
+// version that last matched, at e.RV.
 func (s Selector) Seen(e *Event) (Type, *Object, bool) {
 	now := e.New != nil && s.Matches(e.New)
 	before := e.Old != nil && s.Matches(e.Old)

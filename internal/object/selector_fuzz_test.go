@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// FuzzSelector holds a Selector against the conditions it is made of, in every scope: it sees what all of them see. A selector
-// that has the same key sees the same, or clients would share a feed that is not theirs; and the change of an object is told as
-// W-103 has it.
+// FuzzSelector holds a Selector against the conditions it is made of, in every scope: it sees what
+// all of them see. A selector that has the same key sees the same, or clients would share a feed
+// that is not theirs; and the change of an object is told as W-103 has it.
 func FuzzSelector(f *testing.F) {
 	for _, seed := range []struct{ label, field, namespace, name, before, now string }{
 		{"app=x", "", "n", "", "app=x", "app=y"},
@@ -37,7 +37,8 @@ func FuzzSelector(f *testing.F) {
 		e := &Event{Old: labelled(t, before), New: labelled(t, now)}
 		s := NewSelector(namespace, name, l, of)
 		for _, o := range []*Object{e.Old, e.New} {
-			want := (namespace == "" || namespace == o.Namespace()) && (name == "" || name == o.Name()) && l.Matches(o.Labels()) && of.Matches(o.Fields())
+			want := (namespace == "" || namespace == o.Namespace()) && (name == "" || name == o.Name()) &&
+				l.Matches(o.Labels()) && of.Matches(o.Fields())
 			if s.Matches(o) != want {
 				t.Errorf("%s of %v: %t, want %t", s.Key(), labelsOf(o), !want, want)
 			}
@@ -60,7 +61,8 @@ func labelled(t *testing.T, text string) *Object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return mustParse(t, pods, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7","labels":`+string(written)+
+	return mustParse(t, pods, `{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7","labels":`+
+		string(written)+
 		`},"spec":{"nodeName":"node-1"},"status":{"phase":"Running"}}`)
 }
 

@@ -25,7 +25,8 @@ func selector(t testing.TB, namespace, name, l, f string) Selector {
 func TestSelectorSeenTellsTheStory(t *testing.T) {
 	version := func(rv, app, k string) *Object {
 		return mustParse(t, builtin("", "configmaps", "ConfigMap", true),
-			`{"metadata":{"name":"s","namespace":"n","resourceVersion":"`+rv+`","labels":{"app":"`+app+`"}},"data":{"k":"`+k+`"}}`)
+			`{"metadata":{"name":"s","namespace":"n","resourceVersion":"`+rv+`","labels":{"app":"`+app+`"}},"data":{"k":"`+k+
+				`"}}`)
 	}
 	s371, s372, s373 := version("371", "y", "v"), version("372", "x", "v"), version("373", "x", "2")
 	s374, s375, s376 := version("374", "z", "3"), version("375", "z", "4"), version("376", "x", "4")
@@ -56,7 +57,8 @@ func TestSelectorSeenTellsTheStory(t *testing.T) {
 }
 
 func TestSelectorMatches(t *testing.T) {
-	pod := mustParse(t, pods, `{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"app":"x"}},"spec":{"nodeName":"node-1"}}`)
+	pod := mustParse(t, pods,
+		`{"metadata":{"name":"a","namespace":"n","resourceVersion":"7","labels":{"app":"x"}},"spec":{"nodeName":"node-1"}}`)
 	bare := mustParse(t, pods, `{"metadata":{"name":"b","namespace":"m","resourceVersion":"7"}}`)
 	node := mustParse(t, nodes, `{"metadata":{"name":"a","resourceVersion":"7"}}`)
 	f := func(o *Object, namespace, name, l, fs string, want bool) {
@@ -164,7 +166,8 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// Whether what is selected by name and namespace alone is seen never changes. What goes upstream is what was asked for.
+// Whether what is selected by name and namespace alone is seen never changes. What goes upstream is
+// what was asked for.
 func TestSelectorFixed(t *testing.T) {
 	f := func(namespace, name, l, f string, fixed bool, labelQuery, fieldQuery string) {
 		t.Helper()

@@ -1,11 +1,13 @@
 package object
 
-// StripManagedFields lets objects that are parsed from now on go without metadata.managedFields. It is often a third of an object, and
-// nobody but kube-apiserver itself, when something is applied, has a use for it. What is served then is not all that upstream sent, which
-// is for the user to want.
+// StripManagedFields lets objects that are parsed from now on go without metadata.managedFields. It
+// is often a third of an object, and nobody but kube-apiserver itself, when something is applied,
+// has a use for it. What is served then is not all that upstream sent, which is for the user to
+// want.
 func (r *Resource) StripManagedFields() { r.stripped.Store(true) }
 
-// lean is raw, or a copy without metadata.managedFields. What is malformed is left for Parse to refuse.
+// lean is raw, or a copy without metadata.managedFields. What is malformed is left for Parse to
+// refuse.
 func lean(raw []byte) (out []byte, copied bool) {
 	gap := managedFields(raw)
 	if gap.end == 0 {
@@ -16,7 +18,8 @@ func lean(raw []byte) (out []byte, copied bool) {
 	return append(out, raw[gap.end:]...), true
 }
 
-// managedFields is where an object's metadata has its managedFields, with the comma that goes with them; nowhere if there are none.
+// managedFields is where an object's metadata has its managedFields, with the comma that goes with
+// them; nowhere if there are none.
 func managedFields(raw []byte) (gap span) {
 	s := scanner{b: raw}
 	top := s.members()
@@ -33,8 +36,9 @@ func managedFields(raw []byte) (gap span) {
 	return span{}
 }
 
-// member is where the object that comes next has the member called name, with a comma: the one before it, or, of the first member, the one
-// after it. It is nowhere if there is none, and then the scanner has passed the object.
+// member is where the object that comes next has the member called name, with a comma: the one
+// before it, or, of the first member, the one after it. It is nowhere if there is none, and then
+// the scanner has passed the object.
 func (s *scanner) member(name string) (at span, err error) {
 	m := s.members()
 	end := 0 // of the member before

@@ -13,14 +13,22 @@ import (
 func TestStripManagedFields(t *testing.T) {
 	const managed = `"managedFields":[{"manager":"a,}\"","fieldsV1":{"f:metadata":{"managedFields":{}}}},{}]`
 	for name, c := range map[string]struct{ raw, want string }{
-		"first":        {`{"metadata":{` + managed + `,"name":"a","resourceVersion":"1"},"x":1}`, `{"metadata":{"name":"a","resourceVersion":"1"},"x":1}`},
-		"last":         {`{"metadata":{"name":"a","resourceVersion":"1",` + managed + `},"x":1}`, `{"metadata":{"name":"a","resourceVersion":"1"},"x":1}`},
-		"in between":   {`{"x":1,"metadata":{"name":"a",` + managed + `,"resourceVersion":"1"}}`, `{"x":1,"metadata":{"name":"a","resourceVersion":"1"}}`},
-		"none":         {`{"metadata":{"name":"a","resourceVersion":"1"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`},
-		"null":         {`{"metadata":{"name":"a","managedFields":null,"resourceVersion":"1"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`},
-		"elsewhere":    {`{"managedFields":[],"metadata":{"name":"a","resourceVersion":"1"},"spec":{"metadata":{` + managed + `}}}`, `{"managedFields":[],"metadata":{"name":"a","resourceVersion":"1"},"spec":{"metadata":{` + managed + `}}}`},
-		"blanks":       {`{ "metadata" : { "name" : "a" , ` + managed + ` , "resourceVersion":"1" } }`, `{ "metadata" : { "name" : "a" , "resourceVersion":"1" } }`},
-		"as an escape": {`{"metadata":{"name":"a","managed\u0046ields":[],"resourceVersion":"1"}}`, `{"metadata":{"name":"a","resourceVersion":"1"}}`},
+		"first": {`{"metadata":{` + managed + `,"name":"a","resourceVersion":"1"},"x":1}`,
+			`{"metadata":{"name":"a","resourceVersion":"1"},"x":1}`},
+		"last": {`{"metadata":{"name":"a","resourceVersion":"1",` + managed + `},"x":1}`,
+			`{"metadata":{"name":"a","resourceVersion":"1"},"x":1}`},
+		"in between": {`{"x":1,"metadata":{"name":"a",` + managed + `,"resourceVersion":"1"}}`,
+			`{"x":1,"metadata":{"name":"a","resourceVersion":"1"}}`},
+		"none": {`{"metadata":{"name":"a","resourceVersion":"1"}}`,
+			`{"metadata":{"name":"a","resourceVersion":"1"}}`},
+		"null": {`{"metadata":{"name":"a","managedFields":null,"resourceVersion":"1"}}`,
+			`{"metadata":{"name":"a","resourceVersion":"1"}}`},
+		"elsewhere": {`{"managedFields":[],"metadata":{"name":"a","resourceVersion":"1"},"spec":{"metadata":{` + managed +
+			`}}}`, `{"managedFields":[],"metadata":{"name":"a","resourceVersion":"1"},"spec":{"metadata":{` + managed + `}}}`},
+		"blanks": {`{ "metadata" : { "name" : "a" , ` + managed + ` , "resourceVersion":"1" } }`,
+			`{ "metadata" : { "name" : "a" , "resourceVersion":"1" } }`},
+		"as an escape": {`{"metadata":{"name":"a","managed\u0046ields":[],"resourceVersion":"1"}}`,
+			`{"metadata":{"name":"a","resourceVersion":"1"}}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := NewResource(schema.GroupVersionResource{Group: "g", Version: "v1", Resource: "things"}, "Thing", false, false)
@@ -46,11 +54,13 @@ func TestStripManagedFields(t *testing.T) {
 func TestStripItem(t *testing.T) {
 	r := NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 	r.StripManagedFields()
-	o, err := r.ParseCopy([]byte(`{"metadata":{"name":"a","namespace":"n","resourceVersion":"1","managedFields":[]},"spec":{}}`))
+	o, err := r.ParseCopy([]byte(
+		`{"metadata":{"name":"a","namespace":"n","resourceVersion":"1","managedFields":[]},"spec":{}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := string(o.JSON()), `{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"1"},"spec":{}}`; got != want {
+	if got, want := string(o.JSON()),
+		`{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"n","resourceVersion":"1"},"spec":{}}`; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if got, want := string(o.Metadata()), `{"name":"a","namespace":"n","resourceVersion":"1"}`; got != want {
@@ -61,8 +71,10 @@ func TestStripItem(t *testing.T) {
 // What is cut out of valid JSON is managedFields and nothing else.
 func FuzzStripManagedFields(f *testing.F) {
 	for _, seed := range []string{
-		`{"metadata":{"managedFields":[{"a":"\"}"}],"name":"a"},"x":[{"managedFields":1}]}`, `{"metadata":{"a":1,"managedFields":{}}}`, `{"metadata":{"managedFields":0}}`,
-		`{"metadata":[],"metadata":{"managedFields":1}}`, ` { "metadata" : { "managedFields" : [ ] , "b" : 1 } } `, `{"metadata":{"managedFields":[}}`, `{"metadata":`, `[]`, ``,
+		`{"metadata":{"managedFields":[{"a":"\"}"}],"name":"a"},"x":[{"managedFields":1}]}`,
+		`{"metadata":{"a":1,"managedFields":{}}}`, `{"metadata":{"managedFields":0}}`,
+		`{"metadata":[],"metadata":{"managedFields":1}}`, ` { "metadata" : { "managedFields" : [ ] , "b" : 1 } } `,
+		`{"metadata":{"managedFields":[}}`, `{"metadata":`, `[]`, ``,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -73,7 +85,8 @@ func FuzzStripManagedFields(f *testing.F) {
 			t.Fatal("what was given was changed")
 		}
 		var whole, left map[string]any
-		if json.Unmarshal(raw, &whole) != nil || strings.Count(string(raw), "etadata") > 1 || strings.Contains(string(raw), `\u`) {
+		if json.Unmarshal(raw, &whole) != nil || strings.Count(string(raw), "etadata") > 1 ||
+			strings.Contains(string(raw), `\u`) {
 			return // where a name stands twice, the last counts: upstream does not do that
 		}
 		if err := json.Unmarshal(got, &left); err != nil {

@@ -1,15 +1,17 @@
 package object
 
-// Term is a condition that names what it wants: a field or a label of an object has one of some values. An index can look such
-// objects and such selectors up, where any other condition can only be asked.
+// Term is a condition that names what it wants: a field or a label of an object has one of some
+// values. An index can look such objects and such selectors up, where any other condition can only
+// be asked.
 type Term struct {
 	Label  bool // the name is that of a label, which has to be there; a field that is not there is ""
 	Name   string
 	Values []string
 }
 
-// Terms are the selector's: whatever it matches satisfies each of them, but it may demand more. The scope is a term, too, for it is what
-// metadata.namespace and metadata.name say. None are left out, but those that name no value.
+// Terms are the selector's: whatever it matches satisfies each of them, but it may demand more. The
+// scope is a term, too, for it is what metadata.namespace and metadata.name say. None are left out,
+// but those that name no value.
 func (s Selector) Terms() []Term {
 	var terms []Term
 	if s.Namespace != "" {

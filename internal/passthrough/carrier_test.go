@@ -18,10 +18,12 @@ func TestCarrier(t *testing.T) {
 		path, query, _ := strings.Cut(target, "?")
 		in := &Inbound{method: method, proto: proto, length: length, upgrade: upgrade, path: parseAPIPath(path), query: query}
 		if got := transports.carrier(in, in.class(), credentials); got != want {
-			t.Errorf("%s %s in %s, %d bytes, upgrade %q, credentials %t: %v, want %v", method, target, proto, length, upgrade, credentials, got, want)
+			t.Errorf("%s %s in %s, %d bytes, upgrade %q, credentials %t: %v, want %v", method, target, proto, length, upgrade,
+				credentials, got, want)
 		}
 	}
-	const maps, exec, service = "/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/pods/b/exec", "/api/v1/namespaces/a/services/b/proxy/"
+	const maps, exec, service = "/api/v1/namespaces/a/configmaps", "/api/v1/namespaces/a/pods/b/exec",
+		"/api/v1/namespaces/a/services/b/proxy/"
 	for _, credentials := range []bool{true, false} {
 		shared := named("any")
 		if !credentials {

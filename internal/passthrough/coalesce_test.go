@@ -128,7 +128,8 @@ func (c *crowd) expect(alone, requests, shared int) {
 	}
 }
 
-var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json", UserAgent: "one"}
+var pods500 = plan.Request{Method: "GET", Path: "/api/v1/pods", RawQuery: "limit=500", Accept: "application/json",
+	UserAgent: "one"}
 
 // Whoever asks while upstream is at work on the same shares what is asked next, and never what was
 // sent before.
@@ -158,12 +159,14 @@ func TestCoalescing(t *testing.T) {
 				t.Errorf("answer %d: %d %s", i, w.code, &w.body)
 			}
 			h := w.set
-			if h.Get("Audit-Id") == "" || h.Get("Audit-Id") == "upstream's" || h.Get("Content-Type") != "application/json" || h.Get("Date")+h.Get("Connection") != "" {
+			if h.Get("Audit-Id") == "" || h.Get("Audit-Id") == "upstream's" || h.Get("Content-Type") != "application/json" ||
+				h.Get("Date")+h.Get("Connection") != "" {
 				t.Errorf("headers %v", h)
 			}
 		}
 		r := c.upstream.asked[0]
-		if r.URL.String() != "https://upstream"+listOfPods || r.Header.Get("Accept") != "application/json" || r.Header.Get("Accept-Encoding") != "gzip" ||
+		if r.URL.String() != "https://upstream"+listOfPods || r.Header.Get("Accept") != "application/json" ||
+			r.Header.Get("Accept-Encoding") != "gzip" ||
 			r.Header.Get("User-Agent") != "one" {
 			t.Errorf("%s with %v", r.URL, r.Header)
 		}
@@ -185,7 +188,8 @@ func TestSharedRequestIsOfWhatWasParsed(t *testing.T) {
 		answer.Header.Set("Set-Cookie", "session=own")
 		c.upstream.answers <- answer
 		c.expect(1, 1, 2)
-		if got, want := c.upstream.asked[0].URL.String(), "https://upstream/api/v1/namespaces/a/pods?=%23&d=+e&labelSelector=a+in+%28b%29&limit=5&limit=6"; got != want {
+		if got, want := c.upstream.asked[0].URL.String(),
+			"https://upstream/api/v1/namespaces/a/pods?=%23&d=+e&labelSelector=a+in+%28b%29&limit=5&limit=6"; got != want {
 			t.Errorf("asked %s, want %s", got, want)
 		}
 		for _, w := range c.shared {
@@ -260,7 +264,8 @@ func TestNotShared(t *testing.T) {
 	twice := answerOf(http.StatusOK, "")
 	twice.Header["Warning"] = []string{"one", "two"}
 	for name, answer := range map[string]*http.Response{
-		"forbidden": answerOf(http.StatusForbidden, "no"), "no answer": nil, "too large": answerOf(http.StatusOK, strings.Repeat("x", sharedMost+1)),
+		"forbidden": answerOf(http.StatusForbidden, "no"), "no answer": nil,
+		"too large":              answerOf(http.StatusOK, strings.Repeat("x", sharedMost+1)),
 		"two values of a header": twice,
 	} {
 		t.Run(name, func(t *testing.T) {

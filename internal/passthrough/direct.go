@@ -71,7 +71,8 @@ func (f *Forwarder) failed(r HTTP1Request, x *exchange, err error) {
 		w.HangUp()
 	} else {
 		x.code = int(s.Code)
-		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
+		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class),
+			zap.Error(err))
 	}
 	apistatus.Write(w, s)
 }

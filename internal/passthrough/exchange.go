@@ -33,13 +33,14 @@ type exchange struct {
 	seat    flowcontrol.Pass // of the requests under way; a watch has it until its answer begins
 	lasting flowcontrol.Pass // of what lasts
 	heard   AnswerHooks
-	code    int                      // of the answer; 0: none yet. Owned by whoever answers
-	waiting atomic.Bool              // replayed, but not yet with the net/http server: nobody but abort would end it
-	broken  atomic.Bool              // replayed, and its body could not be read to its end
-	late    *http.ResponseController // of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
-	ends    sync.Once
-	owned   int64                  // what is reserved for the body, in bytes
-	large   *flowcontrol.LargeHead // the request's head; nil: it is not large
+	code    int         // of the answer; 0: none yet. Owned by whoever answers
+	waiting atomic.Bool // replayed, but not yet with the net/http server: nobody but abort would end it
+	broken  atomic.Bool // replayed, and its body could not be read to its end
+	// of a body that must have arrived by a time; nil: it may last. Owned by whoever reads the body
+	late  *http.ResponseController
+	ends  sync.Once
+	owned int64                  // what is reserved for the body, in bytes
+	large *flowcontrol.LargeHead // the request's head; nil: it is not large
 
 	measures bool // a refusal is read as a whole, if it is short
 
@@ -93,7 +94,8 @@ func (f *Forwarder) begin(w apistatus.Responder, in *Inbound, b Bearer, to reach
 		if !x.class.short() {
 			w.HangUp()
 		}
-		apistatus.Write(w, apistatus.Forbidden("this proxy has no identity of its own to act with: send your own Authorization"))
+		apistatus.Write(w, apistatus.Forbidden(
+			"this proxy has no identity of its own to act with: send your own Authorization"))
 		x.end()
 		return nil
 	}

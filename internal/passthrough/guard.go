@@ -63,18 +63,23 @@ func (g *PlainGuard) Admit(w apistatus.Responder, r PlainRequest) bool {
 // Refusal returns why the request may not pass, or nil. The message names the value and the remedy.
 func (g *PlainGuard) Refusal(r PlainRequest) *metav1.Status {
 	if !g.hostAccepted(r.Host) {
-		return apistatus.Forbidden(fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to --accept-hosts", apistatus.Clip(r.Host)))
+		return apistatus.Forbidden(
+			fmt.Sprintf("host %q is not accepted on this listener: use localhost, 127.0.0.1 or [::1], or add it to "+
+				"--accept-hosts", apistatus.Clip(r.Host)))
 	}
 	for _, origin := range r.Origins {
 		if !slices.Contains(g.origins, strings.ToLower(origin)) {
-			return apistatus.Forbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins", apistatus.Clip(origin)))
+			return apistatus.Forbidden(fmt.Sprintf("origin %q is not accepted on this listener: add it to --accept-origins",
+				apistatus.Clip(origin)))
 		}
 	}
 	if !r.AsSelf || g.selfConnect {
 		return nil
 	}
 	if what, connect := connectRequest(r); connect {
-		return apistatus.Forbidden(fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or start the proxy with --plain-self-connect", what))
+		return apistatus.Forbidden(
+			fmt.Sprintf("%s is refused for requests that act as the proxy's own identity: send your own Authorization, or "+
+				"start the proxy with --plain-self-connect", what))
 	}
 	return nil
 }

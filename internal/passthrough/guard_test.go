@@ -7,7 +7,8 @@ import (
 )
 
 func TestPlainGuard(t *testing.T) {
-	guard := NewPlainGuard([]string{"Proxy.internal", "other:8001", "[fd00::1]"}, []string{"https://Console.example"}, false)
+	guard := NewPlainGuard([]string{"Proxy.internal", "other:8001", "[fd00::1]"}, []string{"https://Console.example"},
+		false)
 	open := NewPlainGuard(nil, nil, true)
 	f := func(g *PlainGuard, r PlainRequest, want string) {
 		t.Helper()
@@ -19,10 +20,13 @@ func TestPlainGuard(t *testing.T) {
 			t.Errorf("%+v: %+v; want a refusal that names %s", r, s, want)
 		}
 	}
-	for _, host := range []string{"localhost", "LOCALHOST:8001", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8001", "proxy.internal", "proxy.internal:80", "other:8001", "[fd00::1]:443"} {
+	for _, host := range []string{"localhost", "LOCALHOST:8001", "127.0.0.1", "127.0.0.1:1", "[::1]", "[::1]:8001",
+		"proxy.internal", "proxy.internal:80", "other:8001", "[fd00::1]:443"} {
 		f(guard, PlainRequest{Host: host, Target: "/"}, "")
 	}
-	for _, host := range []string{"", "evil.example", "localhost.evil.example", "localhost.", "127.0.0.1.nip.io", "127.0.0.2", "::1", "other", "other:80", "localhost:", "localhost:x", "localhost:80:80", "[::1", "a@localhost", "0.0.0.0"} {
+	for _, host := range []string{"", "evil.example", "localhost.evil.example", "localhost.", "127.0.0.1.nip.io",
+		"127.0.0.2", "::1", "other", "other:80", "localhost:", "localhost:x", "localhost:80:80", "[::1", "a@localhost",
+		"0.0.0.0"} {
 		f(guard, PlainRequest{Host: host, Target: "/"}, "--accept-hosts")
 		f(guard, PlainRequest{Host: host, Target: "/"}, fmt.Sprintf("%q", host))
 	}
@@ -42,9 +46,11 @@ func TestPlainGuard(t *testing.T) {
 		return PlainRequest{Host: "localhost", Method: "GET", Target: target, AsSelf: true, Upgrade: upgrade}
 	}
 	for _, target := range []string{
-		"/api/v1/namespaces/a/pods/b/exec?command=sh", "/api/v1/namespaces/a/pods/b/%65xec", "/api/v1/namespaces/a/pods/b%2Fexec",
+		"/api/v1/namespaces/a/pods/b/exec?command=sh", "/api/v1/namespaces/a/pods/b/%65xec",
+		"/api/v1/namespaces/a/pods/b%2Fexec",
 		"/api/v1/namespaces/a/pods/b/portforward", "/api/v1/namespaces/a/pods/b/attach", "/api/v1/namespaces/a/pods/b/proxy/",
-		"/api/v1/namespaces/a/services/https:b:443/proxy/x", "/api/v1/nodes/n/proxy/exec", "/api/v1/proxy/nodes/n", "//api/v1/nodes/n/proxy",
+		"/api/v1/namespaces/a/services/https:b:443/proxy/x", "/api/v1/nodes/n/proxy/exec", "/api/v1/proxy/nodes/n",
+		"//api/v1/nodes/n/proxy",
 	} {
 		for _, upgrade := range []bool{false, true} {
 			f(guard, self(target, upgrade), "--plain-self-connect")

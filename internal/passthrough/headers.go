@@ -69,12 +69,14 @@ func placeRefusal(base *url.URL, in *Inbound) *metav1.Status {
 	path, query, _ := strings.Cut(in.target, "?")
 	switch {
 	case base.Path != "" && base.Path != "/" && strays(path):
-		return apistatus.BadRequest(fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
-			"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver is below a path of its "+
-			"host; send your own Authorization", apistatus.Clip(path)))
+		return apistatus.BadRequest(
+			fmt.Sprintf("path %q is refused for requests that bring no credentials of their own that can be forwarded: "+
+				"it must have no . or .. segments, backslashes, encoded slashes or control characters, since the apiserver "+
+				"is below a path of its host; send your own Authorization", apistatus.Clip(path)))
 	case plan.Overfull(query):
-		return apistatus.BadRequest(fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
-			"can be forwarded: send fewer, or your own Authorization", plan.QueryParametersLimit))
+		return apistatus.BadRequest(
+			fmt.Sprintf("more than %d query parameters are refused for requests that bring no credentials of their own that "+
+				"can be forwarded: send fewer, or your own Authorization", plan.QueryParametersLimit))
 	}
 	return nil
 }
@@ -122,7 +124,8 @@ func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.S
 	for name := range connectionTokens(in) {
 		key := textproto.CanonicalMIMEHeaderKey(name)
 		if OwnIdentity(key) || claims(key) || key == "Sec-Websocket-Protocol" && OwnCredentials(nil, in[key]) {
-			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) + ": a proxy would drop it and change who is asking")
+			return apistatus.BadRequest("the Connection header must not name " + apistatus.Clip(name) +
+				": a proxy would drop it and change who is asking")
 		}
 	}
 	if !b.lends(in) {
@@ -130,7 +133,8 @@ func headerRefusal(in http.Header, b Bearer, claims func(string) bool) *metav1.S
 	}
 	for key := range in {
 		if strings.HasPrefix(key, "Impersonate-") {
-			return apistatus.Forbidden(apistatus.Clip(key) + " is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
+			return apistatus.Forbidden(apistatus.Clip(key) +
+				" is refused for requests that bring no credentials of their own that can be forwarded: send your own Authorization")
 		}
 	}
 	return nil
@@ -146,7 +150,9 @@ func impersonationLoss(in http.Header) *metav1.Status {
 		}
 		for _, value := range values {
 			if why := auth.HeaderLoss(value); why != "" {
-				return apistatus.Forbidden(fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself", apistatus.Clip(value), apistatus.Clip(key), why))
+				return apistatus.Forbidden(
+					fmt.Sprintf("the value %q of the header %s %s: send it without, or use the apiserver itself",
+						apistatus.Clip(value), apistatus.Clip(key), why))
 			}
 		}
 	}
@@ -186,7 +192,8 @@ func responseHeader(h http.Header) {
 	for name := range connectionTokens(h) {
 		h.Del(name)
 	}
-	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+	for _, name := range []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Te", "Trailer",
+		"Transfer-Encoding", "Upgrade"} {
 		delete(h, name)
 	}
 }

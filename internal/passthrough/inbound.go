@@ -69,7 +69,8 @@ func (in *Inbound) probes() bool {
 // repeatable reports whether a transport may send the request again: there is no body, or it is
 // owned, which those of HTTP/1.0 never are.
 func (in *Inbound) repeatable(c class) bool {
-	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= OwnedBodyLimit && in.proto != "HTTP/1.0"
+	return in.length == 0 || !in.passed && c.short() && in.length > 0 && in.length <= OwnedBodyLimit &&
+		in.proto != "HTTP/1.0"
 }
 
 // direct reports whether the request can take the cheap way: one answer, a body small enough to
@@ -96,7 +97,8 @@ func upgradesWatch(method string, path apiPath, query string) bool {
 	if method != http.MethodGet || path.suspect || path.resource == "" || path.subresource != "" {
 		return false
 	}
-	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.Overfull(query) && queryOption(query, "watch")
+	return path.verb == "watch" || path.verb == "" && path.name == "" && !plan.Overfull(query) &&
+		queryOption(query, "watch")
 }
 
 // queryOption is queryTrue for a raw query; most queries are distinguished without parsing them. Of

@@ -13,7 +13,8 @@ func TestParseAPIPath(t *testing.T) {
 	f := func(raw, verb, resource, name, subresource string, suspect, connect bool) {
 		t.Helper()
 		p := parseAPIPath(raw)
-		if p.verb != verb || p.resource != resource || p.name != name || p.subresource != subresource || p.suspect != suspect || p.connect() != connect {
+		if p.verb != verb || p.resource != resource || p.name != name || p.subresource != subresource ||
+			p.suspect != suspect || p.connect() != connect {
 			t.Errorf("%s: %+v, connect %v", raw, p, p.connect())
 		}
 	}
@@ -39,7 +40,8 @@ func TestParseAPIPath(t *testing.T) {
 	f("/api/v1/namespaces/a/services/b/proxy", "", "services", "b", "proxy", false, true)
 	f("/api/v1/nodes/n/proxy/run", "", "nodes", "n", "proxy", false, true)
 	f("/api/v1/proxy/nodes/n/run", "proxy", "nodes", "n", "run", false, true)
-	f("/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/portforward", "", "virtualmachineinstances", "b", "portforward", false, true)
+	f("/apis/subresources.kubevirt.io/v1/namespaces/a/virtualmachineinstances/b/portforward", "",
+		"virtualmachineinstances", "b", "portforward", false, true)
 
 	// Tricks: what any party may read as a connect is one.
 	f("/api/v1/namespaces/a/pods/b/%65xec", "", "pods", "b", "exec", false, true)

@@ -159,7 +159,8 @@ func (f *Forwarder) replayFailed(w http.ResponseWriter, req *http.Request, err e
 		x.code = int(s.Code)
 	case live:
 		x.code = int(s.Code)
-		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class), zap.Error(err))
+		f.log.Warn("upstream gave no answer", zap.String("method", x.in.method), zap.Stringer("class", x.class),
+			zap.Error(err))
 	case errors.Is(err, context.Canceled):
 		s = apistatus.Unavailable("the request was cancelled")
 	}

@@ -52,7 +52,8 @@ func replayHandler(proxy http.Handler) http.Handler {
 		defer context.AfterFunc(x.ctx, cancel)()
 		if x.class.short() && x.in.length != 0 {
 			x.late = http.NewResponseController(w)
-			_ = x.late.SetReadDeadline(time.Now().Add(x.f.Opts.Arrivals.Passed)) // fails on a closed connection, as reading it will
+			// fails on a closed connection, as reading it will
+			_ = x.late.SetReadDeadline(time.Now().Add(x.f.Opts.Arrivals.Passed))
 		}
 		proxy.ServeHTTP(&replayWriter{ResponseWriter: w, x: x}, req.WithContext(ctx))
 	})

@@ -19,38 +19,56 @@ var readable = []string{"a/x 1", "a/y 2", "ab/x 3", "ab/y 4", "x 5", "y 6", "a 7
 // authorizer was asked about, or less. The two read the path and the query by code of their own.
 func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 	for _, path := range []string{
-		podsPath, podsPath + "/", podsPath + "//", "//api/v1/pods", "/api//v1/pods", "/api/v1//pods", "/api/v1/namespaces//pods", "/api/v1/namespaces//pods/x",
-		"/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/a/pods/x/", "/api/v1/namespaces/a%2Fpods", "/api/v1/namespaces/a/pods%2Fx",
-		"/api/v1/namespaces/a/../ab/pods/x", "/api/v1/namespaces/a/./pods", "/api/v1/namespaces/a/pods/..", "/api/v1/namespaces/a%2F..%2Fab/pods",
-		"/api/v1/namespaces/a", "/api/v1/namespaces/a/status", "/api/v1/namespaces/a/finalize", "/api/v1/namespaces/status/pods", "/api/v1/namespaces/a/status/x",
-		"/api/v1/namespaces/namespaces/namespaces", "/api/v1/namespaces/namespaces", "/api/v1/namespaces/a/namespaces", "/api/v1/namespaces/a/namespaces/ab",
-		"/api/v1/watch/pods", "/api/v1/watch/namespaces/a/pods/x", "/api/v1/watch/namespaces/a", "/api/v1/watch/watch/pods", "/api/v1/proxy/pods", "/api/v1/watch",
-		"/api/v1/namespaces/watch/pods", "/apis/apps/v1/deployments", "/apis//v1/pods", "/apis/apps/v1/namespaces/a/deployments/x.y", "/api/v1/nodes/x", "/api/v1/nodes",
-		"/api/v1/pods/x", "/api/v1/namespaces/a/nodes/x", "/api/v1/namespaces/a/pods/x%00", "/api/v1/namespaces/a/pods/x?", "/api/v1/namespaces/a/pods/%2e%2e", "/api/v1/%70ods",
-		"/api/v1/namespaces/a/pods/x#y", "/api/v1/namespaces/a;b/pods", `/api/v1/namespaces/a\..\ab/pods`, "/apis/example.com/v1/widgets", "/API/v1/pods",
+		podsPath, podsPath + "/", podsPath + "//", "//api/v1/pods", "/api//v1/pods", "/api/v1//pods",
+		"/api/v1/namespaces//pods", "/api/v1/namespaces//pods/x",
+		"/api/v1/namespaces/a/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/a/pods/x/",
+		"/api/v1/namespaces/a%2Fpods", "/api/v1/namespaces/a/pods%2Fx",
+		"/api/v1/namespaces/a/../ab/pods/x", "/api/v1/namespaces/a/./pods", "/api/v1/namespaces/a/pods/..",
+		"/api/v1/namespaces/a%2F..%2Fab/pods",
+		"/api/v1/namespaces/a", "/api/v1/namespaces/a/status", "/api/v1/namespaces/a/finalize",
+		"/api/v1/namespaces/status/pods", "/api/v1/namespaces/a/status/x",
+		"/api/v1/namespaces/namespaces/namespaces", "/api/v1/namespaces/namespaces", "/api/v1/namespaces/a/namespaces",
+		"/api/v1/namespaces/a/namespaces/ab",
+		"/api/v1/watch/pods", "/api/v1/watch/namespaces/a/pods/x", "/api/v1/watch/namespaces/a", "/api/v1/watch/watch/pods",
+		"/api/v1/proxy/pods", "/api/v1/watch",
+		"/api/v1/namespaces/watch/pods", "/apis/apps/v1/deployments", "/apis//v1/pods",
+		"/apis/apps/v1/namespaces/a/deployments/x.y", "/api/v1/nodes/x", "/api/v1/nodes",
+		"/api/v1/pods/x", "/api/v1/namespaces/a/nodes/x", "/api/v1/namespaces/a/pods/x%00", "/api/v1/namespaces/a/pods/x?",
+		"/api/v1/namespaces/a/pods/%2e%2e", "/api/v1/%70ods",
+		"/api/v1/namespaces/a/pods/x#y", "/api/v1/namespaces/a;b/pods", `/api/v1/namespaces/a\..\ab/pods`,
+		"/apis/example.com/v1/widgets", "/API/v1/pods",
 	} {
 		for _, query := range []string{"resourceVersion=0", "watch=1&resourceVersion=0"} {
 			f.Add("GET", path, query)
 		}
 	}
 	for _, query := range []string{
-		"resourceVersion=0&watch=", "resourceVersion=0&watch=0", "resourceVersion=0&watch=FALSE", "resourceVersion=0&watch=0&watch=1", "resourceVersion=0&watch=1&watch=0",
-		"resourceVersion=0&watch=x&limit=x", "resourceVersion=0&fieldSelector=metadata.name%3Dx", "resourceVersion=0&fieldSelector=metadata.name%3Dx,metadata.name%3Dy",
-		"resourceVersion=0&fieldSelector=metadata.name%3Dx&fieldSelector=metadata.name%3Dy", "resourceVersion=0&fieldSelector=metadata.name%3D..",
-		"resourceVersion=0&fieldSelector=metadata.name!%3Dx", "resourceVersion=0&fieldSelector=metadata.name%3D%3Dx;fieldSelector=", "resourceVersion=0;watch=1",
-		"resourceVersion=0&fieldSelector=metadata.namespace%3Dab", "resourceVersion=0&fieldSelector=metadata.namespace%3Dab,metadata.name%3Dx", "%zz&resourceVersion=0&watch=1",
-		"resourceVersion=0&labelSelector=a&fieldSelector=metadata.name%3D", "resourceVersion=0&Watch=1", "resourceVersion=0&timeout=x&watch=1", "resourceVersion=0&pretty=1",
-		"continue=" + token(`{"v":"meta.k8s.io/v1","rv":100,"start":"../ab/x"}`), "continue=" + token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"ab/x\u0000"}`),
+		"resourceVersion=0&watch=", "resourceVersion=0&watch=0", "resourceVersion=0&watch=FALSE",
+		"resourceVersion=0&watch=0&watch=1", "resourceVersion=0&watch=1&watch=0",
+		"resourceVersion=0&watch=x&limit=x", "resourceVersion=0&fieldSelector=metadata.name%3Dx",
+		"resourceVersion=0&fieldSelector=metadata.name%3Dx,metadata.name%3Dy",
+		"resourceVersion=0&fieldSelector=metadata.name%3Dx&fieldSelector=metadata.name%3Dy",
+		"resourceVersion=0&fieldSelector=metadata.name%3D..",
+		"resourceVersion=0&fieldSelector=metadata.name!%3Dx",
+		"resourceVersion=0&fieldSelector=metadata.name%3D%3Dx;fieldSelector=", "resourceVersion=0;watch=1",
+		"resourceVersion=0&fieldSelector=metadata.namespace%3Dab",
+		"resourceVersion=0&fieldSelector=metadata.namespace%3Dab,metadata.name%3Dx", "%zz&resourceVersion=0&watch=1",
+		"resourceVersion=0&labelSelector=a&fieldSelector=metadata.name%3D", "resourceVersion=0&Watch=1",
+		"resourceVersion=0&timeout=x&watch=1", "resourceVersion=0&pretty=1",
+		"continue=" + token(`{"v":"meta.k8s.io/v1","rv":100,"start":"../ab/x"}`), "continue=" +
+			token(`{"v":"meta.k8s.io/v1","rv":-1,"start":"ab/x\u0000"}`),
 		"fieldSelector=metadata.name%3Dx&continue=" + token(`{"v":"meta.k8s.io/v1","rv":100,"start":"y\u0000"}`),
 	} {
-		for _, path := range []string{"/api/v1/namespaces/a/pods", podsPath, "/api/v1/watch/namespaces/a/pods/x", "/api/v1/nodes", "/api/v1/namespaces/a/pods/x"} {
+		for _, path := range []string{"/api/v1/namespaces/a/pods", podsPath, "/api/v1/watch/namespaces/a/pods/x",
+			"/api/v1/nodes", "/api/v1/namespaces/a/pods/x"} {
 			f.Add("GET", path, query)
 		}
 	}
 	f.Add("HEAD", podsPath, "resourceVersion=0")
 	f.Add("get", podsPath, "resourceVersion=0")
 	catalog := sourcetest.Resources{}
-	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces, sourcetest.Deployments, sourcetest.Widgets} {
+	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces,
+		sourcetest.Deployments, sourcetest.Widgets} {
 		var some []string
 		for _, o := range readable {
 			if strings.Contains(o, "/") == info.Namespaced {
@@ -71,7 +89,8 @@ func FuzzTargetIsWhatIsAuthorized(f *testing.F) {
 			return // nobody is let in by that
 		}
 		plan := p.Decide(c)
-		if what.Path != "" || what.Subresource != "" || what.Group != c.target.gvr.Group || what.Version != c.target.gvr.Version || what.Resource != c.target.gvr.Resource {
+		if what.Path != "" || what.Subresource != "" || what.Group != c.target.gvr.Group ||
+			what.Version != c.target.gvr.Version || what.Resource != c.target.gvr.Resource {
 			t.Fatalf("asked about %+v: %s", what, plan.text())
 		}
 		if plan.Action == Upstream || plan.Action == Refuse {

@@ -27,7 +27,8 @@ func newCollection(info *object.Resource, t Target, o *internalversion.ListOptio
 	c := collection{ListOptions: o}
 	name, named := o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	namespace := t.namespace
-	if field, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace"); ok && namespace == "" && info.Namespaced && o.Continue == "" {
+	if field, ok := o.FieldSelector.RequiresExactMatch("metadata.namespace"); ok && namespace == "" && info.Namespaced &&
+		o.Continue == "" {
 		if c.narrowed = len(validation.IsDNS1123Label(field)) == 0; c.narrowed {
 			namespace = field
 		}

@@ -27,7 +27,8 @@ func FuzzPlan(f *testing.F) {
 	for _, seed := range []struct{ path, query, accept string }{
 		{podsPath, "resourceVersion=0", ""},
 		{podsPath, "watch=1&allowWatchBookmarks=true&timeoutSeconds=300", "application/json, */*"},
-		{"/api/v1/namespaces/c1/pods", "resourceVersion=9&resourceVersionMatch=Exact&limit=2&labelSelector=a%3Db", "*/*;q=0.1"},
+		{"/api/v1/namespaces/c1/pods", "resourceVersion=9&resourceVersionMatch=Exact&limit=2&labelSelector=a%3Db",
+			"*/*;q=0.1"},
 		{"/api/v1/namespaces/c1/pods/a", "resourceVersion=0", "application/vnd.kubernetes.protobuf,application/json"},
 		{"/api/v1/namespaces/c1/pods/a/", "resourceVersion=abc&export=1&timeout=1", ""},
 		{"/api/v1/nodes/n", "resourceVersion=1", ""},
@@ -36,9 +37,11 @@ func FuzzPlan(f *testing.F) {
 		{"/api/v1/namespaces//pods", "resourceVersion=00&limit=1", ""},
 		{"/api/v1/namespaces%2Fc1/pods", "resourceVersionMatch=Foo&limit=abc", ""},
 		{"/apis/example.com/v1/widgets", "fieldSelector=spec.color%3Dred&resourceVersion=0", "application/json;q=NaN"},
-		{"/api/v1/namespaces/c1/pods", "limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":9,"start":"../c2\u0000"}`), ""},
+		{"/api/v1/namespaces/c1/pods", "limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":9,"start":"../c2\u0000"}`),
+			""},
 		{"/api/v1/namespaces/c1/pods", "limit=1&continue=" + token(`{"v":"meta.k8s.io/v1","rv":-9,"start":"/c2\u0000"}`), ""},
-		{"/api/v1/namespaces/c1/pods", "resourceVersion=5&continue=" + token(`{"v":"meta.k8s.io/v1","rv":9,"start":"c2\u0000"}`), ""},
+		{"/api/v1/namespaces/c1/pods", "resourceVersion=5&continue=" +
+			token(`{"v":"meta.k8s.io/v1","rv":9,"start":"c2\u0000"}`), ""},
 		{podsPath, "watch=1&sendInitialEvents=false&resourceVersionMatch=NotOlderThan&timeoutSeconds=-1", ""},
 		{podsPath, "labelSelector=x+in+(a&timeout=5s", ""},
 		{podsPath, "fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1&limit=1&resourceVersion=9", ""},
@@ -47,7 +50,8 @@ func FuzzPlan(f *testing.F) {
 	}
 	p := testPlanner(f)
 	f.Fuzz(func(t *testing.T, method, path, rawQuery, accept, agent string, trusted bool) {
-		plan := p.Plan(Request{Method: method, Path: path, RawQuery: rawQuery, Accept: accept, UserAgent: agent, Plain: trusted})
+		plan := p.Plan(Request{Method: method, Path: path, RawQuery: rawQuery, Accept: accept, UserAgent: agent,
+			Plain: trusted})
 		if plan.Action == Upstream {
 			return
 		}
@@ -60,15 +64,20 @@ func FuzzPlan(f *testing.F) {
 		query, _ := url.ParseQuery(rawQuery)
 		wrong := complaints(query)
 		switch {
-		case plan.Action == Refuse && len(wrong) == 0 && !strings.Contains(plan.Status.Message, "doesn't match requested name"):
+		case plan.Action == Refuse && len(wrong) == 0 &&
+			!strings.Contains(plan.Status.Message, "doesn't match requested name"):
 			t.Errorf("refused for nothing: %s", plan.text())
 		case plan.Action == Refuse && plan.Status.Code < 400:
 			t.Errorf("not a refusal: %s", plan.text())
 		case plan.List != nil && slices.ContainsFunc(wrong, func(c complaint) bool { return c != aboutExport }):
 			t.Errorf("%q, and yet: %s", wrong, plan.text())
-		case plan.Watch != nil && slices.ContainsFunc(wrong, func(c complaint) bool { return c != aboutTimeout && c != aboutToken && c != aboutExport }):
+		case plan.Watch != nil &&
+			slices.ContainsFunc(wrong, func(c complaint) bool {
+				return c != aboutTimeout && c != aboutToken && c != aboutExport
+			}):
 			t.Errorf("%q, and yet: %s", wrong, plan.text())
-		case plan.Get != nil && (slices.Contains(wrong, aboutVersion) || slices.Contains(wrong, aboutExport) || slices.Contains(wrong, aboutTimeout)):
+		case plan.Get != nil && (slices.Contains(wrong, aboutVersion) || slices.Contains(wrong, aboutExport) ||
+			slices.Contains(wrong, aboutTimeout)):
 			t.Errorf("%q, and yet: %s", wrong, plan.text())
 		}
 		checkScope(t, plan, path)
@@ -132,7 +141,8 @@ func checkScope(t *testing.T, plan Plan, path string) {
 		t.Errorf("%q gets %s", path, plan.text())
 	case plan.Get == nil && plan.Selector.Namespace != namespace:
 		t.Errorf("the namespace of %q is not selected: %s", path, plan.text())
-	case plan.List != nil && (plan.List.Scanned.Namespace != namespace || plan.List.Start != "" && !strings.HasPrefix(plan.List.Start, namespace+"/")):
+	case plan.List != nil && (plan.List.Scanned.Namespace != namespace || plan.List.Start != "" &&
+		!strings.HasPrefix(plan.List.Start, namespace+"/")):
 		t.Errorf("a list leaves namespace %q: %s", namespace, plan.text())
 	}
 }
@@ -163,13 +173,17 @@ func checkReading(t *testing.T, plan Plan, query url.Values) {
 // make, we read.
 func FuzzContinueToken(f *testing.F) {
 	for _, text := range []string{
-		`{"v":"meta.k8s.io/v1","rv":90,"start":"/c1/b\u0000"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"b"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"/"}`,
-		`{"v":"meta.k8s.io/v1","rv":90,"start":"../c2/a\u0000"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"/c/x"}`, `{"rv":"1"}`, `[]`, ``, `null`,
-		`{"v":"meta.k8s.io/v1","rv":90,"start":"-/x"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"\uffff"}`, `{"v":"v1","rv":1,"start":"a"}`,
+		`{"v":"meta.k8s.io/v1","rv":90,"start":"/c1/b\u0000"}`, `{"v":"meta.k8s.io/v1","rv":-1,"start":"b"}`,
+		`{"v":"meta.k8s.io/v1","rv":90,"start":"/"}`,
+		`{"v":"meta.k8s.io/v1","rv":90,"start":"../c2/a\u0000"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"/c/x"}`,
+		`{"rv":"1"}`, `[]`, ``, `null`,
+		`{"v":"meta.k8s.io/v1","rv":90,"start":"-/x"}`, `{"v":"meta.k8s.io/v1","rv":90,"start":"\uffff"}`,
+		`{"v":"v1","rv":1,"start":"a"}`,
 	} {
 		f.Add(text, "c1/a", uint64(90))
 	}
-	source := sourcetest.New(f, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
+	source := sourcetest.New(f, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4",
+		"b0/x 5", "b-/x 6", "c/x 7")
 	p := Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
 	list := func(t *testing.T, path, encoded string) (*ListPlan, []string) {
 		plan := p.Plan(Request{Method: "GET", Path: path, RawQuery: "continue=" + url.QueryEscape(encoded), Plain: true})

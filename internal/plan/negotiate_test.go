@@ -12,14 +12,16 @@ import (
 	"spillway/internal/source/sourcetest"
 )
 
-var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
+var definitions = object.NewResource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1",
+	Resource: "customresourcedefinitions"},
 	"CustomResourceDefinition", false, true)
 
 // inWords is a negotiated form: format, view, whether it is indented; and the form of a failure, if
 // it is another.
 func (f AnswerForm) inWords() string {
 	formats := map[object.Format]string{object.JSON: "json", object.YAML: "yaml", object.Protobuf: "protobuf"}
-	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata", object.MetadataV1beta1: " metadata beta"}[f.View]
+	words := formats[f.Format] + map[object.View]string{object.Metadata: " metadata",
+		object.MetadataV1beta1: " metadata beta"}[f.View]
 	if f.Pretty {
 		words += " pretty"
 	}
@@ -41,7 +43,8 @@ func TestNegotiate(t *testing.T) {
 		one   = ";as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 		list  = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 	)
-	builtin := asked{source: &source.Source{Hub: sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub, Codec: sourcetest.NewCodec(sourcetest.Pods)}, collection: true}
+	builtin := asked{source: &source.Source{Hub: sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 1).Hub,
+		Codec: sourcetest.NewCodec(sourcetest.Pods)}, collection: true}
 	custom := asked{source: sourcetest.New(t, sourcetest.Widgets, sourcetest.Unreachable{}, 1), collection: true}
 	typeless := asked{source: sourcetest.New(t, definitions, sourcetest.Unreachable{}, 1), collection: true}
 	old := asked{source: &source.Source{Hub: builtin.source.Hub, Codec: codec.New(sourcetest.Pods, nil)}, collection: true}
@@ -160,7 +163,8 @@ func TestNegotiatePretty(t *testing.T) {
 // TestAcceptsGzip is W-6.
 func TestAcceptsGzip(t *testing.T) {
 	for header, want := range map[string]bool{
-		"gzip": true, "br, gzip": true, " gzip ,br": true, "": false, "gzip;q=1.0": false, "GZIP": false, "*": false, "identity": false,
+		"gzip": true, "br, gzip": true, " gzip ,br": true, "": false, "gzip;q=1.0": false, "GZIP": false, "*": false,
+		"identity": false,
 	} {
 		if got := acceptsGzip(header); got != want {
 			t.Errorf("%q: %v", header, got)

@@ -15,7 +15,8 @@ import (
 // testPlanner plans for a catalog that is complete through 100.
 func testPlanner(t testing.TB) *Planner {
 	catalog := sourcetest.Resources{}
-	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces, sourcetest.Deployments, sourcetest.Widgets} {
+	for _, info := range []*object.Resource{sourcetest.Pods, sourcetest.Nodes, sourcetest.Namespaces,
+		sourcetest.Deployments, sourcetest.Widgets} {
 		catalog[info.GVR] = sourcetest.New(t, info, sourcetest.Unreachable{}, 100)
 	}
 	return &Planner{Catalog: catalog, WatchTimeout: func() time.Duration { return 42 * time.Minute }}
@@ -71,7 +72,8 @@ func (l *ListPlan) text() string {
 
 func (w *WatchPlan) text() string {
 	text := map[WatchStart]string{
-		StateAny: "state", StateAtLeast: "state >=", StateConsistent: "state now", EventsFrom: "events >", EventsFromNow: "events now",
+		StateAny: "state", StateAtLeast: "state >=", StateConsistent: "state now", EventsFrom: "events >",
+		EventsFromNow:    "events now",
 		EventsFromNewest: "events newest",
 	}[w.Start]
 	if w.RV > 0 {
@@ -103,7 +105,8 @@ func TestPlanPaths(t *testing.T) {
 		{"W-20 finalize of a namespace", "/api/v1/namespaces/c1/finalize?resourceVersion=0", "upstream"},
 		{"W-20 subresource", "/api/v1/namespaces/c1/pods/a/log?resourceVersion=0", "upstream"},
 		{"W-20 empty namespace", "/api/v1/namespaces//pods?resourceVersion=0", "pods list >=0"},
-		{"W-20 empty namespace, custom", "/apis/example.com/v1/namespaces//widgets?resourceVersion=0", "widgets.example.com list >=0"},
+		{"W-20 empty namespace, custom", "/apis/example.com/v1/namespaces//widgets?resourceVersion=0",
+			"widgets.example.com list >=0"},
 		{"W-20 empty namespace of an object", "/api/v1/namespaces//pods/a?resourceVersion=0", "upstream"},
 		{"W-20 empty namespace, cluster-scoped", "/api/v1/namespaces//nodes?resourceVersion=0", "upstream"},
 		{"W-20 no namespace in the path of an object", "/api/v1/pods/a?resourceVersion=0", "upstream"},
@@ -160,7 +163,9 @@ func TestPlanRequests(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	for rule, change := range map[string]func(*Request){
-		"W-23 HEAD of a custom resource":       func(r *Request) { r.Method, r.Path = http.MethodHead, "/apis/example.com/v1/widgets" },
+		"W-23 HEAD of a custom resource": func(r *Request) {
+			r.Method, r.Path = http.MethodHead, "/apis/example.com/v1/widgets"
+		},
 		"W-23 HEAD, and a malformed timeout":   func(r *Request) { r.Method = http.MethodHead; r.RawQuery += "&timeout=x" },
 		"W-23 POST":                            func(r *Request) { r.Method = http.MethodPost },
 		"W-23 methods have a case":             func(r *Request) { r.Method = "get" },
@@ -168,10 +173,14 @@ func TestPlanRequests(t *testing.T) {
 		"D12 nobody serves it":                 func(r *Request) { r.Path = "/api/v1/namespaces/a/strangers" },
 		"W-119 another protocol":               func(r *Request) { r.Plain = false },
 		"W-40 a watch in YAML":                 func(r *Request) { r.RawQuery += "&watch=1"; r.Accept = "application/yaml" },
-		"W-46 tables":                          func(r *Request) { r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json" },
+		"W-46 tables": func(r *Request) {
+			r.Accept = "application/json;as=Table;g=meta.k8s.io;v=v1,application/json"
+		},
 		"W-240 sharded":                        func(r *Request) { r.RawQuery += "&shardSelector=x" },
 		"W-24 read otherwise by other parties": func(r *Request) { r.RawQuery += strings.Repeat("&a", QueryParametersLimit) },
-		"W-24 too many to be read":             func(r *Request) { r.RawQuery += strings.Repeat("&a", 10_001) + "&labelSelector=a" },
+		"W-24 too many to be read": func(r *Request) {
+			r.RawQuery += strings.Repeat("&a", 10_001) + "&labelSelector=a"
+		},
 		"W-24 too many, with separators alone": func(r *Request) { r.RawQuery += strings.Repeat("&", QueryParametersLimit) },
 		"W-152 field":                          func(r *Request) { r.RawQuery += "&fieldSelector=spec.foo%3D1" },
 		"W-152 field of a watch":               func(r *Request) { r.RawQuery += "&watch=1&fieldSelector=spec.foo%3D1" },
@@ -190,14 +199,18 @@ func TestPlanRequests(t *testing.T) {
 		"W-24 unknown":                         func(r *Request) { r.RawQuery += "&foo=1&dryRun=All" },
 		"W-24 first wins":                      func(r *Request) { r.RawQuery += "&resourceVersion=7" },
 		"W-24 case":                            func(r *Request) { r.RawQuery += "&Watch=1" },
-		"W-24 as many as are read":             func(r *Request) { r.RawQuery += strings.Repeat("&a", QueryParametersLimit-1) },
-		"W-24 bad escapes are dropped":         func(r *Request) { r.RawQuery += "&labelSelector=%zz&watch=%zz&a;limit=abc" },
-		"W-25":                                 func(r *Request) { r.RawQuery += "&watch=FALSE" },
-		"W-26 negative is none":                func(r *Request) { r.RawQuery += "&limit=-7" },
-		"W-47 YAML":                            func(r *Request) { r.Accept = "application/yaml" },
-		"W-9 pretty":                           func(r *Request) { r.RawQuery += "&pretty=true" },
-		"W-9 curl":                             func(r *Request) { r.UserAgent = "curl/8.5.0" },
-		"D9 protobuf or JSON":                  func(r *Request) { r.Accept = "application/vnd.kubernetes.protobuf,application/json" },
+		"W-24 as many as are read": func(r *Request) {
+			r.RawQuery += strings.Repeat("&a", QueryParametersLimit-1)
+		},
+		"W-24 bad escapes are dropped": func(r *Request) { r.RawQuery += "&labelSelector=%zz&watch=%zz&a;limit=abc" },
+		"W-25":                         func(r *Request) { r.RawQuery += "&watch=FALSE" },
+		"W-26 negative is none":        func(r *Request) { r.RawQuery += "&limit=-7" },
+		"W-47 YAML":                    func(r *Request) { r.Accept = "application/yaml" },
+		"W-9 pretty":                   func(r *Request) { r.RawQuery += "&pretty=true" },
+		"W-9 curl":                     func(r *Request) { r.UserAgent = "curl/8.5.0" },
+		"D9 protobuf or JSON": func(r *Request) {
+			r.Accept = "application/vnd.kubernetes.protobuf,application/json"
+		},
 	} {
 		r := good
 		change(&r)
@@ -215,14 +228,17 @@ func TestPlanGet(t *testing.T) {
 		{"W-95 any", "resourceVersion=0", "pods get c1/a >=0"},
 		{"W-95 not older", "resourceVersion=100", "pods get c1/a >=100"},
 		{"W-95 newer than the cache", "resourceVersion=101", "pods get c1/a >=101"},
-		{"W-27 malformed", "resourceVersion=abc", `500 resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
+		{"W-27 malformed", "resourceVersion=abc",
+			`500 resourceVersion: Invalid value: "abc": strconv.ParseUint: parsing "abc": invalid syntax`},
 		{"W-27 leading zeros", "resourceVersion=07", "pods get c1/a >=7"},
 		{"W-27 zeros", "resourceVersion=00", "pods get c1/a >=0"},
 		{"W-27 the largest", "resourceVersion=18446744073709551615", "pods get c1/a >=18446744073709551615"},
-		{"W-34 export", "resourceVersion=abc&export=true", "400 the export parameter, deprecated since v1.14, is no longer supported"},
+		{"W-34 export", "resourceVersion=abc&export=true",
+			"400 the export parameter, deprecated since v1.14, is no longer supported"},
 		{"W-34 export=false", "resourceVersion=0&export=0", "pods get c1/a >=0"},
 		{"W-28 malformed", "resourceVersion=abc&timeout=5", "upstream"},
-		{"W-34 ignored", "resourceVersion=0&watch=true&limit=abc&labelSelector=((&resourceVersionMatch=Exact&continue=x", "pods get c1/a >=0"},
+		{"W-34 ignored", "resourceVersion=0&watch=true&limit=abc&labelSelector=((&resourceVersionMatch=Exact&continue=x",
+			"pods get c1/a >=0"},
 	} {
 		r := Request{Method: "GET", Path: "/api/v1/namespaces/c1/pods/a", RawQuery: c.query, Plain: true}
 		if got := p.Plan(r).text(); got != c.want {

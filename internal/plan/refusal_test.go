@@ -20,20 +20,29 @@ func TestPlanRefusals(t *testing.T) {
 	for _, c := range []struct{ rule, query, want string }{
 		{"W-26", "limit=abc", `400 strconv.ParseInt: parsing "abc": invalid syntax`},
 		{"W-24 an empty integer", "limit=", `400 strconv.ParseInt: parsing "": invalid syntax`},
-		{"W-26", "resourceVersion=0&limit=9223372036854775808", `400 strconv.ParseInt: parsing "9223372036854775808": value out of range`},
+		{"W-26", "resourceVersion=0&limit=9223372036854775808",
+			`400 strconv.ParseInt: parsing "9223372036854775808": value out of range`},
 		{"W-26", "resourceVersion=0&timeoutSeconds=1.5", `400 strconv.ParseInt: parsing "1.5": invalid syntax`},
-		{"W-30 integers before selectors", "labelSelector=!&timeoutSeconds=x", `400 strconv.ParseInt: parsing "x": invalid syntax`},
-		{"W-30 labels before fields", "labelSelector=!&fieldSelector=foo", "400 unable to parse requirement: found '', expected: identifier"},
-		{"W-30 selectors before versions", "fieldSelector=foo&resourceVersion=0&resourceVersionMatch=Foo", "400 invalid selector: 'foo'; can't understand 'foo'"},
+		{"W-30 integers before selectors", "labelSelector=!&timeoutSeconds=x",
+			`400 strconv.ParseInt: parsing "x": invalid syntax`},
+		{"W-30 labels before fields", "labelSelector=!&fieldSelector=foo",
+			"400 unable to parse requirement: found '', expected: identifier"},
+		{"W-30 selectors before versions", "fieldSelector=foo&resourceVersion=0&resourceVersionMatch=Foo",
+			"400 invalid selector: 'foo'; can't understand 'foo'"},
 		{"W-30 combinations before versions", "resourceVersion=abc&resourceVersionMatch=Foo",
 			invalid + `resourceVersionMatch: Unsupported value: "Foo": supported values: "Exact", "NotOlderThan", ""`},
-		{"W-30 combinations before tokens", "continue=x&sendInitialEvents=1", invalid + "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"},
-		{"W-31", "resourceVersionMatch=Exact", invalid + "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"},
-		{"W-31 several", "resourceVersionMatch=Exact&continue=x", invalid + "[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless " +
-			"resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided]"},
+		{"W-30 combinations before tokens", "continue=x&sendInitialEvents=1",
+			invalid + "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list"},
+		{"W-31", "resourceVersionMatch=Exact",
+			invalid + "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"},
+		{"W-31 several", "resourceVersionMatch=Exact&continue=x",
+			invalid + "[resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless " +
+				"resourceVersion is provided, resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is " +
+				"provided]"},
 		{"W-31", "resourceVersion=0&resourceVersionMatch=Exact",
 			invalid + `resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"`},
-		{"W-150", "resourceVersion=0&labelSelector=a%3D%3D%3D", "400 unable to parse requirement: found '=', expected: identifier"},
+		{"W-150", "resourceVersion=0&labelSelector=a%3D%3D%3D",
+			"400 unable to parse requirement: found '=', expected: identifier"},
 		{"W-150", "resourceVersion=0&labelSelector=x,", "400 found '', expected: identifier after ','"},
 		{"W-151", "resourceVersion=0&fieldSelector=x%3D%5Cx", `400 invalid field selector: invalid escape sequence: \x`},
 	} {
@@ -47,7 +56,8 @@ func TestPlanRefusals(t *testing.T) {
 func TestPlanHead(t *testing.T) {
 	p := testPlanner(t)
 	for _, target := range []string{
-		"/api/v1/pods?resourceVersion=0", "/api/v1/pods?limit=abc", "/api/v1/namespaces/c1/pods/a?resourceVersion=0", "/api/v1/pods?watch=1&timeout=x",
+		"/api/v1/pods?resourceVersion=0", "/api/v1/pods?limit=abc", "/api/v1/namespaces/c1/pods/a?resourceVersion=0",
+		"/api/v1/pods?watch=1&timeout=x",
 		"/api/v1/watch/pods",
 	} {
 		path, query, _ := strings.Cut(target, "?")
@@ -82,13 +92,16 @@ func TestRefusalBodies(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"W-171", decoded("limit=abc"), `"strconv.ParseInt: parsing \"abc\": invalid syntax","reason":"BadRequest","code":400}`},
-		{"W-175", decoded("sendInitialEvents=1"), `"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",` +
-			`"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",` +
-			`"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}`},
+		{"W-171", decoded("limit=abc"),
+			`"strconv.ParseInt: parsing \"abc\": invalid syntax","reason":"BadRequest","code":400}`},
+		{"W-175", decoded("sendInitialEvents=1"),
+			`"ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list",` +
+				`"reason":"Invalid","details":{"group":"meta.k8s.io","kind":"ListOptions","causes":[{"reason":"FieldValueForbidden",` +
+				`"message":"Forbidden: sendInitialEvents is forbidden for list","field":"sendInitialEvents"}]},"code":422}`},
 		{"W-27", malformed, `"resourceVersion: Invalid value: \"abc\": strconv.ParseUint: parsing \"abc\": invalid syntax","code":500}`},
-		{"W-68", &source.TooLargeError{Asked: 100278, Current: 280}, `"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
-			`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`},
+		{"W-68", &source.TooLargeError{Asked: 100278, Current: 280},
+			`"Timeout: Too large resource version: 100278, current: 280","reason":"Timeout","details":` +
+				`{"causes":[{"reason":"ResourceVersionTooLarge","message":"Too large resource version"}],"retryAfterSeconds":1},"code":504}`},
 		{"W-96", apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, "zz"),
 			`"configmaps \"zz\" not found","reason":"NotFound","details":{"name":"zz","kind":"configmaps"},"code":404}`},
 		{"W-96 custom", apierrors.NewNotFound(schema.GroupResource{Group: "wire.example", Resource: "widgets"}, "nope"),

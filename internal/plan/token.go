@@ -61,8 +61,11 @@ func decodeContinue(text string) (pageToken, error) {
 
 // EncodeContinue makes the token of the page after last, a key relative to the request's scope.
 func EncodeContinue(rv uint64, last string) string {
-	text, err := json.Marshal(pageToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last + "\x00"}) // #nosec G115 -- etcd's revisions are int64
-	if err != nil {                                                                                        // a struct of strings and a number always encodes
+	text, err := json.Marshal(
+		pageToken{Version: tokenVersion, RV: int64(rv), Start: "/" + last +
+			"\x00"}) // #nosec G115 -- etcd's revisions are int64
+	// a struct of strings and a number always encodes
+	if err != nil {
 		return ""
 	}
 	return base64.RawURLEncoding.EncodeToString(text)

@@ -108,14 +108,22 @@ func TestConnReportsErrorsAsNet(t *testing.T) {
 		want    error
 		timeout bool
 	}{
-		{"no time to read", func(here conn, _ *net.TCPConn) { past(here.SetReadDeadline) }, read, os.ErrDeadlineExceeded, true},
-		{"no time to write", func(here conn, _ *net.TCPConn) { past(here.SetWriteDeadline) }, write, os.ErrDeadlineExceeded, true},
+		{"no time to read", func(here conn, _ *net.TCPConn) { past(here.SetReadDeadline) }, read, os.ErrDeadlineExceeded,
+			true},
+		{"no time to write", func(here conn, _ *net.TCPConn) { past(here.SetWriteDeadline) }, write, os.ErrDeadlineExceeded,
+			true},
 		{"read once closed", func(here conn, _ *net.TCPConn) { here.Close() }, read, net.ErrClosed, false},
 		{"write once closed", func(here conn, _ *net.TCPConn) { here.Close() }, write, net.ErrClosed, false},
-		{"closed while it waits", func(here conn, _ *net.TCPConn) { time.AfterFunc(time.Millisecond, func() { here.Close() }) }, read, net.ErrClosed, false},
-		{"time is over while it waits", func(here conn, _ *net.TCPConn) { _ = here.SetDeadline(time.Now().Add(time.Millisecond)) }, write, os.ErrDeadlineExceeded, true},
-		{"read after a reset", func(_ conn, there *net.TCPConn) { _ = there.SetLinger(0); there.Close() }, read, syscall.ECONNRESET, false},
-		{"write after our end", func(here conn, _ *net.TCPConn) { _ = here.(interface{ CloseWrite() error }).CloseWrite() }, write, syscall.EPIPE, false},
+		{"closed while it waits", func(here conn, _ *net.TCPConn) {
+			time.AfterFunc(time.Millisecond, func() { here.Close() })
+		}, read, net.ErrClosed, false},
+		{"time is over while it waits", func(here conn, _ *net.TCPConn) {
+			_ = here.SetDeadline(time.Now().Add(time.Millisecond))
+		}, write, os.ErrDeadlineExceeded, true},
+		{"read after a reset", func(_ conn, there *net.TCPConn) { _ = there.SetLinger(0); there.Close() }, read,
+			syscall.ECONNRESET, false},
+		{"write after our end", func(here conn, _ *net.TCPConn) { _ = here.(interface{ CloseWrite() error }).CloseWrite() },
+			write, syscall.EPIPE, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			check := func(name string, here conn, there *net.TCPConn) {

@@ -85,8 +85,10 @@ func watchStatus(w *watch.Watch, now time.Time) *status.Watch {
 		ID: w.ID, User: w.User, UserAgent: w.Agent, Peer: w.Client, Protocol: w.Protocol, Encoding: w.Encoding,
 		Resource: info.String(), Version: info.GVR.Version,
 		Namespace: selected.Namespace, Name: selected.Name, LabelSelector: selected.Labels, FieldSelector: selected.Fields,
-		Phase: string(w.Phase), Began: w.Began, AgeSeconds: now.Sub(w.Began).Seconds(), DeadlineSeconds: w.Deadline.Sub(now).Seconds(),
-		LagEvents: w.Lag, LagSeconds: max(w.Behind, w.Blocked).Seconds(), UnsentBytes: w.Unsent, BlockedSeconds: w.Blocked.Seconds(), Bytes: w.Bytes,
+		Phase: string(w.Phase), Began: w.Began, AgeSeconds: now.Sub(w.Began).Seconds(),
+		DeadlineSeconds: w.Deadline.Sub(now).Seconds(),
+		LagEvents:       w.Lag, LagSeconds: max(w.Behind, w.Blocked).Seconds(), UnsentBytes: w.Unsent,
+		BlockedSeconds: w.Blocked.Seconds(), Bytes: w.Bytes,
 	}
 	if !w.LastEvent.IsZero() {
 		one.LastEvent = &w.LastEvent

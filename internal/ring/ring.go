@@ -1,7 +1,8 @@
-// Package ring keeps the most recent items appended by one goroutine, for any number of readers that each go at their own
-// pace.
+// Package ring keeps the most recent items appended by one goroutine, for any number of readers
+// that each go at their own pace.
 //
-// Invariant: the writer never waits for a reader, and a reader never sees an item that is not complete.
+// Invariant: the writer never waits for a reader, and a reader never sees an item that is not
+// complete.
 package ring
 
 import (
@@ -9,25 +10,29 @@ import (
 	"sync/atomic"
 )
 
-// chunkSize is how many items are allocated together: a power of two, small enough that a trimmed ring of large items
-// holds few of them in vain, large enough that publishing a new chunk list is rare.
+// chunkSize is how many items are allocated together: a power of two, small enough that a trimmed
+// ring of large items holds few of them in vain, large enough that publishing a new chunk list is
+// rare.
 const chunkSize = 64
 
-// Ring keeps the most recent items appended by one goroutine. Any number of others read it by position, without locks. A
-// reader that falls behind the oldest item kept gets false; it can never slow the writer.
+// Ring keeps the most recent items appended by one goroutine. Any number of others read it by
+// position, without locks. A reader that falls behind the oldest item kept gets false; it can never
+// slow the writer.
 //
-// Items live in chunks that are never written again once full and never recycled: a reader that still holds one keeps it
-// alive by itself, so no reader has to be registered or waited for. A circular array would reuse slots, and then every
-// read needs a check that it was not overtaken. The price is one small allocation per chunkSize items. How much is kept is
-// the owner's decision (Trim), since only it knows what an item weighs.
+// Items live in chunks that are never written again once full and never recycled: a reader that
+// still holds one keeps it alive by itself, so no reader has to be registered or waited for. A
+// circular array would reuse slots, and then every read needs a check that it was not overtaken.
+// The price is one small allocation per chunkSize items. How much is kept is the owner's decision
+// (Trim), since only it knows what an item weighs.
 type Ring[T any] struct {
-	// Written by the appending goroutine, read by all. Readers load head first: the view loaded after it then holds every
-	// item below head that has not been trimmed.
+	// Written by the appending goroutine, read by all. Readers load head first: the view loaded after
+	// it then holds every item below head that has not been trimmed.
 	head atomic.Uint64
 	view atomic.Pointer[view[T]]
 }
 
-// view is an immutable list of chunks; positions first ≤ p < head are readable. Chunk i starts at base + i·chunkSize.
+// view is an immutable list of chunks; positions first ≤ p < head are readable. Chunk i starts at
+// base + i·chunkSize.
 type view[T any] struct {
 	first  uint64
 	base   uint64
@@ -50,7 +55,8 @@ func (r *Ring[T]) Append(item T) uint64 {
 	return pos
 }
 
-// AppendAll adds items so that readers see all of them or none, and returns the position of the first.
+// AppendAll adds items so that readers see all of them or none, and returns the position of the
+// first.
 func (r *Ring[T]) AppendAll(items []T) uint64 {
 	pos := r.head.Load()
 	for i := range items {
@@ -79,7 +85,8 @@ func (r *Ring[T]) Head() uint64 { return r.head.Load() }
 // First is the position of the oldest item kept; equal to Head when the ring is empty.
 func (r *Ring[T]) First() uint64 { return r.view.Load().first }
 
-// At is the item at a position below Head, or false if it has been trimmed. The item must not be changed.
+// At is the item at a position below Head, or false if it has been trimmed. The item must not be
+// changed.
 func (r *Ring[T]) At(pos uint64) (*T, bool) {
 	v := r.view.Load()
 	if pos < v.first {

@@ -18,7 +18,8 @@ func TestRingKeepsWhatIsNotTrimmed(t *testing.T) {
 		}
 		r.Trim(trim)
 		if r.First() != wantFirst || r.Head() != start+uint64(appends) {
-			t.Fatalf("start %d, %d appends, trim %d: [%d, %d), want first %d", start, appends, trim, r.First(), r.Head(), wantFirst)
+			t.Fatalf("start %d, %d appends, trim %d: [%d, %d), want first %d", start, appends, trim, r.First(), r.Head(),
+				wantFirst)
 		}
 		for pos := start; pos < r.Head(); pos++ {
 			item, ok := r.At(pos)

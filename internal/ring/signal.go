@@ -7,9 +7,10 @@ import (
 
 // Signal wakes everybody who waits for something to change. The zero value is ready.
 //
-// Waiting is a channel that closes and is replaced, so that it composes with contexts and timers, which a sync.Cond does
-// not. The channel exists only while somebody waits: waking nobody costs one atomic swap and no allocation. Who waits for many
-// things at once, and for long, subscribes instead: a channel cannot be one of thousands in a select.
+// Waiting is a channel that closes and is replaced, so that it composes with contexts and timers,
+// which a sync.Cond does not. The channel exists only while somebody waits: waking nobody costs one
+// atomic swap and no allocation. Who waits for many things at once, and for long, subscribes
+// instead: a channel cannot be one of thousands in a select.
 type Signal struct {
 	ch          atomic.Pointer[chan struct{}]
 	subscribers atomic.Pointer[[]Waker] // immutable: replaced as a whole
@@ -18,7 +19,8 @@ type Signal struct {
 // Waker is told of each change. Wake is called by whoever made the change, and must not block.
 type Waker interface{ Wake() }
 
-// Wait returns a channel that the next Wake closes. Take it before looking at the state that is waited for.
+// Wait returns a channel that the next Wake closes. Take it before looking at the state that is
+// waited for.
 func (s *Signal) Wait() <-chan struct{} {
 	for {
 		if p := s.ch.Load(); p != nil {

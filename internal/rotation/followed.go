@@ -57,7 +57,8 @@ func NewCollector(f *Followed) prometheus.Collector {
 		files:   f,
 		changes: desc("changes_total", "Times that something else was read from a file and taken since the start."),
 		refused: desc("refused", "1 while what is in a file cannot be used, and what was read from it before is in use."),
-		expires: desc("expiry_timestamp_seconds", "When the certificate in use ends that was read from a file, in Unix seconds; of authorities, the last of them."),
+		expires: desc("expiry_timestamp_seconds",
+			"When the certificate in use ends that was read from a file, in Unix seconds; of authorities, the last of them."),
 	}
 }
 

@@ -121,7 +121,8 @@ func (s *Server) visit(c call, r plan.Request, candidate bool, front Front) (vis
 }
 
 // authorized finds out whether somebody may have what he asks for.
-func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v visitor) (visitor, *metav1.Status) {
+func (a *Access) authorized(ctx context.Context, r plan.Request, result auth.Result, v visitor) (visitor,
+	*metav1.Status) {
 	what, ok := auth.AttributesOf(r.Method, r.Path, r.RawQuery)
 	if !ok {
 		return v, nil
@@ -154,7 +155,8 @@ func (a *Access) owner(ctx context.Context, c call, r plan.Request, candidate bo
 	case result.Outcome != auth.Authenticated:
 		return visitor{}, apistatus.Unauthorized()
 	case result.Identity.Name() != a.Owner:
-		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner + " alone, and the token is somebody else's")
+		return visitor{who: result.Identity}, apistatus.Forbidden("this listener is for " + a.Owner +
+			" alone, and the token is somebody else's")
 	}
 	c.Proven()
 	if !candidate || len(headers) > 1 {
@@ -206,11 +208,13 @@ func (v *visitor) notPassed(err error) *metav1.Status {
 	case v.unasked:
 		return apistatus.Unavailable("upstream could not be asked whether this is allowed")
 	case errors.As(err, &uncarriable):
-		return apistatus.Forbidden("this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
-			uncarriable.Error() + ": use a bearer token, the apiserver itself, or another name")
+		return apistatus.Forbidden(
+			"this request is not answered from memory, and its identity cannot be sent to the apiserver in a header: " +
+				uncarriable.Error() + ": use a bearer token, the apiserver itself, or another name")
 	}
-	return apistatus.Forbidden("this request is not answered from memory, and the client certificate that it came with cannot be shown " +
-		"to the apiserver: use a bearer token for it, or the apiserver itself")
+	return apistatus.Forbidden(
+		"this request is not answered from memory, and the client certificate that it came with cannot be shown " +
+			"to the apiserver: use a bearer token for it, or the apiserver itself")
 }
 
 // refuseVisitor answers who may not have what he asks for. In a form that is not made here upstream

@@ -55,7 +55,8 @@ func newAccess(t *testing.T, base *url.URL, registry prometheus.Registerer, o ri
 		}
 		who.ClientCA = authority
 	}
-	a := &Access{Authenticator: auth.NewAuthenticator(who), Authorizer: auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})}
+	a := &Access{Authenticator: auth.NewAuthenticator(who),
+		Authorizer: auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})}
 	a.Reauthorizer = reauth.NewReauthorizer(reauth.ReauthorizerOptions{
 		Authenticator: a.Authenticator, Authorizer: a.Authorizer, Metrics: reauth.NewMetrics(registry),
 	})
@@ -113,20 +114,32 @@ func TestAccess(t *testing.T) {
 		{"forbidden list", inM + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
 		{"forbidden get", inM + "/secretive?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
 		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 403, false}, // W-30
-		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 400, false},
-		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x", []fakeapiserver.ClientOption{bearing("alice")}, 400, true}, // W-30
+		// W-30
+		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 403,
+			false},
+		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 400,
+			false},
+		// W-30
+		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x",
+			[]fakeapiserver.ClientOption{bearing("alice")}, 400, true},
 		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
 		{"nobody", inN + "?resourceVersion=0", nil, 200, true},
 		{"unknown token", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("mallory")}, 200, true},
-		{"two tokens", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), bearing("alice")}, 200, true},
-		{"basic", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{fakeapiserver.Header("Authorization", "Basic YTpi")}, 200, true},
-		{"impersonating", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Impersonate-User", "bob")}, 200, true},
-		{"hop by hop", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Connection", "authorization")}, 400, false},
-		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 404, true},
-		{"a claim", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), fakeapiserver.Header("X-Remote-User", "alice")}, 403, false},
+		{"two tokens", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), bearing("alice")}, 200,
+			true},
+		{"basic", inN + "?resourceVersion=0",
+			[]fakeapiserver.ClientOption{fakeapiserver.Header("Authorization", "Basic YTpi")}, 200, true},
+		{"impersonating", inN + "?resourceVersion=0",
+			[]fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Impersonate-User", "bob")}, 200, true},
+		{"hop by hop", inN + "?resourceVersion=0",
+			[]fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Connection", "authorization")}, 400, false},
+		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 404,
+			true},
+		{"a claim", inN + "?resourceVersion=0",
+			[]fakeapiserver.ClientOption{bearing("bob"), fakeapiserver.Header("X-Remote-User", "alice")}, 403, false},
 	} {
-		for proto, opts := range map[string][]fakeapiserver.ClientOption{"1.1": nil, "2": {fakeapiserver.Through(overHTTP2(t, 1<<20))}} {
+		for proto, opts := range map[string][]fakeapiserver.ClientOption{"1.1": nil,
+			"2": {fakeapiserver.Through(overHTTP2(t, 1<<20))}} {
 			base := r.url
 			if proto == "2" {
 				if base = r.tlsURL; c.name == "hop by hop" {
@@ -138,9 +151,11 @@ func TestAccess(t *testing.T) {
 				t.Fatalf("%s: %v", c.name, err)
 			}
 			if got.Status != c.code || upstreams(got.Header) != c.upstream {
-				t.Errorf("%s over HTTP/%s: %d, upstream: %v, %s; want %d, %v", c.name, proto, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+				t.Errorf("%s over HTTP/%s: %d, upstream: %v, %s; want %d, %v", c.name, proto, got.Status, upstreams(got.Header),
+					got.Body, c.code, c.upstream)
 			}
-			if got.Status == http.StatusForbidden && (strings.Contains(string(got.Body), "resourceVersion") || got.Header.Get("X-Content-Type-Options") != "nosniff") {
+			if got.Status == http.StatusForbidden && (strings.Contains(string(got.Body), "resourceVersion") ||
+				got.Header.Get("X-Content-Type-Options") != "nosniff") {
 				t.Errorf("%s over HTTP/%s: %v %s", c.name, proto, got.Header, got.Body)
 			}
 		}
@@ -157,11 +172,14 @@ func TestForbidden(t *testing.T) {
 	if got := r.list(inN+"?resourceVersion=0", bearing("bob")); string(got.Body) != plain {
 		t.Errorf("got  %s\nwant %s", got.Body, plain)
 	}
-	got := r.list(inN+"?resourceVersion=0", bearing("bob"), fakeapiserver.Header("Accept", "application/vnd.kubernetes.protobuf"))
-	if got.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" || !strings.HasPrefix(string(got.Body), "k8s\x00") {
+	got := r.list(inN+"?resourceVersion=0", bearing("bob"),
+		fakeapiserver.Header("Accept", "application/vnd.kubernetes.protobuf"))
+	if got.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" ||
+		!strings.HasPrefix(string(got.Body), "k8s\x00") {
 		t.Errorf("%v %q", got.Header, got.Body)
 	}
-	if got := r.list(inN+"?resourceVersion=0&pretty=1", bearing("bob")); !strings.HasPrefix(string(got.Body), "{\n  \"kind\": \"Status\"") {
+	if got := r.list(inN+"?resourceVersion=0&pretty=1", bearing("bob")); !strings.HasPrefix(string(got.Body),
+		"{\n  \"kind\": \"Status\"") {
 		t.Errorf("%s", got.Body)
 	}
 }
@@ -177,7 +195,8 @@ func TestAttributesOfARequest(t *testing.T) {
 		t.Fatalf("asked %d times", len(asked))
 	}
 	a := asked[0].ResourceAttributes
-	if asked[0].User != "alice" || a.Verb != "watch" || a.Name != "x" || a.Namespace != "m" || a.Resource != "configmaps" ||
+	if asked[0].User != "alice" || a.Verb != "watch" || a.Name != "x" || a.Namespace != "m" ||
+		a.Resource != "configmaps" ||
 		len(a.FieldSelector.Requirements) != 1 || len(a.LabelSelector.Requirements) != 1 {
 		t.Errorf("asked %+v, %+v", asked[0], a)
 	}
@@ -204,11 +223,13 @@ func TestKnownAndUnasked(t *testing.T) {
 	r.list(inN+"?resourceVersion=0", bearing("alice")) // her token is remembered from now on
 	r.reviews.Fail(http.StatusInternalServerError)
 	cert := ca.user("alice", time.Now().Add(time.Hour))
-	for _, target := range []string{inN + "/a?resourceVersion=0", inM + "?resourceVersion=0", inM + "?resourceVersion=0&watch=1&timeoutSeconds=1"} {
+	for _, target := range []string{inN + "/a?resourceVersion=0", inM + "?resourceVersion=0",
+		inM + "?resourceVersion=0&watch=1&timeoutSeconds=1"} {
 		if got := r.list(target, bearing("alice")); !upstreams(got.Header) {
 			t.Errorf("%s: %d %v", target, got.Status, got.Header)
 		}
-		if got := r.withCertificate(cert, false, "GET", target, http.NoBody); got.StatusCode != http.StatusServiceUnavailable {
+		if got := r.withCertificate(cert, false, "GET", target,
+			http.NoBody); got.StatusCode != http.StatusServiceUnavailable {
 			t.Errorf("%s by certificate: %d %s", target, got.StatusCode, got.Status)
 		}
 	}
@@ -234,7 +255,8 @@ func TestNothingIsMirroredForStrangers(t *testing.T) {
 	r.people()
 	found := make(chan schema.GroupVersionResource, 10)
 	r.server.planner.Catalog = eager{r.catalog, found}
-	for _, opts := range [][]fakeapiserver.ClientOption{nil, {bearing("bob")}, {bearing("mallory")}, {bearing("alice"), fakeapiserver.Header("Impersonate-User", "root")}} {
+	for _, opts := range [][]fakeapiserver.ClientOption{nil, {bearing("bob")}, {bearing("mallory")},
+		{bearing("alice"), fakeapiserver.Header("Impersonate-User", "root")}} {
 		r.list("/api/v1/namespaces/n/configmaps?resourceVersion=0", opts...)
 		r.list("/apis/example.com/v1/namespaces/n/widgets?limit=500", opts...)
 	}
@@ -267,7 +289,8 @@ func TestWatchIsRevoked(t *testing.T) {
 			r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
 			over(t, w, fakeapiserver.Ended)
 			r.ended(configMaps, watch.EndForbidden, 1)
-			if got, err := fakeapiserver.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil || got.Status != http.StatusForbidden {
+			if got, err := fakeapiserver.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil ||
+				got.Status != http.StatusForbidden {
 				t.Errorf("asked again: %+v, %v", got, err)
 			}
 		}
@@ -372,13 +395,16 @@ func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 			{"Impersonate-Group", "system:masters", 403, false},
 			{"Impersonate-Extra-Scopes", "x", 403, false},
 		} {
-			for base, opts := range map[string][]fakeapiserver.ClientOption{r.url: nil, r.tlsURL: {fakeapiserver.Through(client)}} {
-				got, err := fakeapiserver.List(deadline(t), base, mapsPath+"?resourceVersion=0", append(opts, fakeapiserver.Header(c.name, c.value))...)
+			for base, opts := range map[string][]fakeapiserver.ClientOption{r.url: nil,
+				r.tlsURL: {fakeapiserver.Through(client)}} {
+				got, err := fakeapiserver.List(deadline(t), base, mapsPath+"?resourceVersion=0",
+					append(opts, fakeapiserver.Header(c.name, c.value))...)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if got.Status != c.code || upstreams(got.Header) != c.upstream {
-					t.Errorf("%s: %q, asking: %v: %d, upstream: %v, %s; want %d, %v", c.name, c.value, asking, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+					t.Errorf("%s: %q, asking: %v: %d, upstream: %v, %s; want %d, %v", c.name, c.value, asking, got.Status,
+						upstreams(got.Header), got.Body, c.code, c.upstream)
 				}
 			}
 		}
@@ -399,8 +425,9 @@ func newAuthority(t *testing.T) *authority {
 	t.Helper()
 	a := &authority{t: t}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour),
+		IsCA:     true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
 	pair := a.sign(template, template)
 	a.key = pair.PrivateKey.(*ecdsa.PrivateKey)
@@ -432,14 +459,16 @@ func (a *authority) user(name string, until time.Time, groups ...string) tls.Cer
 		groups = []string{"dev"}
 	}
 	return a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups}, NotBefore: time.Now().Add(-2 * time.Hour),
-		NotAfter: until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name, Organization: groups},
+		NotBefore: time.Now().Add(-2 * time.Hour),
+		NotAfter:  until, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}, a.cert)
 }
 
 func (a *authority) file() string {
 	name := filepath.Join(a.t.TempDir(), "ca.crt")
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 	return name
@@ -453,7 +482,8 @@ func TestClientCertificates(t *testing.T) {
 	r := newRig(t, rigOptions{access: true, clientCA: ca.file()})
 	r.people()
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
-	good, expired, strange := ca.user("alice", time.Now().Add(time.Hour)), ca.user("alice", time.Now().Add(-time.Minute)), other.user("alice", time.Now().Add(time.Hour))
+	good, expired, strange := ca.user("alice", time.Now().Add(time.Hour)), ca.user("alice", time.Now().Add(-time.Minute)),
+		other.user("alice", time.Now().Add(time.Hour))
 	for _, c := range []struct {
 		name, method, target string
 		cert                 tls.Certificate
@@ -472,7 +502,8 @@ func TestClientCertificates(t *testing.T) {
 		{"expired", "GET", inN + "?resourceVersion=0", expired, "", [2]string{}, 401, false},
 		{"expired, and a write", "POST", inN, expired, "", [2]string{}, 401, false},
 		{"a stranger's", "GET", inN + "?resourceVersion=0", strange, "", [2]string{}, 401, false},
-		{"a stranger's, in a form that is not made here", "GET", inN + "?resourceVersion=0", strange, "", [2]string{"Accept", "application/cbor"}, 401, false},
+		{"a stranger's, in a form that is not made here", "GET", inN + "?resourceVersion=0", strange, "",
+			[2]string{"Accept", "application/cbor"}, 401, false},
 		{"a stranger's, and a token", "GET", inN + "?resourceVersion=0", strange, "alice", [2]string{}, 200, false},
 		{"a stranger's, and a bad token", "GET", inN + "?resourceVersion=0", strange, "mallory", [2]string{}, 200, true},
 	} {
@@ -483,7 +514,8 @@ func TestClientCertificates(t *testing.T) {
 			}
 			answer := r.withCertificate(c.cert, http2, c.method, c.target, http.NoBody, headers...)
 			if answer.StatusCode != c.code || upstreams(answer.Header) != c.upstream {
-				t.Errorf("%s over %s: %d, upstream: %v, %s; want %d, %v", c.name, answer.Proto, answer.StatusCode, upstreams(answer.Header), answer.Status, c.code, c.upstream)
+				t.Errorf("%s over %s: %d, upstream: %v, %s; want %d, %v", c.name, answer.Proto, answer.StatusCode,
+					upstreams(answer.Header), answer.Status, c.code, c.upstream)
 			}
 		}
 	}
@@ -492,7 +524,8 @@ func TestClientCertificates(t *testing.T) {
 // asserted is what upstream was told of who is asking.
 func asserted(h http.Header) string {
 	return strings.Join([]string{
-		strings.Join(h["Authorization"], ","), strings.Join(h["Impersonate-User"], ","), strings.Join(h["Impersonate-Group"], ","), h.Get("Impersonate-Uid"), h.Get("X-Remote-User"),
+		strings.Join(h["Authorization"], ","), strings.Join(h["Impersonate-User"], ","),
+		strings.Join(h["Impersonate-Group"], ","), h.Get("Impersonate-Uid"), h.Get("X-Remote-User"),
 		strings.Join(h["Sec-Websocket-Protocol"], ","),
 	}, "|")
 }
@@ -511,11 +544,14 @@ func TestImpersonatedCertificates(t *testing.T) {
 	}))
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
-	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), as: all(withToken{plain}), neverAs: []string{"system:masters"}})
+	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), as: all(withToken{plain}),
+		neverAs: []string{"system:masters"}})
 	r.people()
-	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour), "system:masters")
+	alice, root := ca.user("alice", time.Now().Add(time.Hour)), ca.user("root", time.Now().Add(time.Hour),
+		"system:masters")
 	none := &x509.Certificate{
-		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "lonely"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(3), Subject: pkix.Name{CommonName: "lonely"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	}
 	lonely := ca.sign(none, ca.cert)
@@ -530,15 +566,18 @@ func TestImpersonatedCertificates(t *testing.T) {
 	}{
 		{"alice", alice, [2]string{}, 200, "Bearer own|alice|dev|||"},
 		{"alice with a token", alice, [2]string{"Authorization", "Bearer bob"}, 200, "Bearer own|alice|dev|||"},
-		{"alice with a token for a browser", alice, [2]string{"Sec-WebSocket-Protocol", "v4.channel.k8s.io, " + passthrough.WebSocketBearer + "Ym9i, x"}, 200,
+		{"alice with a token for a browser", alice,
+			[2]string{"Sec-WebSocket-Protocol", "v4.channel.k8s.io, " + passthrough.WebSocketBearer + "Ym9i, x"}, 200,
 			"Bearer own|alice|dev|||v4.channel.k8s.io, x"},
-		{"alice with nothing but that", alice, [2]string{"Sec-WebSocket-Protocol", passthrough.WebSocketBearer + "Ym9i"}, 200, "Bearer own|alice|dev|||"},
+		{"alice with nothing but that", alice, [2]string{"Sec-WebSocket-Protocol", passthrough.WebSocketBearer + "Ym9i"}, 200,
+			"Bearer own|alice|dev|||"},
 		{"alice with a claim", alice, [2]string{"X-Remote-User", "bob"}, 200, "Bearer own|alice|dev|||"},
 		{"alice as bob", alice, [2]string{"Impersonate-User", "bob"}, 403, ""},
 		{"alice in another group", alice, [2]string{"Impersonate-Group", "system:masters"}, 403, ""},
 		{"root", root, [2]string{}, 403, ""},
 		{"who has no groups", lonely, [2]string{}, 200, "Bearer own|lonely||||"},
-		{"a service account's name and none of its groups", account, [2]string{}, 200, "Bearer own|system:serviceaccount:n:a|system:authenticated|||"},
+		{"a service account's name and none of its groups", account, [2]string{}, 200,
+			"Bearer own|system:serviceaccount:n:a|system:authenticated|||"},
 	} {
 		for _, http2 := range []bool{false, true} {
 			for _, long := range []bool{false, true} { // which is replayed
@@ -553,7 +592,8 @@ func TestImpersonatedCertificates(t *testing.T) {
 				default:
 				}
 				if answer.StatusCode != c.code || got != c.want {
-					t.Errorf("%s over %s, long: %v: %d, upstream was told %q; want %d, %q", c.name, answer.Proto, long, answer.StatusCode, got, c.code, c.want)
+					t.Errorf("%s over %s, long: %v: %d, upstream was told %q; want %d, %q", c.name, answer.Proto, long,
+						answer.StatusCode, got, c.code, c.want)
 				}
 			}
 		}
@@ -567,16 +607,19 @@ func TestUncarriableCertificatesAreRefused(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	up := fakeapiserver.New(fakeapiserver.Options{})
-	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("upstream got %q", asserted(r.Header)) }))
+	up.Handle("/seen", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("upstream got %q", asserted(r.Header))
+	}))
 	plain := bareTransport()
 	t.Cleanup(plain.CloseIdleConnections)
 	r := rigOf(t, up, rigOptions{access: true, clientCA: ca.file(), as: all(withToken{plain})})
 	r.people()
 	until := time.Now().Add(time.Hour)
 	for part, cert := range map[string]tls.Certificate{
-		`the user "admin " begins or ends with a blank`:                     ca.user("admin ", until),
-		`the user "\tadmin" begins or ends with a blank`:                    ca.user("\tadmin", until),
-		`the user "a\r\nImpersonate-Group: system:masters" holds a control`: ca.user("a\r\nImpersonate-Group: system:masters", until),
+		`the user "admin " begins or ends with a blank`:  ca.user("admin ", until),
+		`the user "\tadmin" begins or ends with a blank`: ca.user("\tadmin", until),
+		`the user "a\r\nImpersonate-Group: system:masters" holds a control`: ca.user("a\r\nImpersonate-Group: system:masters",
+			until),
 		`the group "system:masters " begins or ends with a blank`: ca.user("mallory", until,
 			"system:masters "),
 		`the group "system:masters\n" holds a control character`: ca.user("mallory", until, "dev",
@@ -604,7 +647,8 @@ func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
 	r := newRig(t, rigOptions{access: true})
 	for _, name := range []string{"Impersonate-User", "Impersonate-Group", "Impersonate-Uid", "Impersonate-Extra-K"} {
 		for _, value := range []string{"admin ", " admin", "admin\t"} {
-			tr := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // throw-away
+			tr := &http.Transport{ForceAttemptHTTP2: true,
+				TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // throw-away
 			request, _ := http.NewRequestWithContext(deadline(t), "GET", r.tlsURL+"/api/v1/nodes", http.NoBody)
 			request.Header = http.Header{"Authorization": {"Bearer alice"}, name: {value}}
 			answer, err := tr.RoundTrip(request)
@@ -624,9 +668,11 @@ func TestForwardRefusesImpersonationThatChanges(t *testing.T) {
 
 // withCertificate sends a request on a connection of its own. The answer's body has been read into
 // Status.
-func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target string, body io.Reader, headers ...[2]string) *http.Response {
+func (r *rig) withCertificate(cert tls.Certificate, http2 bool, method, target string, body io.Reader,
+	headers ...[2]string) *http.Response {
 	r.t.Helper()
-	tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{cert}}} //nolint:gosec // throw-away
+	tr := &http.Transport{ForceAttemptHTTP2: http2, TLSClientConfig: &tls.Config{InsecureSkipVerify: true,
+		Certificates: []tls.Certificate{cert}}} //nolint:gosec // throw-away
 	defer tr.CloseIdleConnections()
 	request, err := http.NewRequestWithContext(deadline(r.t), method, r.tlsURL+target, body)
 	if err != nil {
@@ -671,16 +717,19 @@ func TestOwner(t *testing.T) {
 		{"not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("alice")}, 200, true},
 		{"as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), as}, 200, true},
 		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
-		{"somebody else, as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), as}, 403, false},
+		{"somebody else, as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), as}, 403,
+			false},
 		{"somebody else, not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
 		{"a forged token", inN + "/a", []fakeapiserver.ClientOption{bearing("mallory")}, 401, false},
 		{"nobody", inN + "/a", nil, 401, false},
 		{"nobody, as somebody else", inN + "/a", []fakeapiserver.ClientOption{as}, 401, false},
-		{"somebody else, in a form that is not made here", inN + "/a", []fakeapiserver.ClientOption{bearing("bob"), cbor}, 403, false},
+		{"somebody else, in a form that is not made here", inN + "/a", []fakeapiserver.ClientOption{bearing("bob"), cbor},
+			403, false},
 		{"nobody, in a form that is not made here", "/version", []fakeapiserver.ClientOption{cbor}, 401, false},
 	} {
 		if got := r.list(c.target, c.opts...); got.Status != c.code || upstreams(got.Header) != c.upstream {
-			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code, c.upstream)
+			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code,
+				c.upstream)
 		}
 	}
 	r.reviews.Fail(http.StatusInternalServerError)
@@ -707,11 +756,13 @@ func TestBusyReviews(t *testing.T) {
 	codes := map[int]int{}
 	for a := range answers {
 		codes[a.Status]++
-		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests && (after < 1 || after > apistatus.RetrySpread || string(a.Body) != apistatus.TooManyRequestsText) {
+		if after, _ := strconv.Atoi(a.Header.Get("Retry-After")); a.Status == http.StatusTooManyRequests &&
+			(after < 1 || after > apistatus.RetrySpread || string(a.Body) != apistatus.TooManyRequestsText) {
 			t.Errorf("Retry-After %d, %s", after, a.Body)
 		}
 	}
-	if codes[http.StatusTooManyRequests] < 5 || codes[http.StatusOK] == 0 || codes[http.StatusTooManyRequests]+codes[http.StatusOK] != cap(answers) {
+	if codes[http.StatusTooManyRequests] < 5 || codes[http.StatusOK] == 0 || codes[http.StatusTooManyRequests]+
+		codes[http.StatusOK] != cap(answers) {
 		t.Errorf("answers: %v", codes)
 	}
 }

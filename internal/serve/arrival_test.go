@@ -27,7 +27,8 @@ func TestArrivalOfAQuietResource(t *testing.T) {
 	fill(up)
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
 	for i, target := range []string{
-		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath + "?resourceVersion=%d&limit=1",
+		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath +
+			"?resourceVersion=%d&limit=1",
 		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=%d", "/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
 	} {
 		elsewhere := up.Create(fakeapiserver.Widgets, "n", fmt.Sprint("elsewhere-", i))
@@ -51,8 +52,10 @@ func TestTooLargeReads(t *testing.T) {
 	r := rigOf(t, up, rigOptions{})
 	future := up.Revision() + 1000
 	for _, target := range []string{
-		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&limit=1", "/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
-		"/apis/example.com/v1/widgets?continue=" + continueToken(fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"/n\u0000"}`, future)),
+		mapsPath + "?resourceVersion=%d", mapsPath + "?resourceVersion=%d&limit=1",
+		"/api/v1/namespaces/n/configmaps/none?resourceVersion=%d",
+		"/apis/example.com/v1/widgets?continue=" +
+			continueToken(fmt.Sprintf(`{"v":"meta.k8s.io/v1","rv":%d,"start":"/n\u0000"}`, future)),
 	} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
@@ -68,7 +71,8 @@ func TestTooLargeReads(t *testing.T) {
 				t.Errorf("refused after %v", took)
 			}
 			want := direct(t, up, target)
-			if got.Status != http.StatusGatewayTimeout || string(got.Body) != string(want.Body) || got.Header.Get("Retry-After") != "1" {
+			if got.Status != http.StatusGatewayTimeout || string(got.Body) != string(want.Body) ||
+				got.Header.Get("Retry-After") != "1" {
 				t.Errorf("got  %d %s %swant %d %s", got.Status, got.Header, got.Body, want.Status, want.Body)
 			}
 		})
@@ -107,7 +111,8 @@ func (neverProven) Prove(ctx context.Context, _ uint64) (bookmark, last uint64, 
 // again.
 func TestBehindUpstream(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(p cache.Prober) cache.Prober { return ahead{p} }})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
+		prober: func(p cache.Prober) cache.Prober { return ahead{p} }})
 	target := mapsPath + "?resourceVersion=1000000"
 	w := r.watch(target + "&watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
 	got := r.list(target)
@@ -125,7 +130,8 @@ func TestBehindUpstream(t *testing.T) {
 type refusing struct{ cache.Prober }
 
 func (refusing) Begin(context.Context) (uint64, cache.Proof, error) {
-	return 0, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "", errors.New("the prober may not"))
+	return 0, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "",
+		errors.New("the prober may not"))
 }
 
 func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
@@ -136,7 +142,8 @@ func (refusing) State(context.Context) (uint64, map[string]uint64, error) {
 // for with the client's request (D1).
 func TestRefusedQuestionIsNoAnswer(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(p cache.Prober) cache.Prober { return refusing{p} }})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
+		prober: func(p cache.Prober) cache.Prober { return refusing{p} }})
 	for _, target := range []string{mapsPath, "/api/v1/namespaces/n/configmaps/none"} {
 		target += "?resourceVersion=1000000"
 		got, want := r.list(target), direct(t, r.up, target)
@@ -187,7 +194,8 @@ func TestNoMarkOfOld(t *testing.T) {
 	rv := r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, target := range []string{
-		"/api/v1/watch/configmaps?allowWatchBookmarks=true", "/api/v1/watch/configmaps?allowWatchBookmarks=true&resourceVersion=0",
+		"/api/v1/watch/configmaps?allowWatchBookmarks=true",
+		"/api/v1/watch/configmaps?allowWatchBookmarks=true&resourceVersion=0",
 		mapsPath + "?watch=1&allowWatchBookmarks=true&resourceVersion=00",
 	} {
 		w := r.watch(target)

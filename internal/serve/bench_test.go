@@ -34,7 +34,8 @@ func BenchmarkList(b *testing.B) {
 func BenchmarkListOnRecord(b *testing.B) {
 	for _, level := range []internal.Level{internal.LevelNone, internal.LevelMetadata, internal.LevelRequestResponse} {
 		b.Run(fmt.Sprint("level=", level), func(b *testing.B) {
-			log := audit.New(audit.Options{Policy: &audit.Policy{Rules: []internal.PolicyRule{{Level: level}}}, Out: io.Discard, Log: zap.NewNop()})
+			log := audit.New(audit.Options{Policy: &audit.Policy{Rules: []internal.PolicyRule{{Level: level}}}, Out: io.Discard,
+				Log: zap.NewNop()})
 			b.Cleanup(func() { _ = log.Close() })
 			benchmarkList(b, listAnswerer(b, 10, log))
 		})
@@ -62,7 +63,8 @@ func listAnswerer(b *testing.B, n int, record *audit.Log) func() int {
 	source := sourcetest.New(b, sourcetest.Pods, sourcetest.NewOracle(uint64(n)), uint64(n), pods...)
 	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: &url.URL{Scheme: "http", Host: "localhost"}})
 	server := New(Options{
-		Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute, Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
+		Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}, Forwarder: forwarder, StallTimeout: time.Minute,
+		Audit: record, Metrics: NewMetrics(nil), Log: zap.NewNop(),
 		Limiter: flowcontrol.NewLimiter(flowcontrol.Limits{Watches: 1000, WatchesPerUser: 500, ListBytes: 1 << 30}, nil),
 	})
 	b.Cleanup(func() { _ = server.Close(b.Context()) })

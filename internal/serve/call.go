@@ -111,7 +111,8 @@ func (s *Server) answer(c call, p plan.Plan, v visitor) bool {
 	if p.MostRecent() && !r.Ready() {
 		return false // upstream need not wait for our first state
 	}
-	if p.Get == nil && p.Action != plan.Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source && !r.Retired() {
+	if p.Get == nil && p.Action != plan.Refuse && !s.awaitReady(r) && s.opts.Catalog.Find(r.Info.GVR) == p.Source &&
+		!r.Retired() {
 		s.metrics.notReady.WithLabelValues(r.Info.String()).Inc()
 		apistatus.WriteAs(c, p.Failure, apistatus.NotReady(apistatus.RetryAfter()))
 		return true

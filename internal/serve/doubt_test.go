@@ -20,7 +20,8 @@ func TestDoubtfulWatches(t *testing.T) { eachProtocol(t, testDoubtfulWatches) }
 
 func testDoubtfulWatches(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, prober: func(cache.Prober) cache.Prober { return sourcetest.Unreachable{} }})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
+		prober: func(cache.Prober) cache.Prober { return sourcetest.Unreachable{} }})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	const passing = 3
@@ -44,7 +45,8 @@ func testDoubtfulWatches(t *testing.T, http2 bool) {
 		}
 		after := response.Header.Get("Retry-After")
 		_ = response.Body.Close()
-		if i < passing && response.StatusCode != http.StatusOK || i >= passing && (response.StatusCode != http.StatusTooManyRequests || !spread(after)) {
+		if i < passing && response.StatusCode != http.StatusOK || i >= passing &&
+			(response.StatusCode != http.StatusTooManyRequests || !spread(after)) {
 			t.Errorf("number %d: %s, Retry-After %q", i, response.Status, after)
 		}
 	}

@@ -51,7 +51,8 @@ func testDrain(t *testing.T, goroutines bool) {
 	eventually(t, "the first end", func() bool {
 		return r.metric("spillway_watch_ends_total", "reason="+string(watch.EndDrain), "resource=configmaps") >= 1
 	})
-	if list := r.list(mapsPath + "?watch=1&resourceVersion=0"); list.Status != http.StatusServiceUnavailable || list.Failure == nil {
+	if list := r.list(mapsPath + "?watch=1&resourceVersion=0"); list.Status != http.StatusServiceUnavailable ||
+		list.Failure == nil {
 		t.Errorf("a new watch: %d %s", list.Status, list.Body)
 	}
 	if list := r.list(mapsPath + "?resourceVersion=0"); list.Status != http.StatusOK || len(list.Items) != 1 {
@@ -79,7 +80,8 @@ func TestDrainOfAStalledClient(t *testing.T) { eachWay(t, testDrainOfAStalledCli
 
 func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
-	r.up.Create(fakeapiserver.ConfigMaps, "n", "large", fakeapiserver.WithPadding(8<<20)) // more than the kernel takes for a client that does not read
+	// more than the kernel takes for a client that does not read
+	r.up.Create(fakeapiserver.ConfigMaps, "n", "large", fakeapiserver.WithPadding(8<<20))
 	r.mirrored(configMaps)
 	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=1", 4096)
 	if _, err := io.ReadFull(answer, make([]byte, 1000)); err != nil { // what is on its way now cannot arrive
@@ -105,13 +107,14 @@ func testDrainOfAStalledClient(t *testing.T, goroutines bool) {
 func stalling(t *testing.T, url string, buffer int) io.ReadCloser {
 	t.Helper()
 	dialer := net.Dialer{Timeout: patience}
-	client := &http.Client{Transport: &http.Transport{ReadBufferSize: 4096, DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, address)
-		if err != nil {
-			return nil, err
-		}
-		return conn, conn.(*net.TCPConn).SetReadBuffer(buffer)
-	}}}
+	client := &http.Client{Transport: &http.Transport{ReadBufferSize: 4096,
+		DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return conn, conn.(*net.TCPConn).SetReadBuffer(buffer)
+		}}}
 	req, err := http.NewRequestWithContext(deadline(t), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -41,10 +41,12 @@ func TestUnencodable(t *testing.T) {
 	if n := len(partial.Events()); n != 1 {
 		t.Fatalf("%d events", n)
 	}
-	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad), fmt.Sprintf("ADDED n/good %d", good))
+	expect(t, whole, fmt.Sprintf("ADDED n/fine %d", fine), fmt.Sprintf("ADDED n/bad %d", bad),
+		fmt.Sprintf("ADDED n/good %d", good))
 	r.ended(customWidgets, watch.EndUnencodable, 1)
 
-	again := plan.Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0", Accept: partialObject, Plain: true}
+	again := plan.Request{Method: "GET", Path: customWidgets.Path(), RawQuery: "watch=1&resourceVersion=0",
+		Accept: partialObject, Plain: true}
 	if planned := r.server.planner.Plan(again); planned.Action != plan.Upstream {
 		t.Errorf("the next one: action %v", planned.Action)
 	}
@@ -67,7 +69,8 @@ func TestUnencodableList(t *testing.T) {
 	r.up.Create(fakeapiserver.Widgets, "n", "a", fakeapiserver.WithField("metadata.unheardOf", 1))
 	r.mirrored(customWidgets)
 	for range 2 {
-		if l := r.list(customWidgets.Path()+"?resourceVersion=0", fakeapiserver.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
+		if l := r.list(customWidgets.Path()+"?resourceVersion=0",
+			fakeapiserver.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
 			t.Errorf("%d %s", l.Status, l.Body)
 		}
 	}

@@ -31,7 +31,8 @@ func TestEarlyRefusal(t *testing.T) {
 	}})
 	client, body := fr.client(t), bytes.Repeat([]byte("x"), 2*passthrough.OwnedBodyLimit)
 	for range 100 { // what has been sent when the refusal comes is up to chance
-		request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, fr.url()+"/api/v1/namespaces/a/configmaps", bytes.NewReader(body))
+		request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, fr.url()+"/api/v1/namespaces/a/configmaps",
+			bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

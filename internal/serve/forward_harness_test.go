@@ -75,10 +75,12 @@ func newFront(t *testing.T, upstream http.Handler, o frontOptions) *front {
 			Flow: flowcontrol.AddrFlow(clientconn.AddressOf(ctx.RemoteAddr()))}, passthrough.AnswerHooks{Took: o.took})
 	})
 	if o.http2 {
-		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop()})
+		passing := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,
+			Metrics: NewMetrics(nil), Log: zap.NewNop()})
 		server.NextProto("h2", func(c net.Conn) error { return passing.http2.serve(c, Front{Identity: o.identity}) })
-		t.Cleanup(func() { _ = passing.Close(context.Background()) }) // after everything else: nothing is left that could fail
-		defer t.Cleanup(passing.http2.close)                          // before the front, which waits for its connections
+		// after everything else: nothing is left that could fail
+		t.Cleanup(func() { _ = passing.Close(context.Background()) })
+		defer t.Cleanup(passing.http2.close) // before the front, which waits for its connections
 	}
 	fr.serve(t, server, o)
 	t.Cleanup(func() {
@@ -179,9 +181,12 @@ func (f *front) url() string {
 
 // client keeps one connection at most.
 func (f *front) client(t *testing.T) *http.Client {
-	tr := &http.Transport{DisableCompression: true, TLSClientConfig: f.tls.Clone(), MaxConnsPerHost: 1, ForceAttemptHTTP2: f.http2}
+	tr := &http.Transport{DisableCompression: true, TLSClientConfig: f.tls.Clone(), MaxConnsPerHost: 1,
+		ForceAttemptHTTP2: f.http2}
 	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return &http.Client{Transport: tr, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 }
 
 // dial opens a raw connection, which the test closes or the cleanup does.

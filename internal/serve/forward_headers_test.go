@@ -48,7 +48,8 @@ func (f *front) send(t *testing.T, raw string) (int, string) {
 var ways = []string{
 	"GET /x HTTP/1.1\r\nHost: evil\r\n%s\r\n",
 	"GET /x?watch=1 HTTP/1.1\r\nHost: evil\r\n%s\r\n",
-	"PUT /x HTTP/1.1\r\nHost: evil\r\nTransfer-Encoding: chunked\r\n%s\r\n2\r\nhi\r\n0\r\nAuthorization: Bearer trailer\r\n\r\n",
+	"PUT /x HTTP/1.1\r\nHost: evil\r\nTransfer-Encoding: chunked\r\n%s\r\n2\r\nhi\r\n0\r\nAuthorization: Bearer " +
+		"trailer\r\n\r\n",
 	"POST /x HTTP/1.1\r\nHost: evil\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n%s\r\n",
 }
 
@@ -56,12 +57,15 @@ func TestForwardHeaders(t *testing.T) {
 	seen := make(recorder, 1)
 	fr := newFront(t, seen, frontOptions{})
 	for _, way := range ways {
-		code, body := fr.send(t, fmt.Sprintf(way, "Authorization: Bearer x\r\nimpersonate-user: bob\r\nX-Remote-User: admin\r\nx-remote-group: system:masters\r\nX-A: 1\r\nX-A: 2\r\nX-Forwarded-For: 9.9.9.9\r\n"))
+		code, body := fr.send(t,
+			fmt.Sprintf(way, "Authorization: Bearer x\r\nimpersonate-user: bob\r\nX-Remote-User: admin\r\nx-remote-group: "+
+				"system:masters\r\nX-A: 1\r\nX-A: 2\r\nX-Forwarded-For: 9.9.9.9\r\n"))
 		if code != 200 && code != 101 {
 			t.Fatalf("%q: %d %s", way, code, body)
 		}
 		got := await(t, seen, "the request")
-		want := http.Header{"Authorization": {"Bearer x"}, "Impersonate-User": {"bob"}, "X-A": {"1", "2"}, "X-Forwarded-For": {"9.9.9.9, 127.0.0.1"}}
+		want := http.Header{"Authorization": {"Bearer x"}, "Impersonate-User": {"bob"}, "X-A": {"1", "2"},
+			"X-Forwarded-For": {"9.9.9.9, 127.0.0.1"}}
 		for key, values := range want {
 			if !reflect.DeepEqual(got[key], values) {
 				t.Errorf("%q: %s is %q, want %q", way, key, got[key], values)
@@ -81,8 +85,10 @@ func TestForwardHeaders(t *testing.T) {
 func TestForwardRefusesToDropIdentity(t *testing.T) {
 	fr := newFront(t, make(recorder), frontOptions{})
 	for _, way := range ways {
-		for _, name := range []string{"Authorization", "authorization", "Impersonate-User", "impersonate-group", "Impersonate-Extra-Scopes", "X-Remote-User", "x-remote-anything"} {
-			for _, line := range []string{"Connection: " + name, "Connection: close , " + name + ",x", "Connection: close\r\nConnection: " + name} {
+		for _, name := range []string{"Authorization", "authorization", "Impersonate-User", "impersonate-group",
+			"Impersonate-Extra-Scopes", "X-Remote-User", "x-remote-anything"} {
+			for _, line := range []string{"Connection: " + name, "Connection: close , " + name + ",x",
+				"Connection: close\r\nConnection: " + name} {
 				code, body := fr.send(t, fmt.Sprintf(way, line+"\r\n"))
 				if code != 400 || !strings.Contains(body, "the Connection header must not name") {
 					t.Errorf("%q in %q: %d %s", line, way, code, body)
@@ -128,7 +134,8 @@ func TestForwardAsSelf(t *testing.T) {
 			if code, body := fr.send(t, fmt.Sprintf(way, header+"\r\n")); code != 200 && code != 101 {
 				t.Fatalf("%q in %q: %d %s", header, way, code, body)
 			}
-			if got := await(t, seen, "the request"); !reflect.DeepEqual(got["Authorization"], want) || got["X-Remote-User"] != nil {
+			if got := await(t, seen, "the request"); !reflect.DeepEqual(got["Authorization"], want) ||
+				got["X-Remote-User"] != nil {
 				t.Errorf("%q in %q: upstream got %v, want Authorization %q", header, way, got, want)
 			}
 		}
@@ -142,7 +149,10 @@ func TestForwardAsSelf(t *testing.T) {
 }
 
 func TestForwardWithoutSelf(t *testing.T) {
-	fr := newFront(t, make(recorder), frontOptions{identity: passthrough.IdentitySelf, mutate: func(o *passthrough.ForwarderOptions) { o.Self = passthrough.Transports{} }})
+	fr := newFront(t, make(recorder),
+		frontOptions{identity: passthrough.IdentitySelf, mutate: func(o *passthrough.ForwarderOptions) {
+			o.Self = passthrough.Transports{}
+		}})
 	for _, way := range ways {
 		if code, body := fr.send(t, fmt.Sprintf(way, "")); code != 403 || !strings.Contains(body, "no identity of its own") {
 			t.Errorf("%q: %d %s", way, code, body)

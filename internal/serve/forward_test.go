@@ -44,7 +44,9 @@ func answers() http.Handler {
 	})
 	mux.HandleFunc("/none", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	mux.HandleFunc("/same", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusNotModified) })
-	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) })
+	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusFound)
+	})
 	mux.HandleFunc("/echo", func(w http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -123,14 +125,16 @@ func TestForwardKeepsTheConnection(t *testing.T) {
 			{"POST", "/echo", "hello", "POST 5 hello"},
 			{"GET", "/small", "", `{"a":1}`},
 			{"PATCH", "/echo", strings.Repeat("p", 20_000), "PATCH 20000 " + strings.Repeat("p", 20_000)},
-			{"PUT", "/echo", strings.Repeat("q", passthrough.OwnedBodyLimit), fmt.Sprintf("PUT %d ", passthrough.OwnedBodyLimit) + strings.Repeat("q", passthrough.OwnedBodyLimit)},
+			{"PUT", "/echo", strings.Repeat("q", passthrough.OwnedBodyLimit),
+				fmt.Sprintf("PUT %d ", passthrough.OwnedBodyLimit) + strings.Repeat("q", passthrough.OwnedBodyLimit)},
 			{"DELETE", "/echo", "", "DELETE 0 "},
 			{"POST", "/echo", "", "POST 0 "},
 			{"GET", "/large", "", strings.Repeat("x", 300_000)},
 		} {
 			reused := false
 			trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) { reused = info.Reused }}
-			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), step.method, fr.url()+step.path, strings.NewReader(step.body))
+			req, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), trace), step.method,
+				fr.url()+step.path, strings.NewReader(step.body))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -153,9 +157,11 @@ func TestForwardKeepsTheConnection(t *testing.T) {
 
 func TestForwardLeavesTheTargetAlone(t *testing.T) {
 	seen := make(chan string, 1)
-	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }), frontOptions{})
+	fr := newFront(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { seen <- r.RequestURI }),
+		frontOptions{})
 	for _, target := range []string{
-		"/api/v1/namespaces/c1/../c2/configmaps", "/api/v1/namespaces//configmaps", "//api/v1/pods", "/a%2Fb", "/%61", "/a{b}|c",
+		"/api/v1/namespaces/c1/../c2/configmaps", "/api/v1/namespaces//configmaps", "//api/v1/pods", "/a%2Fb", "/%61",
+		"/a{b}|c",
 		"/x?", "/x?labelSelector=%zz&a;b=1&&c", "/x?a=?/../b", "/",
 	} {
 		for _, extra := range []string{"", "Upgrade: x\r\nConnection: upgrade\r\n"} {
@@ -183,7 +189,8 @@ func TestForwardCancelsUpstreamWhenTheClientLeaves(t *testing.T) {
 			<-r.Context().Done()
 			cancelled <- struct{}{}
 		}), o)
-		for _, target := range []string{"/silent", "/silent?head", "/silent?watch=1", "/silent?head&watch=1", "/api/v1/namespaces/a/pods/b/log?follow=true&head"} {
+		for _, target := range []string{"/silent", "/silent?head", "/silent?watch=1", "/silent?head&watch=1",
+			"/api/v1/namespaces/a/pods/b/log?follow=true&head"} {
 			t.Run(target, func(t *testing.T) {
 				conn, _ := fr.dial(t)
 				fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n", target)
@@ -302,7 +309,8 @@ type panicking struct{}
 func (panicking) RoundTrip(*http.Request) (*http.Response, error) { panic("boom") }
 
 func TestForwardContainsPanics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.Client = all(panicking{}) }})
+	fr := newFront(t, answers(),
+		frontOptions{mutate: func(o *passthrough.ForwarderOptions) { o.Client = all(panicking{}) }})
 	for range 2 {
 		if resp, _ := get(t, fr.client(t), "GET", fr.url()+"/small"); resp.StatusCode != 502 {
 			t.Errorf("got %d, want 502", resp.StatusCode)

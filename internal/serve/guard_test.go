@@ -68,15 +68,17 @@ func TestPlainGuardOverUnixSocket(t *testing.T) {
 func TestRefusedConnectsReachNothing(t *testing.T) {
 	up := newTargets()
 	fr := newFront(t, up, frontOptions{identity: passthrough.IdentitySelf})
-	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience, Metrics: NewMetrics(nil),
-		Log: zap.NewNop()})
+	server := New(Options{Catalog: sourcetest.Resources{}, Forwarder: fr.forwarder, StallTimeout: patience,
+		Metrics: NewMetrics(nil),
+		Log:     zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- server.Serve(listener, Front{Identity: passthrough.IdentitySelf, Guard: passthrough.NewPlainGuard(nil, nil, false)})
+		served <- server.Serve(listener,
+			Front{Identity: passthrough.IdentitySelf, Guard: passthrough.NewPlainGuard(nil, nil, false)})
 	}()
 	defer func() {
 		_ = server.Close(t.Context())

@@ -58,7 +58,8 @@ func (c http2Call) Departs(gone func()) (stop func()) {
 }
 
 func (c http2Call) Forward(flow flowcontrol.Flow, as *auth.Impersonation, h passthrough.AnswerHooks) {
-	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow}, h)
+	c.server.opts.Forwarder.ForwardHTTP2(c.Writer, c.r, passthrough.Bearer{Listener: c.front.Identity, As: as, Flow: flow},
+		h)
 }
 
 // PlanRequest is what a plan needs. A request with a body is nothing that a plan knows.

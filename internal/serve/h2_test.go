@@ -58,13 +58,17 @@ func TestHTTP2Answers(t *testing.T) {
 	fill(up)
 	r := rigOf(t, up, rigOptions{})
 	one, two := &http.Client{Transport: &http.Transport{
-		DisableCompression: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a throw-away certificate
+		DisableCompression: true,
+		TLSClientConfig:    &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // a throw-away certificate
 	}}, overHTTP2(t, 1<<20)
 	t.Cleanup(one.CloseIdleConnections)
 	for _, target := range []string{
-		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&limit=2", "/api/v1/namespaces/n/configmaps/c1?resourceVersion=0",
-		"/api/v1/namespaces/m/configmaps/big?resourceVersion=0", mapsPath + "?resourceVersion=0&limit=abc", "/api/v1/namespaces/n/configmaps/none?resourceVersion=0",
-		mapsPath, "/api/v1/nothing", "/version", mapsPath + "?watch=1&resourceVersion=0&timeoutSeconds=1", mapsPath + "?watch=1&resourceVersion=1&timeoutSeconds=1",
+		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&limit=2",
+		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=0",
+		"/api/v1/namespaces/m/configmaps/big?resourceVersion=0", mapsPath + "?resourceVersion=0&limit=abc",
+		"/api/v1/namespaces/n/configmaps/none?resourceVersion=0",
+		mapsPath, "/api/v1/nothing", "/version", mapsPath + "?watch=1&resourceVersion=0&timeoutSeconds=1", mapsPath +
+			"?watch=1&resourceVersion=1&timeoutSeconds=1",
 	} {
 		for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
 			want, wantBody := get(t, one, method, r.tlsURL+target)
@@ -208,7 +212,9 @@ func TestHTTP2Drain(t *testing.T) {
 	raw.until("DATA", 1)
 	go r.server.Drain(deadline(t), time.Second)
 	seen := raw.until("GOAWAY", 0)
-	if rest := append(seen, raw.until("END_STREAM", 1)...); !slices.ContainsFunc(rest, func(f string) bool { return strings.Contains(f, `"type":"BOOKMARK"`) }) {
+	if rest := append(seen, raw.until("END_STREAM", 1)...); !slices.ContainsFunc(rest, func(f string) bool {
+		return strings.Contains(f, `"type":"BOOKMARK"`)
+	}) {
 		t.Errorf("no bookmark in %q", rest)
 	}
 	r.ended(configMaps, watch.EndDrain, 1)
@@ -241,7 +247,8 @@ func TestHTTP2Frames(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	raw := dialHTTP2(t, r, nil)
-	want := "SETTINGS [MAX_FRAME_SIZE = 16384] [MAX_CONCURRENT_STREAMS = 100] [MAX_HEADER_LIST_SIZE = 1048896] [HEADER_TABLE_SIZE = 4096] " +
+	want := "SETTINGS [MAX_FRAME_SIZE = 16384] [MAX_CONCURRENT_STREAMS = 100] [MAX_HEADER_LIST_SIZE = 1048896] " +
+		"[HEADER_TABLE_SIZE = 4096] " +
 		"[INITIAL_WINDOW_SIZE = 262144] [NO_RFC7540_PRIORITIES = 1]"
 	if got := raw.next(); got != want {
 		t.Errorf("first\ngot  %q\nwant %q", got, want)
@@ -269,7 +276,8 @@ func TestHTTP2Frames(t *testing.T) {
 func TestHTTP2Fronts(t *testing.T) {
 	t.Parallel()
 	got := make(chan http.Header, 1)
-	fr := newFront(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }), frontOptions{http2: true, identity: passthrough.IdentitySelf})
+	fr := newFront(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }),
+		frontOptions{http2: true, identity: passthrough.IdentitySelf})
 	send := func(path, name, value string) int {
 		t.Helper()
 		r, err := http.NewRequest("GET", fr.url()+path, nil)
@@ -291,7 +299,8 @@ func TestHTTP2Fronts(t *testing.T) {
 		{"Sec-Websocket-Protocol", passthrough.WebSocketBearer + "eA", ""},
 	} {
 		code, seen := send("/x", c.name, c.value), await(t, got, "the request")
-		if code != 200 || seen.Get("Authorization") != c.authorization || seen.Get("X-Remote-User") != "" || seen.Get("X-Forwarded-For") != "127.0.0.1" {
+		if code != 200 || seen.Get("Authorization") != c.authorization || seen.Get("X-Remote-User") != "" ||
+			seen.Get("X-Forwarded-For") != "127.0.0.1" {
 			t.Errorf("%s: %d, upstream saw %v", c.name, code, seen)
 		}
 	}
@@ -310,7 +319,8 @@ func TestHTTP2Guard(t *testing.T) {
 	}
 	served := make(chan error, 1)
 	go func() {
-		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil, false), Identity: passthrough.IdentitySelf})
+		served <- r.server.Serve(ln, Front{TLS: secured.useTLS(true), Guard: passthrough.NewPlainGuard(nil, nil, false),
+			Identity: passthrough.IdentitySelf})
 	}()
 	defer func() {
 		r.close()
@@ -336,7 +346,8 @@ func TestHTTP2Guard(t *testing.T) {
 		if c.header != "" {
 			opts = append(opts, fakeapiserver.Header(c.header, c.value))
 		}
-		list, err := fakeapiserver.List(deadline(t), "https://"+ln.Addr().String(), c.path, append(opts, fakeapiserver.Through(client))...)
+		list, err := fakeapiserver.List(deadline(t), "https://"+ln.Addr().String(), c.path,
+			append(opts, fakeapiserver.Through(client))...)
 		if err != nil || list.Status != c.want || answeredHere(r)-before != c.here {
 			t.Errorf("%s %s: %v, %+v", c.path, c.header, err, list)
 		}
@@ -345,10 +356,13 @@ func TestHTTP2Guard(t *testing.T) {
 
 // A bug ends one request, and says so on whatever it had begun.
 func TestHTTP2Panics(t *testing.T) {
-	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) { o.Client = all(panicking{}) }})
+	fr := newFront(t, answers(), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) {
+		o.Client = all(panicking{})
+	}})
 	client := fr.client(t)
 	for range 2 {
-		if resp, body := get(t, client, "GET", fr.url()+"/small"); resp.StatusCode != 500 || !strings.Contains(body, "bug of the proxy") {
+		if resp, body := get(t, client, "GET", fr.url()+"/small"); resp.StatusCode != 500 ||
+			!strings.Contains(body, "bug of the proxy") {
 			t.Errorf("%d %s", resp.StatusCode, body)
 		}
 	}
@@ -376,7 +390,9 @@ func TestHTTP2PassThrough(t *testing.T) {
 				return
 			}
 		}
-	}), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) { o.Limiter = impatient(flowcontrol.Limits{Watches: 1}) }})
+	}), frontOptions{http2: true, mutate: func(o *passthrough.ForwarderOptions) {
+		o.Limiter = impatient(flowcontrol.Limits{Watches: 1})
+	}})
 	client := fr.client(t)
 	for _, leaves := range []bool{false, true} {
 		body, feed := io.Pipe()
@@ -396,7 +412,8 @@ func TestHTTP2PassThrough(t *testing.T) {
 				t.Fatalf("%q came back as %q, %v", word, got, err)
 			}
 		}
-		if resp, body := get(t, client, "GET", fr.url()+"/x?watch=1"); resp.StatusCode != 429 || body != apistatus.TooManyRequestsText || !soon(resp.Header.Get("Retry-After")) {
+		if resp, body := get(t, client, "GET", fr.url()+"/x?watch=1"); resp.StatusCode != 429 ||
+			body != apistatus.TooManyRequestsText || !soon(resp.Header.Get("Retry-After")) {
 			t.Errorf("beyond the limit: %d %s", resp.StatusCode, body)
 		}
 		if leaves {
@@ -437,7 +454,8 @@ func TestHTTP2Stampede(t *testing.T) {
 	const crowd = 40
 	for range crowd {
 		clients.Go(func() {
-			if list, err := fakeapiserver.List(deadline(t), r.tlsURL, mapsPath, fakeapiserver.Through(client)); err != nil || len(list.Items) != 5 {
+			if list, err := fakeapiserver.List(deadline(t), r.tlsURL, mapsPath, fakeapiserver.Through(client)); err != nil ||
+				len(list.Items) != 5 {
 				t.Errorf("%v, %+v", err, list)
 			}
 		})
@@ -446,7 +464,8 @@ func TestHTTP2Stampede(t *testing.T) {
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
 	asked := len(r.up.RequestsFor(fakeapiserver.ConfigMaps, "list")) - before
-	if shared := int(r.metric("spillway_shared_lists_total", "resource=configmaps")); asked > 5 || asked < 1 || shared < crowd-5 {
+	if shared := int(r.metric("spillway_shared_lists_total", "resource=configmaps")); asked > 5 || asked < 1 ||
+		shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
 }
@@ -466,7 +485,8 @@ func dialHTTP2(t *testing.T, r *rig, tune func(*net.TCPConn) error) *rawHTTP2 {
 	if tune != nil {
 		raw.check(tune(tcp.(*net.TCPConn)))
 	}
-	conn := tls.Client(tcp, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // a throw-away certificate
+	conn := tls.Client(tcp, &tls.Config{InsecureSkipVerify: true,
+		NextProtos: []string{"h2"}}) //nolint:gosec // a throw-away certificate
 	t.Cleanup(func() { _ = tcp.Close() })
 	raw.check(conn.SetDeadline(time.Now().Add(patience)))
 	_, err = io.WriteString(conn, http2.ClientPreface)
@@ -498,7 +518,8 @@ func (r *rawHTTP2) get(id uint32, path string) {
 	for _, f := range [][2]string{{":method", "GET"}, {":scheme", "https"}, {":authority", "localhost"}, {":path", path}} {
 		r.check(enc.WriteField(hpack.HeaderField{Name: f[0], Value: f[1], Sensitive: true}))
 	}
-	r.check(r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true, EndStream: true}))
+	r.check(r.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: id, BlockFragment: block.Bytes(), EndHeaders: true,
+		EndStream: true}))
 }
 
 // next is the next frame in a few words.

@@ -36,8 +36,10 @@ func newMouth(t *testing.T, bytes int64, upstream http.HandlerFunc) *mouth {
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Limiter: m.limiter})
-	m.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Limiter: m.limiter,
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client),
+		Limiter: m.limiter})
+	m.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience,
+		Limiter: m.limiter,
 		Metrics: NewMetrics(nil), Log: zap.NewNop()})
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -116,11 +118,13 @@ func TestHeadsUpToUpstreamsLimitPassOverHTTP1(t *testing.T) {
 			t.Errorf("%d: %.200q", n, got)
 		}
 	}
-	if got := answersOf(t, m.plain, cookieOf(flowcontrol.LargestHeadBytes-overhead+1)); got[0] != "431 431 Request Header Fields Too Large" {
+	if got := answersOf(t, m.plain, cookieOf(flowcontrol.LargestHeadBytes-overhead+1)); got[0] != "431 431 Request "+
+		"Header Fields Too Large" {
 		t.Errorf("above it: %.200q", got)
 	}
 	query := strings.Repeat("k", 60_000)
-	if got := answersOf(t, m.plain, "GET /x?"+query+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); got[0] != "200 cookie 0 query 60000 body 0" {
+	if got := answersOf(t, m.plain, "GET /x?"+query+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); got[0] != "200 cookie 0 "+
+		"query 60000 body 0" {
 		t.Errorf("a long query: %.200q", got)
 	}
 	m.eventuallyFree(t)
@@ -188,7 +192,8 @@ func TestLargeHeadsAreBoundedTogether(t *testing.T) {
 	answered := make(chan string, most)
 	for i := range int64(most) {
 		go func() { answered <- answersOf(t, m.plain, cookieOf(200_000))[0] }()
-		for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(patience); m.limiter.LargeHeads().Held() < (i+1)*flowcontrol.HeadCopies*256<<10; time.Sleep(
+			time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatalf("%d bytes are held after %d heads", m.limiter.LargeHeads().Held(), i+1)
 			}

@@ -58,7 +58,8 @@ func TestStrictTransportSecurity(t *testing.T) {
 				}
 				_ = response.Body.Close()
 				got := response.Header[clientconn.StrictTransportSecurityHeader]
-				if expected := way.name != "plain" && want != ""; expected != (len(got) == 1 && got[0] == want) || !expected && len(got) > 0 {
+				if expected := way.name != "plain" && want != ""; expected != (len(got) == 1 && got[0] == want) || !expected &&
+					len(got) > 0 {
 					t.Errorf("%s, %s (%s): %q, want %v of %q", way.name, one.name, response.Status, got, expected, want)
 				}
 				if server := response.Header["Server"]; server != nil {
@@ -74,8 +75,9 @@ func TestStrictTransportSecurity(t *testing.T) {
 // every way and in what comes before an answer, too.
 func TestForwardAnswerHeaders(t *testing.T) {
 	hop := http.Header{
-		"Connection": {"X-Hop, Keep-Alive"}, "X-Hop": {"secret"}, "Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"close"}, "Proxy-Authenticate": {"Basic"},
-		"Te": {"trailers"}, "Upgrade": {"h2c"},
+		"Connection": {"X-Hop, Keep-Alive"}, "X-Hop": {"secret"}, "Keep-Alive": {"timeout=5"}, "Proxy-Connection": {"close"},
+		"Proxy-Authenticate": {"Basic"},
+		"Te":                 {"trailers"}, "Upgrade": {"h2c"},
 	}
 	upstream := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -119,7 +121,9 @@ func TestForwardAnswerHeaders(t *testing.T) {
 						}
 					}
 				}
-				if h := response.Header; response.StatusCode != http.StatusOK || h.Get("X-End") == "" || len(h[clientconn.StrictTransportSecurityHeader]) != 1 || h.Get(clientconn.StrictTransportSecurityHeader) != "max-age=1" {
+				if h := response.Header; response.StatusCode != http.StatusOK || h.Get("X-End") == "" ||
+					len(h[clientconn.StrictTransportSecurityHeader]) != 1 ||
+					h.Get(clientconn.StrictTransportSecurityHeader) != "max-age=1" {
 					t.Errorf("%s %s: %s %v", method, target, response.Status, h)
 				}
 			}
@@ -129,8 +133,9 @@ func TestForwardAnswerHeaders(t *testing.T) {
 
 // earlyHints notes what comes before an answer.
 func earlyHints(ctx context.Context, to *[]http.Header) context.Context {
-	return httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
-		*to = append(*to, http.Header(h))
-		return nil
-	}})
+	return httptrace.WithClientTrace(
+		ctx, &httptrace.ClientTrace{Got1xxResponse: func(_ int, h textproto.MIMEHeader) error {
+			*to = append(*to, http.Header(h))
+			return nil
+		}})
 }

@@ -236,7 +236,8 @@ func TestLentCredentialsGoWithoutHeadersThatNamePlaces(t *testing.T) {
 		header = append(header, key, "/v3/secrets")
 	}
 	for name, o := range map[string]frontOptions{
-		"self": {identity: passthrough.IdentitySelf}, "HTTP/2": {identity: passthrough.IdentitySelf, http2: true}, "impersonator": {as: mallory(t)},
+		"self": {identity: passthrough.IdentitySelf}, "HTTP/2": {identity: passthrough.IdentitySelf, http2: true},
+		"impersonator": {as: mallory(t)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			seen := make(recorder, 1)

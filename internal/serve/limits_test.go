@@ -78,7 +78,8 @@ func waiting(t *testing.T, l *flowcontrol.Limiter, limit string, want int) {
 // returned waits until nothing is held of any limit, and nothing waits.
 func returned(t *testing.T, l *flowcontrol.Limiter) {
 	t.Helper()
-	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough, flowcontrol.LimitSelectors} {
+	for _, name := range []string{flowcontrol.LimitWatches, flowcontrol.LimitListBytes, flowcontrol.LimitPassThrough,
+		flowcontrol.LimitSelectors} {
 		gate := l.Gate(name)
 		load := gate.Load()
 		for until := time.Now().Add(patience); load.Held != 0 || load.Waiting != 0 || load.Flows != 0; load = gate.Load() {
@@ -161,7 +162,8 @@ func testLimitWatches(t *testing.T, http2 bool) {
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 2}})
 	first, second := r.watch(mapsPath+"?watch=1&resourceVersion=1"), r.watch("/api/v1/pods?watch=1")
 	client, url := oneConnection(t, r, http2)
-	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", mapsPath + "?watch=1", "/api/v1/pods?watch=1", "/api/v1/namespaces/n/pods/p/log?follow=1"} {
+	for _, target := range []string{mapsPath + "?watch=1&resourceVersion=1", mapsPath + "?watch=1", "/api/v1/pods?watch=1",
+		"/api/v1/namespaces/n/pods/p/log?follow=1"} {
 		response, body := get(t, client, "GET", url+target)
 		refusal(t, target, response, body)
 	}
@@ -185,7 +187,8 @@ func testLimitWatches(t *testing.T, http2 bool) {
 // from memory or pass through.
 func TestLimitWatchesPerUser(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, fakeapiserver.New(fakeapiserver.Options{}), rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
+	r := rigOf(t, fakeapiserver.New(fakeapiserver.Options{}),
+		rigOptions{access: true, clients: flowcontrol.Limits{WatchesPerUser: 2}})
 	r.people()
 	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
 	open := func(token, target string) int {
@@ -228,11 +231,13 @@ func full(n int) *fakeapiserver.Server {
 // largeTargets are what waits for its share of bytes, and smallTargets what does not.
 var (
 	largeTargets = []string{
-		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&labelSelector=!x", mapsPath + "?watch=1&resourceVersion=0&timeoutSeconds=1",
+		mapsPath + "?resourceVersion=0", mapsPath + "?resourceVersion=0&labelSelector=!x", mapsPath +
+			"?watch=1&resourceVersion=0&timeoutSeconds=1",
 		"/api/v1/namespaces/n/configmaps?watch=1&sendInitialEvents=true&resourceVersion=0&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=1&fieldSelector=metadata.name!%3D1",
 	}
 	smallTargets = []string{
-		mapsPath + "?resourceVersion=0&labelSelector=x", mapsPath + "?watch=1&resourceVersion=0&labelSelector=x&timeoutSeconds=1",
+		mapsPath + "?resourceVersion=0&labelSelector=x", mapsPath +
+			"?watch=1&resourceVersion=0&labelSelector=x&timeoutSeconds=1",
 		"/api/v1/namespaces/n/configmaps/1?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=20&timeoutSeconds=1",
 	}
 )
@@ -243,7 +248,8 @@ func TestLimitListBytes(t *testing.T) { eachProtocol(t, testLimitListBytes) }
 
 func testLimitListBytes(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 2 << 20}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{ListBytes: 2 << 20}})
 	r.mirrored(configMaps)
 	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20) // a share is half
 	second := func() func() {
@@ -275,7 +281,8 @@ func testLimitListBytes(t *testing.T, http2 bool) {
 		})
 	}
 	waiting(t, r.limiter, flowcontrol.LimitListBytes, len(largeTargets))
-	if n := r.metric("spillway_flowcontrol_current_inqueue_requests", "limit=list_bytes"); n != float64(len(largeTargets)) {
+	if n := r.metric("spillway_flowcontrol_current_inqueue_requests", "limit=list_bytes"); n != float64(
+		len(largeTargets)) {
 		t.Errorf("%v are said to wait", n)
 	}
 	release()
@@ -289,7 +296,8 @@ func TestLimitListBytesRefused(t *testing.T) { eachProtocol(t, testLimitListByte
 
 func testLimitListBytesRefused(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20}, impatient: true})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{ListBytes: 1 << 20}, impatient: true})
 	r.mirrored(configMaps)
 	release := occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)
 	client, url := oneConnection(t, r, http2)
@@ -311,12 +319,15 @@ func TestLimitListBytesOfAWatch(t *testing.T) { eachWay(t, testLimitListBytesOfA
 
 func testLimitListBytesOfAWatch(t *testing.T, goroutines bool) {
 	t.Parallel()
-	r := rigOf(t, full(40), rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 5, ListBytes: 100 << 20}})
+	r := rigOf(t, full(40), rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{Watches: 5, ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
 	answer := stalling(t, r.url+mapsPath+"?watch=1&resourceVersion=0", 256<<10)
-	eventually(t, "the bytes of a stalled client", func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") > 3_900_000 })
+	eventually(t, "the bytes of a stalled client",
+		func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") > 3_900_000 })
 	go func() { _, _ = io.Copy(io.Discard, answer) }() // until it is closed
-	eventually(t, "the end of initial events", func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") == 0 })
+	eventually(t, "the end of initial events",
+		func() bool { return r.metric("spillway_flowcontrol_current_list_bytes") == 0 })
 	if n := r.metric("spillway_flowcontrol_current_watches"); n != 1 {
 		t.Errorf("%v watches", n)
 	}
@@ -329,14 +340,16 @@ func TestLimitDeparture(t *testing.T) { eachProtocol(t, testLimitDeparture) }
 
 func testLimitDeparture(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
 	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
 	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)() // half of it is all that one user has
 	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
 	defer other.Release()
 	for target, limit := range map[string]string{
-		mapsPath + "?resourceVersion=0": flowcontrol.LimitListBytes, mapsPath + "?watch=1&resourceVersion=0": flowcontrol.LimitListBytes,
+		mapsPath + "?resourceVersion=0": flowcontrol.LimitListBytes, mapsPath +
+			"?watch=1&resourceVersion=0": flowcontrol.LimitListBytes,
 		"/api/v1/pods": flowcontrol.LimitPassThrough, "/api/v1/pods?watch=1": flowcontrol.LimitPassThrough,
 	} {
 		ctx, cancel := context.WithCancel(deadline(t))
@@ -368,14 +381,16 @@ func testLimitDeparture(t *testing.T, http2 bool) {
 // Who waits when the proxy goes away is told so, and holds nothing up.
 func TestLimitClose(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{ListBytes: 1 << 20, PassThrough: 1}})
 	r.mirrored(configMaps)
 	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
 	defer occupy(t, r.limiter, flowcontrol.LimitListBytes, 1<<19)()
 	other, _ := r.limiter.Gate(flowcontrol.LimitListBytes).Try(flowcontrol.UserFlow("another"), 1<<20)
 	defer other.Release()
 	var all sync.WaitGroup
-	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0", "/api/v1/pods"} {
+	for _, target := range []string{mapsPath + "?resourceVersion=0", mapsPath + "?watch=1&resourceVersion=0",
+		"/api/v1/pods"} {
 		all.Go(func() {
 			client, url := oneConnection(t, r, false)
 			response, body := get(t, client, "GET", url+target)
@@ -433,7 +448,9 @@ func TestLimitPassThroughIsFair(t *testing.T) {
 		release <- struct{}{}
 		let = append(let, await(t, arrived, "the next"))
 	}
-	for mouse := range 3 { // the elephants' turn may have come once: when the first of them are gone, they hold no more than a mouse
+	// the elephants' turn may have come once: when the first of them are gone, they hold no more than
+	// a mouse
+	for mouse := range 3 {
 		if !slices.Contains(let, fmt.Sprint("/mouse", mouse)) {
 			t.Errorf("mouse %d is not among the first who were let in: %v", mouse, let)
 		}
@@ -459,7 +476,8 @@ func TestLimitPassThroughLasting(t *testing.T) {
 		for _, c := range []struct {
 			target         string
 			before, during int64 // seats before the head, and after it
-		}{{"/api/v1/pods?watch=1", 1, 0}, {"/api/v1/namespaces/n/pods/p/log?follow=1", 0, 0}, {"/api/v1/namespaces/n/services/s/proxy/x", 0, 0}} {
+		}{{"/api/v1/pods?watch=1", 1, 0}, {"/api/v1/namespaces/n/pods/p/log?follow=1", 0, 0},
+			{"/api/v1/namespaces/n/services/s/proxy/x", 0, 0}} {
 			done := make(chan struct{})
 			client := fr.client(t)
 			go func() {
@@ -467,11 +485,13 @@ func TestLimitPassThroughLasting(t *testing.T) {
 				get(t, client, "GET", fr.url()+c.target)
 			}()
 			await(t, headed, "the request")
-			if seats, lasting := limiter.Gate(flowcontrol.LimitPassThrough).Load().Held, limiter.Gate(flowcontrol.LimitWatches).Load().Held; seats != c.before || lasting != 1 {
+			if seats, lasting := limiter.Gate(flowcontrol.LimitPassThrough).Load().Held,
+				limiter.Gate(flowcontrol.LimitWatches).Load().Held; seats != c.before || lasting != 1 {
 				t.Errorf("%s, before its answer: %d seats, %d lasting", c.target, seats, lasting)
 			}
 			goOn <- struct{}{}
-			eventually(t, "seats of a watch", func() bool { return limiter.Gate(flowcontrol.LimitPassThrough).Load().Held == c.during })
+			eventually(t, "seats of a watch",
+				func() bool { return limiter.Gate(flowcontrol.LimitPassThrough).Load().Held == c.during })
 			if lasting := limiter.Gate(flowcontrol.LimitWatches).Load().Held; lasting != 1 {
 				t.Errorf("%s, during its answer: %d lasting", c.target, lasting)
 			}
@@ -512,7 +532,8 @@ func TestLimitProbes(t *testing.T) { eachProtocol(t, testLimitProbes) }
 
 func testLimitProbes(t *testing.T, http2 bool) {
 	t.Parallel()
-	r := newRig(t, rigOptions{clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1, PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
+	r := newRig(t, rigOptions{clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20, PassThrough: 1,
+		PassThroughQPS: 0.001, PassThroughBurst: 1}, impatient: true})
 	defer occupy(t, r.limiter, flowcontrol.LimitWatches, 1)()
 	defer occupyAll(t, r.limiter, flowcontrol.LimitListBytes, 1<<20)()
 	defer occupy(t, r.limiter, flowcontrol.LimitPassThrough, 1)()
@@ -543,7 +564,8 @@ func TestLimitInformer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
+			r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+				clients: flowcontrol.Limits{Watches: 1, ListBytes: 1 << 20}, impatient: true})
 			r.mirrored(configMaps)
 			release := occupied(t, r.limiter)
 			in := r.informer("application/json")
@@ -561,7 +583,8 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := rigOf(t, full(40), rigOptions{
 		goroutines: goroutines, stall: time.Second / 2, mirrors: []*object.Resource{configMaps},
-		clients: flowcontrol.Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000, PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
+		clients: flowcontrol.Limits{Watches: 1000, WatchesPerUser: 900, ListBytes: 1 << 30, PassThrough: 1000,
+			PassThroughPerUser: 900, PassThroughQPS: 1e6, PassThroughBurst: 1e6},
 	})
 	var broken atomic.Bool
 	r.server.watches.BeforeDeliveries(func() {
@@ -570,14 +593,16 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 		}
 	})
 	r.mirrored(configMaps)
-	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+"?watch=1&resourceVersion=1"
+	list, state, watch := mapsPath+"?resourceVersion=0", mapsPath+"?watch=1&resourceVersion=0", mapsPath+
+		"?watch=1&resourceVersion=1"
 	zipped := http.Header{"Accept-Encoding": {"gzip"}}
 	// Ends of their own: a list in several forms, refusals, timeouts, what passes through and fails
 	// there.
 	for _, http2 := range []bool{false, true} {
 		client, url := oneConnection(t, r, http2)
 		for _, target := range []string{
-			list, list + "&limit=5", list + "&pretty=1", list + "&limit=x", state + "&timeoutSeconds=1", watch + "&timeoutSeconds=1", watch + "&timeoutSeconds=x",
+			list, list + "&limit=5", list + "&pretty=1", list + "&limit=x", state + "&timeoutSeconds=1", watch +
+				"&timeoutSeconds=1", watch + "&timeoutSeconds=x",
 			mapsPath + "?watch=1&resourceVersion=99999&timeoutSeconds=1", mapsPath + "?resourceVersion=99999", mapsPath,
 			"/api/v1/pods", "/api/v1/nothing", "/version",
 		} {
@@ -664,7 +689,8 @@ func (l lostListener) Accept() (net.Conn, error) {
 // passes through.
 func TestLimitsOfALostHijack(t *testing.T) {
 	t.Parallel()
-	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{Watches: 10, PassThrough: 10}})
+	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{Watches: 10, PassThrough: 10}})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

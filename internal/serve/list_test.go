@@ -79,7 +79,8 @@ func TestListBytes(t *testing.T) {
 		itemB = `{"metadata":{"name":"b","namespace":"c1","uid":"uid-c1/b","resourceVersion":"6","labels":{"app":"x"}}}`
 		itemC = `{"metadata":{"name":"c","namespace":"c2","uid":"uid-c2/c","resourceVersion":"7"}}`
 	)
-	afterA, afterB := continueToken(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/a\u0000"}`), continueToken(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/b\u0000"}`)
+	afterA, afterB := continueToken(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/a\u0000"}`),
+		continueToken(`{"v":"meta.k8s.io/v1","rv":100,"start":"/c1/b\u0000"}`)
 	inC1 := continueToken(`{"v":"meta.k8s.io/v1","rv":100,"start":"/a\u0000"}`)
 	for _, c := range []struct {
 		rule, target string
@@ -87,7 +88,8 @@ func TestListBytes(t *testing.T) {
 		want         string
 	}{
 		{"W-60 all", "/api/v1/pods?resourceVersion=0", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," +
+				itemC + "]}\n"},
 		{"W-60 empty", "/api/v1/pods?resourceVersion=0", empty,
 			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}` + "\n"},
 		{"W-20 no such namespace", "/api/v1/namespaces/nope/pods?resourceVersion=0", pods,
@@ -96,27 +98,35 @@ func TestListBytes(t *testing.T) {
 			`{"apiVersion":"example.com/v1","items":[{"apiVersion":"example.com/v1","kind":"Widget",` + itemA[1:] +
 				`],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"100"}}` + "\n"},
 		{"W-60 empty custom", "/apis/example.com/v1/widgets?resourceVersion=0", emptyCustom,
-			`{"apiVersion":"example.com/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"100"}}` + "\n"},
+			`{"apiVersion":"example.com/v1","items":[],"kind":"WidgetList","metadata":{"continue":"","resourceVersion":"100"}}` +
+				"\n"},
 		{"W-63 any has no limit", "/api/v1/pods?resourceVersion=0&limit=1", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," +
+				itemC + "]}\n"},
 		{"W-69, W-70", "/api/v1/pods?resourceVersion=100&limit=1", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterA + `","remainingItemCount":2},"items":[` + itemA + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterA +
+				`","remainingItemCount":2},"items":[` + itemA + "]}\n"},
 		{"W-70 from this page on", "/api/v1/pods?limit=1&continue=" + afterA, pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB + `","remainingItemCount":1},"items":[` + itemB + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB +
+				`","remainingItemCount":1},"items":[` + itemB + "]}\n"},
 		{"W-69 the last page", "/api/v1/pods?limit=1&continue=" + afterB, pods,
 			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemC + "]}\n"},
 		{"W-81 the rest in one", "/api/v1/pods?continue=" + afterA, pods,
 			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemB + "," + itemC + "]}\n"},
 		{"W-80 relative to the namespace", "/api/v1/namespaces/c1/pods?resourceVersion=100&limit=1", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + inC1 + `","remainingItemCount":1},"items":[` + itemA + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + inC1 +
+				`","remainingItemCount":1},"items":[` + itemA + "]}\n"},
 		{"W-70 none with a selector", "/api/v1/pods?resourceVersion=100&limit=1&labelSelector=app%3Dx", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB + `"},"items":[` + itemB + "]}\n"},
-		{"W-69 one key is the range", "/api/v1/namespaces/c1/pods?resourceVersion=100&limit=1&fieldSelector=metadata.name%3Da", pods,
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100","continue":"` + afterB + `"},"items":[` +
+				itemB + "]}\n"},
+		{"W-69 one key is the range",
+			"/api/v1/namespaces/c1/pods?resourceVersion=100&limit=1&fieldSelector=metadata.name%3Da", pods,
 			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "]}\n"},
 		{"W-35 two names", "/api/v1/pods?resourceVersion=0&fieldSelector=metadata.name%3Da,metadata.name%3Db", pods,
 			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[]}` + "\n"},
 		{"W-69 limit is the number of items", "/api/v1/pods?resourceVersion=100&limit=3", pods,
-			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," + itemC + "]}\n"},
+			`{"kind":"PodList","apiVersion":"v1","metadata":{"resourceVersion":"100"},"items":[` + itemA + "," + itemB + "," +
+				itemC + "]}\n"},
 	} {
 		if got, _ := listed(t, c.source, c.target); got != c.want {
 			t.Errorf("%s: %s:\ngot  %swant %s", c.rule, c.target, got, c.want)
@@ -173,7 +183,8 @@ func TestListPagesOfOneState(t *testing.T) {
 	}
 	body, _ = listed(t, source, "/api/v1/namespaces/a/pods?continue="+first.Metadata.Continue)
 	p, keys := pageOf(t, body)
-	if want := []string{"a/b", "a/c", "a/d"}; !slices.Equal(keys, want) || p.Metadata.ResourceVersion != "100" || !strings.Contains(body, `"resourceVersion":"3"`) {
+	if want := []string{"a/b", "a/c", "a/d"}; !slices.Equal(keys, want) || p.Metadata.ResourceVersion != "100" ||
+		!strings.Contains(body, `"resourceVersion":"3"`) {
 		t.Errorf("got %q at %s, want %q at 100: %s", keys, p.Metadata.ResourceVersion, want, body)
 	}
 }
@@ -181,8 +192,10 @@ func TestListPagesOfOneState(t *testing.T) {
 // A token is the client's word: whatever it says, a list never leaves the scope of its request
 // (W-81, W-82, D4).
 func TestTokensCannotWidenScope(t *testing.T) {
-	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4", "b0/x 5", "b-/x 6", "c/x 7")
-	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00", "w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}
+	source := sourcetest.New(t, sourcetest.Pods, sourcetest.Unreachable{}, 100, "a/x 1", "b/w 2", "b/x 3", "b/y 4",
+		"b0/x 5", "b-/x 6", "c/x 7")
+	starts := []string{"/", "a", "/a", "/a/x", "b/", "b/x", "/c/x\x00", "\x00", "/\x00", "~", "/\xff", "x\x00",
+		"w/../../c", "../c/x", "./x", "%2e%2e/c", "\uffff", "b0/x", "-/x"}
 	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: source}}
 	check := func(start string) {
 		text, err := json.Marshal(map[string]any{"v": "meta.k8s.io/v1", "rv": 100, "start": start})
@@ -190,7 +203,8 @@ func TestTokensCannotWidenScope(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, more := range []string{"", "&limit=1", "&fieldSelector=metadata.name%3Dx"} {
-			plan := planner.Plan(plan.Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" + continueToken(string(text)) + more, Plain: true})
+			plan := planner.Plan(plan.Request{Method: "GET", Path: "/api/v1/namespaces/b/pods", RawQuery: "continue=" +
+				continueToken(string(text)) + more, Plain: true})
 			if plan.List == nil {
 				continue
 			}

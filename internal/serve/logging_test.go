@@ -26,7 +26,8 @@ func TestLogsHaveNoCredentials(t *testing.T) {
 		"GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: hush\r\n\r\n",
 		"GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nContent-Length: hush\r\n\r\n",
 		"GET /api/v1/pods?token=hush HTTP/9.9\r\nHost: localhost\r\n\r\n",
-		"GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer hush\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+		"GET /api/v1/pods HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer hush\r\nX: " + strings.Repeat("x", 20<<10) +
+			"\r\n\r\n",
 	} {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 		if err != nil {
@@ -54,7 +55,9 @@ func TestLogsHaveNoCredentials(t *testing.T) {
 // watchBriefly watches until the watch is over and the connection free again.
 func watchBriefly(t *testing.T, conn net.Conn) {
 	t.Helper()
-	_, _ = io.WriteString(conn, "GET "+inN+"?watch=1&resourceVersion=0&timeoutSeconds=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer alice\r\n\r\n")
+	_, _ = io.WriteString(conn,
+		"GET "+inN+"?watch=1&resourceVersion=0&timeoutSeconds=1 HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+			"alice\r\n\r\n")
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)

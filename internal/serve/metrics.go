@@ -36,40 +36,50 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Name: "spillway_cached_requests_total", Help: "Requests answered from memory, by the encoding of the answer.",
 		}, []string{"resource", "verb", "encoding"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_refused_requests_total", Help: "Requests that were refused here in upstream's words, by the code of the answer.",
+			Name: "spillway_refused_requests_total",
+			Help: "Requests that were refused here in upstream's words, by the code of the answer.",
 		}, []string{"resource", "code"}),
 		cut: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_lists_cut_total",
-			Help: "LISTs from memory that were cut since their client did not take them: nothing for --stall-timeout (stalled), or too little while memory was short (slow) or others waited for room (crowded).",
+			Help: "LISTs from memory that were cut since their client did not take them: nothing for --stall-timeout " +
+				"(stalled), or too little while memory was short (slow) or others waited for room (crowded).",
 		}, []string{"resource", "reason"}),
 		recent: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_recent_lists_total", Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream at once, or upstream after a wait in vain (late).",
+			Name: "spillway_recent_lists_total",
+			Help: "LISTs without a resourceVersion, by the source of the answer: memory, upstream at once, or upstream after " +
+				"a wait in vain (late).",
 		}, []string{"resource", "answer"}),
 		shared: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_shared_lists_total", Help: "LISTs without a resourceVersion that shared one request upstream with others.",
+			Name: "spillway_shared_lists_total",
+			Help: "LISTs without a resourceVersion that shared one request upstream with others.",
 		}, []string{"resource"}),
 		notReady: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_not_ready_total", Help: "Requests answered 429 because a resource's first state had not arrived.",
 		}, []string{"resource"}),
 		unproven: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_unproven_refused_total",
-			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed through at the time.",
+			Help: "Watches of the most recent state answered 429: the cache could not be proven, and enough of them passed " +
+				"through at the time.",
 		}, []string{"resource"}),
 		stale: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_stale_answers_total", Help: "Answers from the last known state while upstream was away; each has an Age header.",
+			Name: "spillway_stale_answers_total",
+			Help: "Answers from the last known state while upstream was away; each has an Age header.",
 		}, []string{"resource"}),
 		tooStale: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_too_stale_total", Help: "Requests passed through since the last known state was older than --max-staleness.",
+			Name: "spillway_too_stale_total",
+			Help: "Requests passed through since the last known state was older than --max-staleness.",
 		}, []string{"resource"}),
 		unencodable: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_unencodable_total", Help: "Answers that could not be made in an encoding, which is not offered since.",
+			Name: "spillway_unencodable_total",
+			Help: "Answers that could not be made in an encoding, which is not offered since.",
 		}, []string{"resource", "encoding"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "spillway_panics_total", Help: "Requests that ran into a bug.",
 		}),
 	}
 	m.http2 = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "spillway_http2_connections", Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
+		Name: "spillway_http2_connections",
+		Help: "Client connections that speak HTTP/2; each carries any number of requests and watches.",
 	})
 	m.conns, m.watches = clientconn.NewConnMetrics(), watch.NewStreamMetrics()
 	durations := m.makeLists()
@@ -85,8 +95,9 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 // makeLists makes the metric of how long LISTs take.
 func (m *Metrics) makeLists() prometheus.Collector {
 	durations := prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "spillway_list_duration_seconds",
-		Help:    "How long LISTs of mirrored resources took, from their arrival until the answer began, by its source: memory, upstream, or one request upstream for several (shared).",
+		Name: "spillway_list_duration_seconds",
+		Help: "How long LISTs of mirrored resources took, from their arrival until the answer began, by its source: " +
+			"memory, upstream, or one request upstream for several (shared).",
 		Buckets: []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30},
 	}, []string{"source"})
 	m.lists = map[string]prometheus.Observer{}

@@ -29,7 +29,8 @@ func TestCountersAreThereFromTheStart(t *testing.T) {
 			t.Errorf("no watch_ends_total by %s", reason)
 		}
 	}
-	for _, name := range []string{"recent_lists", "shared_lists", "not_ready", "unproven_refused", "stale_answers", "too_stale", "backfill_streams", "backfill_refusals"} {
+	for _, name := range []string{"recent_lists", "shared_lists", "not_ready", "unproven_refused", "stale_answers",
+		"too_stale", "backfill_streams", "backfill_refusals"} {
 		if name = "spillway_" + name + "_total"; !r.has(name, "resource=configmaps") || r.sum(name) != 0 {
 			t.Errorf("%s: there: %t, %v", name, r.has(name, "resource=configmaps"), r.sum(name))
 		}

@@ -43,7 +43,8 @@ func TestPanicsKeepRequestsSecret(t *testing.T) {
 				fr := newFront(t, http.NotFoundHandler(), o)
 				client := fr.client(t)
 				for _, target := range []string{"/x", "/x?watch=1"} {
-					request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, fr.url()+target, io.MultiReader(strings.NewReader(canary)))
+					request, err := http.NewRequestWithContext(deadline(t), http.MethodPost, fr.url()+target,
+						io.MultiReader(strings.NewReader(canary)))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -105,7 +106,8 @@ func TestPanicBeforeDelivery(t *testing.T) {
 		}
 	}
 	streams := len(r.server.watches.Open())
-	if counted, watches := r.metric("spillway_watch_streams"), r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
+	if counted, watches := r.metric("spillway_watch_streams"),
+		r.metric("spillway_flowcontrol_current_watches"); streams != 0 || counted != 0 || watches != 0 {
 		t.Fatalf("%d streams, %v counted, %v within the limits", streams, counted, watches)
 	}
 }

@@ -58,9 +58,10 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 		"":                               {"MODIFIED n/a +1", "ADDED m/b +2", "DELETED m/b +3", "ADDED n/c +4"},
 		"&labelSelector=app=x":           {"DELETED n/a +1", "ADDED m/b +2", "DELETED m/b +3"},
 		"&fieldSelector=metadata.name=c": {"ADDED n/c +4"},
-		"&fieldSelector=metadata.namespace=m&allowWatchBookmarks=1":                      {"ADDED m/b +2", "DELETED m/b +3"},
-		"&fieldSelector=metadata.name!=c&labelSelector=app!=y":                           {"DELETED n/a +1"},
-		"&timeoutSeconds=1000&sendInitialEvents=false&resourceVersionMatch=NotOlderThan": {"MODIFIED n/a +1", "ADDED m/b +2", "DELETED m/b +3", "ADDED n/c +4"},
+		"&fieldSelector=metadata.namespace=m&allowWatchBookmarks=1": {"ADDED m/b +2", "DELETED m/b +3"},
+		"&fieldSelector=metadata.name!=c&labelSelector=app!=y":      {"DELETED n/a +1"},
+		"&timeoutSeconds=1000&sendInitialEvents=false&resourceVersionMatch=NotOlderThan": {"MODIFIED n/a +1", "ADDED m/b +2",
+			"DELETED m/b +3", "ADDED n/c +4"},
 	} {
 		for i, one := range want {
 			kind, rest, _ := strings.Cut(one, " +")
@@ -83,7 +84,8 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 	}
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from+3))
 	expect(t, w, fmt.Sprintf("ADDED n/c %d", from+4))
-	eventually(t, "the log to go on", func() bool { return r.metric("spillway_backfill_streams_total", "resource=configmaps") >= 1 })
+	eventually(t, "the log to go on",
+		func() bool { return r.metric("spillway_backfill_streams_total", "resource=configmaps") >= 1 })
 	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "d")
 	expect(t, w, fmt.Sprintf("ADDED n/d %d", next))
 	watches := r.backfills("watch")
@@ -174,7 +176,8 @@ func TestResumeWhenManyDo(t *testing.T) {
 	})
 	r.up.NeverProve(true) // so that turns last
 	r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=x", mapsPath, from))
-	w := fakeapiserver.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath, from))
+	w := fakeapiserver.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath,
+		from))
 	t.Cleanup(w.Close)
 	code, head, err := w.Head(deadline(t))
 	if err != nil || code != http.StatusTooManyRequests || head.Get("Retry-After") != "2" {
@@ -222,26 +225,31 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 			case random.IntN(4) == 0:
 				up.Delete(fakeapiserver.ConfigMaps, namespace, name)
 			default:
-				up.Update(fakeapiserver.ConfigMaps, namespace, name, label, fakeapiserver.WithData("k", fmt.Sprint(random.Uint64())))
+				up.Update(fakeapiserver.ConfigMaps, namespace, name, label,
+					fakeapiserver.WithData("k", fmt.Sprint(random.Uint64())))
 			}
 		}
 		var first uint64
 		limits := cache.Limits{HistoryBytes: 256 << 10}
-		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)}, func(up *fakeapiserver.Server) {
-			first = up.Revision()
-			for range 30 + random.IntN(50) {
-				act(up)
-			}
-		})
-		queries := []string{"", "&labelSelector=app=1", "&labelSelector=app!=2", "&fieldSelector=metadata.name=m3", "&fieldSelector=metadata.namespace=n1"}
+		r := pastRig(t, rigOptions{goroutines: goroutines, limits: &limits, backfill: 1 + random.IntN(3)},
+			func(up *fakeapiserver.Server) {
+				first = up.Revision()
+				for range 30 + random.IntN(50) {
+					act(up)
+				}
+			})
+		queries := []string{"", "&labelSelector=app=1", "&labelSelector=app!=2", "&fieldSelector=metadata.name=m3",
+			"&fieldSelector=metadata.namespace=n1"}
 		var clients sync.WaitGroup
 		last := r.up.Revision()
 		for range 20 {
-			target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, first+random.Uint64N(last-first+1), queries[random.IntN(len(queries))])
+			target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, first+random.Uint64N(last-first+1),
+				queries[random.IntN(len(queries))])
 			after := time.Duration(random.IntN(30)) * time.Millisecond
 			clients.Go(func() {
 				time.Sleep(after)
-				direct, through := fakeapiserver.Watch(deadline(t), r.up.URL, target), fakeapiserver.Watch(deadline(t), r.url, target)
+				direct, through := fakeapiserver.Watch(deadline(t), r.up.URL, target),
+					fakeapiserver.Watch(deadline(t), r.url, target)
 				defer direct.Close()
 				defer through.Close()
 				for {
@@ -271,7 +279,8 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 			if _, there := r.up.Get(fakeapiserver.ConfigMaps, "n1", "m3"); there {
 				r.up.Delete(fakeapiserver.ConfigMaps, "n1", "m3")
 			}
-			r.up.Create(fakeapiserver.ConfigMaps, "n1", "m3", fakeapiserver.WithLabel("app", "1"), fakeapiserver.WithData("k", "the-end"))
+			r.up.Create(fakeapiserver.ConfigMaps, "n1", "m3", fakeapiserver.WithLabel("app", "1"),
+				fakeapiserver.WithData("k", "the-end"))
 		})
 		clients.Wait()
 	}

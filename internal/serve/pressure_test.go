@@ -148,7 +148,8 @@ func (c closer) Close() error { c(); return nil }
 // both; and then no more.
 func TestEconomy(t *testing.T) {
 	t.Parallel()
-	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps}, clients: flowcontrol.Limits{ListBytes: 100 << 20}})
+	r := rigOf(t, full(10), rigOptions{mirrors: []*object.Resource{configMaps},
+		clients: flowcontrol.Limits{ListBytes: 100 << 20}})
 	r.mirrored(configMaps)
 	r.server.Economize(true)
 	release := occupy(t, r.limiter, flowcontrol.LimitListBytes, 10<<20)

@@ -76,7 +76,8 @@ func TestRecentListsOfAQuietResource(t *testing.T) {
 			t.Errorf("%d objects", len(l))
 		}
 	}
-	if late, passed := r.answered(recentLate), r.answered(recentPassed); r.answered(recentProven) != 0 || late < 1 || late+passed != 20 {
+	if late, passed := r.answered(recentLate), r.answered(recentPassed); r.answered(recentProven) != 0 || late < 1 ||
+		late+passed != 20 {
 		t.Errorf("%v waited in vain, %v did not wait", late, passed)
 	}
 }
@@ -168,7 +169,8 @@ func TestStampede(t *testing.T) {
 	if asked > 5 || asked < 1 || shared < crowd-5 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %d shared one", asked, crowd, shared)
 	}
-	if timed := r.metric("spillway_list_duration_seconds", "source="+listedShared); int(timed) != shared || r.metric("spillway_list_duration_seconds") != crowd {
+	if timed := r.metric("spillway_list_duration_seconds", "source="+listedShared); int(timed) != shared ||
+		r.metric("spillway_list_duration_seconds") != crowd {
 		t.Errorf("%v LISTs that shared one were timed, of %v", timed, r.metric("spillway_list_duration_seconds"))
 	}
 }
@@ -197,7 +199,8 @@ func TestSecretsAreNotShared(t *testing.T) {
 	})
 	r.up.StallReads(fakeapiserver.NoReads)
 	clients.Wait()
-	asked, shared := len(r.up.RequestsFor(fakeapiserver.Secrets, "list"))-before, r.metric("spillway_shared_lists_total", "resource=secrets")
+	asked, shared := len(r.up.RequestsFor(fakeapiserver.Secrets, "list"))-before,
+		r.metric("spillway_shared_lists_total", "resource=secrets")
 	if asked != crowd || shared != 0 {
 		t.Errorf("%d LISTs upstream for %d clients, of whom %v shared one", asked, crowd, shared)
 	}

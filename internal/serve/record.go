@@ -150,7 +150,8 @@ func (r *record) answers(code int) bool {
 	if code == http.StatusUnauthorized {
 		put = entry.Refused
 	}
-	return put(audit.Response{Code: code, Status: r.status, Object: r.object, Truncated: r.truncated}) == nil || !r.required(code)
+	return put(audit.Response{Code: code, Status: r.status, Object: r.object, Truncated: r.truncated}) == nil ||
+		!r.required(code)
 }
 
 // starts is answers for a watch.
@@ -279,8 +280,10 @@ func (c recorded) ObserveShared(a passthrough.SharedAnswer) {
 
 // keepShared is keep for an answer of upstream's that several share.
 func (r *record) keepShared(a passthrough.SharedAnswer) {
-	readable := strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") && a.Header.Get("Content-Encoding") == ""
-	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest && json.Unmarshal(a.Body, &status) == nil && status.Kind == "Status" {
+	readable := strings.HasPrefix(a.Header.Get("Content-Type"), "application/json") &&
+		a.Header.Get("Content-Encoding") == ""
+	if status := (metav1.Status{}); readable && a.Code >= http.StatusBadRequest &&
+		json.Unmarshal(a.Body, &status) == nil && status.Kind == "Status" {
 		r.ObserveFailure(&status)
 		return
 	}

@@ -137,8 +137,10 @@ func TestRecord(t *testing.T) {
 					t.Fatalf("%s: %q", c.name, stagesOf(events))
 				}
 				e := events[1]
-				if e.ResponseStatus.Code != int32(c.code) || e.User.Username != "alice" || e.RequestURI != c.target || e.ObjectRef.Resource != "configmaps" ||
-					e.Annotations["authorization.k8s.io/decision"] != c.decision || e.SourceIPs[0] != "10.0.0.7" || (c.code == 200) != (e.ResponseStatus.Reason == "") {
+				if e.ResponseStatus.Code != int32(c.code) || e.User.Username != "alice" || e.RequestURI != c.target ||
+					e.ObjectRef.Resource != "configmaps" ||
+					e.Annotations["authorization.k8s.io/decision"] != c.decision || e.SourceIPs[0] != "10.0.0.7" ||
+					(c.code == 200) != (e.ResponseStatus.Reason == "") {
 					t.Errorf("%s: %+v", c.name, e)
 				}
 			}
@@ -163,7 +165,8 @@ func TestRecordOfWatches(t *testing.T) {
 			}
 			w.Close()
 			eventually(t, "the end to be on record", func() bool { return len(j.of(t, id)) == 3 })
-			if last := j.of(t, id)[2]; last.Stage != auditv1.StageResponseComplete || last.ResponseStatus.Code != 200 || last.Verb != "watch" || last.ResponseObject != nil {
+			if last := j.of(t, id)[2]; last.Stage != auditv1.StageResponseComplete || last.ResponseStatus.Code != 200 ||
+				last.Verb != "watch" || last.ResponseObject != nil {
 				t.Errorf("%+v", last)
 			}
 		}
@@ -176,7 +179,8 @@ func TestRecordOfAnswers(t *testing.T) {
 	t.Parallel()
 	r, j := audited(t, internal.LevelRequestResponse, false, rigOptions{access: true})
 	for target, kind := range map[string]string{
-		inN + "/a?resourceVersion=0": "ConfigMap", inN + "?resourceVersion=0": "ConfigMapList", inN + "/b?resourceVersion=0": "Status", inM + "?resourceVersion=0": "Status",
+		inN + "/a?resourceVersion=0": "ConfigMap", inN + "?resourceVersion=0": "ConfigMapList", inN +
+			"/b?resourceVersion=0": "Status", inM + "?resourceVersion=0": "Status",
 	} {
 		for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf", "application/yaml"} {
 			got := r.list(target, bearing("alice"), fakeapiserver.Header("Accept", accept))
@@ -188,7 +192,8 @@ func TestRecordOfAnswers(t *testing.T) {
 			if err := json.Unmarshal(events[1].ResponseObject.Raw, &told); err != nil || told.Kind != kind {
 				t.Errorf("%s, %s: %s, %v", target, accept, events[1].ResponseObject.Raw, err)
 			}
-			if accept == "application/json" && string(events[1].ResponseObject.Raw) != strings.TrimSuffix(string(got.Body), "\n") {
+			if accept == "application/json" && string(events[1].ResponseObject.Raw) != strings.TrimSuffix(string(got.Body),
+				"\n") {
 				t.Errorf("%s\n%s", events[1].ResponseObject.Raw, got.Body)
 			}
 		}
@@ -199,7 +204,8 @@ func TestRecordOfAnswers(t *testing.T) {
 	r.mirrored(configMaps)
 	got := r.list(inN+"?resourceVersion=0", bearing("alice"))
 	last := j.of(t, got.Header.Get(apistatus.AuditIDHeader))[1]
-	if len(got.Body) < audit.MaxObject || last.ResponseObject != nil || last.Annotations["audit.k8s.io/truncated"] != "true" {
+	if len(got.Body) < audit.MaxObject || last.ResponseObject != nil ||
+		last.Annotations["audit.k8s.io/truncated"] != "true" {
 		t.Errorf("%d bytes; %v", len(got.Body), last.Annotations)
 	}
 }
@@ -217,7 +223,8 @@ func TestRecordRequired(t *testing.T) {
 				t.Helper()
 				for _, target := range targets {
 					got, err := fakeapiserver.List(deadline(t), base, target, opts...)
-					if err != nil || upstreams(got.Header) != upstream || len(got.Header[apistatus.AuditIDHeader]) != 1 || len(got.Header["Content-Type"]) != 1 {
+					if err != nil || upstreams(got.Header) != upstream || len(got.Header[apistatus.AuditIDHeader]) != 1 ||
+						len(got.Header["Content-Type"]) != 1 {
 						t.Fatalf("required: %v, %s: %v, %+v", required, target, err, got)
 					}
 				}
@@ -256,12 +263,14 @@ func TestRecordOfPanics(t *testing.T) {
 	broken.Store(true)
 	for base, opts := range front1and2(t, r) {
 		id := "of-a-panic-at-" + base
-		got, err := fakeapiserver.List(deadline(t), base, inN+"?resourceVersion=0", append(opts, bearing("alice"), fakeapiserver.Header("Audit-Id", id))...)
+		got, err := fakeapiserver.List(deadline(t), base, inN+"?resourceVersion=0",
+			append(opts, bearing("alice"), fakeapiserver.Header("Audit-Id", id))...)
 		if err != nil || got.Status != http.StatusInternalServerError {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		events := j.of(t, id)
-		if !slices.Equal(stagesOf(events), []string{"RequestReceived", "Panic"}) || events[1].ResponseStatus.Code != 500 || strings.Contains(fmt.Sprint(events), "secret") {
+		if !slices.Equal(stagesOf(events), []string{"RequestReceived", "Panic"}) || events[1].ResponseStatus.Code != 500 ||
+			strings.Contains(fmt.Sprint(events), "secret") {
 			t.Errorf("%+v", events)
 		}
 	}

@@ -65,7 +65,8 @@ func TestReplayLargeBodies(t *testing.T) {
 		for _, tc := range []struct {
 			size    int
 			chunked bool
-		}{{8 << 20, false}, {8 << 20, true}, {passthrough.OwnedBodyLimit + 1, false}, {passthrough.OwnedBodyLimit, false}, {100, true}, {http1.PrefetchBytesLimit, false}, {0, true}} {
+		}{{8 << 20, false}, {8 << 20, true}, {passthrough.OwnedBodyLimit + 1, false}, {passthrough.OwnedBodyLimit, false},
+			{100, true}, {http1.PrefetchBytesLimit, false}, {0, true}} {
 			b := body[:tc.size]
 			req, err := http.NewRequest("PUT", fr.url()+"/x", bytes.NewReader(b))
 			if err != nil {

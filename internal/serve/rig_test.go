@@ -40,10 +40,11 @@ var configMaps = object.NewResource(fakeapiserver.ConfigMaps, "ConfigMap", true,
 
 // customWidgets are fakeapiserver's custom resource.
 var customWidgets = object.NewResource(fakeapiserver.Widgets, "Widget", true, false,
-	object.Field{Label: "spec.color", Path: []string{"spec", "color"}}, object.Field{Label: "spec.size", Path: []string{"spec", "size"}})
+	object.Field{Label: "spec.color", Path: []string{"spec", "color"}},
+	object.Field{Label: "spec.size", Path: []string{"spec", "size"}})
 
-// rig is a whole proxy but for its command line: fakeapiserver, mirrors of some resources, a Server with
-// a plain and a TLS listener.
+// rig is a whole proxy but for its command line: fakeapiserver, mirrors of some resources, a Server
+// with a plain and a TLS listener.
 type rig struct {
 	t        *testing.T
 	up       *fakeapiserver.Server
@@ -122,7 +123,8 @@ func rigOf(t *testing.T, up *fakeapiserver.Server, o rigOptions) *rig {
 		o.limits = &sourcetest.KeepAll
 	}
 	core, logs := observer.New(zap.DebugLevel)
-	r := &rig{t: t, up: up, catalog: sourcetest.Resources{}, registry: prometheus.NewRegistry(), logs: logs, mirrors: map[schema.GroupVersionResource]*upstream.Reflector{}}
+	r := &rig{t: t, up: up, catalog: sourcetest.Resources{}, registry: prometheus.NewRegistry(), logs: logs,
+		mirrors: map[schema.GroupVersionResource]*upstream.Reflector{}}
 	t.Cleanup(r.up.Close)
 	r.mirror(o)
 	r.serve(o, zap.New(core))
@@ -149,7 +151,8 @@ func (r *rig) mirror(o rigOptions) {
 		if o.prober != nil {
 			p = o.prober(p)
 		}
-		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p), Codec: sourcetest.NewCodec(info)}
+		r.catalog[info.GVR] = &source.Source{Hub: hub, Fresh: cache.NewFreshness(resource, p),
+			Codec: sourcetest.NewCodec(info)}
 		if o.backfill > 0 {
 			backfills := backfill.New(hub, rigPast{client.NewPast(info)}, backfill.NewWatchLimit(o.backfill))
 			r.catalog[info.GVR].Past = backfills
@@ -198,7 +201,8 @@ func (r *rig) serve(o rigOptions, log *zap.Logger) {
 		Catalog: r.catalog, Own: passing, Ready: o.ready, MaxStaleness: o.stalest, StallTimeout: o.stall,
 		Limiter: r.limiter, Goroutines: o.goroutines, Audit: o.audit, Tracer: o.tracer,
 		Metrics: NewMetrics(r.registry), Log: log,
-		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(passing), As: o.as, NeverAs: o.neverAs, Limiter: r.limiter,
+		Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(passing), As: o.as,
+			NeverAs: o.neverAs, Limiter: r.limiter,
 			StallTimeout: o.stall}),
 	})
 	secured := &front{}

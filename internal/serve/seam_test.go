@@ -70,7 +70,8 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
 	}
 	for _, reason := range watch.EndReasons {
-		if reason != watch.EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason), "resource=configmaps") != 0 {
+		if reason != watch.EndExpired && r.metric("spillway_watch_ends_total", "reason="+string(reason),
+			"resource=configmaps") != 0 {
 			t.Errorf("a stream ended: %s", reason)
 		}
 	}
@@ -102,7 +103,8 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 		over(t, w, fakeapiserver.Ended)
 	}
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later))
-	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later, r.catalog[configMaps.GVR].Resource().Through()))
+	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later,
+		r.catalog[configMaps.GVR].Resource().Through()))
 	fresh := r.watch(mapsPath + "?watch=1&resourceVersion=0")
 	expect(t, fresh, "ADDED n/a 2")
 }
@@ -128,7 +130,8 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 	var open []*fakeapiserver.Watcher
 	for i := range 5 {
 		r.up.Create(fakeapiserver.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
-		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() || r.up.Revision() >= promised {
+		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() ||
+			r.up.Revision() >= promised {
 			t.Fatalf("through %d, upstream at %d, promised %d: this tests nothing", through, r.up.Revision(), promised)
 		}
 		listed := r.up.Revision() // what a list says that passes through
@@ -138,7 +141,9 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 		open = append(open, state)
 	}
 	past := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, promised))
-	if events := until(t, past, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" }); events[0].Status.Code != 410 {
+	if events := until(t, past, func(e fakeapiserver.Event) bool {
+		return e.Type == "ERROR"
+	}); events[0].Status.Code != 410 {
 		t.Errorf("who comes from the past is told %v", events)
 	}
 	next := fmt.Sprintf("ADDED n/b %d", r.up.Create(fakeapiserver.ConfigMaps, "n", "b"))

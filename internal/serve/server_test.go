@@ -52,12 +52,15 @@ func TestAnswersAsUpstream(t *testing.T) {
 		maps + "?resourceVersion=" + rv, maps + "?limit=3&resourceVersion=" + rv, widgets + "?limit=3&resourceVersion=" + rv,
 		maps + "?limit=3&resourceVersionMatch=NotOlderThan&resourceVersion=" + rv,
 		maps + "?resourceVersionMatch=Exact&resourceVersion=" + rv,
-		maps + "?resourceVersion=0&labelSelector=parity%3D1", maps + "?limit=2&labelSelector=parity%3D1&resourceVersion=" + rv,
-		maps + "?resourceVersion=0&fieldSelector=metadata.name%3Dc1", widgets + "?resourceVersion=0&fieldSelector=spec.color%3Dblue",
+		maps + "?resourceVersion=0&labelSelector=parity%3D1", maps + "?limit=2&labelSelector=parity%3D1&resourceVersion=" +
+			rv,
+		maps + "?resourceVersion=0&fieldSelector=metadata.name%3Dc1", widgets +
+			"?resourceVersion=0&fieldSelector=spec.color%3Dblue",
 		"/api/v1/namespaces/n/configmaps?resourceVersion=0", "/api/v1/namespaces/none/configmaps?resourceVersion=0",
 		"/api/v1/namespaces/n/configmaps?limit=1&resourceVersion=" + rv,
 		"/apis/example.com/v1/namespaces/none/widgets?resourceVersion=0",
-		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=0", "/apis/example.com/v1/namespaces/n/widgets/w1?resourceVersion=" + rv,
+		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=0",
+		"/apis/example.com/v1/namespaces/n/widgets/w1?resourceVersion=" + rv,
 	}
 	for _, target := range targets {
 		got, want := r.list(target), direct(t, up, target)
@@ -67,7 +70,8 @@ func TestAnswersAsUpstream(t *testing.T) {
 		if n := got.Header.Get("Content-Length"); n != fmt.Sprint(len(got.Body)) {
 			t.Errorf("%s: Content-Length %q, body %d", target, n, len(got.Body))
 		}
-		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-cache, private", "Server": ""} {
+		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-cache, private",
+			"Server": ""} {
 			if got.Header.Get(name) != value {
 				t.Errorf("%s: %s is %q", target, name, got.Header.Get(name))
 			}
@@ -86,7 +90,8 @@ func TestPassesThrough(t *testing.T) {
 	const maps = "/api/v1/configmaps"
 	for _, target := range []string{
 		maps, maps + "?limit=2", maps + "?resourceVersion=0&fieldSelector=spec.x%3D1", maps + "?resourceVersion=1&limit=1",
-		"/api/v1/namespaces/n/configmaps/c1", "/api/v1/namespaces/n/configmaps/none", "/api/v1/pods", "/api/v1/nothing", "/version",
+		"/api/v1/namespaces/n/configmaps/c1", "/api/v1/namespaces/n/configmaps/none", "/api/v1/pods", "/api/v1/nothing",
+		"/version",
 		maps + "?resourceVersion=100000000&timeout=10ms",
 	} {
 		got, want := r.list(target), direct(t, up, target)
@@ -107,10 +112,13 @@ func TestRefusesAsUpstream(t *testing.T) {
 	r := rigOf(t, up, rigOptions{})
 	const maps, widgets = "/api/v1/configmaps", "/apis/example.com/v1/widgets"
 	for target, code := range map[string]int{
-		maps + "?limit=abc": 400, maps + "?resourceVersion=abc": 400, maps + "?continue=xyz": 400, maps + "?labelSelector=!": 400,
-		maps + "?resourceVersion=5&resourceVersionMatch=Foo": 422, widgets + "?sendInitialEvents=1": 422, maps + "?watch=1&resourceVersion=abc": 500,
-		"/api/v1/namespaces/n/configmaps/none?resourceVersion=0": 404, "/apis/example.com/v1/namespaces/n/widgets/none?resourceVersion=0": 404,
-		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=abc": 500,
+		maps + "?limit=abc": 400, maps + "?resourceVersion=abc": 400, maps + "?continue=xyz": 400, maps +
+			"?labelSelector=!": 400,
+		maps + "?resourceVersion=5&resourceVersionMatch=Foo": 422, widgets + "?sendInitialEvents=1": 422, maps +
+			"?watch=1&resourceVersion=abc": 500,
+		"/api/v1/namespaces/n/configmaps/none?resourceVersion=0":           404,
+		"/apis/example.com/v1/namespaces/n/widgets/none?resourceVersion=0": 404,
+		"/api/v1/namespaces/n/configmaps/c1?resourceVersion=abc":           500,
 	} {
 		got, want := r.list(target), direct(t, up, target)
 		if got.Status != want.Status || got.Status != code || !bytes.Equal(got.Body, want.Body) {
@@ -164,7 +172,8 @@ func testConnectionAfterAWatch(t *testing.T, goroutines bool) {
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
 	for _, url := range []string{r.url, r.tlsURL} {
-		transport := &http.Transport{MaxConnsPerHost: 1, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a throw-away certificate
+		transport := &http.Transport{MaxConnsPerHost: 1,
+			TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // a throw-away certificate
 		t.Cleanup(transport.CloseIdleConnections)
 		fresh := 0
 		ctx := httptrace.WithClientTrace(deadline(t), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
@@ -209,7 +218,8 @@ func testPipelinedBehindAWatch(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	const watch = "GET " + mapsPath + "?watch=1&resourceVersion=1&timeoutSeconds=1 HTTP/1.1\r\nHost: x\r\n\r\n"
-	const next, smuggled = "GET " + mapsPath + "?resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n", "GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
+	const next, smuggled = "GET " + mapsPath + "?resourceVersion=0 HTTP/1.1\r\nHost: x\r\n\r\n",
+		"GET /smuggled HTTP/1.1\r\nHost: x\r\n\r\n"
 	upload := fmt.Sprintf("PUT %s/n HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n", mapsPath, len(smuggled))
 	for _, base := range []string{r.url, r.tlsURL} {
 		for _, c := range []struct{ name, first, later string }{
@@ -281,7 +291,8 @@ func testWatchBytes(t *testing.T, goroutines bool) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	fmt.Fprintf(c, "GET /api/v1/configmaps?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\nAudit-ID: mine\r\nConnection: close\r\n\r\n")
+	fmt.Fprintf(c, "GET /api/v1/configmaps?watch=1&resourceVersion=1 HTTP/1.1\r\nHost: x\r\nAudit-ID: "+
+		"mine\r\nConnection: close\r\n\r\n")
 	text, err := io.ReadAll(c)
 	if err != nil {
 		t.Fatal(err)
@@ -335,9 +346,11 @@ func TestNotReady(t *testing.T) {
 	t.Parallel()
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	hub := fanout.NewHub(resource)
-	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
+	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
+		Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
-	if list.Status != http.StatusTooManyRequests || list.Failure == nil || list.Failure.Message != "storage is (re)initializing" || list.Failure.Details == nil {
+	if list.Status != http.StatusTooManyRequests || list.Failure == nil ||
+		list.Failure.Message != "storage is (re)initializing" || list.Failure.Details == nil {
 		t.Errorf("%d %v %s", list.Status, list.Header, list.Body)
 	}
 	after := strconv.Itoa(int(list.Failure.Details.RetryAfterSeconds))
@@ -355,7 +368,8 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 	resource := cache.New(configMaps, sourcetest.KeepAll, nil)
 	resource.Retire()
 	hub := fanout.NewHub(resource)
-	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub, Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
+	r := bare(t, sourcetest.Resources{configMaps.GVR: {Hub: hub,
+		Fresh: cache.NewFreshness(resource, sourcetest.Unreachable{})}})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	if list := r.list("/api/v1/configmaps?resourceVersion=0"); list.Status != 200 || len(list.Items) != 1 {
 		t.Errorf("%d %s", list.Status, list.Body)
@@ -420,7 +434,8 @@ func TestServeAndClose(t *testing.T) {
 	for _, first := range []string{"close", "serve", "both"} {
 		t.Run(first, func(t *testing.T) {
 			for range 20 {
-				s := New(Options{Catalog: sourcetest.Resources{}, Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
+				s := New(Options{Catalog: sourcetest.Resources{},
+					Forwarder: passthrough.NewForwarder(passthrough.ForwarderOptions{}), Metrics: NewMetrics(nil), Log: zap.NewNop()})
 				ln, err := net.Listen("tcp", "127.0.0.1:0")
 				if err != nil {
 					t.Fatal(err)

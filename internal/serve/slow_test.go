@@ -43,8 +43,10 @@ func newTurnstile(t *testing.T, allowed clientconn.Arrivals, most int) *turnstil
 		t.Fatal(err)
 	}
 	client := bareTransport()
-	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed, Metrics: passthrough.NewForwardMetrics(nil)})
-	g.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience, Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
+	forwarder := passthrough.NewForwarder(passthrough.ForwarderOptions{Base: base, Client: all(client), Arrivals: allowed,
+		Metrics: passthrough.NewForwardMetrics(nil)})
+	g.server = New(Options{Catalog: sourcetest.Resources{}, Forwarder: forwarder, StallTimeout: patience,
+		Metrics: NewMetrics(nil), Log: zap.NewNop(), MaxConnections: most})
 	g.server.arrivals = allowed
 	g.server.conns.AdmitAtOnce()
 	secured := &front{}
@@ -128,7 +130,8 @@ func trickle(t *testing.T, c net.Conn, endless func(i int) byte) string {
 // Who sends a byte now and then is cut when the time for the whole is over, wherever in a
 // connection he is. No byte of his is progress.
 func TestSlowSendersAreCut(t *testing.T) {
-	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond, Passed: 200 * time.Millisecond}
+	allowed := clientconn.Arrivals{Head: 200 * time.Millisecond, Owned: 200 * time.Millisecond,
+		Passed: 200 * time.Millisecond}
 	always := func(b byte) func(int) byte { return func(int) byte { return b } }
 	request := func(head string) string { return "POST /x HTTP/1.1\r\nHost: localhost\r\n" + head + "\r\n" }
 	for _, protocols := range [][]string{nil, {"http/1.1"}} {
@@ -137,17 +140,18 @@ func TestSlowSendersAreCut(t *testing.T) {
 			name = "TLS"
 		}
 		for what, begin := range map[string]string{
-			"nothing at first":                   "",
-			"a request line":                     "GET /",
-			"a head":                             "GET /x HTTP/1.1\r\nHost: localhost\r\nX: ",
-			"a small body":                       request("Content-Length: 100000\r\n"),
-			"a tiny body":                        request("Content-Length: 1000\r\n"),
-			"a large body":                       request("Content-Length: 100000000\r\n"),
-			"a chunk":                            request("Transfer-Encoding: chunked\r\n") + "fffff\r\n",
-			"a chunk's size":                     request("Transfer-Encoding: chunked\r\n") + "1;",
-			"a body that waits to be asked for":  request("Content-Length: 100000\r\nExpect: 100-continue\r\n"),
-			"the head of a second request":       "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\nGET /x HTTP/1.1\r\nX: ",
-			"the small body of a second request": "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n" + request("Content-Length: 100000\r\n"),
+			"nothing at first":                  "",
+			"a request line":                    "GET /",
+			"a head":                            "GET /x HTTP/1.1\r\nHost: localhost\r\nX: ",
+			"a small body":                      request("Content-Length: 100000\r\n"),
+			"a tiny body":                       request("Content-Length: 1000\r\n"),
+			"a large body":                      request("Content-Length: 100000000\r\n"),
+			"a chunk":                           request("Transfer-Encoding: chunked\r\n") + "fffff\r\n",
+			"a chunk's size":                    request("Transfer-Encoding: chunked\r\n") + "1;",
+			"a body that waits to be asked for": request("Content-Length: 100000\r\nExpect: 100-continue\r\n"),
+			"the head of a second request":      "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\nGET /x HTTP/1.1\r\nX: ",
+			"the small body of a second request": "GET /first HTTP/1.1\r\nHost: localhost\r\n\r\n" +
+				request("Content-Length: 100000\r\n"),
 		} {
 			t.Run(name+"/"+what, func(t *testing.T) {
 				t.Parallel()
@@ -194,7 +198,8 @@ func TestSlowBodyHTTP2(t *testing.T) {
 	for name, length := range map[string]string{"small": "100000", "large": "100000000", "without length": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			g := newTurnstile(t, clientconn.Arrivals{Head: patience, Owned: 200 * time.Millisecond, Passed: 200 * time.Millisecond}, 0)
+			g := newTurnstile(t, clientconn.Arrivals{Head: patience, Owned: 200 * time.Millisecond,
+				Passed: 200 * time.Millisecond}, 0)
 			c := g.dial(t, "h2")
 			if _, err := io.WriteString(c, http2.ClientPreface); err != nil {
 				t.Fatal(err)
@@ -249,7 +254,8 @@ func writeHead(t *testing.T, framer *http2.Framer, stream uint32, end bool, fiel
 			t.Fatal(err)
 		}
 	}
-	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(block.String()), EndHeaders: true, EndStream: end}); err != nil {
+	if err := framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: []byte(block.String()),
+		EndHeaders: true, EndStream: end}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -335,10 +341,12 @@ func TestLimitOfConnections(t *testing.T) {
 	held := make([]net.Conn, most) // busy: their bodies are on their way, in chunks, which upstream waits for
 	for i := range held {
 		held[i] = g.dial(t)
-		if _, err := io.WriteString(held[i], "POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"); err != nil {
+		if _, err := io.WriteString(held[i],
+			"POST /x HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n"); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(patience); g.busy() <= i; time.Sleep(time.Millisecond) { // so that the next one does not displace it
+		// so that the next one does not displace it
+		for deadline := time.Now().Add(patience); g.busy() <= i; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%d are busy, want %d", g.busy(), i+1)
 			}
@@ -354,7 +362,8 @@ func TestLimitOfConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = response.Body.Close()
-	if response.StatusCode != http.StatusTooManyRequests || response.ProtoMajor != 2 || !spread(response.Header.Get("Retry-After")) {
+	if response.StatusCode != http.StatusTooManyRequests || response.ProtoMajor != 2 ||
+		!spread(response.Header.Get("Retry-After")) {
 		t.Errorf("over HTTP/2: %s %v", response.Proto, response.Status)
 	}
 	_ = held[0].Close()
@@ -387,7 +396,8 @@ func expectStatus(t *testing.T, c net.Conn, want int) {
 	if err != nil || response.StatusCode != want {
 		t.Fatalf("%s %q, %v; want %d", response.Status, body, err, want)
 	}
-	if tooMany := want == http.StatusTooManyRequests; tooMany && (string(body) != apistatus.TooManyRequestsText || !spread(response.Header.Get("Retry-After")) || !response.Close) {
+	if tooMany := want == http.StatusTooManyRequests; tooMany &&
+		(string(body) != apistatus.TooManyRequestsText || !spread(response.Header.Get("Retry-After")) || !response.Close) {
 		t.Errorf("%v %q", response.Header, body)
 	}
 }

@@ -42,10 +42,12 @@ func TestStaleAnswers(t *testing.T) {
 		}
 		shown := []string{
 			path + "?resourceVersion=0", object + "?resourceVersion=0", fmt.Sprintf("%s?resourceVersion=%d", path, rv),
-			path + "?watch=1&resourceVersion=0", path + "?watch=1&resourceVersion=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
+			path + "?watch=1&resourceVersion=0", path +
+				"?watch=1&resourceVersion=0&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true",
 		}
 		events := []string{
-			fmt.Sprintf("%s?watch=1&resourceVersion=%d", path, rv), fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", path, rv),
+			fmt.Sprintf("%s?watch=1&resourceVersion=%d", path, rv),
+			fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", path, rv),
 		}
 		check := func(targets []string, want int, wantAge string) (warnings int) {
 			t.Helper()

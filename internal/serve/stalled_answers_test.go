@@ -40,7 +40,8 @@ func testStalledAnswers(t *testing.T, goroutines bool) {
 	up.Create(fakeapiserver.ConfigMaps, "z", "small", fakeapiserver.WithPadding(10))
 	r := rigOf(t, up, rigOptions{goroutines: goroutines, stall: time.Second, mirrors: []*object.Resource{configMaps}})
 	for _, target := range []string{
-		"/api/v1/configmaps?resourceVersion=0", "/api/v1/namespaces/n/configmaps/1?resourceVersion=0", "/api/v1/configmaps?watch=1&resourceVersion=0",
+		"/api/v1/configmaps?resourceVersion=0", "/api/v1/namespaces/n/configmaps/1?resourceVersion=0",
+		"/api/v1/configmaps?watch=1&resourceVersion=0",
 	} {
 		for _, secure := range []bool{false, true} {
 			c := r.dialTiny(secure)

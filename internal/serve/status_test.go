@@ -24,10 +24,12 @@ func TestStatusBodies(t *testing.T) {
 			t.Errorf("body\n got %swant %s", got, failure+body)
 		}
 		rec := httptest.NewRecorder()
-		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}}, s)
+		apistatus.Write(clientconn.NetResponder{Writer: clientconn.NewPacedWriter(rec, nil, 0), RequestFields: http.Header{}},
+			s)
 		var ctx fasthttp.RequestCtx
 		apistatus.Write(http1.ResponderTo(&ctx), s)
-		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) || rec.Body.String() != string(ctx.Response.Body()) {
+		if rec.Code != int(s.Code) || ctx.Response.StatusCode() != int(s.Code) ||
+			rec.Body.String() != string(ctx.Response.Body()) {
 			t.Errorf("the two writers differ: %d %s, %d %s", rec.Code, rec.Body, ctx.Response.StatusCode(), ctx.Response.Body())
 		}
 		for _, key := range []string{"Retry-After", "X-Content-Type-Options"} {
@@ -42,13 +44,16 @@ func TestStatusBodies(t *testing.T) {
 	f(apistatus.Unauthorized(), `"Unauthorized","reason":"Unauthorized","code":401}`, nil)
 	f(apistatus.Forbidden(`forbidden: User "alice" cannot get path "/foo"`),
 		`"forbidden: User \"alice\" cannot get path \"/foo\"","reason":"Forbidden","details":{},"code":403}`, nosniff)
-	f(apistatus.NotReady(2), `"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":2},"code":429}`,
+	f(apistatus.NotReady(2),
+		`"storage is (re)initializing","reason":"TooManyRequests","details":{"retryAfterSeconds":2},"code":429}`,
 		map[string]string{"Retry-After": "2"})
 	f(apistatus.BadGateway("x"), `"x","reason":"InternalError","code":502}`, nil)
-	f(apistatus.ShuttingDown(), `"apiserver is shutting down","reason":"ServiceUnavailable","details":{"retryAfterSeconds":1},"code":503}`,
+	f(apistatus.ShuttingDown(),
+		`"apiserver is shutting down","reason":"ServiceUnavailable","details":{"retryAfterSeconds":1},"code":503}`,
 		map[string]string{"Retry-After": "1", "X-Content-Type-Options": "nosniff"})
 
-	method := apistatus.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource", &metav1.StatusDetails{})
+	method := apistatus.New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed,
+		"the server does not allow this method on the requested resource", &metav1.StatusDetails{})
 	if n := len(apistatus.Body(method)); n != 197 {
 		t.Errorf("the 405 of W-173 has %d bytes, want 197", n)
 	}
@@ -84,7 +89,8 @@ func TestStatusHeaders(t *testing.T) {
 			if id, err := uuid.Parse(resp.Header.Get(apistatus.AuditIDHeader)); err != nil || id.Version() != 4 {
 				t.Errorf("Audit-Id %q, %v; want a UUIDv4", resp.Header.Get(apistatus.AuditIDHeader), err)
 			}
-			if resp.Header.Get("Cache-Control") != "no-cache, private" || resp.Header.Get("Server") != "" || resp.Header.Get("Date") == "" {
+			if resp.Header.Get("Cache-Control") != "no-cache, private" || resp.Header.Get("Server") != "" ||
+				resp.Header.Get("Date") == "" {
 				t.Errorf("headers %v", resp.Header)
 			}
 		}

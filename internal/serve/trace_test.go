@@ -67,7 +67,8 @@ func TestTraces(t *testing.T) {
 		ask := func(target string, w want, more ...fakeapiserver.ClientOption) {
 			t.Helper()
 			n++
-			got, err := fakeapiserver.List(deadline(t), base, target, append(append(more, opts...), bearing("olga"), within(n))...)
+			got, err := fakeapiserver.List(deadline(t), base, target,
+				append(append(more, opts...), bearing("olga"), within(n))...)
 			if err != nil || int64(got.Status) != w.code {
 				t.Fatalf("%s: %+v, %v", target, got, err)
 			}
@@ -76,14 +77,20 @@ func TestTraces(t *testing.T) {
 			}
 			wanted[fmt.Sprintf("%032x", n)] = w
 		}
-		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedMemory, code: 200})
-		ask(inN+"/a?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedMemory, code: 200})
-		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get", source: tracedRefused, code: 404})
+		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list",
+			source: tracedMemory, code: 200})
+		ask(inN+"/a?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get",
+			source: tracedMemory, code: 200})
+		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get",
+			source: tracedRefused, code: 404})
 		table := fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
-		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list", source: tracedUpstream, code: 406}, table) // which fakeapiserver has none of
+		// which fakeapiserver has none of
+		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list",
+			source: tracedUpstream, code: 406}, table)
 		n++
 		id := openWatch(t, base, watchInN, append(opts, bearing("olga"), within(n))...)
-		wanted[fmt.Sprintf("%032x", n)] = want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "watch", source: tracedMemory, code: 200, id: id}
+		wanted[fmt.Sprintf("%032x", n)] = want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "watch",
+			source: tracedMemory, code: 200, id: id}
 	}
 	spans := end() // while the watches last
 	if len(spans) != len(wanted) {
@@ -91,14 +98,17 @@ func TestTraces(t *testing.T) {
 	}
 	for _, s := range spans {
 		w, told := wanted[hex.EncodeToString(s.TraceId)], collector.Attributes(s)
-		if s.Name != w.name || told["verb"] != w.verb || told["source"] != w.source || told["resource"] != "configmaps" || told["namespace"] != "n" ||
-			collector.Number(s, "http.response.status_code") != w.code || hex.EncodeToString(s.ParentSpanId) != hex.EncodeToString(s.TraceId[8:]) {
+		if s.Name != w.name || told["verb"] != w.verb || told["source"] != w.source || told["resource"] != "configmaps" ||
+			told["namespace"] != "n" ||
+			collector.Number(s, "http.response.status_code") != w.code ||
+			hex.EncodeToString(s.ParentSpanId) != hex.EncodeToString(s.TraceId[8:]) {
 			t.Errorf("want %+v, got %v", w, s)
 		}
 		if w.source != tracedUpstream && (w.id == "" || told["audit-id"] != w.id) {
 			t.Errorf("want %+v, got %v", w, s)
 		}
-		if body := collector.Number(s, "http.response.body.size"); w.body > 0 && body != int64(w.body) || w.body == 0 && body != -1 {
+		if body := collector.Number(s, "http.response.body.size"); w.body > 0 && body != int64(w.body) || w.body == 0 &&
+			body != -1 {
 			t.Errorf("a body of %d bytes, want %d: %s", body, w.body, s.Name)
 		}
 		if text := s.String(); strings.Contains(text, "olga") || strings.Contains(text, "resourceVersion") {
@@ -154,7 +164,8 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 		t.Errorf("%d spans, want %d", len(spans), want)
 	}
 	for _, s := range spans {
-		if collector.Attributes(s)["source"] != tracedUpstream || collector.Number(s, "http.response.status_code") < 200 || !r.sent(s) {
+		if collector.Attributes(s)["source"] != tracedUpstream || collector.Number(s, "http.response.status_code") < 200 ||
+			!r.sent(s) {
 			t.Errorf("%v", s)
 		}
 		if len(s.ParentSpanId) > 0 || len(s.Links) != 1 {
@@ -196,7 +207,8 @@ func TestExemplars(t *testing.T) {
 	for rate, want := range map[int32]bool{0: false, 1e6: true} {
 		r, end := spanned(t, rate, rigOptions{})
 		r.list(inN+"?resourceVersion=0", bearing("alice"))
-		r.list(inN+"?resourceVersion=0", bearing("alice"), fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+		r.list(inN+"?resourceVersion=0", bearing("alice"),
+			fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
 		traces := map[string]bool{}
 		for _, s := range end() {
 			traces[hex.EncodeToString(s.TraceId)] = true

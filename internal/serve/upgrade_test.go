@@ -22,7 +22,8 @@ func switching(w http.ResponseWriter, r *http.Request) {
 		panic(err)
 	}
 	defer conn.Close()
-	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nX-Stream-Protocol-Version: %s\r\n\r\n",
+	fmt.Fprintf(rw, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+
+		"%s\r\nX-Stream-Protocol-Version: %s\r\n\r\n",
 		r.Header.Get("Upgrade"), r.Header.Get("X-Stream-Protocol-Version"))
 	if err := rw.Flush(); err != nil {
 		return
@@ -34,7 +35,8 @@ func switching(w http.ResponseWriter, r *http.Request) {
 func (f *front) upgrade(t *testing.T, path, headers, early string) (net.Conn, io.Reader, *http.Response) {
 	t.Helper()
 	conn, r := f.dial(t)
-	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n%s\r\n\r\n%s", path, headers, early)
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\n%s\r\n\r\n%s", path,
+		headers, early)
 	resp, err := http.ReadResponse(r, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -48,7 +50,8 @@ func TestUpgradeEchoes(t *testing.T) {
 	both(t, func(t *testing.T, o frontOptions) {
 		fr := newFront(t, http.HandlerFunc(switching), o)
 		conn, r, resp := fr.upgrade(t, "/api/v1/namespaces/a/pods/b/exec?command=sh", spdy, "early ")
-		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" || resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
+		if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "SPDY/3.1" ||
+			resp.Header.Get("X-Stream-Protocol-Version") != "v4.channel.k8s.io" {
 			t.Fatalf("got %d %v", resp.StatusCode, resp.Header)
 		}
 		if length, framed := resp.Header["Content-Length"]; framed || len(resp.TransferEncoding) > 0 {
@@ -99,7 +102,9 @@ func TestUpgradeHalfClose(t *testing.T) {
 
 func TestUpgradeWebSocket(t *testing.T) {
 	fr := newFront(t, http.HandlerFunc(switching), frontOptions{})
-	conn, r, resp := fr.upgrade(t, "/api/v1/pods?watch=1", "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io", "")
+	conn, r, resp := fr.upgrade(t, "/api/v1/pods?watch=1",
+		"Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: "+
+			"dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io", "")
 	if resp.StatusCode != 101 || resp.Header.Get("Upgrade") != "websocket" {
 		t.Fatalf("got %d %v", resp.StatusCode, resp.Header)
 	}

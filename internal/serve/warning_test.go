@@ -18,7 +18,8 @@ func TestWarning(t *testing.T) {
 	gadgets := object.NewResource(gvr, "Gadget", true, false)
 	gadgets.ListKind = "GadgetCollection"
 	r := newRig(t, rigOptions{
-		up:      fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Namespaced: true, Deprecated: "gadgets are old news"}}},
+		up: fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Namespaced: true,
+			Deprecated: "gadgets are old news"}}},
 		mirrors: []*object.Resource{gadgets, configMaps},
 	})
 	for _, info := range r.catalog {
@@ -42,10 +43,12 @@ func TestWarning(t *testing.T) {
 			path + "?resourceVersion=0&limit=x": http.StatusBadRequest,
 		} {
 			answer := r.list(target)
-			if check(target, warning, answer.Status, want, answer.Header); answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") != "" {
+			if check(target, warning, answer.Status, want, answer.Header); answer.Header.Get(
+				"X-Kubernetes-Pf-Flowschema-Uid") != "" {
 				t.Errorf("%s was answered upstream", target)
 			}
-			if info == gadgets && target == path+"?resourceVersion=0" && !strings.Contains(string(answer.Body), `"kind":"GadgetCollection"`) {
+			if info == gadgets && target == path+"?resourceVersion=0" &&
+				!strings.Contains(string(answer.Body), `"kind":"GadgetCollection"`) {
 				t.Errorf("a list of gadgets is %s", answer.Body)
 			}
 		}

@@ -46,7 +46,8 @@ func TestWatchesAsUpstream(t *testing.T) {
 				r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
 				now := up.Update(fakeapiserver.ConfigMaps, "n", "c1", fakeapiserver.WithData("k", "v"))
 				r.mirrored(configMaps)
-				target := mapsPath + "?watch=true" + strings.NewReplacer("NOW", fmt.Sprint(now), "BEFORE", fmt.Sprint(rv)).Replace(c.query)
+				target := mapsPath + "?watch=true" + strings.NewReplacer("NOW", fmt.Sprint(now), "BEFORE", fmt.Sprint(rv)).Replace(
+					c.query)
 				initial := c.initial
 				if bookmarks {
 					target += "&allowWatchBookmarks=true"
@@ -154,8 +155,10 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 			t.Errorf("%d events of %d", len(events), writes+1)
 		}
 	}
-	eventually(t, "that to be logged", func() bool { return r.logs.FilterMessage("evicted a client that stopped reading").Len() > 0 })
-	if logged := r.logs.FilterMessage("evicted a client that stopped reading").All(); len(logged) != 1 || logged[0].ContextMap()["reason"] != "stalled" {
+	eventually(t, "that to be logged",
+		func() bool { return r.logs.FilterMessage("evicted a client that stopped reading").Len() > 0 })
+	if logged := r.logs.FilterMessage("evicted a client that stopped reading").All(); len(logged) != 1 ||
+		logged[0].ContextMap()["reason"] != "stalled" {
 		t.Errorf("logged %v", logged)
 	}
 	stalled.Resume()
@@ -179,7 +182,8 @@ func testLapped(t *testing.T, goroutines bool) {
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, first))
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", first, floor))
 	over(t, w, fakeapiserver.Ended)
-	list := r.list(fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath, first)) // upstream still knows
+	// upstream still knows
+	list := r.list(fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath, first))
 	if list.Status != http.StatusOK || list.RV != first {
 		t.Errorf("%d at %d", list.Status, list.RV)
 	}

@@ -8,16 +8,17 @@ import (
 	"strings"
 )
 
-// Directory is a folder whose files change together, in the manner of the kubelet's volumes: each is a link through ..data, which leads to
-// where all of one time are and is replaced by a rename. One goroutine writes; any number of processes read.
+// Directory is a folder whose files change together, in the manner of the kubelet's volumes: each
+// is a link through ..data, which leads to where all of one time are and is replaced by a rename.
+// One goroutine writes; any number of processes read.
 type Directory struct{ path string }
 
 const (
 	dataLink = "..data"
 	newLink  = "..data_tmp"
 
-	// Containers of the pod run as whomever they like, and each must be able to read: as from the kubelet's own volume where it does not know
-	// who they are. Nobody else sees the volume.
+	// Containers of the pod run as whomever they like, and each must be able to read: as from the
+	// kubelet's own volume where it does not know who they are. Nobody else sees the volume.
 	folderMode fs.FileMode = 0o755
 	fileMode   fs.FileMode = 0o644
 )
@@ -75,7 +76,8 @@ func (d Directory) show(name string) error {
 	return os.Rename(beside, link)
 }
 
-// clean removes what is of another time than the present one: of the last write, and of those that did not end.
+// clean removes what is of another time than the present one: of the last write, and of those that
+// did not end.
 func (d Directory) clean(present string) error {
 	entries, err := os.ReadDir(d.path)
 	if err != nil {
@@ -91,7 +93,8 @@ func (d Directory) clean(present string) error {
 	return nil
 }
 
-// replaceFile writes a file that is there as a whole, whoever looks when, with a mode that no umask takes from.
+// replaceFile writes a file that is there as a whole, whoever looks when, with a mode that no umask
+// takes from.
 func replaceFile(name string, text []byte, mode fs.FileMode) error {
 	beside, err := os.CreateTemp(filepath.Dir(name), ".new-") // 0600
 	if err != nil {

@@ -20,8 +20,9 @@ import (
 	"time"
 )
 
-// Identity is what the proxy shows the containers of its pod, and the authority by which they know it. The authority signs once: its key
-// is forgotten when the identity is made, so that nobody can ever make another in its name.
+// Identity is what the proxy shows the containers of its pod, and the authority by which they know
+// it. The authority signs once: its key is forgotten when the identity is made, so that nobody can
+// ever make another in its name.
 type Identity struct {
 	Certificate tls.Certificate
 	Authority   []byte // PEM
@@ -30,11 +31,13 @@ type Identity struct {
 // lifetime is longer than any pod's, since clients read an authority once, when they start.
 const lifetime = 10 * 365 * 24 * time.Hour
 
-// identityFile holds the key, the certificate and the authority's, in one, so that they belong together.
+// identityFile holds the key, the certificate and the authority's, in one, so that they belong
+// together.
 const identityFile = "identity.pem"
 
-// KeepIdentity is the identity that is kept in dir, or a new one that is kept from now on: a proxy that is started again is still known to
-// clients that go on. Without a dir it lives in memory. The folder had better be in memory, too, and the proxy's alone.
+// KeepIdentity is the identity that is kept in dir, or a new one that is kept from now on: a proxy
+// that is started again is still known to clients that go on. Without a dir it lives in memory. The
+// folder had better be in memory, too, and the proxy's alone.
 func KeepIdentity(dir string, now time.Time) (*Identity, error) {
 	if dir == "" {
 		return newIdentity(now)
@@ -75,7 +78,8 @@ func newIdentity(now time.Time) (*Identity, error) {
 		// It vouches for this pod's loopback and for nothing else, whoever trusts it.
 		PermittedDNSDomainsCritical: true,
 		PermittedDNSDomains:         []string{"localhost"},
-		PermittedIPRanges:           []*net.IPNet{{IP: loopback[0], Mask: net.CIDRMask(32, 32)}, {IP: loopback[1], Mask: net.CIDRMask(128, 128)}},
+		PermittedIPRanges: []*net.IPNet{{IP: loopback[0], Mask: net.CIDRMask(32, 32)},
+			{IP: loopback[1], Mask: net.CIDRMask(128, 128)}},
 	}
 	der, err := sign(authority, authority, authorityKey.Public(), authorityKey, now)
 	if err != nil {
@@ -100,7 +104,8 @@ func newIdentity(now time.Time) (*Identity, error) {
 	}, nil
 }
 
-func sign(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time) (der []byte, err error) {
+func sign(certificate, parent *x509.Certificate, key crypto.PublicKey, by crypto.Signer, now time.Time) (der []byte,
+	err error) {
 	certificate.NotBefore, certificate.NotAfter = now.Add(-time.Hour), now.Add(lifetime)
 	if certificate.SerialNumber, err = rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120)); err != nil {
 		return nil, err
@@ -114,7 +119,8 @@ func (i *Identity) encode() ([]byte, error) {
 		return nil, err
 	}
 	var text bytes.Buffer
-	for _, block := range []*pem.Block{{Type: "PRIVATE KEY", Bytes: key}, {Type: "CERTIFICATE", Bytes: i.Certificate.Certificate[0]}} {
+	for _, block := range []*pem.Block{{Type: "PRIVATE KEY", Bytes: key},
+		{Type: "CERTIFICATE", Bytes: i.Certificate.Certificate[0]}} {
 		if err := pem.Encode(&text, block); err != nil {
 			return nil, err
 		}
@@ -123,7 +129,8 @@ func (i *Identity) encode() ([]byte, error) {
 	return text.Bytes(), nil
 }
 
-// readIdentity reads what encode made. It is an error if that does not belong together, or is good for less than half of its time.
+// readIdentity reads what encode made. It is an error if that does not belong together, or is good
+// for less than half of its time.
 func readIdentity(text []byte, now time.Time) (*Identity, error) {
 	pair, err := tls.X509KeyPair(text, text)
 	if err != nil {
@@ -138,9 +145,11 @@ func readIdentity(text []byte, now time.Time) (*Identity, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(authority)
-	if _, err := pair.Leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: now.Add(lifetime / 2)}); err != nil {
+	if _, err := pair.Leaf.Verify(
+		x509.VerifyOptions{Roots: roots, DNSName: "127.0.0.1", CurrentTime: now.Add(lifetime / 2)}); err != nil {
 		return nil, err
 	}
 	pair.Certificate = pair.Certificate[:1]
-	return &Identity{Certificate: pair, Authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})}, nil
+	return &Identity{Certificate: pair,
+		Authority: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: authority.Raw})}, nil
 }

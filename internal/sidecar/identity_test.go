@@ -39,7 +39,8 @@ func authority(t *testing.T, i *Identity) *x509.Certificate {
 	return c
 }
 
-// Who trusts the authority trusts the proxy on loopback, for as long as any pod lives, and nobody anywhere else.
+// Who trusts the authority trusts the proxy on loopback, for as long as any pod lives, and nobody
+// anywhere else.
 func TestIdentityIsTrusted(t *testing.T) {
 	now := time.Now()
 	i := identity(t, "", now)
@@ -49,7 +50,8 @@ func TestIdentityIsTrusted(t *testing.T) {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(authority(t, i))
-	for name, ok := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.1": false, "kubernetes.default.svc": false} {
+	for name, ok := range map[string]bool{"127.0.0.1": true, "::1": true, "localhost": true, "10.0.0.1": false,
+		"kubernetes.default.svc": false} {
 		_, err := leaf.Verify(x509.VerifyOptions{Roots: roots, DNSName: name, CurrentTime: now.AddDate(9, 0, 0)})
 		if (err == nil) != ok {
 			t.Errorf("%s: %v", name, err)
@@ -64,13 +66,16 @@ func TestIdentityIsTrusted(t *testing.T) {
 	}
 }
 
-// The same identity is there after a restart. What is kept is the proxy's key alone: nobody can sign with it what the authority vouches for.
+// The same identity is there after a restart. What is kept is the proxy's key alone: nobody can
+// sign with it what the authority vouches for.
 func TestIdentityIsKept(t *testing.T) {
 	dir, now := t.TempDir(), time.Now()
 	first := identity(t, dir, now)
 	again := identity(t, dir, now.AddDate(4, 0, 0))
-	if !bytes.Equal(again.Authority, first.Authority) || !bytes.Equal(again.Certificate.Certificate[0], first.Certificate.Certificate[0]) ||
-		!again.Certificate.PrivateKey.(*ecdsa.PrivateKey).Equal(first.Certificate.PrivateKey) || len(again.Certificate.Certificate) != 1 {
+	if !bytes.Equal(again.Authority, first.Authority) ||
+		!bytes.Equal(again.Certificate.Certificate[0], first.Certificate.Certificate[0]) ||
+		!again.Certificate.PrivateKey.(*ecdsa.PrivateKey).Equal(first.Certificate.PrivateKey) ||
+		len(again.Certificate.Certificate) != 1 {
 		t.Error("another identity after a restart")
 	}
 	entries, err := os.ReadDir(dir)
@@ -120,7 +125,8 @@ func TestIdentityIsReplaced(t *testing.T) {
 	_, certificates, _ := bytes.Cut(other, []byte("-----END PRIVATE KEY-----\n"))
 	key, rest, _ := bytes.Cut(whole, []byte("-----BEGIN CERTIFICATE-----"))
 	for what, text := range map[string][]byte{
-		"nothing": nil, "half": whole[:len(whole)/2], "another key": append(bytes.Clone(key), certificates...), "no authority": append(append(key, "-----BEGIN CERTIFICATE-----"...),
+		"nothing": nil, "half": whole[:len(whole)/2], "another key": append(bytes.Clone(key), certificates...),
+		"no authority": append(append(key, "-----BEGIN CERTIFICATE-----"...),
 			bytes.SplitAfter(rest, []byte("-----END CERTIFICATE-----\n"))[0]...),
 	} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
@@ -131,7 +137,8 @@ func TestIdentityIsReplaced(t *testing.T) {
 			t.Errorf("%s: not replaced", what)
 		}
 	}
-	if _, err := KeepIdentity(filepath.Join(dir, "none"), now); err == nil || !strings.HasSuffix(Cause(err), ": no such file or directory") {
+	if _, err := KeepIdentity(filepath.Join(dir, "none"), now); err == nil ||
+		!strings.HasSuffix(Cause(err), ": no such file or directory") {
 		t.Errorf("no folder: %v", err)
 	}
 }

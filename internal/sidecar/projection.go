@@ -14,13 +14,16 @@ import (
 	"go.uber.org/zap"
 )
 
-// AccountDir is where a pod's containers find its service account, and where their in-cluster configuration reads it.
+// AccountDir is where a pod's containers find its service account, and where their in-cluster
+// configuration reads it.
 const AccountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
-// followEvery is how late a rotated token may be. The kubelet rotates it when a fifth of its time is left, which is minutes at least.
+// followEvery is how late a rotated token may be. The kubelet rotates it when a fifth of its time
+// is left, which is minutes at least.
 const followEvery = 5 * time.Second
 
-// Projection is a copy of a service account whose ca.crt vouches for the proxy, too. It stays what the original is.
+// Projection is a copy of a service account whose ca.crt vouches for the proxy, too. It stays what
+// the original is.
 type Projection struct {
 	from      string
 	to        Directory
@@ -31,8 +34,9 @@ type Projection struct {
 	failed  string            // what was said last of why it could not be
 }
 
-// NewProjection copies from one folder to another. Those who read ca.crt trust authority (PEM), and whom the original has them trust: the API
-// server, for clients that go there under another name, and kubelets.
+// NewProjection copies from one folder to another. Those who read ca.crt trust authority (PEM), and
+// whom the original has them trust: the API server, for clients that go there under another name,
+// and kubelets.
 func NewProjection(from, to string, authority []byte, log *zap.Logger) *Projection {
 	return &Projection{from: from, to: Directory{to}, authority: authority, log: log}
 }
@@ -61,7 +65,8 @@ func (p *Projection) Write() error {
 	return nil
 }
 
-// Run goes on copying until ctx ends. What cannot be read or written is tried again: what was there stays.
+// Run goes on copying until ctx ends. What cannot be read or written is tried again: what was there
+// stays.
 func (p *Projection) Run(ctx context.Context) {
 	ticks := time.NewTicker(followEvery)
 	defer ticks.Stop()

@@ -20,7 +20,8 @@ import (
 // account writes a service account in the manner of the kubelet.
 func account(t *testing.T, dir, token string) {
 	t.Helper()
-	err := Directory{dir}.Write(map[string][]byte{"token": []byte(token), "namespace": []byte("default"), "ca.crt": []byte("the cluster's\n")})
+	err := Directory{dir}.Write(map[string][]byte{"token": []byte(token), "namespace": []byte("default"),
+		"ca.crt": []byte("the cluster's\n")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +35,8 @@ func expect(t *testing.T, dir, name, want string) {
 	}
 }
 
-// The copy is what the original is, after each of two rotations, and vouches for the proxy and for whom the original vouches.
+// The copy is what the original is, after each of two rotations, and vouches for the proxy and for
+// whom the original vouches.
 func TestProjectionFollows(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
 	account(t, from, "first")
@@ -89,7 +91,8 @@ func TestProjectionFollows(t *testing.T) {
 	}
 }
 
-// Whoever reads finds files that belong together, whatever is written meanwhile; a write that did not end leaves nothing behind.
+// Whoever reads finds files that belong together, whatever is written meanwhile; a write that did
+// not end leaves nothing behind.
 func TestDirectoryChangesAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	d := Directory{dir}
@@ -151,7 +154,8 @@ func TestDirectoryIsReadable(t *testing.T) {
 	before := syscall.Umask(0o077)
 	defer syscall.Umask(before)
 	account(t, dir, "token")
-	for name, want := range map[string]os.FileMode{"token": 0o644, "ca.crt": 0o644, "namespace": 0o644, dataLink: os.ModeDir | 0o755} {
+	for name, want := range map[string]os.FileMode{"token": 0o644, "ca.crt": 0o644, "namespace": 0o644,
+		dataLink: os.ModeDir | 0o755} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		if err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)

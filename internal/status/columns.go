@@ -9,17 +9,23 @@ import (
 // none is what stands where there is nothing to tell.
 const none = "–"
 
-// watchColumns are the table of watches. What tells the most comes first: a narrow screen shows no more.
+// watchColumns are the table of watches. What tells the most comes first: a narrow screen shows no
+// more.
 var watchColumns = []column[*Watch]{
-	words("user", "User", "as whom the API server knows the client; – where nobody is asked", func(w *Watch) string { return orNone(w.User) }),
+	words("user", "User", "as whom the API server knows the client; – where nobody is asked", func(w *Watch) string {
+		return orNone(w.User)
+	}),
 	{
 		key: "lag", name: "Lag", help: "for how long something has waited for the client", number: true,
 		compare: func(a, b *Watch) int {
-			return cmp.Or(cmp.Compare(a.LagSeconds, b.LagSeconds), cmp.Compare(a.LagEvents, b.LagEvents), cmp.Compare(a.UnsentBytes, b.UnsentBytes))
+			return cmp.Or(cmp.Compare(a.LagSeconds, b.LagSeconds), cmp.Compare(a.LagEvents, b.LagEvents),
+				cmp.Compare(a.UnsentBytes, b.UnsentBytes))
 		},
 		cell: func(w *Watch) Cell { return Cell{Text: ageOf(w.LagSeconds), Alert: w.LagSeconds >= lagAlert} },
 	},
-	figures("behind", "Behind", "entries of history that it has yet to be told of", func(w *Watch) uint64 { return w.LagEvents },
+	figures("behind", "Behind", "entries of history that it has yet to be told of", func(w *Watch) uint64 {
+		return w.LagEvents
+	},
 		func(w *Watch) Cell { return Cell{Text: orZero(w.LagEvents)} }),
 	figures("rate", "Rate", "bytes sent per second, lately", func(w *Watch) float64 { return w.BytesPerSecond },
 		func(w *Watch) Cell { return Cell{Text: rateOf(w.BytesPerSecond)} }),
@@ -29,21 +35,29 @@ var watchColumns = []column[*Watch]{
 	}),
 	words("agent", "User agent", "what the client says that it is", func(w *Watch) string { return orNone(w.UserAgent) }),
 	{
-		key: "state", name: "State", help: "starting, live, held until the API server can be asked, or blocked since the client takes nothing",
+		key: "state", name: "State",
+		help:    "starting, live, held until the API server can be asked, or blocked since the client takes nothing",
 		compare: func(a, b *Watch) int { return cmp.Compare(stateOf(a), stateOf(b)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: stateOf(w), Alert: w.blocked() || w.Phase == "held"} },
 	},
-	figures("sent", "Sent", "bytes of events", func(w *Watch) int64 { return w.Bytes }, func(w *Watch) Cell { return Cell{Text: Bytes(float64(w.Bytes))} }),
-	figures("age", "Age", "since the watch began", func(w *Watch) float64 { return w.AgeSeconds }, func(w *Watch) Cell { return Cell{Text: Seconds(w.AgeSeconds)} }),
+	figures("sent", "Sent", "bytes of events", func(w *Watch) int64 { return w.Bytes }, func(w *Watch) Cell {
+		return Cell{Text: Bytes(float64(w.Bytes))}
+	}),
+	figures("age", "Age", "since the watch began", func(w *Watch) float64 { return w.AgeSeconds }, func(w *Watch) Cell {
+		return Cell{Text: Seconds(w.AgeSeconds)}
+	}),
 	{
-		key: "event", name: "Last event", help: "when that happened which it was told of last, UTC; – where history does not reach back to it", number: true,
+		key: "event", name: "Last event",
+		help: "when that happened which it was told of last, UTC; – where history does not reach back to it", number: true,
 		compare: func(a, b *Watch) int { return timeOf(a.LastEvent).Compare(timeOf(b.LastEvent)) },
 		cell:    func(w *Watch) Cell { return Cell{Text: clockOf(w.LastEvent)} },
 	},
 	words("protocol", "Protocol", "of the connection", func(w *Watch) string { return w.Protocol }),
 	words("encoding", "Encoding", "of events", func(w *Watch) string { return w.Encoding }),
 	words("peer", "Peer", "the client's address", func(w *Watch) string { return w.Peer }),
-	figures("id", "ID", "of no other watch of this process", func(w *Watch) uint64 { return w.ID }, func(w *Watch) Cell { return Cell{Text: Count(w.ID)} }),
+	figures("id", "ID", "of no other watch of this process", func(w *Watch) uint64 { return w.ID }, func(w *Watch) Cell {
+		return Cell{Text: Count(w.ID)}
+	}),
 }
 
 // lagAlert is how many seconds of lag somebody may want to know of.
@@ -53,30 +67,48 @@ const lagAlert = 5
 var resourceColumns = []column[*Resource]{
 	words("resource", "Resource", "what is mirrored, with its group", func(r *Resource) string { return r.Resource }),
 	{
-		key: "state", name: "State", help: "current; starting, resuming, refused (its requests pass through), falling back to LIST and WATCH, or how old it is",
+		key: "state", name: "State",
+		help: "current; starting, resuming, refused (its requests pass through), falling back to LIST and WATCH, or how " +
+			"old it is",
 		compare: func(a, b *Resource) int { return cmp.Compare(healthOf(a), healthOf(b)) },
 		cell: func(r *Resource) Cell {
 			return Cell{Text: healthOf(r), More: cmp.Or(r.StateCause, r.Error), Alert: healthOf(r) != current}
 		},
 	},
-	figures("objects", "Objects", "in memory", func(r *Resource) int { return r.Objects }, func(r *Resource) Cell { return Cell{Text: Count(r.Objects)} }),
-	figures("bytes", "Bytes", "of their JSON", func(r *Resource) int64 { return r.ObjectBytes }, func(r *Resource) Cell { return Cell{Text: Bytes(float64(r.ObjectBytes))} }),
+	figures("objects", "Objects", "in memory", func(r *Resource) int { return r.Objects }, func(r *Resource) Cell {
+		return Cell{Text: Count(r.Objects)}
+	}),
+	figures("bytes", "Bytes", "of their JSON", func(r *Resource) int64 { return r.ObjectBytes }, func(r *Resource) Cell {
+		return Cell{Text: Bytes(float64(r.ObjectBytes))}
+	}),
 	{
 		key: "rv", name: "Resource version", help: "that it is complete through", number: true,
 		compare: func(a, b *Resource) int {
-			return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)), cmp.Compare(a.ResourceVersion, b.ResourceVersion))
+			return cmp.Or(cmp.Compare(len(a.ResourceVersion), len(b.ResourceVersion)),
+				cmp.Compare(a.ResourceVersion, b.ResourceVersion))
 		},
 		cell: func(r *Resource) Cell { return Cell{Text: r.ResourceVersion} },
 	},
-	figures("contact", "Last contact", "how long ago upstream last sent something useful", func(r *Resource) float64 { return r.ContactAgeSeconds },
+	figures("contact", "Last contact", "how long ago upstream last sent something useful", func(r *Resource) float64 {
+		return r.ContactAgeSeconds
+	},
 		func(r *Resource) Cell { return Cell{Text: ageOf(r.ContactAgeSeconds)} }),
-	figures("span", "History", "that is kept, for clients that resume", func(r *Resource) float64 { return r.LogSpanSeconds },
+	figures("span", "History", "that is kept, for clients that resume", func(r *Resource) float64 {
+		return r.LogSpanSeconds
+	},
 		func(r *Resource) Cell { return Cell{Text: ageOf(r.LogSpanSeconds)} }),
-	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.LogEntries }, func(r *Resource) Cell { return Cell{Text: Count(r.LogEntries)} }),
-	figures("watches", "Watches", "of clients", func(r *Resource) int { return r.Watches }, func(r *Resource) Cell { return Cell{Text: Count(r.Watches)} }),
-	figures("feeds", "Feeds", "distinct selectors and encodings of these", func(r *Resource) int { return r.Feeds }, func(r *Resource) Cell { return Cell{Text: Count(r.Feeds)} }),
-	figures("lists", "Lists", "complete states that upstream was asked for", func(r *Resource) uint64 { return r.Lists }, func(r *Resource) Cell { return Cell{Text: Count(r.Lists)} }),
-	figures("failures", "Failures", "requests that upstream failed", func(r *Resource) uint64 { return r.Failures }, func(r *Resource) Cell { return Cell{Text: Count(r.Failures)} }),
+	figures("entries", "Entries", "of history", func(r *Resource) uint64 { return r.LogEntries }, func(r *Resource) Cell {
+		return Cell{Text: Count(r.LogEntries)}
+	}),
+	figures("watches", "Watches", "of clients", func(r *Resource) int { return r.Watches }, func(r *Resource) Cell {
+		return Cell{Text: Count(r.Watches)}
+	}),
+	figures("feeds", "Feeds", "distinct selectors and encodings of these", func(r *Resource) int { return r.Feeds },
+		func(r *Resource) Cell { return Cell{Text: Count(r.Feeds)} }),
+	figures("lists", "Lists", "complete states that upstream was asked for", func(r *Resource) uint64 { return r.Lists },
+		func(r *Resource) Cell { return Cell{Text: Count(r.Lists)} }),
+	figures("failures", "Failures", "requests that upstream failed", func(r *Resource) uint64 { return r.Failures },
+		func(r *Resource) Cell { return Cell{Text: Count(r.Failures)} }),
 	{
 		key: "since", name: "Mirrored since", help: "this moment", number: true,
 		compare: func(a, b *Resource) int { return a.Since.Compare(b.Since) },
@@ -114,7 +146,8 @@ func stateOf(w *Watch) string {
 	return w.Phase
 }
 
-// blocked reports that the client takes nothing, and not for a moment only, as everybody's connection is full now and then.
+// blocked reports that the client takes nothing, and not for a moment only, as everybody's
+// connection is full now and then.
 func (w *Watch) blocked() bool { return w.BlockedSeconds >= 1 }
 
 // selectorOf is what is selected, in one line.
@@ -195,9 +228,14 @@ var evictionColumns = []column[*Eviction]{
 	words("selector", "Selector", "of what it watched", func(e *Eviction) string {
 		return selectorOf(e.Namespace, e.Name, e.LabelSelector, e.FieldSelector)
 	}),
-	words("agent", "User agent", "what the client says that it is", func(e *Eviction) string { return orNone(e.UserAgent) }),
-	figures("age", "Lasted", "from its beginning to its end", func(e *Eviction) float64 { return e.AgeSeconds }, func(e *Eviction) Cell { return Cell{Text: Seconds(e.AgeSeconds)} }),
-	figures("sent", "Sent", "bytes of events", func(e *Eviction) int64 { return e.Bytes }, func(e *Eviction) Cell { return Cell{Text: Bytes(float64(e.Bytes))} }),
+	words("agent", "User agent", "what the client says that it is", func(e *Eviction) string {
+		return orNone(e.UserAgent)
+	}),
+	figures("age", "Lasted", "from its beginning to its end", func(e *Eviction) float64 { return e.AgeSeconds },
+		func(e *Eviction) Cell { return Cell{Text: Seconds(e.AgeSeconds)} }),
+	figures("sent", "Sent", "bytes of events", func(e *Eviction) int64 { return e.Bytes }, func(e *Eviction) Cell {
+		return Cell{Text: Bytes(float64(e.Bytes))}
+	}),
 	words("peer", "Peer", "the client's address", func(e *Eviction) string { return e.Peer }),
 }
 

@@ -34,13 +34,15 @@ func (r *Report) upstreamFact() Fact {
 	host := Printable(r.Upstream.Host)
 	switch {
 	case r.Upstream.Waiting != "":
-		return Fact{Name: "Upstream", Alert: true, Text: "has not answered yet, " + host + ": " + Printable(r.Upstream.Waiting)}
+		return Fact{Name: "Upstream", Alert: true, Text: "has not answered yet, " + host + ": " +
+			Printable(r.Upstream.Waiting)}
 	case len(r.Upstream.Away) == 0:
 		return Fact{Name: "Upstream", Text: "answers, " + host}
 	}
 	return Fact{
 		Name: "Upstream", Alert: true,
-		Text: fmt.Sprintf("away, states are %s old at most: %s; %s", Seconds(r.Upstream.StateAgeSeconds), Printable(strings.Join(r.Upstream.Away, ", ")), host),
+		Text: fmt.Sprintf("away, states are %s old at most: %s; %s", Seconds(r.Upstream.StateAgeSeconds),
+			Printable(strings.Join(r.Upstream.Away, ", ")), host),
 	}
 }
 
@@ -54,7 +56,8 @@ func (r *Report) mirrorFact() Fact {
 	}
 	return Fact{
 		Name: "Mirrored", Alert: synced < len(r.Resources),
-		Text: fmt.Sprintf("%d of %d resources, %s objects, %s", synced, len(r.Resources), Count(objects), Bytes(float64(bytes))),
+		Text: fmt.Sprintf("%d of %d resources, %s objects, %s", synced, len(r.Resources), Count(objects),
+			Bytes(float64(bytes))),
 	}
 }
 
@@ -77,7 +80,8 @@ func (r *Report) fileFact() Fact {
 	text, ending := Count(len(r.Files))+" followed", (*File)(nil)
 	for _, f := range r.Files {
 		if f.Error != "" {
-			return Fact{Name: "Files", Alert: true, Text: Printable("kept from " + f.Since.UTC().Format(time.DateTime) + " UTC: " + f.Error)}
+			return Fact{Name: "Files", Alert: true, Text: Printable("kept from " + f.Since.UTC().Format(time.DateTime) +
+				" UTC: " + f.Error)}
 		}
 		if f.Expires != nil && (ending == nil || f.Expires.Before(*ending.Expires)) {
 			ending = f

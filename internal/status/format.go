@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// Printable is text with everything replaced that a terminal or a page might obey instead of showing it: control characters, and those that
-// turn the direction of what follows.
+// Printable is text with everything replaced that a terminal or a page might obey instead of
+// showing it: control characters, and those that turn the direction of what follows.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -25,7 +25,8 @@ func sample() *Report {
 				Expires: new(noon.Add(5 * time.Hour))},
 		},
 		Resources: []*Resource{
-			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20, Since: noon.Add(-time.Hour),
+			{Resource: "pods", Version: "v1", Synced: true, ResourceVersion: "1234", Objects: 5000, ObjectBytes: 45 << 20,
+				Since:             noon.Add(-time.Hour),
 				ContactAgeSeconds: 12, StateAgeSeconds: 12, LogEntries: 100, LogSpanSeconds: 75, Watches: 2, Feeds: 1,
 				Lists: 1, Failures: 3, Error: "connection refused",
 				State: "resuming", StateCause: "connection refused", StateSince: noon.Add(-12 * time.Second), NextRetrySeconds: 4},
@@ -33,15 +34,20 @@ func sample() *Report {
 				State: "starting", StateSince: noon},
 		},
 		Watches: Watches{Total: 2, Items: []*Watch{
-			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf", Resource: "pods", Version: "v1",
-				FieldSelector: "spec.nodeName=n1", Phase: "live", Began: noon.Add(-time.Hour), AgeSeconds: 3600, DeadlineSeconds: 60, Bytes: 1 << 20, LastEvent: &event},
-			{ID: 2, User: "slow", UserAgent: "curl/8", Peer: "10.0.0.2:4711", Protocol: "HTTP/1.1", Encoding: "json", Resource: "pods", Version: "v1",
-				Namespace: "default", Name: "web", LabelSelector: "app=web", Phase: "live", Began: noon.Add(-time.Minute), AgeSeconds: 60, DeadlineSeconds: 60,
+			{ID: 1, User: "kubelet", UserAgent: "kubelet/v1.37", Peer: "10.0.0.1:4711", Protocol: "HTTP/2", Encoding: "protobuf",
+				Resource: "pods", Version: "v1",
+				FieldSelector: "spec.nodeName=n1", Phase: "live", Began: noon.Add(-time.Hour), AgeSeconds: 3600,
+				DeadlineSeconds: 60, Bytes: 1 << 20, LastEvent: &event},
+			{ID: 2, User: "slow", UserAgent: "curl/8", Peer: "10.0.0.2:4711", Protocol: "HTTP/1.1", Encoding: "json",
+				Resource: "pods", Version: "v1",
+				Namespace: "default", Name: "web", LabelSelector: "app=web", Phase: "live", Began: noon.Add(-time.Minute),
+				AgeSeconds: 60, DeadlineSeconds: 60,
 				LagEvents: 1234, LagSeconds: 17.5, UnsentBytes: 4096, BlockedSeconds: 17.5, Bytes: 1 << 10},
 		}},
 		Ended: map[string]uint64{"timeout": 5, "stalled": 1},
 		Evictions: []*Eviction{{
-			At: noon.Add(-time.Minute), User: "dead", UserAgent: "python", Peer: "10.0.0.3:1", Resource: "pods", AgeSeconds: 300, Bytes: 77,
+			At: noon.Add(-time.Minute), User: "dead", UserAgent: "python", Peer: "10.0.0.3:1", Resource: "pods", AgeSeconds: 300,
+			Bytes: 77,
 		}},
 	}
 }
@@ -51,7 +57,8 @@ func crowd(n int) *Report {
 	r := sample()
 	r.Watches = Watches{Total: n}
 	for i := range n {
-		r.Watches.Items = append(r.Watches.Items, &Watch{ID: uint64(i + 1), User: fmt.Sprintf("user-%04d", i), Phase: "live", LagEvents: uint64(i)})
+		r.Watches.Items = append(r.Watches.Items, &Watch{ID: uint64(i + 1), User: fmt.Sprintf("user-%04d", i), Phase: "live",
+			LagEvents: uint64(i)})
 	}
 	return r
 }

@@ -11,7 +11,8 @@ import (
 	"net/url"
 )
 
-// Page serves reports: as a page that needs nothing but itself, also without its script; as the part of it that changes; and as JSON.
+// Page serves reports: as a page that needs nothing but itself, also without its script; as the
+// part of it that changes; and as JSON.
 type Page struct {
 	reporter *Reporter
 	path     string
@@ -37,7 +38,8 @@ var (
 
 	pages = template.Must(template.New("").Parse(pageHTML))
 
-	// policy lets a browser run and style by what is in the page and by nothing that anybody got into it, and ask nobody but this listener.
+	// policy lets a browser run and style by what is in the page and by nothing that anybody got into
+	// it, and ask nobody but this listener.
 	policy = "default-src 'none'; script-src " + sourceOf(pageJS) + "; style-src " + sourceOf(pageCSS) +
 		"; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )

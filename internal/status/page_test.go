@@ -72,7 +72,8 @@ func text(n *html.Node) string {
 // Whatever a client calls itself, it is text.
 func TestHostileText(t *testing.T) {
 	hostile := []string{
-		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `</style><script>alert(1)</script>`, "\x1b]0;owned\x07\x1b[2J\x1b[31m", "a\r\nb\tc\x00",
+		`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`,
+		`</style><script>alert(1)</script>`, "\x1b]0;owned\x07\x1b[2J\x1b[31m", "a\r\nb\tc\x00",
 		"\u202egnp.exe", "{{.}}", "javascript:alert(1)", "\xff\xfe",
 	}
 	for _, evil := range hostile {
@@ -105,13 +106,16 @@ func TestHostileText(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, shown := range []string{body, plain.String()} {
-			if i := strings.IndexFunc(strings.NewReplacer("\n", "", "\t", "").Replace(shown), func(c rune) bool { return c < ' ' || c == '\u202e' || c >= 0x7f && c < 0xa0 }); i >= 0 {
+			if i := strings.IndexFunc(strings.NewReplacer("\n", "", "\t", "").Replace(shown), func(c rune) bool {
+				return c < ' ' || c == '\u202e' || c >= 0x7f && c < 0xa0
+			}); i >= 0 {
 				t.Errorf("%q: a control character is shown", evil)
 			}
 		}
 		response, body := get(t, page, "format=json")
 		var again Report
-		if err := json.Unmarshal([]byte(body), &again); err != nil || response.Header.Get("Content-Type") != "application/json" {
+		if err := json.Unmarshal([]byte(body), &again); err != nil ||
+			response.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%q: %v, %s", evil, err, response.Header.Get("Content-Type"))
 		}
 	}
@@ -148,7 +152,8 @@ func TestPageSortsByLinks(t *testing.T) {
 		_, body := get(t, page, query)
 		next, sorted := linked(body, link)
 		if got := first(body); got != wantFirst || sorted != wantSort || next != wantNext {
-			t.Errorf("?%s: %s first, %s is %q and leads to %q; want %s, %q, %q", query, got, link, sorted, next, wantFirst, wantSort, wantNext)
+			t.Errorf("?%s: %s first, %s is %q and leads to %q; want %s, %q, %q", query, got, link, sorted, next, wantFirst,
+				wantSort, wantNext)
 		}
 	}
 	f("", "user-0002", "watches-by-lag", "descending", "sort=-lag")
@@ -163,7 +168,8 @@ func TestPageSortsByLinks(t *testing.T) {
 	}
 }
 
-// What the browser is allowed to run is exactly what is in the page, and nothing of it comes from elsewhere.
+// What the browser is allowed to run is exactly what is in the page, and nothing of it comes from
+// elsewhere.
 func TestPolicy(t *testing.T) {
 	response, body := get(t, serving(t, sample(), nil), "")
 	policy := response.Header.Get("Content-Security-Policy")
@@ -183,7 +189,8 @@ func TestPolicy(t *testing.T) {
 	if strings.Contains(body, ` style="`) {
 		t.Error("an inline style, which the policy forbids")
 	}
-	for header, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"} {
+	for header, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff",
+		"Referrer-Policy": "no-referrer"} {
 		if got := response.Header.Get(header); got != want {
 			t.Errorf("%s: %q", header, got)
 		}
@@ -195,7 +202,8 @@ func TestPageAnswers(t *testing.T) {
 	f := func(page http.Handler, query string, code int, contentType, part string) {
 		t.Helper()
 		response, body := get(t, page, query)
-		if response.StatusCode != code || response.Header.Get("Content-Type") != contentType || !strings.Contains(body, part) {
+		if response.StatusCode != code || response.Header.Get("Content-Type") != contentType ||
+			!strings.Contains(body, part) {
 			t.Errorf("?%s: %d %s\n%s", query, response.StatusCode, response.Header.Get("Content-Type"), body)
 		}
 	}

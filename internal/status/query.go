@@ -14,7 +14,8 @@ type Query struct {
 	Limit              int
 }
 
-// Order is by which column a table is sorted: figures from the largest on, words from A on, or the other way round.
+// Order is by which column a table is sorted: figures from the largest on, words from A on, or the
+// other way round.
 type Order struct {
 	Key     string
 	Reverse bool
@@ -44,7 +45,8 @@ func DefaultQuery() Query {
 	return Query{Watches: Order{Key: "lag"}, Resources: Order{Key: "resource"}, Limit: LimitDefault}
 }
 
-// ParseQuery reads the parameters sort, resources and limit. An error names what is wrong, and what could be asked for.
+// ParseQuery reads the parameters sort, resources and limit. An error names what is wrong, and what
+// could be asked for.
 func ParseQuery(values url.Values) (Query, error) {
 	q := DefaultQuery()
 	var err error
@@ -81,13 +83,15 @@ func (q Query) Values() url.Values {
 	return v
 }
 
-// ParseOrder reads by which column watches are sorted: its key, or that with a minus for the other way round.
+// ParseOrder reads by which column watches are sorted: its key, or that with a minus for the other
+// way round.
 func ParseOrder(text string) (Order, error) { return parseOrder(text, keysOf(watchColumns)) }
 
 func parseOrder(text string, keys []string) (Order, error) {
 	key, reverse := strings.CutPrefix(text, "-")
 	if !slices.Contains(keys, key) {
-		return Order{}, fmt.Errorf("%q: must be one of %s, or one of them after a minus, for the other way round", text, strings.Join(keys, ", "))
+		return Order{}, fmt.Errorf("%q: must be one of %s, or one of them after a minus, for the other way round", text,
+			strings.Join(keys, ", "))
 	}
 	return Order{Key: key, Reverse: reverse}, nil
 }

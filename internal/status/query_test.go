@@ -36,7 +36,8 @@ func TestParseQuery(t *testing.T) {
 	f("limit=100001", "", "must be a number")
 }
 
-// Each column sorts as its head says: figures from the largest on, words from A on, and the other way round with a minus.
+// Each column sorts as its head says: figures from the largest on, words from A on, and the other
+// way round with a minus.
 func TestSelect(t *testing.T) {
 	ids := func(r *Report) (ids []uint64) {
 		for _, w := range r.Watches.Items {
@@ -46,7 +47,8 @@ func TestSelect(t *testing.T) {
 	}
 	r := sample()
 	for sort, first := range map[string]uint64{
-		"lag": 2, "-lag": 1, "behind": 2, "user": 1, "-user": 2, "agent": 2, "sent": 1, "-sent": 2, "age": 1, "event": 1, "selector": 2, "state": 2,
+		"lag": 2, "-lag": 1, "behind": 2, "user": 1, "-user": 2, "agent": 2, "sent": 1, "-sent": 2, "age": 1, "event": 1,
+		"selector": 2, "state": 2,
 		"protocol": 2, "encoding": 2, "peer": 1, "id": 2, "-id": 1,
 	} {
 		order, err := ParseOrder(sort)
@@ -72,7 +74,8 @@ func TestSelect(t *testing.T) {
 func TestLimit(t *testing.T) {
 	q := DefaultQuery()
 	selected := crowd(1700).Select(q)
-	if n := len(selected.Watches.Items); n != LimitDefault || selected.Watches.Total != 1700 || selected.Watches.Items[0].LagEvents != 1699 {
+	if n := len(selected.Watches.Items); n != LimitDefault || selected.Watches.Total != 1700 ||
+		selected.Watches.Items[0].LagEvents != 1699 {
 		t.Errorf("%d of %d, the first lags %d", n, selected.Watches.Total, selected.Watches.Items[0].LagEvents)
 	}
 	if got := selected.Shown(); got != "500 of 1,700 watches, the first by lag; 1,200 more are not shown." {

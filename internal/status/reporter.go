@@ -9,8 +9,8 @@ import (
 // Gather puts together what is known now, but for rates.
 type Gather func(context.Context) (*Report, error)
 
-// Reporter makes reports of how things stand, and knows from the last one how fast they move. Who comes within a second of another gets the
-// same report, so it costs as much however many look.
+// Reporter makes reports of how things stand, and knows from the last one how fast they move. Who
+// comes within a second of another gets the same report, so it costs as much however many look.
 type Reporter struct {
 	// Static after construction.
 	gather Gather
@@ -23,9 +23,11 @@ type Reporter struct {
 }
 
 const (
-	// freshFor is how long a report is good for everybody. It is also the least that rates are measured over.
+	// freshFor is how long a report is good for everybody. It is also the least that rates are
+	// measured over.
 	freshFor = time.Second
-	// keptFor is how long after somebody looked the next one is told of rates since then. Nothing is kept longer.
+	// keptFor is how long after somebody looked the next one is told of rates since then. Nothing is
+	// kept longer.
 	keptFor = time.Minute
 	// gatherMost bounds how long a report takes.
 	gatherMost = 10 * time.Second

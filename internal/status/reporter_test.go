@@ -32,8 +32,10 @@ func TestReporter(t *testing.T) {
 			t.Fatal(err)
 		}
 		w := report.Watches
-		if c.gathered != wantGathered || w.Items[0].BytesPerSecond != wantRate || w.BytesPerSecond != wantRate || w.RateSeconds != wantOver {
-			t.Errorf("gathered %d times, %.1f B/s, %.1f B/s in all over %.1f s; want %d, %.1f, %.1f", c.gathered, w.Items[0].BytesPerSecond, w.BytesPerSecond,
+		if c.gathered != wantGathered || w.Items[0].BytesPerSecond != wantRate || w.BytesPerSecond != wantRate ||
+			w.RateSeconds != wantOver {
+			t.Errorf("gathered %d times, %.1f B/s, %.1f B/s in all over %.1f s; want %d, %.1f, %.1f", c.gathered,
+				w.Items[0].BytesPerSecond, w.BytesPerSecond,
 				w.RateSeconds, wantGathered, wantRate, wantOver)
 		}
 	}

@@ -1,8 +1,10 @@
-// Package status tells operators how the proxy stands: what it mirrors, who watches it, how far each of them is, and what became of those who
-// could not keep up. It makes a page and JSON of a Report; where a report's figures come from is not its business.
+// Package status tells operators how the proxy stands: what it mirrors, who watches it, how far
+// each of them is, and what became of those who could not keep up. It makes a page and JSON of a
+// Report; where a report's figures come from is not its business.
 //
-// Invariant: a report is put together when somebody asks for one, at most once a second however many ask, and nothing is kept for those who
-// do not. What clients say of themselves is nobody's markup and moves nobody's cursor: it is escaped, and what cannot be printed is replaced.
+// Invariant: a report is put together when somebody asks for one, at most once a second however
+// many ask, and nothing is kept for those who do not. What clients say of themselves is nobody's
+// markup and moves nobody's cursor: it is escaped, and what cannot be printed is replaced.
 package status
 
 import "time"
@@ -30,7 +32,8 @@ type Upstream struct {
 	Waiting string `json:"waiting,omitempty"`
 	// Away are the resources that cannot be kept current at present.
 	Away []string `json:"away"`
-	// StateAgeSeconds is how long ago the oldest of their states was last known to be upstream's; 0 while there are none.
+	// StateAgeSeconds is how long ago the oldest of their states was last known to be upstream's; 0
+	// while there are none.
 	StateAgeSeconds float64 `json:"stateAgeSeconds"`
 }
 
@@ -67,7 +70,8 @@ type Resource struct {
 	Objects          int       `json:"objects"`
 	ObjectBytes      int64     `json:"objectBytes"` // of JSON
 	Since            time.Time `json:"since"`       // mirrored since
-	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old the state is, 0 while it is kept current.
+	// ContactAgeSeconds is how long ago upstream last sent something useful; StateAgeSeconds how old
+	// the state is, 0 while it is kept current.
 	ContactAgeSeconds float64 `json:"contactAgeSeconds"`
 	StateAgeSeconds   float64 `json:"stateAgeSeconds"`
 	LogEntries        uint64  `json:"logEntries"`
@@ -87,8 +91,8 @@ type Watches struct {
 	// Sort and Limit are what was asked for: Items are the first Limit of all in that order.
 	Sort  string `json:"sort"`
 	Limit int    `json:"limit"`
-	// BytesPerSecond is what is sent to all of them; RateSeconds is over how long it and theirs were measured. 0: nobody has looked lately, so it
-	// is since each began.
+	// BytesPerSecond is what is sent to all of them; RateSeconds is over how long it and theirs were
+	// measured. 0: nobody has looked lately, so it is since each began.
 	BytesPerSecond float64  `json:"bytesPerSecond"`
 	RateSeconds    float64  `json:"rateSeconds"`
 	Items          []*Watch `json:"items"`
@@ -108,20 +112,23 @@ type Watch struct {
 	Name          string `json:"name,omitempty"`
 	LabelSelector string `json:"labelSelector,omitempty"`
 	FieldSelector string `json:"fieldSelector,omitempty"`
-	// Phase is starting while it is sent its state, then live, and held while nothing is sent until upstream can be asked whether it still may.
+	// Phase is starting while it is sent its state, then live, and held while nothing is sent until
+	// upstream can be asked whether it still may.
 	Phase           string    `json:"phase"`
 	Began           time.Time `json:"began"`
 	AgeSeconds      float64   `json:"ageSeconds"`
 	DeadlineSeconds float64   `json:"deadlineSeconds"` // until it is over
-	// LagEvents is how many entries of the resource's history came since the first that it has yet to be sent, that one included. LagSeconds is
-	// for how long something has waited for the client: since that entry, or since the client last took a byte of what was sent before.
-	LagEvents      uint64     `json:"lagEvents"`
-	LagSeconds     float64    `json:"lagSeconds"`
-	UnsentBytes    int        `json:"unsentBytes"`    // on their way, that the client's connection does not take
-	BlockedSeconds float64    `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
-	Bytes          int64      `json:"bytes"`          // sent, of events
-	BytesPerSecond float64    `json:"bytesPerSecond"`
-	LastEvent      *time.Time `json:"lastEvent,omitempty"` // when that happened which it was told of last, if history reaches back to it and a feed told it
+	// LagEvents is how many entries of the resource's history came since the first that it has yet to
+	// be sent, that one included. LagSeconds is for how long something has waited for the client:
+	// since that entry, or since the client last took a byte of what was sent before.
+	LagEvents      uint64  `json:"lagEvents"`
+	LagSeconds     float64 `json:"lagSeconds"`
+	UnsentBytes    int     `json:"unsentBytes"`    // on their way, that the client's connection does not take
+	BlockedSeconds float64 `json:"blockedSeconds"` // since it last took any; 0 if it is not waited for
+	Bytes          int64   `json:"bytes"`          // sent, of events
+	BytesPerSecond float64 `json:"bytesPerSecond"`
+	// when that happened which it was told of last, if history reaches back to it and a feed told it
+	LastEvent *time.Time `json:"lastEvent,omitempty"`
 }
 
 // Eviction is a watch that was ended since its client stopped reading.

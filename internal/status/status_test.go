@@ -47,11 +47,13 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if b.String() != string(want) {
-		t.Errorf("the text differs from %s; if it is meant to, run go test ./internal/status -update. Got:\n%s", golden, b.String())
+		t.Errorf("the text differs from %s; if it is meant to, run go test ./internal/status -update. Got:\n%s", golden,
+			b.String())
 	}
 }
 
-// A file that is not in use as it is comes before a certificate that ends soon, and both before how many there are.
+// A file that is not in use as it is comes before a certificate that ends soon, and both before how
+// many there are.
 func TestFileFactNamesWhatNeedsACare(t *testing.T) {
 	r := sample()
 	f := func(want string, alert bool) {
@@ -97,7 +99,8 @@ func TestFormats(t *testing.T) {
 	f(Seconds(2*3600+5*60+7), "2h5m")
 	f(Seconds(3*86400+4*3600), "3d4h")
 	f(Printable("kubectl/v1.37 (linux/amd64) ünïcode 漢字"), "kubectl/v1.37 (linux/amd64) ünïcode 漢字")
-	f(Printable("a\x1b[2Jb\r\nc\x00\x7f\u009b\u202e\u2066d\xff"), "a\ufffd[2Jb\ufffd\ufffdc\ufffd\ufffd\ufffd\ufffd\ufffdd\ufffd")
+	f(Printable("a\x1b[2Jb\r\nc\x00\x7f\u009b\u202e\u2066d\xff"),
+		"a\ufffd[2Jb\ufffd\ufffdc\ufffd\ufffd\ufffd\ufffd\ufffdd\ufffd")
 	f(selectorOf("", "", "", ""), "all")
 	f(selectorOf("ns", "", "a=b", "c=d"), "ns/* a=b c=d")
 	f(selectorOf("", "name", "", ""), "name")

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// Table is a part of a report as rows of text, the same for a page and a terminal. Its text is Printable.
+// Table is a part of a report as rows of text, the same for a page and a terminal. Its text is
+// Printable.
 type Table struct {
 	Columns []Column
 	Rows    [][]Cell

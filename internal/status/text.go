@@ -36,7 +36,8 @@ func (r *Report) WriteText(w io.Writer, q Query) error {
 	return err
 }
 
-// writeTable writes a table whose columns are as wide as they must be. Text in them has no tabs: it is Printable.
+// writeTable writes a table whose columns are as wide as they must be. Text in them has no tabs: it
+// is Printable.
 func writeTable(b *strings.Builder, t Table) {
 	widths := make([]int, len(t.Columns))
 	rows := make([][]string, 0, len(t.Rows)+1)

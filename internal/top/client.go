@@ -20,7 +20,8 @@ import (
 type Client struct {
 	// Base is where its metrics listener is, such as http://127.0.0.1:9464.
 	Base *url.URL
-	// TokenFile holds a bearer token, and is read for each report, since tokens are renewed; "": none is sent.
+	// TokenFile holds a bearer token, and is read for each report, since tokens are renewed; "": none
+	// is sent.
 	TokenFile string
 	// Transport sends it. It must not follow anybody elsewhere, which http.Transport does not.
 	Transport http.RoundTripper
@@ -103,7 +104,8 @@ var errNoBase = errors.New("must be http://host:port or https://host:port")
 // ParseBase reads the address of a metrics listener.
 func ParseBase(text string) (*url.URL, error) {
 	base, err := url.Parse(text)
-	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil ||
+		base.RawQuery != "" || base.Fragment != "" {
 		return nil, errNoBase
 	}
 	return base, nil

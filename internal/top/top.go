@@ -1,7 +1,7 @@
 // Package top shows in a terminal what the status page of a running proxy shows.
 //
-// Invariant: what comes over the network is text in cells and moves no cursor, whoever wrote it; and a token is shown to nobody but the
-// address that was named.
+// Invariant: what comes over the network is text in cells and moves no cursor, whoever wrote it;
+// and a token is shown to nobody but the address that was named.
 package top
 
 import (

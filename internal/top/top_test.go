@@ -30,7 +30,8 @@ func crowd(n int) *status.Report {
 	r.Watches.Total = n
 	for i := range n {
 		r.Watches.Items = append(r.Watches.Items, &status.Watch{
-			ID: uint64(i + 1), User: fmt.Sprintf("user-%03d", i), UserAgent: "agent", LagSeconds: float64(i), LagEvents: uint64(i), Phase: "live",
+			ID: uint64(i + 1), User: fmt.Sprintf("user-%03d", i), UserAgent: "agent", LagSeconds: float64(i),
+			LagEvents: uint64(i), Phase: "live",
 		})
 	}
 	return r
@@ -170,7 +171,9 @@ func TestHostileText(t *testing.T) {
 	for _, style := range []string{bold, faint, inverse, red, plain} {
 		all = strings.ReplaceAll(all, style, "")
 	}
-	if i := strings.IndexFunc(all, func(r rune) bool { return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || r == '\u202e' }); i >= 0 {
+	if i := strings.IndexFunc(all, func(r rune) bool {
+		return r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 || r == '\u202e'
+	}); i >= 0 {
 		t.Errorf("on the screen: %q", all[max(0, i-20):min(len(all), i+20)])
 	}
 }
@@ -187,7 +190,8 @@ func TestFailures(t *testing.T) {
 	m := open(t, client, 100, 24)
 	down = true
 	m.Update(m.ask()())
-	if shown := strings.Join(screen(t, m), "\n"); !strings.Contains(shown, "not refreshed") || !strings.Contains(shown, "503: no report: the proxy is stopping") || row(t, m) != "user-002" {
+	if shown := strings.Join(screen(t, m), "\n"); !strings.Contains(shown, "not refreshed") ||
+		!strings.Contains(shown, "503: no report: the proxy is stopping") || row(t, m) != "user-002" {
 		t.Errorf("shows\n%s", shown)
 	}
 	down = false
@@ -203,7 +207,8 @@ func TestClient(t *testing.T) {
 		t.Helper()
 		client := proxy(t, nil, func(w http.ResponseWriter, r *http.Request) bool {
 			written, err := os.ReadFile(token)
-			if bearer := r.Header.Get("Authorization"); (err == nil) != (bearer == "Bearer "+strings.TrimSpace(string(written))) {
+			if bearer := r.Header.Get("Authorization"); (err == nil) != (bearer == "Bearer "+
+				strings.TrimSpace(string(written))) {
 				t.Errorf("asked as %q", bearer)
 			}
 			w.Header().Set("Content-Type", contentType)
@@ -220,7 +225,8 @@ func TestClient(t *testing.T) {
 			t.Errorf("%d %s: %v, want a line with %q", code, body, err, want)
 		}
 	}
-	f(401, "application/json", `{"kind":"Status","message":"Unauthorized"}`, "401: Unauthorized: --token-file names a token")
+	f(401, "application/json", `{"kind":"Status","message":"Unauthorized"}`,
+		"401: Unauthorized: --token-file names a token")
 	f(403, "text/plain", "forbidden:\nno\x1b[2J", "403: forbidden: no\ufffd[2J: who asks must be allowed to get /statusz")
 	f(200, "text/html", "<!doctype html>", "answers what is no report")
 	f(302, "text/html", "", "302") // nobody is followed elsewhere
@@ -233,7 +239,8 @@ func TestClient(t *testing.T) {
 	}
 	client := proxy(t, crowd(1), nil)
 	client.TokenFile = filepath.Join(t.TempDir(), "none")
-	if _, err := client.Report(t.Context(), status.DefaultQuery()); err == nil || !strings.Contains(err.Error(), "reading the token") {
+	if _, err := client.Report(t.Context(), status.DefaultQuery()); err == nil ||
+		!strings.Contains(err.Error(), "reading the token") {
 		t.Error(err)
 	}
 }
@@ -244,7 +251,8 @@ func TestParseBase(t *testing.T) {
 			t.Errorf("%s: %v", good, err)
 		}
 	}
-	for _, bad := range []string{"", "127.0.0.1:9464", "localhost", "ftp://host", "http://", "http://user:password@host", "http://host?x=1", "://"} {
+	for _, bad := range []string{"", "127.0.0.1:9464", "localhost", "ftp://host", "http://", "http://user:password@host",
+		"http://host?x=1", "://"} {
 		if _, err := ParseBase(bad); err == nil {
 			t.Errorf("%s is taken", bad)
 		}

@@ -65,7 +65,8 @@ func (m *model) head() []string {
 	lines = append(lines, m.facts()...)
 	resources := *m.report
 	order := status.Order{Key: "watches"}
-	resources.Resources = m.report.Select(status.Query{Resources: order, Watches: m.query.Watches, Limit: status.LimitMost}).Resources
+	resources.Resources = m.report.Select(
+		status.Query{Resources: order, Watches: m.query.Watches, Limit: status.LimitMost}).Resources
 	hidden := max(0, len(resources.Resources)-resourcesMost)
 	resources.Resources = resources.Resources[:len(resources.Resources)-hidden]
 	lines = append(append(lines, ""), m.grid(resources.ResourceTable(status.Query{Resources: order}))...)

@@ -1,4 +1,5 @@
-// Package tracing tells a collector of requests, as OpenTelemetry's spans over OTLP/gRPC, by the configuration that kube-apiserver has for that.
+// Package tracing tells a collector of requests, as OpenTelemetry's spans over OTLP/gRPC, by the
+// configuration that kube-apiserver has for that.
 package tracing
 
 import (
@@ -23,7 +24,8 @@ var strict = func() runtime.Decoder {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDecoder()
 }()
 
-// ParseConfig reads the file of kube-apiserver's --tracing-config-file: a TracingConfiguration of any version that it takes.
+// ParseConfig reads the file of kube-apiserver's --tracing-config-file: a TracingConfiguration of
+// any version that it takes.
 func ParseConfig(text []byte) (*Config, error) {
 	decoded, kind, err := strict.Decode(text, nil, nil) // into nothing: else a file that does not say what it is would do
 	if runtime.IsMissingKind(err) || runtime.IsMissingVersion(err) {

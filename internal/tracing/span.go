@@ -14,8 +14,8 @@ import (
 	"spillway/internal/auth"
 )
 
-// Span tells of one sampled request. It has no place for what must not be told: no header, body, query or name of an object. The nil pointer is that
-// of a request that is not sampled.
+// Span tells of one sampled request. It has no place for what must not be told: no header, body,
+// query or name of an object. The nil pointer is that of a request that is not sampled.
 type Span struct{ span trace.Span }
 
 // Answer is what is told of an answer.
@@ -44,7 +44,8 @@ func (s *Span) Asks(method string, what auth.Attributes) {
 	s.span.SetAttributes(told...)
 }
 
-// nameOf is the name of a request's span: its method and path, where what clients make up is left out.
+// nameOf is the name of a request's span: its method and path, where what clients make up is left
+// out.
 func nameOf(method string, what auth.Attributes) string {
 	if what.Resource == "" {
 		return clean(method)
@@ -67,7 +68,8 @@ func nameOf(method string, what auth.Attributes) string {
 	return clean(method + " " + path)
 }
 
-// clean makes of what a client sent something that can be told: what is no UTF-8 would keep all that is sent with it from being encoded.
+// clean makes of what a client sent something that can be told: what is no UTF-8 would keep all
+// that is sent with it from being encoded.
 func clean(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), valueMost)], "\uFFFD")
 }

@@ -24,19 +24,19 @@ const (
 	valueMost = 256
 )
 
-// Tracer makes spans and has them sent, beside what they tell of: a span for which there is no room is dropped, so that nobody ever waits for a
-// collector.
+// Tracer makes spans and has them sent, beside what they tell of: a span for which there is no room
+// is dropped, so that nobody ever waits for a collector.
 //
-// Not component-base's provider, though it is what kube-apiserver has: that comes with client-go and a wrapper of net/http, and cannot be
-// stopped while its collector hangs.
+// Not component-base's provider, though it is what kube-apiserver has: that comes with client-go
+// and a wrapper of net/http, and cannot be stopped while its collector hangs.
 type Tracer struct {
 	provider *sdk.TracerProvider
 	exporter *otlptrace.Exporter
 	tracer   trace.Tracer
 }
 
-// New makes a Tracer, which connects with its first spans. instance tells one replica from another. failed is told of spans that could not be sent,
-// by any Tracer of this process. Close it.
+// New makes a Tracer, which connects with its first spans. instance tells one replica from another.
+// failed is told of spans that could not be sent, by any Tracer of this process. Close it.
 func New(c *Config, instance string, failed func(error)) (*Tracer, error) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(failed))
 	to := []otlptracegrpc.Option{otlptracegrpc.WithTimeout(exportTimeout)}
@@ -68,7 +68,8 @@ func sampler(c *Config) sdk.Sampler {
 	return sdk.ParentBased(root)
 }
 
-// ReadsHeader reports whether a header of a request, by its canonical key, says what trace it belongs to.
+// ReadsHeader reports whether a header of a request, by its canonical key, says what trace it
+// belongs to.
 func ReadsHeader(key string) bool { return key == traceParent || key == traceState }
 
 const (
@@ -76,10 +77,12 @@ const (
 	traceState  = "Tracestate"
 )
 
-// Start begins the span of a request that came at a time, with those of its headers that ReadsHeader wants; nil: it is not sampled.
+// Start begins the span of a request that came at a time, with those of its headers that
+// ReadsHeader wants; nil: it is not sampled.
 //
-// As at kube-apiserver, a request belongs to the trace that it names only if whoever sends it is trusted. Otherwise it begins a trace of its own, which
-// refers to that: nobody can have his requests sampled by saying so, or add to the traces of others.
+// As at kube-apiserver, a request belongs to the trace that it names only if whoever sends it is
+// trusted. Otherwise it begins a trace of its own, which refers to that: nobody can have his
+// requests sampled by saying so, or add to the traces of others.
 func (t *Tracer) Start(came time.Time, header http.Header, trusted bool) *Span {
 	ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.HeaderCarrier(header))
 	options := []trace.SpanStartOption{trace.WithTimestamp(came), trace.WithSpanKind(trace.SpanKindServer)}

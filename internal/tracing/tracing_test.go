@@ -88,7 +88,8 @@ func TestParents(t *testing.T) {
 			if linked := len(got.Links) == 1 && hex.EncodeToString(got.Links[0].TraceId) == namedTrace; linked != (c.parent != "" && !c.belongs) {
 				t.Errorf("refers to what was named: %t: %v", linked, got)
 			}
-			if want := "00-" + id + "-" + hex.EncodeToString(got.SpanId) + "-01"; header.Get(traceParent) != want || span.TraceID() != id {
+			if want := "00-" + id + "-" + hex.EncodeToString(got.SpanId) + "-01"; header.Get(traceParent) != want ||
+				span.TraceID() != id {
 				t.Errorf("upstream is told %v, want %s", header, want)
 			}
 			if kept := header.Get(traceState) != ""; kept != c.belongs {
@@ -106,24 +107,29 @@ func TestSpanOfAnOddRequest(t *testing.T) {
 	to := collector.New(t)
 	tracer := begin(t, to.Address, 1e6)
 	span := tracer.Start(time.Now(), nil, false)
-	span.Asks("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive", Namespace: strings.Repeat("n", 10_000)})
+	span.Asks("G\xffT", auth.Attributes{Verb: "get", Version: "v1", Resource: "pods\xff", Name: "secretive",
+		Namespace: strings.Repeat("n", 10_000)})
 	span.End(Answer{Code: 503, Source: "memory", Bytes: -1, AuditID: "\xc3\x28"})
 	flush(t, tracer)
 	if len(to.Spans()) != 1 {
 		t.Fatalf("%d spans", len(to.Spans()))
 	}
 	got := to.Spans()[0]
-	if got.Name != "G\uFFFDT /api/v1/namespaces/{:namespace}/pods\uFFFD/{:name}" || len(collector.Attributes(got)["namespace"]) != valueMost {
+	if got.Name != "G\uFFFDT /api/v1/namespaces/{:namespace}/pods\uFFFD/{:name}" ||
+		len(collector.Attributes(got)["namespace"]) != valueMost {
 		t.Errorf("%s: %v", got.Name, got)
 	}
-	if strings.Contains(got.String(), "secretive") || got.GetStatus().GetCode() == 0 || collector.Number(got, "http.response.body.size") != -1 {
+	if strings.Contains(got.String(), "secretive") || got.GetStatus().GetCode() == 0 ||
+		collector.Number(got, "http.response.body.size") != -1 {
 		t.Errorf("%v", got)
 	}
 }
 
-// A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of them than there is room for, nor the end.
+// A collector that is away or hangs keeps nobody waiting: neither those who are traced, more of
+// them than there is room for, nor the end.
 func TestCollectorThatDoesNotAnswer(t *testing.T) {
-	for name, endpoint := range map[string]string{"away": fakeapiserver.RefusingAddress(t), "hangs": collector.Hanging(t).Address} {
+	for name, endpoint := range map[string]string{"away": fakeapiserver.RefusingAddress(t),
+		"hangs": collector.Hanging(t).Address} {
 		t.Run(name, func(t *testing.T) {
 			tracer := begin(t, endpoint, 1e6)
 			began := time.Now()
@@ -150,18 +156,23 @@ func TestParseConfig(t *testing.T) {
 	const kind = "kind: TracingConfiguration\n"
 	for text, want := range map[string]string{
 		"": "does not say", kind: "does not say", "a: [": "line 1",
-		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: []\n":         "EncryptionConfiguration",
-		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "samplingRatePerMilion: 1\n":                 `unknown field "samplingRatePerMilion"`,
-		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "samplingRatePerMillion: 1000001\n":          "less than or equal to one million",
-		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: https://collector\n":              "unsupported scheme: https",
-		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: ''\n":                             "names no collector",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources: []\n": "EncryptionConfiguration",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind +
+			"samplingRatePerMilion: 1\n": `unknown field "samplingRatePerMilion"`,
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind +
+			"samplingRatePerMillion: 1000001\n": "less than or equal to one million",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind +
+			"endpoint: https://collector\n": "unsupported scheme: https",
+		"apiVersion: apiserver.config.k8s.io/v1\n" + kind +
+			"endpoint: ''\n": "names no collector",
 		"apiVersion: apiserver.config.k8s.io/v1\n" + kind:                                                "",
 		"apiVersion: apiserver.config.k8s.io/v1beta1\n" + kind + "endpoint: c:1\n":                       "",
 		"apiVersion: apiserver.config.k8s.io/v1\n" + kind + "endpoint: c:1\nsamplingRatePerMillion: 9\n": "",
 	} {
 		got, err := ParseConfig([]byte(text))
 		if want == "" {
-			if err != nil || strings.Contains(text, "endpoint") != (got.Endpoint != nil) || strings.Contains(text, "Million:") != (got.SamplingRatePerMillion != nil) {
+			if err != nil || strings.Contains(text, "endpoint") != (got.Endpoint != nil) ||
+				strings.Contains(text, "Million:") != (got.SamplingRatePerMillion != nil) {
 				t.Errorf("%q: %+v, %v", text, got, err)
 			}
 			continue

@@ -38,7 +38,9 @@ func Away(err error) bool {
 		return true
 	case utilnet.IsTimeout(err), utilnet.IsProbableEOF(err), utilnet.IsHTTP2ConnectionLost(err):
 		return true
-	case strings.Contains(err.Error(), "http2: server sent GOAWAY"), strings.Contains(err.Error(), "http: server closed idle connection"): // net/http names neither
+	// net/http names neither
+	case strings.Contains(err.Error(), "http2: server sent GOAWAY"),
+		strings.Contains(err.Error(), "http: server closed idle connection"):
 		return true
 	}
 	// TLS tells its alerts as if they were operations: those are words of the other end's.
@@ -50,7 +52,8 @@ func Away(err error) bool {
 // refuses that has only begun does not count (see begins). missed is called for each attempt that
 // came to nothing, and in what time the next one follows at the latest; an upstream that is back is
 // noticed sooner (see lookout).
-func (c *Client) Await(ctx context.Context, ask func(context.Context) error, missed func(err error, again time.Duration)) error {
+func (c *Client) Await(ctx context.Context, ask func(context.Context) error,
+	missed func(err error, again time.Duration)) error {
 	p := pace{first: firstPause, longest: longestPause}
 	var refused time.Time // since when it has done so; zero: it was away since
 	for away := false; ; {

@@ -61,7 +61,8 @@ func TestAwayBeforeTheRequest(t *testing.T) {
 	defer far.Close()
 	conn := &gone{Conn: near, noticed: make(chan struct{})}
 	transport := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil }}
-	ctx := httptrace.WithClientTrace(deadline(t), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-conn.noticed }})
+	ctx := httptrace.WithClientTrace(deadline(t),
+		&httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-conn.noticed }})
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://upstream/", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -116,7 +117,8 @@ func TestAway(t *testing.T) {
 	} {
 		f(c.name, clientFor(t, &rest.Config{Host: c.url}), c.want)
 	}
-	for code, want := range map[int]bool{401: false, 403: false, 404: false, 418: false, 429: true, 500: true, 502: true, 503: true, 504: true} {
+	for code, want := range map[int]bool{401: false, 403: false, 404: false, 418: false, 429: true, 500: true, 502: true,
+		503: true, 504: true} {
 		s, c := apiserver(t, fakeapiserver.Options{TLS: true})
 		s.Handle("/", answering(code))
 		f(http.StatusText(code), c, want)
@@ -170,7 +172,9 @@ func TestAwait(t *testing.T) {
 		t.Errorf("%v after %d", err, missed.Load())
 	}
 	untrusting := clientFor(t, &rest.Config{Host: s.URL})
-	if err := untrusting.Await(deadline(t), untrusting.Check, func(err error, _ time.Duration) { t.Errorf("asked again after %v", err) }); err == nil {
+	if err := untrusting.Await(deadline(t), untrusting.Check, func(err error, _ time.Duration) {
+		t.Errorf("asked again after %v", err)
+	}); err == nil {
 		t.Error("whom it does not trust will do")
 	}
 	for _, code := range []int{http.StatusInternalServerError, http.StatusForbidden} { // it has yet to read its rules

@@ -61,7 +61,8 @@ func NewClient(transports *transport.Factory) (*Client, error) {
 func refuseRedirect(r *http.Request, _ []*http.Request) error { return redirected(r.URL.Host) }
 
 func redirected(to string) error {
-	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server in the kubeconfig right?", to)
+	return fmt.Errorf("the apiserver redirects to %q, which is not followed with the proxy's credentials; is the server "+
+		"in the kubeconfig right?", to)
 }
 
 // Config is the configuration of the client, for typed clients that share HTTP(). The caller must
@@ -102,13 +103,15 @@ func (c *Client) Check(ctx context.Context) error {
 	case apierrors.IsUnauthorized(err):
 		return explain(err, "apiserver %s does not accept the proxy's credentials (401): renew them in the kubeconfig", host)
 	case apierrors.IsForbidden(err):
-		return explain(err, "apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer", host)
+		return explain(err, "apiserver %s: the proxy may not read /version (403): bind its user to system:public-info-viewer",
+			host)
 	case errors.As(err, new(apierrors.APIStatus)):
 		return explain(err, "apiserver %s does not answer /version: %s", host, transport.OneLine(err))
 	case errors.As(err, &dns):
 		return explain(err, "apiserver %s is unknown: %s; is the server in the kubeconfig right?", host, dns.Err)
 	case errors.As(err, &op):
-		return explain(err, "apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?", host, op.Err)
+		return explain(err, "apiserver %s cannot be reached: %s; is it running, and the server in the kubeconfig right?",
+			host, op.Err)
 	}
 	return explain(err, "apiserver %s: %s", host, transport.OneLine(withoutURL(err)))
 }

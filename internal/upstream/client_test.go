@@ -37,7 +37,9 @@ func TestCheck(t *testing.T) {
 		}
 	}
 	f("unknown authority", clientFor(t, &rest.Config{Host: s.URL}), "certificate")
-	s.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }))
+	s.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
 	f("unauthorized", c, "401", "credentials")
 	s.Handle("/version", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -58,7 +60,8 @@ func TestClientSendsCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := s.Requests()[0]
-	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("User-Agent") != "spillway/test" || r.Header.Get("Accept") != "application/json" {
+	if r.Header.Get("Authorization") != "Bearer secret" || r.Header.Get("User-Agent") != "spillway/test" ||
+		r.Header.Get("Accept") != "application/json" {
 		t.Errorf("headers %v", r.Header)
 	}
 	if agent := clientFor(t, s.Config()).Config().UserAgent; !strings.HasPrefix(agent, "spillway/") {

@@ -27,7 +27,8 @@ func (r *Refusal) Error() string {
 
 // Discover sorts everything that upstream serves, every version of it, into what can be cached and
 // what passes through, and why. Secrets pass through unless they are named explicitly (design D12).
-func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]*object.Resource, map[schema.GroupVersionResource]string, error) {
+func (c *Client) Discover(ctx context.Context) (map[schema.GroupVersionResource]*object.Resource,
+	map[schema.GroupVersionResource]string, error) {
 	found, err := c.catalog(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -72,7 +73,8 @@ func (c *Client) Resource(ctx context.Context, gvr schema.GroupVersionResource) 
 }
 
 // describe makes the resource of a discovery entry, or refuses it.
-func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) (*object.Resource, error) {
+func (c *Client) describe(ctx context.Context, gvr schema.GroupVersionResource, entry metav1.APIResource, o origin) (
+	*object.Resource, error) {
 	if reason := refusal(gvr, entry, o); reason != "" {
 		return nil, &Refusal{GVR: gvr, Reason: reason}
 	}

@@ -41,7 +41,8 @@ func exactly(rv uint64, limit int64) metav1.ListOptions {
 	}
 }
 
-func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, told func(string, uint64)) (next string, err error) {
+func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.ListOptions,
+	told func(string, uint64)) (next string, err error) {
 	body, err := c.exactPage(ctx, r, o, partialList)
 	if err != nil {
 		return "", err
@@ -71,7 +72,8 @@ func (c *Client) versionsPage(ctx context.Context, r *object.Resource, o metav1.
 }
 
 // From lists at most limit objects from a key on, as they are in the state at exactly rv.
-func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key string, limit int64) ([]*object.Object, error) {
+func (c *Client) From(ctx context.Context, r *object.Resource, rv uint64, key string, limit int64) ([]*object.Object,
+	error) {
 	body, err := c.exactPage(ctx, r, metav1.ListOptions{Limit: limit, Continue: continueAt(rv, key)}, "")
 	if err != nil {
 		return nil, err
@@ -87,12 +89,14 @@ func continueAt(rv uint64, key string) string {
 }
 
 // exactPage asks for a page. These requests say "check" in their User-Agent.
-func (c *Client) exactPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, accept string) (io.ReadCloser, error) {
+func (c *Client) exactPage(ctx context.Context, r *object.Resource, o metav1.ListOptions, accept string) (io.ReadCloser,
+	error) {
 	query, err := queryOf(o)
 	if err != nil {
 		return nil, err
 	}
 	return c.get(ctx, request{
-		verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query, accept: accept, agent: c.cfg.UserAgent + " check",
+		verb: "list", resource: r.GVR.GroupResource(), path: r.Path(), query: query, accept: accept, agent: c.cfg.UserAgent +
+			" check",
 	})
 }

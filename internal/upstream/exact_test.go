@@ -10,7 +10,8 @@ import (
 	"spillway/internal/object"
 )
 
-// An exact state is told whole and in order, whatever was written since, and any part of it can be had.
+// An exact state is told whole and in order, whatever was written since, and any part of it can be
+// had.
 func TestExactState(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
 		s, c := apiserver(t, fakeapiserver.Options{})

@@ -20,7 +20,8 @@ import (
 // changes: of its epoch, which is "" while it serves nothing or is gone (see
 // object.Resource.Definition). It returns when ctx ends, or when upstream does not let us, with its
 // error.
-func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told func(schema.GroupResource, string)) error {
+func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger,
+	told func(schema.GroupResource, string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "CustomResourceDefinition", false, true), &ledger{
 		fact: func(o *object.Object) (string, error) {
@@ -37,7 +38,8 @@ func (c *Client) FollowDefinitions(ctx context.Context, log *zap.Logger, told fu
 // FollowServices tells of every group and version that another server than kube-apiserver itself
 // answers for, and of those that it answers for again: the service is "" then. It returns as
 // FollowDefinitions does.
-func (c *Client) FollowServices(ctx context.Context, log *zap.Logger, told func(gv schema.GroupVersion, service string)) error {
+func (c *Client) FollowServices(ctx context.Context, log *zap.Logger,
+	told func(gv schema.GroupVersion, service string)) error {
 	gvr := schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	return c.Follow(ctx, log, object.NewResource(gvr, "APIService", false, true), &ledger{
 		fact: func(o *object.Object) (string, error) {
@@ -71,7 +73,8 @@ func (c *Client) Follow(ctx context.Context, log *zap.Logger, r *object.Resource
 // Denied reports that upstream does not serve a resource, or not to us: a matter of seconds or of
 // for ever, but not one that retrying as if upstream were merely down can mend.
 func Denied(err error) bool {
-	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || errors.Is(err, ErrUncacheable)
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) ||
+		errors.Is(err, ErrUncacheable)
 }
 
 // forgiven is how long an apiserver may forbid what it allowed before: one that has just begun

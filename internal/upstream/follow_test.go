@@ -69,18 +69,22 @@ func following(t *testing.T, follow func(context.Context) error) {
 
 // crd is a definition of gadgets.
 func crd(change string) fakeapiserver.Edit {
-	return fakeapiserver.WithJSON(fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"gadgets","kind":"Gadget"%s},"versions":[{"name":"v1"}]},
+	return fakeapiserver.WithJSON(
+		fmt.Sprintf(`{"spec":{"group":"example.com","names":{"plural":"gadgets","kind":"Gadget"%s},"versions":[{"name":"v1"}]},
 		"status":{"acceptedNames":{"kind":"Gadget"},"conditions":[{"type":"NamesAccepted","status":"True"},{"type":"Established","status":"True"}]}}`, change))
 }
 
-// What is told of a definition is another thing exactly when upstream answers otherwise (W-116, W-234).
+// What is told of a definition is another thing exactly when upstream answers otherwise (W-116,
+// W-234).
 func TestFollowDefinitions(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{})
 	const name = "gadgets.example.com"
 	s.Create(fakeapiserver.CRDs, "", name, crd(""))
 	var h heard
 	following(t, func(ctx context.Context) error {
-		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) { h.tell(gr.String(), epoch) })
+		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) {
+			h.tell(gr.String(), epoch)
+		})
 	})
 	epoch := func(differsFrom string) (got string) {
 		t.Helper()
@@ -121,7 +125,9 @@ func TestFollowThroughGap(t *testing.T) {
 	}
 	var h heard
 	following(t, func(ctx context.Context) error {
-		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) { h.tell(gr.Resource, epoch) })
+		return c.FollowDefinitions(ctx, zap.NewNop(), func(gr schema.GroupResource, epoch string) {
+			h.tell(gr.Resource, epoch)
+		})
 	})
 	var before map[string]string
 	h.await(t, "all", func(facts map[string]string) bool { before = maps.Clone(facts); return len(facts) == 3 })
@@ -130,7 +136,9 @@ func TestFollowThroughGap(t *testing.T) {
 	s.Update(fakeapiserver.CRDs, "", "bs.example.com", crd(`,"singular":"b"`))
 	s.ForgetHistory(fakeapiserver.CRDs)
 	s.ReleaseWatch(fakeapiserver.CRDs)
-	h.await(t, "the difference", func(facts map[string]string) bool { return facts["as"] == "" && facts["bs"] != before["bs"] })
+	h.await(t, "the difference", func(facts map[string]string) bool {
+		return facts["as"] == "" && facts["bs"] != before["bs"]
+	})
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.times != 5 {
@@ -147,7 +155,9 @@ func TestFollowServices(t *testing.T) {
 	s.Create(services, "", "v1beta1.metrics.k8s.io", behind)
 	var h heard
 	following(t, func(ctx context.Context) error {
-		return c.FollowServices(ctx, zap.NewNop(), func(gv schema.GroupVersion, service string) { h.tell(gv.String(), service) })
+		return c.FollowServices(ctx, zap.NewNop(), func(gv schema.GroupVersion, service string) {
+			h.tell(gv.String(), service)
+		})
 	})
 	await := func(gv, want string) {
 		t.Helper()
@@ -169,7 +179,9 @@ func TestFollowDenied(t *testing.T) {
 		w.WriteHeader(http.StatusForbidden)
 		_, _ = w.Write([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`))
 	}))
-	err := c.FollowDefinitions(deadline(t), zap.NewNop(), func(schema.GroupResource, string) { t.Error("told of something") })
+	err := c.FollowDefinitions(deadline(t), zap.NewNop(), func(schema.GroupResource, string) {
+		t.Error("told of something")
+	})
 	if !apierrors.IsForbidden(err) || !Denied(err) {
 		t.Error(err)
 	}
@@ -199,7 +211,8 @@ func TestStorageHashes(t *testing.T) {
 // The list kind is what the definition says, and so is what makes two definitions different (W-60).
 func TestListKind(t *testing.T) {
 	all := cluster()
-	all[crds+"/gateways.gateway.networking.k8s.io"] = strings.Replace(gateways, `{"spec"`, `{"status":{"acceptedNames":{"listKind":"GatewayCollection"}},"spec"`, 1)
+	all[crds+"/gateways.gateway.networking.k8s.io"] = strings.Replace(gateways, `{"spec"`,
+		`{"status":{"acceptedNames":{"listKind":"GatewayCollection"}},"spec"`, 1)
 	got, err := strictly(t, documents(t, all), []string{"gateways.gateway.networking.k8s.io", "pods"})
 	if err != nil {
 		t.Fatal(err)
@@ -212,7 +225,8 @@ func TestListKind(t *testing.T) {
 	}
 }
 
-// An apiserver that has just begun forbids what it allows: only what it goes on to forbid counts, and all that was never allowed.
+// An apiserver that has just begun forbids what it allows: only what it goes on to forbid counts,
+// and all that was never allowed.
 func TestDenials(t *testing.T) {
 	gr := schema.GroupResource{Resource: "pods"}
 	forbidden := apierrors.NewForbidden(gr, "", errors.New("no"))

@@ -48,7 +48,8 @@ func (c *Client) ServiceAccount(ctx context.Context) (string, error) {
 		return "", explain(err, "needs to know whom the apiserver takes spillway for: %s", transport.OneLine(err))
 	}
 	if !strings.HasPrefix(user.Username, serviceAccounts) {
-		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q", user.Username)
+		return "", fmt.Errorf("is for pods: spillway must run as their service account, but the apiserver takes it for %q",
+			user.Username)
 	}
 	return user.Username, nil
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // split cuts a line into the event's type and the bytes of its object, which alias the line. The
-// common case is cut by position: parsing the object shows whether more than one value stands there.
+// common case is cut by position: parsing the object shows whether more than one value stands
+// there.
 func split(line []byte) (watch.EventType, []byte, error) {
 	const head, middle = `{"type":"`, `","object":`
 	if rest, ok := bytes.CutPrefix(line, []byte(head)); ok {

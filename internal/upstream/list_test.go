@@ -40,7 +40,8 @@ func keysOf(items []runtime.Object) string {
 }
 
 func TestDecodeList(t *testing.T) {
-	const one, two = `{"metadata":{"name":"one","namespace":"a","resourceVersion":"1"},"data":{"k":"]}\\\",{["}}`, `{ "metadata" : {"namespace":"a","name":"two","resourceVersion":"2"} }`
+	const one, two = `{"metadata":{"name":"one","namespace":"a","resourceVersion":"1"},"data":{"k":"]}\\\",{["}}`,
+		`{ "metadata" : {"namespace":"a","name":"two","resourceVersion":"2"} }`
 	f := func(body, want string) {
 		t.Helper()
 		for n := 1; n <= len(body); n++ {
@@ -59,8 +60,11 @@ func TestDecodeList(t *testing.T) {
 			}
 		}
 	}
-	f(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+one+`,`+two+`]}`, "a/one a/two@7")
-	f(" { \"items\" : [ "+two+" , "+one+" ] , \"metadata\" : {\"resourceVersion\":\"7\",\"continue\":\"c\"} , \"x\" : -1.5e3 , \"y\":\"\\\"\" } \n", "a/two a/one@7c")
+	f(`{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"7"},"items":[`+one+`,`+two+`]}`,
+		"a/one a/two@7")
+	f(" { \"items\" : [ "+two+" , "+one+
+		" ] , \"metadata\" : {\"resourceVersion\":\"7\",\"continue\":\"c\"} , \"x\" : -1.5e3 , \"y\":\"\\\"\" } \n",
+		"a/two a/one@7c")
 	f(`{"metadata":{"resourceVersion":"7"},"items":[]}`, "@7")
 	f(`{"items":null,"metadata":{"resourceVersion":"7"}}`, "@7")
 	f(`{}`, "@")
@@ -68,25 +72,31 @@ func TestDecodeList(t *testing.T) {
 
 func TestDecodeListRefuses(t *testing.T) {
 	for _, body := range []string{
-		`[]`, `{"items":{}}`, `{"items":1}`, `{"items":"null"}`, `{"items":[1]}`, `{"items":[{}]}`, `{"items":[{"metadata":{"resourceVersion":"x"}}]}`,
-		`{"metadata":{"resourceVersion":"x"}}`, `{"metadata":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{1:2}`, `{"a":tru}`, `{"a":}`, `{,}`, `{"a":1,}`,
-		`{"items":[{"metadata":{"name":"a","resourceVersion":"1"}} {"metadata":{"name":"a","resourceVersion":"1"}}]}`, `{"items":[,]}`, `{"items":[}`,
+		`[]`, `{"items":{}}`, `{"items":1}`, `{"items":"null"}`, `{"items":[1]}`, `{"items":[{}]}`,
+		`{"items":[{"metadata":{"resourceVersion":"x"}}]}`,
+		`{"metadata":{"resourceVersion":"x"}}`, `{"metadata":1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{1:2}`, `{"a":tru}`, `{"a":}`,
+		`{,}`, `{"a":1,}`,
+		`{"items":[{"metadata":{"name":"a","resourceVersion":"1"}} {"metadata":{"name":"a","resourceVersion":"1"}}]}`,
+		`{"items":[,]}`, `{"items":[}`,
 	} {
 		if list, err := decodeList(configMaps, strings.NewReader(body)); err == nil {
 			t.Errorf("%s is read as %+v", body, list)
 		}
 	}
 	broken := errors.New("the line is dead")
-	if _, err := decodeList(configMaps, io.MultiReader(strings.NewReader(`{"items":[`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
+	if _, err := decodeList(configMaps,
+		io.MultiReader(strings.NewReader(`{"items":[`), iotest.ErrReader(broken))); !errors.Is(err, broken) {
 		t.Errorf("a body that breaks off says %v", err)
 	}
 }
 
-// Whatever both decodeList and encoding/json accept, both understand alike, in whatever pieces it arrives.
+// Whatever both decodeList and encoding/json accept, both understand alike, in whatever pieces it
+// arrives.
 func FuzzDecodeList(f *testing.F) {
 	for _, seed := range []string{
 		`{"kind":"PodList","metadata":{"resourceVersion":"7","continue":"c"},"items":[{"metadata":{"name":"\u0061\"","resourceVersion":"1"}}, {"metadata":{"resourceVersion":"2"}}]}`,
-		`{"items":[],"items":null,"metadata":{"resourceVersion":"1"},"x":[{"a":"]"}]}`, `{"it\u0065ms":[{"metadata":{"resourceVersion":"2"}}]}`,
+		`{"items":[],"items":null,"metadata":{"resourceVersion":"1"},"x":[{"a":"]"}]}`,
+		`{"it\u0065ms":[{"metadata":{"resourceVersion":"2"}}]}`,
 	} {
 		f.Add([]byte(seed), uint8(3))
 	}
@@ -97,7 +107,8 @@ func FuzzDecodeList(f *testing.F) {
 			t.Fatalf("in pieces %v, as a whole %v", err, wholeErr)
 		}
 		var members map[string]json.RawMessage
-		if err != nil || json.Unmarshal(body, &members) != nil || bytes.Count(body, []byte("items")) > 1 || bytes.Contains(body, []byte(`\u`)) {
+		if err != nil || json.Unmarshal(body, &members) != nil || bytes.Count(body, []byte("items")) > 1 ||
+			bytes.Contains(body, []byte(`\u`)) {
 			return // items that are there twice are all taken
 		}
 		var items []json.RawMessage
@@ -124,7 +135,8 @@ func TestDecodeLargeList(t *testing.T) {
 		if i > 0 {
 			body += ","
 		}
-		body += fmt.Sprintf(`{"metadata":{"name":"n%d","namespace":"a","resourceVersion":"%d"},"data":{"pad":%q}}`, i, i+1, pad[:i*wire.Buffer/2])
+		body += fmt.Sprintf(`{"metadata":{"name":"n%d","namespace":"a","resourceVersion":"%d"},"data":{"pad":%q}}`, i, i+1,
+			pad[:i*wire.Buffer/2])
 	}
 	body += "]}"
 	list, err := decodeList(configMaps, strings.NewReader(body))

@@ -11,7 +11,8 @@ import (
 	"spillway/internal/object"
 )
 
-// A list shows what a watch does, byte for byte: else every object would seem to be shown otherwise.
+// A list shows what a watch does, byte for byte: else every object would seem to be shown
+// otherwise.
 func TestObjects(t *testing.T) {
 	for _, res := range []*object.Resource{configMaps, widgets, nodes} {
 		s, c := apiserver(t, fakeapiserver.Options{})
@@ -42,7 +43,8 @@ func TestObjects(t *testing.T) {
 // Upstream's Warning is known as soon as the Sink knows anything (W-4).
 func TestWarning(t *testing.T) {
 	gvr := schema.GroupVersionResource{Group: "example.com", Version: "v1beta1", Resource: "gadgets"}
-	_, c := apiserver(t, fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget", Deprecated: "gadgets are old news"}}})
+	_, c := apiserver(t, fakeapiserver.Options{Resources: []fakeapiserver.Resource{{GVR: gvr, Kind: "Gadget",
+		Deprecated: "gadgets are old news"}}})
 	expectWarnings(t, c, gvr)
 }
 
@@ -109,7 +111,8 @@ func TestEarlyEnd(t *testing.T) {
 	}
 }
 
-// A mirror knows by its own watch-list whether upstream compresses these, as soon as the Sink knows anything.
+// A mirror knows by its own watch-list whether upstream compresses these, as soon as the Sink knows
+// anything.
 func TestCompressionOfWatchListsIsLearnt(t *testing.T) {
 	for _, plain := range []bool{false, true} {
 		_, c := apiserver(t, fakeapiserver.Options{NoGzip: plain})

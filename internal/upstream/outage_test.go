@@ -19,7 +19,8 @@ func eventually(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it is back.
+// However upstream goes away, a mirror goes on where its watch ended: not one of them lists when it
+// is back.
 func TestOutageCostsNoList(t *testing.T) {
 	gvr := configMaps.GVR
 	f := func(name string, o fakeapiserver.Options, away func(*fakeapiserver.Server), failures uint64, gone bool) {
@@ -40,7 +41,8 @@ func TestOutageCostsNoList(t *testing.T) {
 				t.Fatal(err)
 			}
 			sink.awaitState(t, s, configMaps)
-			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() }) // it is noted after the Sink was told
+			// it is noted after the Sink was told
+			eventually(t, "its status", func() bool { return r.Status().RV == s.Revision() })
 			if st := r.Status(); st.Replaces != 1 || st.Err != nil || !st.Away.IsZero() {
 				t.Errorf("status %+v, want one complete state in all", st)
 			}
@@ -64,7 +66,8 @@ func TestOutageCostsNoList(t *testing.T) {
 		for range 5 {
 			began := s.Watches(gvr).Long
 			s.DropWatches(gvr)
-			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began && s.OpenWatches(gvr).Long == 1 }) // it counts before it is open
+			// it counts before it is open
+			eventually(t, "another watch", func() bool { return s.Watches(gvr).Long > began && s.OpenWatches(gvr).Long == 1 })
 		}
 	}, 0, false)
 	f("too many requests", fakeapiserver.Options{}, refuse(http.StatusTooManyRequests), 3, false)
@@ -73,7 +76,8 @@ func TestOutageCostsNoList(t *testing.T) {
 	f("an authorizer that has not read its rules yet", fakeapiserver.Options{}, refuse(http.StatusForbidden), 3, false)
 }
 
-// A connection that nobody closes and nothing comes on is found out in seconds, not in the 45 that client-go takes.
+// A connection that nobody closes and nothing comes on is found out in seconds, not in the 45 that
+// client-go takes.
 func TestDeadConnectionIsNoticed(t *testing.T) {
 	t.Parallel()
 	s, c := apiserver(t, fakeapiserver.Options{HTTP2: true})

@@ -66,11 +66,13 @@ func (p *Past) request(verb, path string, query url.Values, accept string) reque
 // applies the selector: only upstream knows what objects were before.
 func (t *Telling) Watch(ctx context.Context, sel object.Selector, from uint64) error {
 	if from == 0 || t.body != nil {
-		return errors.New("BUG: a watch of the past needs a version to start from, and a connection") // 0 would send the whole state
+		// 0 would send the whole state
+		return errors.New("BUG: a watch of the past needs a version to start from, and a connection")
 	}
 	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10), TimeoutSeconds: new(int64(proofSeconds)),
-		LabelSelector: sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+		TimeoutSeconds: new(int64(proofSeconds)),
+		LabelSelector:  sel.LabelQuery(), FieldSelector: sel.FieldQuery(),
 	})
 	if err != nil {
 		return err

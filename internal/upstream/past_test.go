@@ -15,7 +15,8 @@ import (
 	"spillway/internal/object"
 )
 
-// What is told of the past is what upstream's own watch tells, on the connection of a LIST that came just before.
+// What is told of the past is what upstream's own watch tells, on the connection of a LIST that
+// came just before.
 func TestPast(t *testing.T) {
 	for _, o := range []fakeapiserver.Options{{}, {TLS: true}, {HTTP2: true}} {
 		o.ProofDelay = time.Millisecond
@@ -98,7 +99,8 @@ func TestPastRefused(t *testing.T) {
 		t.Cleanup(telling.Close)
 		return telling
 	}
-	if _, _, _, err := open(from).Next(); !apierrors.IsResourceExpired(err) || err.Error() != fmt.Sprintf("too old resource version: %d (%d)", from, from+1) {
+	if _, _, _, err := open(from).Next(); !apierrors.IsResourceExpired(err) ||
+		err.Error() != fmt.Sprintf("too old resource version: %d (%d)", from, from+1) {
 		t.Error(err)
 	}
 	s.SuppressBookmarks(configMaps.GVR, true)

@@ -58,7 +58,8 @@ func (c *Client) NewProber(r *object.Resource) *Prober { return &Prober{client: 
 // Stats is the counts so far.
 func (p *Prober) Stats() ProbeStats {
 	return ProbeStats{
-		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(), States: p.states.Load(),
+		Probes: p.probes.Load(), Proofs: p.proofs.Load(), Unproven: p.unproven.Load(), Apart: p.apart.Load(),
+		States: p.states.Load(),
 		Failed: p.failed.Load(),
 	}
 }
@@ -161,7 +162,8 @@ func (p *Probe) watch(ctx context.Context, from uint64) (progress Progress, err 
 		GotConn: func(info httptrace.GotConnInfo) { progress.SameConnection = info.Reused },
 	})
 	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10), TimeoutSeconds: new(int64(proofSeconds)),
+		Watch: true, AllowWatchBookmarks: true, ResourceVersion: strconv.FormatUint(from, 10),
+		TimeoutSeconds: new(int64(proofSeconds)),
 	})
 	if err != nil {
 		return progress, err

@@ -136,7 +136,8 @@ func TestProofFails(t *testing.T) {
 	}
 }
 
-// A proof that ends without a bookmark says so, and one that had to take another connection says that.
+// A proof that ends without a bookmark says so, and one that had to take another connection says
+// that.
 func TestProofWithoutBookmark(t *testing.T) {
 	var closing atomic.Bool
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -16,8 +16,8 @@ import (
 	"spillway/internal/upstream/transport"
 )
 
-// An upstream that sends the proxy elsewhere is told nothing more, and elsewhere hears nothing: not under the proxy's credentials, and not
-// without. What passes through gets the redirect as it is.
+// An upstream that sends the proxy elsewhere is told nothing more, and elsewhere hears nothing: not
+// under the proxy's credentials, and not without. What passes through gets the redirect as it is.
 func TestRedirectsAreNotFollowed(t *testing.T) {
 	var elsewhere atomic.Int64
 	trap := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +27,8 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	}))
 	defer trap.Close()
 	info := object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
-	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+	for _, code := range []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect,
+		http.StatusPermanentRedirect} {
 		up := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, trap.URL+r.URL.RequestURI(), code)
 		}))

@@ -220,8 +220,10 @@ func (r *Reflector) closed(s *stream, end ending) {
 
 // ending is how a watch ended.
 type ending struct {
-	lasted  time.Duration
-	expired bool // when its time was over, because we wished it, or with a word of upstream's that the loop knows what to do about
+	lasted time.Duration
+	// when its time was over, because we wished it, or with a word of upstream's that the loop knows
+	// what to do about
+	expired bool
 }
 
 // lastEnding is how the last watch ended; once, and nil if there was none.

@@ -287,8 +287,12 @@ func TestRunEnds(t *testing.T) {
 			}
 		})
 	}
-	f("mirroring", func(*fakeapiserver.Server) {}, func(_ *fakeapiserver.Server, r *Reflector) bool { return r.Status().Synced })
-	f("backing off", (*fakeapiserver.Server).Down, func(_ *fakeapiserver.Server, r *Reflector) bool { return r.Status().Failures > 0 })
+	f("mirroring", func(*fakeapiserver.Server) {}, func(_ *fakeapiserver.Server, r *Reflector) bool {
+		return r.Status().Synced
+	})
+	f("backing off", (*fakeapiserver.Server).Down, func(_ *fakeapiserver.Server, r *Reflector) bool {
+		return r.Status().Failures > 0
+	})
 	f("waiting for an answer", func(s *fakeapiserver.Server) { s.StallReads(fakeapiserver.AllReads) },
 		func(s *fakeapiserver.Server, _ *Reflector) bool { return s.Watches(configMaps.GVR).Long > 0 })
 }

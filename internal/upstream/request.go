@@ -114,7 +114,8 @@ func (c *Client) newRequest(ctx context.Context, r request) *http.Request {
 	if c.cfg.DisableCompression {
 		h.Set("Accept-Encoding", "identity")
 	}
-	req := &http.Request{Method: http.MethodGet, URL: &u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1}
+	req := &http.Request{Method: http.MethodGet, URL: &u, Host: u.Host, Header: h, Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1}
 	return req.WithContext(ctx)
 }
 
@@ -123,7 +124,8 @@ func check(resp *http.Response, r request, body io.Reader) error {
 	if resp.StatusCode == http.StatusOK {
 		media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 		if err != nil || media != runtime.ContentTypeJSON {
-			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.verb, r.path, resp.Header.Get("Content-Type"))
+			return fmt.Errorf("%s %s: %q instead of JSON; is this a kube-apiserver?", r.verb, r.path,
+				resp.Header.Get("Content-Type"))
 		}
 		return nil
 	}
@@ -132,14 +134,16 @@ func check(resp *http.Response, r request, body io.Reader) error {
 	}
 	text, _ := io.ReadAll(io.LimitReader(body, maxError)) // what arrived of it
 	var status metav1.Status
-	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" && status.Status != metav1.StatusSuccess {
+	if err := json.Unmarshal(text, &status); err == nil && status.Kind == "Status" &&
+		status.Status != metav1.StatusSuccess {
 		if status.Code == 0 {
 			status.Code = int32(resp.StatusCode) // #nosec G115 -- a status code
 		}
 		return &apierrors.StatusError{ErrStatus: status}
 	}
 	after, _ := strconv.Atoi(resp.Header.Get("Retry-After")) // 0 if it is missing
-	return apierrors.NewGenericServerResponse(resp.StatusCode, r.verb, r.resource, "", string(bytes.TrimSpace(text)), after, true)
+	return apierrors.NewGenericServerResponse(resp.StatusCode, r.verb, r.resource, "", string(bytes.TrimSpace(text)),
+		after, true)
 }
 
 // getJSON reads a whole answer.

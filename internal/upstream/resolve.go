@@ -120,7 +120,8 @@ func (c *Client) catalog(ctx context.Context) (*catalog, error) {
 // lookUp finds what arg names.
 func (c *catalog) lookUp(ctx context.Context, arg string) (schema.GroupVersionResource, error) {
 	if strings.Contains(arg, "/") {
-		return schema.GroupVersionResource{}, fmt.Errorf("%q is a subresource, which is never cached: leave it out, it passes through", arg)
+		return schema.GroupVersionResource{},
+			fmt.Errorf("%q is a subresource, which is never cached: leave it out, it passes through", arg)
 	}
 	full, group := schema.ParseResourceArg(strings.ToLower(arg))
 	if full != nil {

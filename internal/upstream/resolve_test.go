@@ -147,7 +147,8 @@ func TestDiscover(t *testing.T) {
 		got = append(got, names([]*object.Resource{r}))
 	}
 	slices.Sort(got)
-	if want := []string{"deployments.v1.apps", "gateways.v1.gateway.networking.k8s.io(custom)", "horizontalpodautoscalers.v1.autoscaling",
+	if want := []string{"deployments.v1.apps", "gateways.v1.gateway.networking.k8s.io(custom)",
+		"horizontalpodautoscalers.v1.autoscaling",
 		"horizontalpodautoscalers.v2.autoscaling", "pods.v1.", "shiny.v1.apps"}; !slices.Equal(got, want) {
 		t.Errorf("cached %q", got)
 	}
@@ -181,7 +182,8 @@ func TestResource(t *testing.T) {
 		}
 	}
 	var refused *Refusal
-	_, err = c.Resource(deadline(t), schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1", Resource: "podmetrics"})
+	_, err = c.Resource(deadline(t), schema.GroupVersionResource{Group: "metrics.k8s.io", Version: "v1beta1",
+		Resource: "podmetrics"})
 	if !errors.As(err, &refused) || !strings.Contains(refused.Reason, "metrics-server") {
 		t.Errorf("aggregated: %v", err)
 	}
@@ -199,7 +201,8 @@ func TestBuiltinWithoutRights(t *testing.T) {
 	if want := "pods.v1. gateways.v1.gateway.networking.k8s.io(custom) deployments.v1.apps shiny.v1.apps(custom)"; err != nil || names(got) != want {
 		t.Errorf("%s, %v", names(got), err)
 	}
-	if !isBuiltin(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, origin{}) {
+	if !isBuiltin(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"},
+		origin{}) {
 		t.Error("CRDs are built in")
 	}
 }

@@ -190,7 +190,8 @@ const (
 func verdictOn(err error, initial bool) verdict {
 	var status apierrors.APIStatus
 	switch {
-	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)): // what stands between may wait for the first event
+	// what stands between may wait for the first event
+	case errors.Is(err, ErrUncacheable), initial && errors.As(err, new(errNoHead)):
 		return answered
 	case !errors.As(err, &status):
 		return unreachable

@@ -67,11 +67,13 @@ func TestStream(t *testing.T) {
 	f("one event", frame("ADDED", small), added)
 	f("all types", frame("ADDED", small)+frame("MODIFIED", small)+frame("DELETED", small)+frame("BOOKMARK", end), added,
 		"MODIFIED"+added[5:], "DELETED"+added[5:], "BOOKMARK 9 map[k8s.io/initial-events-end:true]")
-	f("a line longer than the buffer", frame("ADDED", huge)+frame("ADDED", small), fmt.Sprintf("ADDED a/b 6 %d", len(huge)), added)
+	f("a line longer than the buffer", frame("ADDED", huge)+frame("ADDED", small),
+		fmt.Sprintf("ADDED a/b 6 %d", len(huge)), added)
 	f("other order of members", `{ "object" : `+small+`, "type": "ADDED" }`+"\n", added)
 	f("cut off in the second event", frame("ADDED", small)+frame("MODIFIED", huge)[:1000], added)
 	f("cut off before the line feed", frame("ADDED", small)+strings.TrimSuffix(frame("ADDED", small), "\n"), added)
-	f("expired", frame("ADDED", small)+frame("ERROR", `{"kind":"Status","status":"Failure","reason":"Expired","code":410}`)+frame("ADDED", small),
+	f("expired", frame("ADDED", small)+
+		frame("ERROR", `{"kind":"Status","status":"Failure","reason":"Expired","code":410}`)+frame("ADDED", small),
 		added, "ERROR 410")
 	f("an error that is no Status", frame("ERROR", `{"kind":"Pod"}`), "ERROR 500")
 	f("unknown type", frame("RENAMED", small), "ERROR 500")
@@ -85,7 +87,8 @@ func TestStream(t *testing.T) {
 // Objects are kept for long: they must own their bytes, and no more than those.
 func TestStreamKeepsExactBytes(t *testing.T) {
 	a, b := configMap("a", 1, "first"), configMap("b", 2, "other")
-	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()), io.NopCloser(strings.NewReader(frame("ADDED", a)+frame("ADDED", b))))
+	s := newStream(func() {}, NewReflector(nil, configMaps, newRecorder()),
+		io.NopCloser(strings.NewReader(frame("ADDED", a)+frame("ADDED", b))))
 	go s.run()
 	var got [][]byte
 	for e := range s.ResultChan() {
@@ -124,7 +127,8 @@ func TestStreamFail(t *testing.T) {
 	}
 }
 
-// member is one gzip member. Without flush its last data are in its last block, as servers other than kube-apiserver may write it.
+// member is one gzip member. Without flush its last data are in its last block, as servers other
+// than kube-apiserver may write it.
 func member(text string, flush bool) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
@@ -174,7 +178,8 @@ func TestGzipMembers(t *testing.T) {
 	f("no gzip", []byte("plain text"), "", gzip.ErrHeader)
 }
 
-// FuzzStream feeds arbitrary bytes: nothing panics, and every event is what encoding/json reads in the same line.
+// FuzzStream feeds arbitrary bytes: nothing panics, and every event is what encoding/json reads in
+// the same line.
 func FuzzStream(f *testing.F) {
 	small := configMap("a", 5, "x")
 	f.Add([]byte(frame("ADDED", small)+frame("BOOKMARK", end)), 7)
@@ -222,10 +227,12 @@ func withType(raw []byte) []byte {
 	return o.JSON()
 }
 
-// A watch that goes back, or behind what it was asked for, is of no use any more. Initial events come in any order.
+// A watch that goes back, or behind what it was asked for, is of no use any more. Initial events
+// come in any order.
 func TestStreamGoesBack(t *testing.T) {
 	bookmarkAt := func(rv int) string {
-		return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}`, rv))
+		return frame("BOOKMARK", fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"resourceVersion":"%d"}}`,
+			rv))
 	}
 	initialEnd := frame("BOOKMARK", end)
 	f := func(name string, asked uint64, initial bool, body string, events int, back bool) {

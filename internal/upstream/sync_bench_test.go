@@ -19,13 +19,15 @@ import (
 	"spillway/internal/object"
 )
 
-// BenchmarkSync is what it costs to take over 10000 pods of 3 to 4 KiB, and what client-go's dynamic informer pays for the same bytes. Both
-// read them from memory, so that it is neither the network nor a server that is measured.
+// BenchmarkSync is what it costs to take over 10000 pods of 3 to 4 KiB, and what client-go's
+// dynamic informer pays for the same bytes. Both read them from memory, so that it is neither the
+// network nor a server that is measured.
 func BenchmarkSync(b *testing.B) {
 	const pods = 10000
 	for _, initial := range []string{"watch-list", "list"} {
 		recorded := record(pods, initial == "watch-list")
-		cfg := &rest.Config{Host: "http://upstream.test", QPS: -1, WrapTransport: func(http.RoundTripper) http.RoundTripper { return recorded }}
+		cfg := &rest.Config{Host: "http://upstream.test", QPS: -1,
+			WrapTransport: func(http.RoundTripper) http.RoundTripper { return recorded }}
 		run := func(name string, sync func(context.Context, *testing.B)) {
 			b.Run(initial+"/"+name, func(b *testing.B) {
 				b.ReportAllocs()
@@ -100,7 +102,8 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// recording is upstream's answer to a watch-list, which then stays open, or to a LIST, if it takes no watch-lists.
+// recording is upstream's answer to a watch-list, which then stays open, or to a LIST, if it takes
+// no watch-lists.
 type recording struct {
 	body      []byte
 	watchList bool
@@ -130,7 +133,8 @@ func record(pods int, watchList bool) *recording {
 
 // RoundTrip answers as upstream does.
 func (r *recording) RoundTrip(q *http.Request) (*http.Response, error) {
-	answer := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{"Content-Type": {"application/json"}}, Request: q}
+	answer := &http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Request: q}
 	query := q.URL.Query()
 	switch {
 	case query.Get("watch") == "" || r.watchList && query.Get("sendInitialEvents") == "true":
@@ -142,7 +146,8 @@ func (r *recording) RoundTrip(q *http.Request) (*http.Response, error) {
 		answer.Body = io.NopCloser(silence{q.Context()})
 	default:
 		answer.StatusCode = http.StatusUnprocessableEntity
-		answer.Body = io.NopCloser(bytes.NewReader([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)))
+		answer.Body = io.NopCloser(
+			bytes.NewReader([]byte(`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)))
 	}
 	return answer, nil
 }

@@ -8,7 +8,8 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// A quiet resource is proven by a bookmark, one that has changed by its last event, and one at upstream's own version by nothing more.
+// A quiet resource is proven by a bookmark, one that has changed by its last event, and one at
+// upstream's own version by nothing more.
 func TestThrough(t *testing.T) {
 	s, c := apiserver(t, fakeapiserver.Options{ProofDelay: time.Millisecond})
 	from := s.Create(configMaps.GVR, "a", "one")

@@ -68,7 +68,8 @@ func documents(t *testing.T, byPath map[string]string) *Client {
 		case !ok:
 			code, text = http.StatusNotFound, "404 page not found"
 		case text == "403":
-			code, text = http.StatusForbidden, `{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`
+			code, text = http.StatusForbidden,
+				`{"kind":"Status","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(code)
@@ -89,7 +90,9 @@ type recorder struct {
 }
 
 func newRecorder() *recorder {
-	return &recorder{wake: make(chan struct{}), state: map[string]*object.Object{}, fail: func(string) error { return nil }}
+	return &recorder{wake: make(chan struct{}), state: map[string]*object.Object{}, fail: func(string) error {
+		return nil
+	}}
 }
 
 func (r *recorder) write(what string, rv uint64, change func()) error {

@@ -32,8 +32,9 @@ func (p *Prober) state(ctx context.Context) (uint64, map[string]uint64, error) {
 	ctx, cancel := context.WithCancel(ctx) // nothing is wanted of the watch that follows
 	defer cancel()
 	query, err := queryOf(metav1.ListOptions{
-		Watch: true, AllowWatchBookmarks: true, SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
-		TimeoutSeconds: new(int64(proofSeconds)),
+		Watch: true, AllowWatchBookmarks: true, SendInitialEvents: new(true),
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+		TimeoutSeconds:       new(int64(proofSeconds)),
 	})
 	if err != nil {
 		return 0, nil, err

@@ -256,7 +256,8 @@ func sizeOf(state *cache.Snapshot, sel object.Selector) int64 {
 
 // statusSelectors is the answer to a watch whose selector would make its user's too many.
 func statusSelectors(sel object.Selector, most int64, retryAfter int) *metav1.Status {
-	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which counts %d: "+
+	message := fmt.Sprintf("the selectors of this user's watches would have more than %d terms with this one, which "+
+		"counts %d: "+
 		"select less in each, let watches share a selector, or have --max-selector-terms-per-user raised", most, sel.Weight())
 	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message,
 		&metav1.StatusDetails{RetryAfterSeconds: int32(retryAfter)}) // #nosec G115 -- some seconds

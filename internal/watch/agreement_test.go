@@ -100,7 +100,8 @@ func (s *script) relist() {
 
 func (s *script) watch() {
 	query := []string{
-		"watch=1&resourceVersion=0&allowWatchBookmarks=1", "watch=1&resourceVersion=0", fmt.Sprintf("watch=1&resourceVersion=%d", s.version),
+		"watch=1&resourceVersion=0&allowWatchBookmarks=1", "watch=1&resourceVersion=0",
+		fmt.Sprintf("watch=1&resourceVersion=%d", s.version),
 		fmt.Sprintf("watch=1&resourceVersion=%d&allowWatchBookmarks=1", max(100, s.version-s.rand.IntN(20))),
 	}[s.rand.IntN(4)]
 	if s.rand.IntN(2) == 0 {
@@ -167,7 +168,8 @@ func TestDeliverersAgree(t *testing.T) {
 		for name, d := range deliveries {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld(t, d)
-				s := &script{t: t, rand: rand.New(rand.NewPCG(seed, 1)), world: w, version: 100, pods: map[string]int{}} //nolint:gosec // a story, no secret
+				s := &script{t: t, rand: rand.New(rand.NewPCG(seed, 1)), world: w, version: 100,
+					pods: map[string]int{}} //nolint:gosec // a story, no secret
 				results[name] = s.play(120)
 			})
 		}
@@ -181,7 +183,8 @@ func TestDeliverersAgree(t *testing.T) {
 				continue
 			}
 			if got.reason != want[i].reason || !sameStory(got, want[i]) {
-				t.Fatalf("seed %d, client %d:\nwriters    %s %q\ngoroutines %s %q", seed, i, got.reason, got.events, want[i].reason, want[i].events)
+				t.Fatalf("seed %d, client %d:\nwriters    %s %q\ngoroutines %s %q", seed, i, got.reason, got.events, want[i].reason,
+					want[i].events)
 			}
 		}
 	}

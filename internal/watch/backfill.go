@@ -50,7 +50,8 @@ func (m *Manager) ReachBack(c request, st *Stream) bool {
 // statusPastBusy is the answer to a resume that cannot be served now, but soon.
 func statusPastBusy() *metav1.Status {
 	return apistatus.New(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests,
-		"too many watches resume from before this proxy's history begins", &metav1.StatusDetails{RetryAfterSeconds: pastRetry})
+		"too many watches resume from before this proxy's history begins",
+		&metav1.StatusDetails{RetryAfterSeconds: pastRetry})
 }
 
 // resume begins a watch that goes on from a resourceVersion.

@@ -51,7 +51,8 @@ type audience struct {
 func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliverer) *audience {
 	const version = 1_000_000 // so that all have as many digits
 	c := &audience{
-		tb: tb, source: sourcetest.New(tb, sourcetest.Pods, sourcetest.NewOracle(version), version, "a/x 1000000"), version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
+		tb: tb, source: sourcetest.New(tb, sourcetest.Pods, sourcetest.NewOracle(version), version, "a/x 1000000"),
+		version: version, padding: strings.Repeat("x", size), done: make(chan struct{}),
 	}
 	frame, err := fanout.AppendEvent(nil, object.Encoding{Chunked: true}, object.Modified, c.pod(), version)
 	if err != nil {
@@ -67,7 +68,8 @@ func newAudience(tb testing.TB, n, size int, secure bool, d func(*Manager) deliv
 	c.manager.deliver = d(c.manager)
 	if secure {
 		c.config = serverTLS()
-		c.config.DynamicRecordSizingDisabled, c.config.SessionTicketsDisabled, c.config.MinVersion = true, true, tls.VersionTLS13
+		c.config.DynamicRecordSizingDisabled, c.config.SessionTicketsDisabled, c.config.MinVersion = true, true,
+			tls.VersionTLS13
 		c.sealed = 5 + 1 + 16 // header, type, tag (RFC 8446)
 	}
 	if c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
@@ -107,7 +109,8 @@ func (c *audience) join(ln net.Listener, ended *sync.WaitGroup) {
 	if c.config != nil {
 		accepted = c.handshake(accepted, client)
 	}
-	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: c.source},
+		WatchTimeout: func() time.Duration { return time.Hour }}
 	st := c.manager.NewStream(planner.Plan(plan.Request{
 		Method: "GET", Path: "/api/v1/pods", RawQuery: "watch=1&resourceVersion=1000000", Plain: true,
 	}), StreamOptions{})
@@ -136,7 +139,8 @@ func (c *audience) handshake(accepted, client net.Conn) net.Conn {
 	server := tls.Server(accepted, c.config)
 	shaken := make(chan error, 1)
 	go func() { shaken <- server.Handshake() }()
-	if err := tls.Client(client, &tls.Config{InsecureSkipVerify: true}).Handshake(); err != nil { //nolint:gosec // a throw-away certificate
+	if err := tls.Client(client,
+		&tls.Config{InsecureSkipVerify: true}).Handshake(); err != nil { //nolint:gosec // a throw-away certificate
 		c.tb.Fatal(err)
 	}
 	if err := <-shaken; err != nil {
@@ -158,7 +162,8 @@ func (c *audience) drained(client net.Conn) {
 	}
 	c.tb.Cleanup(func() { _ = unix.Close(fd) })
 	_ = client.Close() // the socket lives on
-	if err := unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
+	if err := unix.EpollCtl(c.epoll, unix.EPOLL_CTL_ADD, fd,
+		&unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}); err != nil {
 		c.tb.Fatal(err)
 	}
 }
@@ -338,7 +343,9 @@ func BenchmarkDelivery(b *testing.B) {
 				if by.d == nil && secure {
 					continue
 				}
-				b.Run(fmt.Sprintf("TLS=%v/k=%d/%s", secure, k, by.name), func(b *testing.B) { benchmarkDelivery(b, k, secure, by.d) })
+				b.Run(fmt.Sprintf("TLS=%v/k=%d/%s", secure, k, by.name), func(b *testing.B) {
+					benchmarkDelivery(b, k, secure, by.d)
+				})
 			}
 		}
 	}
@@ -365,7 +372,8 @@ func benchmarkDelivery(b *testing.B, k int, secure bool, d func(*Manager) delive
 		before := c.taken.Load()
 		if bare {
 			for _, fd := range fds {
-				_, _, _ = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&frame[0])), uintptr(len(frame)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+				_, _, _ = syscall.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&frame[0])), uintptr(len(frame)),
+					unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
 			}
 		} else {
 			c.write(k)

@@ -19,15 +19,19 @@ type EndReason string
 
 // The reasons, and what the client sees of them.
 const (
-	EndTimeout     EndReason = "timeout"     // the watch's own deadline: a clean end (W-112)
-	EndDrain       EndReason = "drain"       // this proxy is going away: a clean end
-	EndExpired     EndReason = "expired"     // the log moved past the cursor: ERROR 410 (W-107)
-	EndTooLarge    EndReason = "too_large"   // the resourceVersion did not come in time: ERROR 504 (W-106)
-	EndRetracted   EndReason = "retracted"   // an initial object went away: a clean end, before the end bookmark (W-215)
-	EndUnproven    EndReason = "unproven"    // the state could not be proven fresh: a clean end, before the end bookmark (W-216)
-	EndRetired     EndReason = "retired"     // upstream serves the resource no more, or not to us: a clean end (W-116)
-	EndUnencodable EndReason = "unencodable" // an event could not be made in the client's encoding: a clean end before it (W-235)
-	EndUnfilled    EndReason = "unfilled"    // what happened before the log begins could not be told in time: a clean end, to go on from (W-113)
+	EndTimeout   EndReason = "timeout"   // the watch's own deadline: a clean end (W-112)
+	EndDrain     EndReason = "drain"     // this proxy is going away: a clean end
+	EndExpired   EndReason = "expired"   // the log moved past the cursor: ERROR 410 (W-107)
+	EndTooLarge  EndReason = "too_large" // the resourceVersion did not come in time: ERROR 504 (W-106)
+	EndRetracted EndReason = "retracted" // an initial object went away: a clean end, before the end bookmark (W-215)
+	// the state could not be proven fresh: a clean end, before the end bookmark (W-216)
+	EndUnproven EndReason = "unproven"
+	EndRetired  EndReason = "retired" // upstream serves the resource no more, or not to us: a clean end (W-116)
+	// an event could not be made in the client's encoding: a clean end before it (W-235)
+	EndUnencodable EndReason = "unencodable"
+	// what happened before the log begins could not be told in time: a clean end, to go on from
+	// (W-113)
+	EndUnfilled EndReason = "unfilled"
 	// memory is short, and its selector takes much: a clean end, to go on from (W-113)
 	EndShed EndReason = "shed"
 	// The client may not go on: a clean end, if it takes that at once, and its next request tells it
@@ -43,7 +47,9 @@ const (
 	EndCrowded  EndReason = "crowded"
 	EndStalled  EndReason = "stalled"  // the client stopped reading: evicted, its connection or HTTP/2 stream is reset
 	EndDeparted EndReason = "departed" // the client closed its connection or cancelled its HTTP/2 stream
-	EndAborted  EndReason = "aborted"  // writing to the client failed, it was held in the middle of a seam until its time was over, or this proxy was told to stop at once
+	// writing to the client failed, it was held in the middle of a seam until its time was over, or
+	// this proxy was told to stop at once
+	EndAborted EndReason = "aborted"
 )
 
 // EndReasons are all of them, so that each is a metric from the start.

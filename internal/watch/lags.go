@@ -35,9 +35,11 @@ func newLags() *lags {
 	labels := []string{"resource", "selects"}
 	return &lags{
 		streams: prometheus.NewDesc("spillway_watch_group_streams",
-			"Watches that are being served from memory, by the narrowest thing that they select by: name, field, label, namespace, or all.", labels, nil),
+			"Watches that are being served from memory, by the narrowest thing that they select by: name, field, label, "+
+				"namespace, or all.", labels, nil),
 		behind: prometheus.NewDesc("spillway_watch_lag_seconds",
-			"How old, in seconds, the oldest event is that a watch has yet to be sent or its client to take, of the watch that is farthest behind. Labels as of spillway_watch_group_streams.", labels, nil),
+			"How old, in seconds, the oldest event is that a watch has yet to be sent or its client to take, of the watch "+
+				"that is farthest behind. Labels as of spillway_watch_group_streams.", labels, nil),
 	}
 }
 

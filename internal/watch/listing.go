@@ -15,23 +15,25 @@ import (
 // Watch is what is known at some moment of a watch that is served from memory. It is for operators,
 // not for metrics: it tells who watches what.
 type Watch struct {
-	ID        uint64 // of no other watch of this process
-	Source    *source.Source
-	Selected  Selected
-	Encoding  string
-	User      string // "" if nobody asked
-	Agent     string // what the client says that it is, or the beginning of it
-	Client    string // its address
-	Protocol  string
-	Began     time.Time
-	Deadline  time.Time
-	Phase     Phase
-	Bytes     int64         // sent, of events: without heads, TLS and HTTP/2's frames
-	Lag       uint64        // log entries from the first one on that it has yet to be sent
-	Behind    time.Duration // how old that one is
-	Unsent    int           // bytes of what it was last to be sent that its connection has not taken
-	Blocked   time.Duration // since it last took any of them; 0 if it is not waited for
-	LastEvent time.Time     // when that happened which it was told of last; zero if history does not reach back to it, or it was read from the log
+	ID       uint64 // of no other watch of this process
+	Source   *source.Source
+	Selected Selected
+	Encoding string
+	User     string // "" if nobody asked
+	Agent    string // what the client says that it is, or the beginning of it
+	Client   string // its address
+	Protocol string
+	Began    time.Time
+	Deadline time.Time
+	Phase    Phase
+	Bytes    int64         // sent, of events: without heads, TLS and HTTP/2's frames
+	Lag      uint64        // log entries from the first one on that it has yet to be sent
+	Behind   time.Duration // how old that one is
+	Unsent   int           // bytes of what it was last to be sent that its connection has not taken
+	Blocked  time.Duration // since it last took any of them; 0 if it is not waited for
+	// when that happened which it was told of last; zero if history does not reach back to it, or it
+	// was read from the log
+	LastEvent time.Time
 }
 
 // Selected is what a watch selects, in the words of its request or the beginning of them; empty

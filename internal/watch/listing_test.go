@@ -50,7 +50,8 @@ func TestWatches(t *testing.T) {
 	bubbles(t, func(t *testing.T, d delivery) {
 		w := newWorld(t, d, "a/x 5")
 		began := time.Now()
-		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1", w.admitted(NewClient("swift", "kubectl/v1")))
+		swift := w.watchAs("/api/v1/pods?watch=1&resourceVersion=0&allowWatchBookmarks=1",
+			w.admitted(NewClient("swift", "kubectl/v1")))
 		picky := w.watchAs("/api/v1/namespaces/o/pods?watch=1&resourceVersion=100&labelSelector=app%3Dx&fieldSelector=metadata.name%3Dk&timeoutSeconds=600",
 			w.admitted(NewClient("picky", strings.Repeat("ü", 1000))))
 		slow := w.watchAs("/api/v1/pods?watch=1&resourceVersion=100", w.admitted(Client{}))
@@ -73,18 +74,22 @@ func TestWatches(t *testing.T) {
 		sent := len(swift.text)
 		swift.mu.Unlock()
 		head := strings.Index(string(swift.text), "\r\n\r\n") + 4
-		if one.Bytes != int64(sent-head) || one.Lag != 0 || one.Behind != 0 || one.Blocked != 0 || one.Unsent != 0 || one.Phase != Live {
+		if one.Bytes != int64(sent-head) || one.Lag != 0 || one.Behind != 0 || one.Blocked != 0 || one.Unsent != 0 ||
+			one.Phase != Live {
 			t.Errorf("swift: %d bytes were sent: %+v", sent-head, one)
 		}
-		if one.Agent != "kubectl/v1" || one.Encoding != "json" || one.Protocol != "HTTP/1.1" || one.Source != w.source || one.Selected != (Selected{}) ||
+		if one.Agent != "kubectl/v1" || one.Encoding != "json" || one.Protocol != "HTTP/1.1" || one.Source != w.source ||
+			one.Selected != (Selected{}) ||
 			!one.Began.Equal(began) || !one.LastEvent.Equal(began.Add(time.Minute-time.Second)) {
 			t.Errorf("swift: %+v", one)
 		}
 		one = known["picky"]
-		if one.Selected != (Selected{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) && one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
+		if one.Selected != (Selected{Namespace: "o", Name: "k", Labels: "app=x", Fields: "metadata.name=k"}) &&
+			one.Selected != (Selected{Namespace: "o", Labels: "app=x", Fields: "metadata.name=k"}) {
 			t.Errorf("picky selects %+v", one.Selected)
 		}
-		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != agentMost || !one.Deadline.Equal(began.Add(600*time.Second)) || !one.LastEvent.IsZero() {
+		if one.Lag != 0 || one.Phase != Live || len(one.Agent) != agentMost ||
+			!one.Deadline.Equal(began.Add(600*time.Second)) || !one.LastEvent.IsZero() {
 			t.Errorf("picky: %+v", one)
 		}
 		one = known[""]
@@ -125,7 +130,8 @@ func TestWatches(t *testing.T) {
 func TestLagsOfTwoSources(t *testing.T) {
 	var streams []*Stream
 	for range 2 {
-		streams = append(streams, &Stream{plan: plan.Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
+		streams = append(streams,
+			&Stream{plan: plan.Plan{Source: sourcetest.New(t, sourcetest.Pods, sourcetest.NewOracle(100), 100)}})
 	}
 	want := map[lagGroup]lag{{"pods", "all"}: {streams: 2}}
 	if got := grouped(streams, make([]figures, 2), time.Now()); !maps.Equal(got, want) {

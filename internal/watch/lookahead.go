@@ -65,7 +65,8 @@ type places []uintptr
 
 // tlsPlaces are those of the lines that a tls.Conn writes with, by fields that no other goroutine
 // changes meanwhile.
-var tlsPlaces = placesOf(reflect.TypeFor[tls.Conn](), "conn", "config", "clientProtocol", "out", "bytesSent", "packetsSent")
+var tlsPlaces = placesOf(reflect.TypeFor[tls.Conn](), "conn", "config", "clientProtocol", "out", "bytesSent",
+	"packetsSent")
 
 func placesOf(of reflect.Type, fields ...string) (p places) {
 	for _, name := range fields {
@@ -96,12 +97,14 @@ type behind struct {
 
 func behindOf(out outlet, c net.Conn) behind {
 	descriptor := structAt(fieldOf(structAt(reflect.ValueOf(clientconn.RawConn(c))), "fd"))
-	b := behind{outlet: first(structAt(reflect.ValueOf(out))), descriptor: first(fieldOf(fieldOf(descriptor, "pfd"), "IsStream"))}
+	b := behind{outlet: first(structAt(reflect.ValueOf(out))),
+		descriptor: first(fieldOf(fieldOf(descriptor, "pfd"), "IsStream"))}
 	if conn, ok := c.(*tls.Conn); ok {
 		sealer := structAt(fieldOf(fieldOf(reflect.ValueOf(conn).Elem(), "out"), "cipher"))
 		b.nonces = first(sealer)
 		if cipher := structAt(fieldOf(sealer, "aead")); cipher.IsValid() {
-			b.cipher = unsafe.Slice(first(cipher), cipher.Type().Size()) // #nosec G103 -- reads what is there, to have it in the cache
+			b.cipher = unsafe.Slice(first(cipher),
+				cipher.Type().Size()) // #nosec G103 -- reads what is there, to have it in the cache
 		}
 	}
 	return b

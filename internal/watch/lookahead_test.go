@@ -19,7 +19,8 @@ func TestLookahead(t *testing.T) {
 	out := &struct{ outlet }{}
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		config := &tls.Config{Certificates: identity.TLS.Certificates, MaxVersion: version}
-		c, err := tls.Dial("tcp", identity.Listener.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // a throw-away certificate
+		c, err := tls.Dial("tcp", identity.Listener.Addr().String(),
+			&tls.Config{InsecureSkipVerify: true, MaxVersion: version}) //nolint:gosec // a throw-away certificate
 		if err != nil {
 			t.Fatal(err)
 		}

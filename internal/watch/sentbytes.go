@@ -16,7 +16,8 @@ type sentBytes struct {
 
 func newSentBytes() *sentBytes {
 	return &sentBytes{desc: prometheus.NewDesc("spillway_watch_sent_bytes_total",
-		"Bytes sent on watches, before they are encrypted, of those that are open and of those that have ended.", []string{"resource"}, nil)}
+		"Bytes sent on watches, before they are encrypted, of those that are open and of those that have ended.",
+		[]string{"resource"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

@@ -37,8 +37,10 @@ type ConnSink struct {
 	Conn         net.Conn
 	Head         []byte // until it is sent; all but its end
 	StallTimeout time.Duration
-	Closing      bool // the connection is closed after this answer: the client wants that, or has sent more behind its request
-	Watched      *clientconn.Watched
+	// the connection is closed after this answer: the client wants that, or has sent more behind its
+	// request
+	Closing bool
+	Watched *clientconn.Watched
 }
 
 func (c *ConnSink) begin() error {

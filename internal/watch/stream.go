@@ -52,8 +52,10 @@ type Stream struct {
 	bookmark moment
 	shut     <-chan struct{} // what the gate opened by when it was last looked at; nil: it was open
 	sent     bool            // something since the time was last looked at
-	taken    bool            // whoever delivers it counts it out; until then it is its request that does. Beside the other for its size
-	bytes    atomic.Int64    // sent; read by whoever looks
+	// whoever delivers it counts it out; until then it is its request that does. Beside the other for
+	// its size
+	taken bool
+	bytes atomic.Int64 // sent; read by whoever looks
 
 	// For those who look on: behind all that a delivery needs.
 	id     uint64 // set when it is admitted; no other stream has it

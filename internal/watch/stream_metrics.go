@@ -37,11 +37,13 @@ func NewStreamMetrics() *StreamMetrics {
 	}, []string{"resource"})
 	m.unfilled = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "spillway_backfill_refusals_total",
-		Help: "Watches that resumed from before the history in memory and failed: upstream does not have it either (expired), too many others were being served (busy), or their client did not keep up (behind).",
+		Help: "Watches that resumed from before the history in memory and failed: upstream does not have it either " +
+			"(expired), too many others were being served (busy), or their client did not keep up (behind).",
 	}, []string{"resource", "reason"})
 	m.waiting = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "spillway_watch_streams_waiting",
-		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and ends after --stall-timeout.",
+		Help: "Watches with a full socket, since the client does not read. Each costs the frame that is being sent, and " +
+			"ends after --stall-timeout.",
 	}, m.parked)
 	return m
 }

@@ -29,10 +29,13 @@ func TestInitialStates(t *testing.T) {
 		{"N in the middle", "watch=1&resourceVersion=101&allowWatchBookmarks=1", []string{"DELETED a/y 110"}},
 		{"N now", "watch=1&resourceVersion=110&allowWatchBookmarks=1", nil},
 		{"unset, initial", "watch=1&sendInitialEvents=true" + notOlder, state},
-		{"unset, initial, bookmarks", "watch=1&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder, with("BOOKMARK 110 end")},
-		{"0, initial, bookmarks", "watch=1&resourceVersion=0&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder, with("BOOKMARK 110 end")},
+		{"unset, initial, bookmarks", "watch=1&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder,
+			with("BOOKMARK 110 end")},
+		{"0, initial, bookmarks", "watch=1&resourceVersion=0&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder,
+			with("BOOKMARK 110 end")},
 		{"N, initial", "watch=1&resourceVersion=1&sendInitialEvents=true" + notOlder, state},
-		{"N, initial, bookmarks", "watch=1&resourceVersion=110&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder, with("BOOKMARK 110 end")},
+		{"N, initial, bookmarks", "watch=1&resourceVersion=110&sendInitialEvents=true&allowWatchBookmarks=1" + notOlder,
+			with("BOOKMARK 110 end")},
 		{"0, none", "watch=1&resourceVersion=0&sendInitialEvents=false&allowWatchBookmarks=1" + notOlder, nil},
 		{"N, none", "watch=1&resourceVersion=101&sendInitialEvents=false" + notOlder, []string{"DELETED a/y 110"}},
 	} {
@@ -61,7 +64,8 @@ func TestHeadFirst(t *testing.T) {
 		if head == nil || len(events) > 0 {
 			t.Fatalf("head %v, events %q", head, events)
 		}
-		if head.StatusCode != 200 || strings.Join(head.TransferEncoding, "") != "chunked" || head.Header.Get("Audit-Id") != "audit" ||
+		if head.StatusCode != 200 || strings.Join(head.TransferEncoding, "") != "chunked" ||
+			head.Header.Get("Audit-Id") != "audit" ||
 			head.Header.Get("Content-Type") != "application/json" || head.Header.Get("Cache-Control") != "no-cache, private" ||
 			head.Header.Get("Date") == "" || head.Header.Get("Content-Length") != "" {
 			t.Errorf("%d %v %v", head.StatusCode, head.TransferEncoding, head.Header)
@@ -155,9 +159,11 @@ func TestTooLarge(t *testing.T) {
 
 // A client may ask for as long a watch as its number holds.
 func TestWatchOfCenturies(t *testing.T) {
-	st := (&Manager{base: t.Context()}).NewStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}}, StreamOptions{})
+	st := (&Manager{base: t.Context()}).NewStream(plan.Plan{Watch: &plan.WatchPlan{Timeout: math.MaxInt64}},
+		StreamOptions{})
 	defer st.end.rest()
-	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour || st.deadline.after(time.Hour) < st.deadline {
+	if st.schedule(now()); st.next().left() > bookmarkPeriod || st.deadline.left() < 24*365*time.Hour ||
+		st.deadline.after(time.Hour) < st.deadline {
 		t.Errorf("a bookmark is due in %s, the end in %s", st.next().left(), st.deadline.left())
 	}
 	if ago := time.Since(st.began()); ago < 0 || ago > time.Minute {
@@ -263,7 +269,8 @@ func TestBookmarksOfShortWatches(t *testing.T) {
 		bubbles(t, func(t *testing.T, d delivery) {
 			w := newWorld(t, d)
 			w.set("a/x 101")
-			p := w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=%d", seconds))
+			p := w.watch(fmt.Sprintf("/api/v1/pods?watch=1&resourceVersion=100&allowWatchBookmarks=1&timeoutSeconds=%d",
+				seconds))
 			p.gets("ADDED a/x 101")
 			if want == 0 {
 				time.Sleep(time.Duration(seconds) * time.Second)
@@ -290,7 +297,8 @@ func TestSeam(t *testing.T) {
 		w.relist(150, "a/y 140", "a/n 130")
 		p.gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140", "DELETED a/z 150", "BOOKMARK 150")
 		without.gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140", "DELETED a/z 150")
-		w.watch("/api/v1/pods?watch=1&resourceVersion=100").gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140", "DELETED a/z 150")
+		w.watch("/api/v1/pods?watch=1&resourceVersion=100").gets("DELETED a/x 100", "ADDED a/n 130", "MODIFIED a/y 140",
+			"DELETED a/z 150")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=120").ends(EndExpired, "ERROR 410 too old resource version: 120 (150)")
 		w.watch("/api/v1/pods?watch=1&resourceVersion=150").gets()
 		w.set("a/y 151")

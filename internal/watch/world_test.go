@@ -157,7 +157,8 @@ func (w *world) watch(query string) *peer { return w.watchAs(query, func(*Stream
 // plan is that of a watch.
 func (w *world) plan(query string) plan.Plan {
 	w.t.Helper()
-	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source}, WatchTimeout: func() time.Duration { return time.Hour }}
+	planner := plan.Planner{Catalog: sourcetest.Resources{sourcetest.Pods.GVR: w.source},
+		WatchTimeout: func() time.Duration { return time.Hour }}
 	path, query, _ := strings.Cut(query, "?")
 	plan := planner.Plan(plan.Request{Method: "GET", Path: path, RawQuery: query, Plain: true})
 	if plan.Watch == nil {

@@ -59,8 +59,9 @@ const (
 func newWriter(m *Manager) *writer {
 	sender := rawio.NewSender()
 	return &writer{
-		manager: m, stall: m.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{}, queue: newTurnQueue(),
-		open: func(c *ConnSink) outlet { return openSocket(c, sender) },
+		manager: m, stall: m.opts.StallTimeout, bell: make(chan struct{}, 1), groups: map[*ring.Signal]*group{},
+		queue: newTurnQueue(),
+		open:  func(c *ConnSink) outlet { return openSocket(c, sender) },
 	}
 }
 

@@ -61,7 +61,8 @@ func (w *Webhook) Validate() error {
 		return fmt.Errorf("--listen=%s: %w", w.Listen, err)
 	}
 	if w.CertFile == "" || w.KeyFile == "" {
-		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over TLS only")
+		return errors.New("--tls-cert-file and --tls-private-key-file are needed: the API server talks to webhooks over " +
+			"TLS only")
 	}
 	if len(w.ClientNames) > 0 && w.ClientCA == "" {
 		return fmt.Errorf("--client-allowed-names=%s: needs --client-ca-file, by which names are verified",
@@ -148,7 +149,8 @@ func (w *Webhook) follow(ctx context.Context, log *zap.Logger) (limits admission
 	patience, forget := context.WithTimeout(ctx, limitsPatience)
 	defer forget()
 	if err := all.Wait(patience); err != nil {
-		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and watch of limitranges and resourcequotas", zap.Error(err))
+		log.Warn("it is not known what namespaces allow their pods: they get no sidecars until it is; allow get, list and "+
+			"watch of limitranges and resourcequotas", zap.Error(err))
 	}
 	limits = func(namespace string) (*inject.Limits, error) {
 		ranges, quotas, err := all.Of(namespace)

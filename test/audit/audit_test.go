@@ -71,7 +71,8 @@ func newWorld(t *testing.T) *world {
 	})
 	for _, name := range []string{"plain", "whole", "lean", "quiet"} {
 		w.Namespace(t, name)
-		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "a"}}, Data: map[string]string{"k": "<&>"}}
+		o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"app": "a"}},
+			Data: map[string]string{"k": "<&>"}}
 		if _, err := w.Admin.CoreV1().ConfigMaps(name).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -251,7 +252,8 @@ func comparable(e event) event {
 	}
 	if notes, ok := e["annotations"].(map[string]any); ok {
 		for name := range notes {
-			if strings.HasPrefix(name, "apiserver.latency.k8s.io/") { // of a request that took long: what the apiserver spent it on
+			// of a request that took long: what the apiserver spent it on
+			if strings.HasPrefix(name, "apiserver.latency.k8s.io/") {
 				delete(notes, name)
 			}
 		}
@@ -285,11 +287,13 @@ func comparables(t *testing.T, all []event) (texts []string) {
 // proxy starts a proxy with an audit log.
 func (w *world) proxy(t *testing.T, binary string, path string, flags ...string) *process.Proxy {
 	t.Helper()
-	flags = append([]string{"--resources=configmaps", "--audit-policy-file=" + policyFile(t, policy), "--audit-log-path=" + path}, flags...)
+	flags = append([]string{"--resources=configmaps", "--audit-policy-file=" + policyFile(t, policy), "--audit-log-path=" +
+		path}, flags...)
 	return process.StartProxy(t, binary, append(w.ProxyFlags(), flags...)...)
 }
 
-// TestAudit is that both logs say the same of the same requests, and that what passes through is in upstream's alone.
+// TestAudit is that both logs say the same of the same requests, and that what passes through is in
+// upstream's alone.
 func TestAudit(t *testing.T) {
 	w := newWorld(t)
 	binary := process.BuildProxy(t)
@@ -315,7 +319,8 @@ func (w *world) alike(t *testing.T, binary string) {
 	var all []asked
 	for i, q := range questions() {
 		for _, http2 := range []bool{false, true} {
-			all = append(all, asked{q, http2, [2]string{fmt.Sprintf("direct-%d-%v", i, http2), fmt.Sprintf("proxied-%d-%v", i, http2)}})
+			all = append(all, asked{q, http2,
+				[2]string{fmt.Sprintf("direct-%d-%v", i, http2), fmt.Sprintf("proxied-%d-%v", i, http2)}})
 		}
 	}
 	const passed = "spillway_audit_passed_through_total"
@@ -362,8 +367,9 @@ func (w *world) alike(t *testing.T, binary string) {
 // mostAgain is how often what was passed through is asked again at most.
 const mostAgain = 3
 
-// passedThrough are the indexes of as many questions as the proxy says that it has passed through since its record was not written in time. More
-// of them in upstream's log end the test: some were sent there for nothing.
+// passedThrough are the indexes of as many questions as the proxy says that it has passed through
+// since its record was not written in time. More of them in upstream's log end the test: some were
+// sent there for nothing.
 func (w *world) passedThrough(t *testing.T, all []asked, many int) (indexes []int) {
 	t.Helper()
 	process.Awaiting(t, "upstream's events of what was passed through", func(context.Context) error {
@@ -415,7 +421,8 @@ func (w *world) passing(t *testing.T, proxy *process.Proxy, own log) {
 	t.Helper()
 	for i, q := range []question{
 		{"reader", http.MethodGet, fmt.Sprintf(list, "plain") + "/a", "", 200, false},
-		{"reader", http.MethodGet, fmt.Sprintf(list, "plain") + "?resourceVersion=0", "application/json;as=Table;v=v1;g=meta.k8s.io", 200, false},
+		{"reader", http.MethodGet, fmt.Sprintf(list, "plain") + "?resourceVersion=0",
+			"application/json;as=Table;v=v1;g=meta.k8s.io", 200, false},
 		{"reader", http.MethodDelete, fmt.Sprintf(list, "plain") + "/a", "", 403, false},
 		{"nothing", http.MethodGet, "/api/v1/nodes?resourceVersion=0", "", 403, false},
 	} {
@@ -431,7 +438,8 @@ func (w *world) passing(t *testing.T, proxy *process.Proxy, own log) {
 	}
 }
 
-// unwritable is that upstream answers and puts on record what the proxy cannot, if that is required, and that the proxy answers otherwise.
+// unwritable is that upstream answers and puts on record what the proxy cannot, if that is
+// required, and that the proxy answers otherwise.
 func (w *world) unwritable(t *testing.T, binary string) {
 	const full = "/dev/full" // takes nothing: no space left on device
 	in := fmt.Sprintf(list, "plain")
@@ -469,13 +477,16 @@ func (w *world) unwritable(t *testing.T, binary string) {
 	}
 }
 
-// itself is that who acts as the proxy is put on record as the one whom upstream takes the proxy for.
+// itself is that who acts as the proxy is put on record as the one whom upstream takes the proxy
+// for.
 func (w *world) itself(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "own.log")}
 	all := policyFile(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(crowd.Self), "--plain-identity=self", "--resources=configmaps",
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+w.Kubeconfig(crowd.Self), "--plain-identity=self",
+		"--resources=configmaps",
 		"--audit-policy-file="+all, "--audit-log-path="+own.name)
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.Plain+fmt.Sprintf(list, "plain")+"?resourceVersion=0", nil)
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, proxy.Plain+fmt.Sprintf(list, "plain")+
+		"?resourceVersion=0", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -487,7 +498,8 @@ func (w *world) itself(t *testing.T, binary string) {
 	response.Body.Close()
 	last := own.ended(t, "itself")[1]
 	user := last["user"].(map[string]any)
-	known := user["username"] == string(crowd.Self) && user["uid"] == string(crowd.Self) && strings.Contains(fmt.Sprint(user["groups"]), "system:authenticated")
+	known := user["username"] == string(crowd.Self) && user["uid"] == string(crowd.Self) &&
+		strings.Contains(fmt.Sprint(user["groups"]), "system:authenticated")
 	if response.StatusCode != http.StatusOK || !known || last["annotations"] != nil {
 		t.Errorf("%d, %v", response.StatusCode, last)
 	}

@@ -1,5 +1,5 @@
-// Package authentication compares how internal/auth reads requests with kube-apiserver's own code: who sends one, what it wants to do, and
-// in which words it is refused (W-22, W-174).
+// Package authentication compares how internal/auth reads requests with kube-apiserver's own code:
+// who sends one, what it wants to do, and in which words it is refused (W-22, W-174).
 package authentication
 
 import (
@@ -68,7 +68,8 @@ func newAuthority(t testing.TB, name string) *authority {
 	t.Helper()
 	a := &authority{t: t}
 	template := &x509.Certificate{
-		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(24 * time.Hour),
+		Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		NotAfter: time.Now().Add(24 * time.Hour),
 	}
 	a.cert = a.issue(template)
 	return a
@@ -102,7 +103,8 @@ func (a *authority) issue(template *x509.Certificate) *x509.Certificate {
 func (a *authority) file() *auth.Authority {
 	a.t.Helper()
 	name := filepath.Join(a.t.TempDir(), "ca.crt")
-	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}), 0o600); err != nil {
+	if err := os.WriteFile(name, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.cert.Raw}),
+		0o600); err != nil {
 		a.t.Fatal(err)
 	}
 	read, err := auth.NewAuthority(name, clock.RealClock{}, zap.NewNop())
@@ -132,13 +134,15 @@ func (reviews) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	if goodToken(review.Spec.Token) {
-		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: authenticationv1.UserInfo{Username: "owner of " + review.Spec.Token}}
+		review.Status = authenticationv1.TokenReviewStatus{Authenticated: true,
+			User: authenticationv1.UserInfo{Username: "owner of " + review.Spec.Token}}
 	}
 	raw, err := json.Marshal(review)
 	if err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(raw)), Request: r}, nil
+	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader(raw)),
+		Request: r}, nil
 }
 
 // world is both sides, and the certificates that clients may have.
@@ -157,7 +161,8 @@ func newWorld(t testing.TB) *world {
 		Reviewer: auth.NewReviewer(&url.URL{Scheme: "https", Host: "upstream"}, reviews{}, zap.NewNop()),
 		ClientCA: clients.file(),
 		FrontProxy: &auth.FrontProxy{
-			Authority: fronts.file(), AllowedNames: []string{"front"}, NameHeaders: names, UIDHeaders: uids, GroupHeaders: groups, ExtraPrefixes: extras,
+			Authority: fronts.file(), AllowedNames: []string{"front"}, NameHeaders: names, UIDHeaders: uids,
+			GroupHeaders: groups, ExtraPrefixes: extras,
 		},
 	})}
 	tokens := authenticator.TokenFunc(func(_ context.Context, token string) (*authenticator.Response, bool, error) {
@@ -167,22 +172,26 @@ func newWorld(t testing.TB) *world {
 		return &authenticator.Response{User: &user.DefaultInfo{Name: "owner of " + token}}, true, nil
 	})
 	w.theirs = group.NewAuthenticatedGroupAdder(union.New(
-		headerrequest.NewDynamicVerifyOptionsSecure(fronts.verify, headerrequest.StaticStringSlice{"front"}, headerrequest.StaticStringSlice(names),
-			headerrequest.StaticStringSlice(uids), headerrequest.StaticStringSlice(groups), headerrequest.StaticStringSlice(extras)),
+		headerrequest.NewDynamicVerifyOptionsSecure(fronts.verify, headerrequest.StaticStringSlice{"front"},
+			headerrequest.StaticStringSlice(names),
+			headerrequest.StaticStringSlice(uids), headerrequest.StaticStringSlice(groups),
+			headerrequest.StaticStringSlice(extras)),
 		x509request.NewDynamic(clients.verify, x509request.CommonNameUserConversion),
 		bearertoken.New(tokens),
 	))
 	uid := func(values ...string) pkix.Name {
 		n := pkix.Name{CommonName: "with an id"}
 		for _, v := range values {
-			n.ExtraNames = append(n.ExtraNames, pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: v})
+			n.ExtraNames = append(n.ExtraNames,
+				pkix.AttributeTypeAndValue{Type: asn1.ObjectIdentifier{1, 3, 6, 1, 4, 1, 57683, 2}, Value: v})
 		}
 		return n
 	}
 	w.certs = append(w.certs, nil, nil)
 	for _, by := range []*authority{clients, fronts, strangers} {
 		for _, subject := range []pkix.Name{
-			{CommonName: "front"}, {CommonName: "bob", Organization: []string{"ops", "dev"}}, {Organization: []string{"ops"}}, uid("7"), uid("7", "8"), uid(""),
+			{CommonName: "front"}, {CommonName: "bob", Organization: []string{"ops", "dev"}}, {Organization: []string{"ops"}},
+			uid("7"), uid("7", "8"), uid(""),
 			{CommonName: "system:anonymous"}, {CommonName: "carol", Organization: []string{"system:unauthenticated"}},
 		} {
 			for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
@@ -220,7 +229,8 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 		want = auth.Refused
 	}
 	if len(header["Authorization"]) > 1 && ours.Outcome != want {
-		// Which of two counts is not ours to say: what upstream takes from the first passes through, as if there were none.
+		// Which of two counts is not ours to say: what upstream takes from the first passes through, as
+		// if there were none.
 		want = ours.Outcome
 		ok = false
 		if ours.Outcome == auth.Authenticated && ours.Identity.Name()[:5] == "owner" {
@@ -244,7 +254,8 @@ func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certifica
 
 func same(a, b []string) bool { return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b) }
 
-// sameExtra compares but for the order of values that come from several headers, which upstream takes from a map.
+// sameExtra compares but for the order of values that come from several headers, which upstream
+// takes from a map.
 func sameExtra(a map[string]authenticationv1.ExtraValue, b map[string][]string) bool {
 	if len(a) != len(b) {
 		return false
@@ -265,13 +276,16 @@ func header(r *mathrand.Rand) http.Header {
 	h := http.Header{}
 	if r.IntN(3) > 0 {
 		for range 1 + r.IntN(10)/9 {
-			h.Add("Authorization", pick(r, "Bearer ", "bearer ", "BEARER  ", "Basic ", " Bearer ", "Bearer\t", "")+pick(r, "t1", "t2 x", "bad", "", " t", "t\u00e4", "t,", "\tt"))
+			h.Add("Authorization", pick(r, "Bearer ", "bearer ", "BEARER  ", "Basic ", " Bearer ", "Bearer\t", "")+
+				pick(r, "t1", "t2 x", "bad", "", " t", "t\u00e4", "t,", "\tt"))
 		}
 	}
 	for range r.IntN(5) {
-		name := pick(r, "X-Remote-User", "X-Other-User", "X-Remote-Uid", "X-Remote-Group", "X-Remote-Groups", "X-Remote-Extra-", "X-Remote-Extra-A", "X-Remote-Extra-a%2fB",
+		name := pick(r, "X-Remote-User", "X-Other-User", "X-Remote-Uid", "X-Remote-Group", "X-Remote-Groups",
+			"X-Remote-Extra-", "X-Remote-Extra-A", "X-Remote-Extra-a%2fB",
 			"X-Remote-Extra-%zz", "X-Other-A", "X_remote_user", "x-remote-extra-b", "X-Remote", "Accept")
-		h[name] = append(h[name], pick(r, "alice", "", "system:masters", "system:anonymous", "system:unauthenticated", "a,b", " "))
+		h[name] = append(h[name], pick(r, "alice", "", "system:masters", "system:anonymous", "system:unauthenticated", "a,b",
+			" "))
 	}
 	return h
 }
@@ -291,7 +305,8 @@ func TestAuthenticate(t *testing.T) {
 		tally[kind]++
 	}
 	t.Log(tally)
-	for _, kind := range []string{"authenticated", "authenticated by token", "authenticated by front proxy", "refused", "anonymous"} {
+	for _, kind := range []string{"authenticated", "authenticated by token", "authenticated by front proxy", "refused",
+		"anonymous"} {
 		if tally[kind] < 100 {
 			t.Errorf("%s: only %d of %d", kind, tally[kind], tries)
 		}
@@ -314,7 +329,8 @@ func FuzzAuthenticate(f *testing.F) {
 }
 
 // resolver is what kube-apiserver reads paths with.
-var resolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+var resolver = &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+	GrouplessAPIPrefixes: sets.NewString("api")}
 
 // compareAttributes asks both sides what a request wants to do, and for the words to refuse it in.
 func compareAttributes(t *testing.T, method, path, query string) {
@@ -343,8 +359,9 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	want := auth.Attributes{Verb: info.Verb, Path: info.Path}
 	if info.IsResourceRequest {
 		want = auth.Attributes{
-			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource, Subresource: info.Subresource,
-			Namespace: info.Namespace, Name: info.Name, FieldSelector: info.FieldSelector, LabelSelector: info.LabelSelector,
+			Verb: info.Verb, Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource,
+			Subresource: info.Subresource,
+			Namespace:   info.Namespace, Name: info.Name, FieldSelector: info.FieldSelector, LabelSelector: info.LabelSelector,
 		}
 	}
 	if ours != want {
@@ -353,7 +370,8 @@ func compareAttributes(t *testing.T, method, path, query string) {
 	}
 	who := &user.DefaultInfo{Name: `a "<&>"`}
 	attributes := authorizer.AttributesRecord{
-		User: who, Verb: info.Verb, Namespace: info.Namespace, APIGroup: info.APIGroup, APIVersion: info.APIVersion, Resource: info.Resource,
+		User: who, Verb: info.Verb, Namespace: info.Namespace, APIGroup: info.APIGroup, APIVersion: info.APIVersion,
+		Resource:    info.Resource,
 		Subresource: info.Subresource, Name: info.Name, ResourceRequest: info.IsResourceRequest, Path: info.Path,
 	}
 	for _, reason := range []string{"", "because <of> it"} {
@@ -371,18 +389,23 @@ func TestAttributes(t *testing.T) {
 	for range tries {
 		path := pick(r, "/", "//", "") + pick(r, "api/", "apis/", "apis/apps/", "api", "foo/", "api%2F")
 		for range r.IntN(7) {
-			path += pick(r, "v1", "v1", "watch", "proxy", "namespaces", "c1", "pods", "a", "status", "finalize", "log", "", "%61", "a%2Fb", "..", "a%zz", "a;b", "a b") + "/"
+			path += pick(r, "v1", "v1", "watch", "proxy", "namespaces", "c1", "pods", "a", "status", "finalize", "log", "",
+				"%61", "a%2Fb", "..", "a%zz", "a;b", "a b") + "/"
 		}
 		if r.IntN(3) > 0 {
 			path = strings.TrimSuffix(path, "/")
 		}
 		var query []string
 		for range r.IntN(4) {
-			query = append(query, pick(r, "watch", "watch=", "watch=1", "watch=0", "watch=FALSE", "watch=no", "limit=abc", "limit=5", "timeoutSeconds=x", "fieldSelector=metadata.name%3Da",
-				"fieldSelector=metadata.name=a,spec.x!=b", "fieldSelector=metadata.name%3D..", "fieldSelector=x", "fieldSelector=metadata.name=a,metadata.name=b", "labelSelector=a%3Db",
-				"labelSelector=x+in+(", "labelSelector=%zz", "a;b=1", "resourceVersion=0", "allowWatchBookmarks=maybe", "fieldSelector=", "sendInitialEvents=1"))
+			query = append(query, pick(r, "watch", "watch=", "watch=1", "watch=0", "watch=FALSE", "watch=no", "limit=abc",
+				"limit=5", "timeoutSeconds=x", "fieldSelector=metadata.name%3Da",
+				"fieldSelector=metadata.name=a,spec.x!=b", "fieldSelector=metadata.name%3D..", "fieldSelector=x",
+				"fieldSelector=metadata.name=a,metadata.name=b", "labelSelector=a%3Db",
+				"labelSelector=x+in+(", "labelSelector=%zz", "a;b=1", "resourceVersion=0", "allowWatchBookmarks=maybe",
+				"fieldSelector=", "sendInitialEvents=1"))
 		}
-		compareAttributes(t, pick(r, "GET", "GET", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get", "FOO"), path, strings.Join(query, "&"))
+		compareAttributes(t, pick(r, "GET", "GET", "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "get", "FOO"),
+			path, strings.Join(query, "&"))
 	}
 }
 

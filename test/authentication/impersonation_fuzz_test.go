@@ -35,7 +35,8 @@ func (p permissive) Authorize(_ context.Context, a authorizer.Attributes) (autho
 	return authorizer.DecisionAllow, "", nil
 }
 
-// impersonated is kube-apiserver's own reading of impersonation, behind a server for HTTP/1.1 and HTTP/2.
+// impersonated is kube-apiserver's own reading of impersonation, behind a server for HTTP/1.1 and
+// HTTP/2.
 type impersonated struct {
 	server       *httptest.Server
 	arrived      chan user.Info

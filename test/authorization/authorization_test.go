@@ -1,6 +1,7 @@
-// Package authorization asks a real kube-apiserver who somebody is and what he may do, once as the proxy does (internal/auth) and once by
-// sending the request itself, and compares: identities, decisions, and the words of each refusal (W-22, W-174). It also takes rights away
-// while watches run by them.
+// Package authorization asks a real kube-apiserver who somebody is and what he may do, once as the
+// proxy does (internal/auth) and once by sending the request itself, and compares: identities,
+// decisions, and the words of each refusal (W-22, W-174). It also takes rights away while watches
+// run by them.
 package authorization
 
 import (
@@ -44,7 +45,8 @@ type world struct {
 	authz  *auth.Authorizer
 	people []person
 
-	planted func(bindings *object.Resource, rv uint64) (*object.Object, error) // what tables are told of besides; nil: nothing
+	// what tables are told of besides; nil: nothing
+	planted func(bindings *object.Resource, rv uint64) (*object.Object, error)
 }
 
 // person is somebody with credentials.
@@ -89,7 +91,8 @@ func newWorldWith(t *testing.T, o controlplane.Options) *world {
 	reviewer := auth.NewReviewer(base, own, zap.NewNop())
 	w.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, ClientCA: clients})
 	w.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer})
-	for _, user := range []controlplane.User{controlplane.Admin, controlplane.Alice, controlplane.Bob, controlplane.Carol} {
+	for _, user := range []controlplane.User{controlplane.Admin, controlplane.Alice, controlplane.Bob,
+		controlplane.Carol} {
 		w.add(t, string(user), cp.Config(user))
 	}
 	return w
@@ -115,15 +118,18 @@ func (w *world) add(t *testing.T, name string, config *rest.Config) {
 	w.people = append(w.people, p)
 }
 
-// serviceAccount makes a service account with a token, and lets it do what the rules say, in its namespace or everywhere.
+// serviceAccount makes a service account with a token, and lets it do what the rules say, in its
+// namespace or everywhere.
 func (w *world) serviceAccount(t *testing.T, namespace, name string, everywhere bool, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
 	meta := metav1.ObjectMeta{Name: name}
-	if _, err := w.admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, create); err != nil {
+	if _, err := w.admin.CoreV1().ServiceAccounts(namespace).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta},
+		create); err != nil {
 		t.Fatal(err)
 	}
-	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, create)
+	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{},
+		create)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +142,8 @@ func (w *world) serviceAccount(t *testing.T, namespace, name string, everywhere 
 		_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, create)
 		if err == nil {
 			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+				ObjectMeta: meta, Subjects: subjects, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+					Name: name},
 			}, create)
 		}
 	} else {
@@ -153,17 +160,20 @@ func (w *world) serviceAccount(t *testing.T, namespace, name string, everywhere 
 }
 
 func rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}
+	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group},
+		Resources: strings.Split(resources, ","), ResourceNames: names}
 }
 
 // populate makes people with all sorts of rights.
 func (w *world) populate(t *testing.T) {
 	t.Helper()
-	if _, err := w.admin.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := w.admin.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "c1"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"default", "c1"} {
-		if _, err := w.admin.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
+		if _, err := w.admin.CoreV1().ConfigMaps(namespace).Create(t.Context(),
+			&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -171,9 +181,11 @@ func (w *world) populate(t *testing.T) {
 	w.serviceAccount(t, "c1", "reads-one", false, rule("get,list,watch", "", "configmaps", "a"))
 	w.serviceAccount(t, "c1", "lists", false, rule("list", "", "configmaps,pods"))
 	w.serviceAccount(t, "c1", "watches", false, rule("watch", "", "configmaps"), rule("get", "", "pods/log"))
-	w.serviceAccount(t, "default", "reads-nodes", true, rule("get,list,watch", "", "nodes"), rule("get", "apps", "deployments/status"))
+	w.serviceAccount(t, "default", "reads-nodes", true, rule("get,list,watch", "", "nodes"),
+		rule("get", "apps", "deployments/status"))
 	w.serviceAccount(t, "default", "reads-apps", true, rule("*", "apps", "*"))
-	w.serviceAccount(t, "c1", "reads-metrics", true, rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/healthz/*"}})
+	w.serviceAccount(t, "c1", "reads-metrics", true,
+		rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: []string{"/metrics", "/healthz/*"}})
 	w.serviceAccount(t, "c1", "nobody", false, rule("get", "", "bindings"))
 	w.settle(t)
 }
@@ -182,19 +194,27 @@ func (w *world) populate(t *testing.T) {
 func targets() []string {
 	var all []string
 	for _, path := range []string{
-		"/api/v1/configmaps", "/api/v1/namespaces/c1/configmaps", "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods",
-		"/api/v1/namespaces/c1/pods", "/api/v1/nodes", "/apis/apps/v1/deployments", "/apis/apps/v1/namespaces/c1/deployments", "/api/v1/secrets",
+		"/api/v1/configmaps", "/api/v1/namespaces/c1/configmaps", "/api/v1/namespaces/default/configmaps",
+		"/api/v1/namespaces/default/pods",
+		"/api/v1/namespaces/c1/pods", "/api/v1/nodes", "/apis/apps/v1/deployments", "/apis/apps/v1/namespaces/c1/deployments",
+		"/api/v1/secrets",
 	} {
-		for _, query := range []string{"", "?fieldSelector=metadata.name%3Da", "?labelSelector=x%3Dy", "?fieldSelector=metadata.name%21%3Da", "?limit=abc"} {
+		for _, query := range []string{"", "?fieldSelector=metadata.name%3Da", "?labelSelector=x%3Dy",
+			"?fieldSelector=metadata.name%21%3Da", "?limit=abc"} {
 			all = append(all, path+query)
 		}
-		all = append(all, path+"?watch=1", path+"?watch=1&fieldSelector=metadata.name%3Da&labelSelector=x", path+"?watch=1&limit=abc&fieldSelector=metadata.name%3Da")
+		all = append(all, path+"?watch=1", path+"?watch=1&fieldSelector=metadata.name%3Da&labelSelector=x",
+			path+"?watch=1&limit=abc&fieldSelector=metadata.name%3Da")
 	}
 	return append(all,
-		"/api/v1/namespaces/c1/configmaps/a", "/api/v1/namespaces/c1/configmaps/b", "/api/v1/namespaces/default/configmaps/a", "/api/v1/nodes/n", "/api/v1/namespaces/c1",
-		"/api/v1/namespaces", "/api/v1/namespaces/c1/status", "/api/v1/namespaces/c1/pods/p/log", "/api/v1/namespaces/c1/pods/p", "/apis/apps/v1/namespaces/c1/deployments/d/status",
-		"/apis/apps/v1/namespaces/c1/deployments/d", "/api/v1/watch/namespaces/c1/configmaps/a", "/api/v1/watch/namespaces/c1/configmaps?fieldSelector=metadata.name%3Da",
-		"/apis/example.com/v1/things", "/api/v1/unknown", "/metrics", "/healthz/ping", "/version", "/api", "/apis/apps/v1", "/foo", "/foo?a=%3Cb%3E", "/api/v1/namespaces/%3Cc%3E/pods",
+		"/api/v1/namespaces/c1/configmaps/a", "/api/v1/namespaces/c1/configmaps/b", "/api/v1/namespaces/default/configmaps/a",
+		"/api/v1/nodes/n", "/api/v1/namespaces/c1",
+		"/api/v1/namespaces", "/api/v1/namespaces/c1/status", "/api/v1/namespaces/c1/pods/p/log",
+		"/api/v1/namespaces/c1/pods/p", "/apis/apps/v1/namespaces/c1/deployments/d/status",
+		"/apis/apps/v1/namespaces/c1/deployments/d", "/api/v1/watch/namespaces/c1/configmaps/a",
+		"/api/v1/watch/namespaces/c1/configmaps?fieldSelector=metadata.name%3Da",
+		"/apis/example.com/v1/things", "/api/v1/unknown", "/metrics", "/healthz/ping", "/version", "/api", "/apis/apps/v1",
+		"/foo", "/foo?a=%3Cb%3E", "/api/v1/namespaces/%3Cc%3E/pods",
 	)
 }
 
@@ -272,7 +292,8 @@ func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	review, err := client.AuthenticationV1().SelfSubjectReviews().Create(t.Context(),
+		&authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,7 +321,8 @@ func (e *ending) End(why reauth.End) {
 	})
 }
 
-// TestRightsGo takes rights away while watches run by them: a binding, a service account. Each ends within 30 s, and no other.
+// TestRightsGo takes rights away while watches run by them: a binding, a service account. Each ends
+// within 30 s, and no other.
 func TestRightsGo(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
@@ -327,7 +349,8 @@ func TestRightsGo(t *testing.T) {
 		r.Admit(result, what, d, e)
 		return e
 	}
-	unbound, deleted := watch("reads-pods", "/api/v1/namespaces/default/pods?watch=1"), watch("watches", "/api/v1/namespaces/c1/configmaps?watch=1")
+	unbound, deleted := watch("reads-pods", "/api/v1/namespaces/default/pods?watch=1"),
+		watch("watches", "/api/v1/namespaces/c1/configmaps?watch=1")
 	stays := watch("reads-one", "/api/v1/namespaces/c1/configmaps?watch=1&fieldSelector=metadata.name%3Da")
 	left := time.Now()
 	for _, err := range []error{

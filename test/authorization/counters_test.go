@@ -18,7 +18,8 @@ import (
 	"spillway/test/controlplane"
 )
 
-// holds keep tables from hearing of their resources for a while. What they miss they hear of later, in order.
+// holds keep tables from hearing of their resources for a while. What they miss they hear of later,
+// in order.
 type holds struct {
 	mu sync.Mutex
 	on map[string]chan struct{} // closed at the end of the hold
@@ -79,7 +80,8 @@ func narrowThenBind(t *testing.T, o controlplane.Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The bindings' counter passes the role's version, and then the roles' counter passes the bindings'.
+	// The bindings' counter passes the role's version, and then the roles' counter passes the
+	// bindings'.
 	bindings := w.spend(t, "rolebindings", version(t, role)+20)
 	roles := w.spend(t, "roles", bindings+500)
 	w.settle(t)

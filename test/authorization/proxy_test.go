@@ -15,13 +15,16 @@ import (
 	"spillway/test/process"
 )
 
-// TestProxyWatchesRights has a proxy decide by what it watches: a client with a token and a role is answered from memory without a review,
-// and its watch ends as soon as its binding has gone, long before the sweep.
+// TestProxyWatchesRights has a proxy decide by what it watches: a client with a token and a role is
+// answered from memory without a review, and its watch ends as soon as its binding has gone, long
+// before the sweep.
 func TestProxyWatchesRights(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
-	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources=pods", "--listen-tls=127.0.0.1:0",
-		"--api-audiences="+apiAudience, "--authorization-local-rbac", "--authentication-local-jwks=pods", "--reauth-sweep=10m")
+	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin),
+		"--resources=pods", "--listen-tls=127.0.0.1:0",
+		"--api-audiences="+apiAudience, "--authorization-local-rbac", "--authentication-local-jwks=pods",
+		"--reauth-sweep=10m")
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer client.CloseIdleConnections()
 	ask := func(ctx context.Context, query string) *http.Response {

@@ -34,7 +34,8 @@ import (
 // patience is how long a slow machine may take for what takes a moment.
 const patience = time.Minute
 
-// watchman watches rights before a real apiserver, and decides by them. What he asks upstream for himself is counted apart from reviews.
+// watchman watches rights before a real apiserver, and decides by them. What he asks upstream for
+// himself is counted apart from reviews.
 type watchman struct {
 	rights  *rbac.Rights
 	authn   *auth.Authenticator
@@ -63,10 +64,12 @@ func (c *counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-const apiAudience = "https://kubernetes.default.svc" // what the control plane's apiserver takes for its own, since it is its issuer
+// what the control plane's apiserver takes for its own, since it is its issuer
+const apiAudience = "https://kubernetes.default.svc"
 
 // watchRights watches until the test ends.
-func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*watchman, *reauth.Reauthorizer) {
+func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac.RightsOptions)) (*watchman,
+	*reauth.Reauthorizer) {
 	t.Helper()
 	config := w.cp.Config(controlplane.Admin)
 	transports, err := transport.New(transport.Source{Config: config}, zap.NewNop())
@@ -98,7 +101,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 		change(&o)
 	}
 	m.rights = rbac.NewRights(o)
-	m.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: []string{apiAudience}, Local: m.rights})
+	m.authn = auth.NewAuthenticator(auth.AuthenticatorOptions{Reviewer: reviewer, Audiences: []string{apiAudience},
+		Local: m.rights})
 	m.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: reviewer, Local: m.rights})
 	m.asks = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, own, zap.NewNop())})
 	r := reauth.NewReauthorizer(reauth.ReauthorizerOptions{Authenticator: m.authn, Authorizer: m.authz, Sweep: sweep})
@@ -115,7 +119,8 @@ func (w *world) watchRights(t *testing.T, sweep time.Duration, change func(*rbac
 	return m, r
 }
 
-// ear lets a table hear of its resource, or not; and, in each complete state, of a binding that upstream does not have.
+// ear lets a table hear of its resource, or not; and, in each complete state, of a binding that
+// upstream does not have.
 type ear struct {
 	*rbac.Table
 	deaf    *atomic.Bool
@@ -153,7 +158,8 @@ func (e *ear) unless(f func() error) error {
 	return f()
 }
 
-// decider decides by rights, and by reviews of its own, which it counts. Not safe for concurrent use.
+// decider decides by rights, and by reviews of its own, which it counts. Not safe for concurrent
+// use.
 type decider struct {
 	authz   *auth.Authorizer
 	reviews *counted
@@ -162,7 +168,8 @@ type decider struct {
 func (m *watchman) decider(w *world) *decider {
 	d := &decider{reviews: &counted{RoundTripper: m.reviews.RoundTripper}}
 	base, _ := url.Parse(w.cp.URL())
-	d.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, d.reviews, zap.NewNop()), Local: m.rights})
+	d.authz = auth.NewAuthorizer(auth.AuthorizerOptions{Reviewer: auth.NewReviewer(base, d.reviews, zap.NewNop()),
+		Local: m.rights})
 	return d
 }
 
@@ -201,11 +208,13 @@ func (q questions) person() string    { return q.pick("ann", "ben", "cid", "dot"
 func (q questions) rule() rbacv1.PolicyRule {
 	verbs := append(q.some("get", "list", "watch", "create", "delete", "*"), q.pick("get", "list", "watch"))
 	if q.IntN(6) == 0 {
-		return rbacv1.PolicyRule{Verbs: verbs, NonResourceURLs: append(q.some("/metrics", "/healthz/*", "/*", "/api*"), "/version/*")}
+		return rbacv1.PolicyRule{Verbs: verbs, NonResourceURLs: append(q.some("/metrics", "/healthz/*", "/*", "/api*"),
+			"/version/*")}
 	}
 	return rbacv1.PolicyRule{
 		Verbs: verbs, APIGroups: append(q.some("", "apps", "*"), q.pick("", "apps")),
-		Resources:     append(q.some("pods", "pods/log", "*/status", "deployments", "configmaps", "*", "pods/*"), q.pick("pods", "configmaps", "deployments")),
+		Resources: append(q.some("pods", "pods/log", "*/status", "deployments", "configmaps", "*", "pods/*"),
+			q.pick("pods", "configmaps", "deployments")),
 		ResourceNames: q.some("a", "b", "", "", "", "")[:min(1, q.IntN(3))],
 	}
 }
@@ -226,7 +235,8 @@ func (q questions) subjects() []rbacv1.Subject {
 		case 0:
 			subjects[i] = rbacv1.Subject{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: q.person()}
 		case 1:
-			subjects[i] = rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName, Name: q.pick("dev", "ops", "qa", "system:serviceaccounts:c1")}
+			subjects[i] = rbacv1.Subject{Kind: rbacv1.GroupKind, APIGroup: rbacv1.GroupName,
+				Name: q.pick("dev", "ops", "qa", "system:serviceaccounts:c1")}
 		default:
 			subjects[i] = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: q.namespace(), Name: q.pick("r1", "r2")}
 		}
@@ -250,11 +260,14 @@ func (q questions) identity() *auth.Identity {
 // target is a request: what it asks for.
 func (q questions) target() auth.Attributes {
 	if q.IntN(8) == 0 {
-		return auth.Attributes{Verb: q.pick("get", "post"), Path: q.pick("/metrics", "/metrics/x", "/healthz", "/healthz/ping", "/version/", "/version", "/apis", "/foo")}
+		return auth.Attributes{Verb: q.pick("get", "post"), Path: q.pick("/metrics", "/metrics/x", "/healthz",
+			"/healthz/ping", "/version/", "/version", "/apis", "/foo")}
 	}
 	a := auth.Attributes{
-		Verb: q.pick("get", "list", "watch", "create", "delete", "patch", "*"), Version: "v1", Group: q.pick("", "", "apps", "batch"),
-		Resource: q.pick("pods", "configmaps", "deployments", "secrets", "*"), Namespace: q.pick("", "default", "c1", "c2", "c3"),
+		Verb: q.pick("get", "list", "watch", "create", "delete", "patch", "*"), Version: "v1",
+		Group:    q.pick("", "", "apps", "batch"),
+		Resource: q.pick("pods", "configmaps", "deployments", "secrets", "*"), Namespace: q.pick("", "default", "c1", "c2",
+			"c3"),
 	}
 	if q.IntN(2) == 0 {
 		a.Name = q.pick("a", "b", "c")
@@ -268,13 +281,15 @@ func (q questions) target() auth.Attributes {
 	return a
 }
 
-// grants makes roles and bindings at random, and binds "last" to something that nobody else may once all is made.
+// grants makes roles and bindings at random, and binds "last" to something that nobody else may
+// once all is made.
 func (w *world) grants(t *testing.T, q questions, most int) {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
 	rbac := w.admin.RbacV1()
 	for _, name := range []string{"c1", "c2"} {
-		if _, err := w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, create); err != nil {
+		if _, err := w.admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+			create); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -287,11 +302,14 @@ func (w *world) grants(t *testing.T, q questions, most int) {
 		case 2:
 			_, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: q.rules()}, create)
 		case 3, 4, 5:
-			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: q.pick("Role", "Role", "ClusterRole"), Name: fmt.Sprint("random-", q.IntN(most))}
-			_, err = rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: q.subjects(), RoleRef: ref}, create)
+			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: q.pick("Role", "Role", "ClusterRole"),
+				Name: fmt.Sprint("random-", q.IntN(most))}
+			_, err = rbac.RoleBindings(namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: q.subjects(),
+				RoleRef: ref}, create)
 		default:
 			ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: fmt.Sprint("random-", q.IntN(most))}
-			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: q.subjects(), RoleRef: ref}, create)
+			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: q.subjects(),
+				RoleRef: ref}, create)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -305,7 +323,8 @@ func onlyResources(rules []rbacv1.PolicyRule) []rbacv1.PolicyRule {
 	return slices.DeleteFunc(rules, func(r rbacv1.PolicyRule) bool { return len(r.NonResourceURLs) > 0 })
 }
 
-// settle waits until upstream's authorizer has heard of all that was made before: it knows of a role and both bindings that were made after.
+// settle waits until upstream's authorizer has heard of all that was made before: it knows of a
+// role and both bindings that were made after.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -324,24 +343,29 @@ func (w *world) settle(t *testing.T) {
 	if _, err := rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, create); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rbac.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects("one"), RoleRef: ref("Role")}, create); err != nil {
+	if _, err := rbac.RoleBindings("default").Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: subjects("one"),
+		RoleRef: ref("Role")}, create); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects("two"), RoleRef: ref("ClusterRole")}, create); err != nil {
+	if _, err := rbac.ClusterRoleBindings().Create(
+		ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: subjects("two"), RoleRef: ref("ClusterRole")},
+		create); err != nil {
 		t.Fatal(err)
 	}
 	for _, user := range []string{"one", "two"} {
 		await(t, "known to upstream", func() bool {
-			review, err := w.admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-				User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get", Resource: "markers"},
-			}}, metav1.CreateOptions{})
+			review, err := w.admin.AuthorizationV1().SubjectAccessReviews().Create(
+				ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+					User: user, ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "default", Verb: "get",
+						Resource: "markers"},
+				}}, metav1.CreateOptions{})
 			return err == nil && review.Status.Allowed
 		})
 	}
 }
 
-// TestLocalRBAC asks 10,000 random questions of a random set of roles and bindings, here and upstream. Nothing may be allowed here that
-// upstream denies.
+// TestLocalRBAC asks 10,000 random questions of a random set of roles and bindings, here and
+// upstream. Nothing may be allowed here that upstream denies.
 func TestLocalRBAC(t *testing.T) {
 	const many = 10_000
 	w := newWorld(t)
@@ -421,7 +445,8 @@ func TestStaleRights(t *testing.T) {
 	w.settle(t)
 	await(t, "decided here", func() bool { return decide(auth.Allowed) })
 	m.deaf.Store(true)
-	if err := w.admin.RbacV1().RoleBindings("default").Delete(t.Context(), "reads-pods", metav1.DeleteOptions{}); err != nil {
+	if err := w.admin.RbacV1().RoleBindings("default").Delete(t.Context(), "reads-pods",
+		metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	gone, last := time.Now(), time.Time{}
@@ -442,8 +467,8 @@ func TestStaleRights(t *testing.T) {
 	t.Logf("decided here by what was proven before for %v after the binding had gone unheard", last.Sub(gone))
 }
 
-// TestPlantedDisagreement puts an authorizer before RBAC that cannot be seen from outside: a webhook would. Here the rules that decide are
-// not upstream's.
+// TestPlantedDisagreement puts an authorizer before RBAC that cannot be seen from outside: a
+// webhook would. Here the rules that decide are not upstream's.
 func TestPlantedDisagreement(t *testing.T) {
 	w := newWorld(t)
 	w.planted = eveIsAdmin
@@ -454,8 +479,8 @@ func TestPlantedDisagreement(t *testing.T) {
 	d := m.decider(w)
 	eve := auth.NewIdentity(authenticationv1.UserInfo{Username: "eve", Groups: []string{"system:authenticated"}})
 	what := auth.Attributes{Verb: "list", Version: "v1", Resource: "secrets"}
-	// Upstream denies it whenever it is asked, so that it is the verdict that tells who decided: the check of the very first decision may
-	// have asked upstream already by the time that decide counts.
+	// Upstream denies it whenever it is asked, so that it is the verdict that tells who decided: the
+	// check of the very first decision may have asked upstream already by the time that decide counts.
 	await(t, "decided here, by the planted binding", func() bool {
 		decision, _ := d.decide(t, eve, what)
 		return decision.Verdict == auth.Allowed
@@ -485,11 +510,13 @@ func TestPlantedDisagreement(t *testing.T) {
 
 // eveIsAdmin is a binding that upstream does not have.
 func eveIsAdmin(bindings *object.Resource, rv uint64) (*object.Object, error) {
-	return bindings.ParseCopy(fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"planted","resourceVersion":"%d"},`+
-		`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
+	return bindings.ParseCopy(
+		fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"planted","resourceVersion":"%d"},`+
+			`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
 }
 
-// TestChangesEndWatches takes away a binding, a role's rule, a service account and a pod while the sweep is slowed to ten minutes.
+// TestChangesEndWatches takes away a binding, a role's rule, a service account and a pod while the
+// sweep is slowed to ten minutes.
 func TestChangesEndWatches(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
@@ -523,8 +550,10 @@ func TestChangesEndWatches(t *testing.T) {
 	})
 	const one = "/api/v1/namespaces/c1/configmaps?watch=1&fieldSelector=metadata.name%3Da"
 	streams := map[string]*ending{
-		"binding": watch("reads-pods", "/api/v1/namespaces/default/pods?watch=1"), "rule of a cluster role": watch("reads-nodes", "/api/v1/nodes?watch=1"),
-		"service account": watch("watches", "/api/v1/namespaces/c1/configmaps?watch=1"), "pod": watch("reads-one in p", one),
+		"binding":                watch("reads-pods", "/api/v1/namespaces/default/pods?watch=1"),
+		"rule of a cluster role": watch("reads-nodes", "/api/v1/nodes?watch=1"),
+		"service account":        watch("watches", "/api/v1/namespaces/c1/configmaps?watch=1"),
+		"pod":                    watch("reads-one in p", one),
 	}
 	stays := watch("reads-one", one)
 	await(t, "hearing of all that is watched", func() bool { // what went before a table began is no change
@@ -578,9 +607,10 @@ func TestChangesEndWatches(t *testing.T) {
 // bound is somebody with a token of a service account that is bound to a pod.
 func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) person {
 	t.Helper()
-	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
-		BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
-	}}, metav1.CreateOptions{})
+	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
+		&authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
+			BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID},
+		}}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -592,7 +622,8 @@ func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) 
 	return p
 }
 
-// TestLocalTokens compares whom a token proves, here and upstream, and counts what a herd of new tokens costs.
+// TestLocalTokens compares whom a token proves, here and upstream, and counts what a herd of new
+// tokens costs.
 func TestLocalTokens(t *testing.T) {
 	const herd = 200
 	w := newWorld(t)
@@ -604,7 +635,8 @@ func TestLocalTokens(t *testing.T) {
 	}
 	pod, err := w.admin.CoreV1().Pods("c1").Create(ctx, &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: "p"},
-		Spec:       corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "reads-one", Containers: []corev1.Container{{Name: "c", Image: "i"}}},
+		Spec: corev1.PodSpec{NodeName: node.Name, ServiceAccountName: "reads-one",
+			Containers: []corev1.Container{{Name: "c", Image: "i"}}},
 	}, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -41,11 +41,13 @@ func (w *world) newCast(seed uint64) (*cast, error) {
 	}
 	ask := w.asks(c.writers)
 	through := &rest.Config{
-		Host: w.endpoint(readerUser).url, BearerToken: w.endpoint(readerUser).token, QPS: -1, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+		Host: w.endpoint(readerUser).url, BearerToken: w.endpoint(readerUser).token, QPS: -1,
+		TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}
 	if guarded(seed) {
 		c.strangers = []*stranger{
-			newStranger(newClient(w.endpoint(strangerUser), false), "a stranger over HTTP/1.1"), newStranger(newClient(w.endpoint(strangerUser), true), "a stranger over HTTP/2"),
+			newStranger(newClient(w.endpoint(strangerUser), false), "a stranger over HTTP/1.1"),
+			newStranger(newClient(w.endpoint(strangerUser), true), "a stranger over HTTP/2"),
 		}
 	}
 	for i, r := range resources {
@@ -62,7 +64,8 @@ func (w *world) newCast(seed uint64) (*cast, error) {
 		} {
 			client := newClient(w.endpoint(kind.user), kind.http2)
 			client.metadata = r == pods
-			c.watchers = append(c.watchers, newWatcher(client, kind.name+" of "+r.Resource, r, kind.namespace, kind.team, kind.watchList, ask))
+			c.watchers = append(c.watchers, newWatcher(client, kind.name+" of "+r.Resource, r, kind.namespace, kind.team,
+				kind.watchList, ask))
 		}
 		c.readers = append(c.readers, newReader(newClient(w.endpoint(readerUser), i == 0), r, c.writers[i], ask))
 		informer, err := newInformer(through, r, r == pods)
@@ -158,8 +161,8 @@ func (c *cast) begun(context.Context) error {
 	return nil
 }
 
-// settles lets the writers go on a little, stops them, and waits until everybody has the truth, which the apiserver has as well, and
-// consistent reads succeed.
+// settles lets the writers go on a little, stops them, and waits until everybody has the truth,
+// which the apiserver has as well, and consistent reads succeed.
 func (c *cast) settles(ctx context.Context, w *world, stop func()) error {
 	err := c.written(ctx, writesAfter)
 	stop()
@@ -193,7 +196,8 @@ func (c *cast) settles(ctx context.Context, w *world, stop func()) error {
 	})
 }
 
-// lookAt finds out whether those who do not have the truth ever can: who was told something wrong may not.
+// lookAt finds out whether those who do not have the truth ever can: who was told something wrong
+// may not.
 func (c *cast) lookAt(ctx context.Context, w *world, err error) error {
 	truth, broken := w.recorder.caughtUp(ctx)
 	if broken != nil {
@@ -277,7 +281,8 @@ func (c *cast) writes() (n int64) {
 	return n
 }
 
-// noticed tells how long after a moment each of them found out that his connection was dead, who had one of a protocol.
+// noticed tells how long after a moment each of them found out that his connection was dead, who
+// had one of a protocol.
 func (c *cast) noticed(since time.Time, protocol string) string {
 	var took []time.Duration
 	for _, w := range c.watchers {

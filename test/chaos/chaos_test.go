@@ -124,7 +124,8 @@ func chosenSeeds() []uint64 {
 	return seeds
 }
 
-// run is one run: clients begin, things break and are mended, writers stop, everybody is waited for, and then judged.
+// run is one run: clients begin, things break and are mended, writers stop, everybody is waited
+// for, and then judged.
 func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	began := time.Now()
 	plan := newSchedule(seed)
@@ -166,19 +167,23 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 		return tally{}, errors.Join(err, unknown)
 	}
 	counts, wrong := c.judge(truth, w.excuses)
-	t.Logf("seed %d: mended after %.1f s, all settled %.1f s and calm %.1f s later; %d writes; %+v", seed, mended.Sub(began).Seconds(),
+	t.Logf("seed %d: mended after %.1f s, all settled %.1f s and calm %.1f s later; %d writes; %+v", seed,
+		mended.Sub(began).Seconds(),
 		settled.Sub(mended).Seconds(), calmed.Sub(settled).Seconds(), c.writes(), counts)
 	for _, step := range plan {
 		if step.name == vanishes {
-			t.Logf("seed %d: the proxy gone without a word was noticed by %s; %s", seed, c.noticed(step.began, "HTTP/1.1"), c.noticed(step.began, "HTTP/2"))
+			t.Logf("seed %d: the proxy gone without a word was noticed by %s; %s", seed, c.noticed(step.began, "HTTP/1.1"),
+				c.noticed(step.began, "HTTP/2"))
 		}
 	}
 	return counts, errors.Join(wrong, err)
 }
 
-// calm lets them go on until it has seen the mirrors at rest: while all that was written arrived, none of them had to ask for a complete
-// state again, as one that has lost its watch does after its backoff. Then nothing may have been missing or taken back, from the beginning of
-// that on; and who has a state need not begin anew, unless there are resourceVersions that a restored etcd gives a second time.
+// calm lets them go on until it has seen the mirrors at rest: while all that was written arrived,
+// none of them had to ask for a complete state again, as one that has lost its watch does after its
+// backoff. Then nothing may have been missing or taken back, from the beginning of that on; and who
+// has a state need not begin anew, unless there are resourceVersions that a restored etcd gives a
+// second time.
 func (w *world) calm(ctx context.Context, t *testing.T, c *cast) error {
 	const lists = "spillway_upstream_lists_total"
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// effect is what a fault excuses. What no fault of a run excuses is a violation, and so is what comes before the fault that would.
+// effect is what a fault excuses. What no fault of a run excuses is a violation, and so is what
+// comes before the fault that would.
 type effect int
 
 // The effects.
@@ -20,8 +21,9 @@ const (
 	effects
 )
 
-// excuses are the effects that are possible, by the time from which on they are. They do not end with their fault: a mirror that was cut off
-// may find out late, and a client even later. Some end once everybody has been told of what happened after all was mended.
+// excuses are the effects that are possible, by the time from which on they are. They do not end
+// with their fault: a mirror that was cut off may find out late, and a client even later. Some end
+// once everybody has been told of what happened after all was mended.
 type excuses struct {
 	mu    sync.Mutex
 	begin [effects]time.Time // guarded by mu

@@ -27,14 +27,17 @@ type fault struct {
 
 // What faults touch.
 const (
-	theProxy, theAPIServer, theEtcd, theDefinition, theClock, theWebhook = "proxy", "apiserver", "etcd", "definition", "clock", "webhook"
-	clientsLink, upstreamLink, etcdLink                                  = "link to the proxy", "link to the apiserver", "link to etcd"
+	theProxy, theAPIServer, theEtcd, theDefinition, theClock, theWebhook = "proxy", "apiserver", "etcd", "definition",
+		"clock", "webhook"
+	clientsLink, upstreamLink, etcdLink = "link to the proxy", "link to the apiserver",
+		"link to etcd"
 )
 
 // vanishes is the death of the proxy's machine.
 const vanishes = "proxy vanishes"
 
-// What the effects of upstream's absence are, of an apiserver that is started anew, and of the proxy's absence.
+// What the effects of upstream's absence are, of an apiserver that is started anew, and of the
+// proxy's absence.
 var (
 	upstreamGone = []effect{cut, refuse, seam, expire}
 	proxyGone    = []effect{cut, refuse, expire}
@@ -64,7 +67,8 @@ func faults() []fault {
 		{"definition removed", []string{theDefinition}, []effect{cut, refuse, seam, expire, remove}, undefine, define},
 		{"partition", []string{clientsLink, upstreamLink}, upstreamGone, setLinks(Weather{Held: true}), setLinks(Weather{})},
 		lagging(),
-		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress, setUpstream(Weather{})},
+		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress,
+			setUpstream(Weather{})},
 		{"webhook stalled", []string{theWebhook}, []effect{refuse}, stallWebhook(true), stallWebhook(false)},
 		{"webhook failing", []string{theWebhook}, []effect{refuse}, failWebhook(true), failWebhook(false)},
 		slugs("slow clients", true),
@@ -93,8 +97,10 @@ func faults() []fault {
 			fault{l.name + " reset", []string{l.name}, l.effects, reset, reset},
 			fault{l.name + " half-open", []string{l.name}, l.effects, set(Weather{Silent: true}), set(Weather{})},
 			fault{l.name + " stalled", []string{l.name}, l.effects, set(Weather{Held: true}), set(Weather{})},
-			fault{l.name + lossy(), []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}), set(Weather{})},
-			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(Weather{Latency: 300 * time.Millisecond}), set(Weather{})},
+			fault{l.name + lossy(), []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}),
+				set(Weather{})},
+			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(Weather{Latency: 300 * time.Millisecond}),
+				set(Weather{})},
 			fault{l.name + " narrow (100 kB/s)", []string{l.name}, l.effects, set(Weather{Bandwidth: 100_000}), set(Weather{})},
 		)
 	}
@@ -107,8 +113,9 @@ type weathered interface {
 	Reset()
 }
 
-// loseAddress makes nothing arrive any more at the address of the apiserver that everybody tries first. Connections are reset, so that others are
-// asked for at once; the other address is as good as ever.
+// loseAddress makes nothing arrive any more at the address of the apiserver that everybody tries
+// first. Connections are reset, so that others are asked for at once; the other address is as good
+// as ever.
 func loseAddress(_ context.Context, w *world) error {
 	w.upstream[0].Set(Weather{Held: true, Loss: 1})
 	w.upstream[0].Reset()
@@ -130,7 +137,8 @@ func lossy() string {
 	return " lossy (2 % of packets)"
 }
 
-// clockJumps is the proxy's wall clock that is wrong for a while, and then right at once. It excuses nothing.
+// clockJumps is the proxy's wall clock that is wrong for a while, and then right at once. It
+// excuses nothing.
 func clockJumps(name string, by time.Duration) fault {
 	set := func(ahead time.Duration) func(context.Context, *world) error {
 		return func(_ context.Context, w *world) error { return w.clock.Set(ahead) }
@@ -202,7 +210,8 @@ func killEtcd(_ context.Context, w *world) error {
 }
 func startEtcd(ctx context.Context, w *world) error { return w.cp.StartEtcd(ctx) }
 
-// frozen is a process that stands still. It is thawed as it is: the control plane may have another one by then.
+// frozen is a process that stands still. It is thawed as it is: the control plane may have another
+// one by then.
 func frozen(name string, of func(*world) *controlplane.Process) fault {
 	var p *controlplane.Process
 	return fault{name + " frozen", []string{name}, upstreamGone, func(_ context.Context, w *world) error {
@@ -213,7 +222,8 @@ func frozen(name string, of func(*world) *controlplane.Process) fault {
 	}}
 }
 
-// forget lets things happen of which the proxy can never learn: it is cut off, then the apiserver dies and its history with it.
+// forget lets things happen of which the proxy can never learn: it is cut off, then the apiserver
+// dies and its history with it.
 func forget(ctx context.Context, w *world) error {
 	w.upstream.Set(Weather{Held: true})
 	pause(ctx, 500*time.Millisecond)
@@ -249,12 +259,14 @@ func (w *world) compact(ctx context.Context) error {
 	return err
 }
 
-// restored is etcd put back to how it was some time ago, with its revisions raised by skip afterwards. The apiserver is started anew, as
-// whoever restores an etcd has to. If its revisions are not raised nobody writes before all have noticed: that there is another history can be
-// told for as long alone as it has not counted up to where they were.
+// restored is etcd put back to how it was some time ago, with its revisions raised by skip
+// afterwards. The apiserver is started anew, as whoever restores an etcd has to. If its revisions
+// are not raised nobody writes before all have noticed: that there is another history can be told
+// for as long alone as it has not counted up to where they were.
 func restored(name string, skip int) fault {
 	var backup string
-	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition}, append([]effect{rewrite}, upstreamNew...),
+	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition},
+		append([]effect{rewrite}, upstreamNew...),
 		func(_ context.Context, w *world) error {
 			var err error
 			if backup, err = os.MkdirTemp(w.dir, "backup"); err != nil {
@@ -289,15 +301,16 @@ func restored(name string, skip int) fault {
 		}}
 }
 
-// wentBack succeeds when neither a mirror nor a client that goes on from where it was holds anything newer than etcd. An informer lists anew if it
-// was refused.
+// wentBack succeeds when neither a mirror nor a client that goes on from where it was holds
+// anything newer than etcd. An informer lists anew if it was refused.
 func (w *world) wentBack(ctx context.Context) error {
 	revision, err := w.cp.Revision(ctx)
 	if err != nil {
 		return err
 	}
 	for _, r := range resources {
-		through, err := process.ReadMetric(ctx, w.proxy.metrics, `spillway_mirror_resource_version{resource="`+r.GroupResource().String()+`"`)
+		through, err := process.ReadMetric(ctx, w.proxy.metrics, `spillway_mirror_resource_version{resource="`+
+			r.GroupResource().String()+`"`)
 		if err != nil || through == 0 || int64(through) > revision {
 			return errors.Join(err, fmt.Errorf("the mirror of %s is at %d, and etcd at %d", r.Resource, through, revision))
 		}
@@ -305,34 +318,35 @@ func (w *world) wentBack(ctx context.Context) error {
 	return w.cast.behind(uint64(revision))
 }
 
-// lagging is another apiserver behind the same address, that hears nothing of etcd once it is ready: it answers from what it knows, or
-// not at all, while the first one knows more (W-232).
+// lagging is another apiserver behind the same address, that hears nothing of etcd once it is
+// ready: it answers from what it knows, or not at all, while the first one knows more (W-232).
 func lagging() fault {
 	var toEtcd *Link
 	var peer *controlplane.Peer
-	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew, func(ctx context.Context, w *world) error {
-		var err error
-		if toEtcd, err = NewLink(w.cp.EtcdAddress()); err != nil {
-			return err
-		}
-		if peer, err = w.cp.StartPeerBehind(ctx, toEtcd.Address()); err != nil {
-			return err
-		}
-		w.upstream.Lead(hostOf(w.cp.URL()), hostOf(peer.URL()))
-		w.upstream.Reset()
-		pause(ctx, 500*time.Millisecond)
-		toEtcd.Set(Weather{Held: true})
-		return nil
-	}, func(_ context.Context, w *world) error {
-		w.upstream.Lead(hostOf(w.cp.URL()))
-		if peer != nil {
-			peer.Kill()
-		}
-		if toEtcd != nil {
-			toEtcd.Close()
-		}
-		return nil
-	}}
+	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew,
+		func(ctx context.Context, w *world) error {
+			var err error
+			if toEtcd, err = NewLink(w.cp.EtcdAddress()); err != nil {
+				return err
+			}
+			if peer, err = w.cp.StartPeerBehind(ctx, toEtcd.Address()); err != nil {
+				return err
+			}
+			w.upstream.Lead(hostOf(w.cp.URL()), hostOf(peer.URL()))
+			w.upstream.Reset()
+			pause(ctx, 500*time.Millisecond)
+			toEtcd.Set(Weather{Held: true})
+			return nil
+		}, func(_ context.Context, w *world) error {
+			w.upstream.Lead(hostOf(w.cp.URL()))
+			if peer != nil {
+				peer.Kill()
+			}
+			if toEtcd != nil {
+				toEtcd.Close()
+			}
+			return nil
+		}}
 }
 
 func hostOf(url string) string { return strings.TrimPrefix(url, "https://") }
@@ -382,7 +396,8 @@ func (s schedule) String() string {
 // guarded reports that in the run of a seed everybody has to prove who he is.
 func guarded(seed uint64) bool { return rand.New(rand.NewPCG(seed, 11)).IntN(2) == 0 }
 
-// newSchedule is that of a seed: of even ones a single fault, each in its turn; of odd ones a few at random.
+// newSchedule is that of a seed: of even ones a single fault, each in its turn; of odd ones a few
+// at random.
 func newSchedule(seed uint64) schedule {
 	random, all := rand.New(rand.NewPCG(seed, 7)), faults()
 	lasts := func() time.Duration { return 300*time.Millisecond + time.Duration(random.IntN(3700))*time.Millisecond }

@@ -8,8 +8,10 @@ import (
 
 // note is one thing that a client was told, or that befell it.
 type note struct {
-	at   time.Time
-	kind string // listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused, shown (to who has no right to it)
+	at time.Time
+	// listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused, shown (to who
+	// has no right to it)
+	kind string
 
 	key     string  // of an event
 	version version // of an event; its rv is also that of listed, opened and BOOKMARK

@@ -13,10 +13,12 @@ import (
 
 // Link carries TCP connections to a target, or to any of some, as well as the weather on it allows.
 //
-// Toxiproxy was looked at and not taken: it closes a connection in good order where a reset was asked for unless the connection is new,
-// drops bytes when a toxic goes while somebody reads slowly, and ends a silent connection where one should stay half-open for ever.
-// Namespaces with netem would need root wherever the tests run. The link's own sockets lose packets instead (lose): what either end sends goes
-// over a leg where a part of it is lost for real, and the end's own TCP has to send it again.
+// Toxiproxy was looked at and not taken: it closes a connection in good order where a reset was
+// asked for unless the connection is new, drops bytes when a toxic goes while somebody reads
+// slowly, and ends a silent connection where one should stay half-open for ever. Namespaces with
+// netem would need root wherever the tests run. The link's own sockets lose packets instead (lose):
+// what either end sends goes over a leg where a part of it is lost for real, and the end's own TCP
+// has to send it again.
 type Link struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -59,7 +61,8 @@ func NewLinkAt(address, target string) (*Link, error) {
 // Address is where the link listens.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Lead makes new connections go to any of these targets, as a balancer does: it neither knows nor asks which of them answers.
+// Lead makes new connections go to any of these targets, as a balancer does: it neither knows nor
+// asks which of them answers.
 func (l *Link) Lead(targets ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,7 +77,8 @@ func (l *Link) Set(w Weather) {
 	close(l.changed)
 	l.changed = make(chan struct{})
 	if noLoss() == nil {
-		_ = lose(l.listener.(*net.TCPListener), w.Loss) // those that are accepted are as it is, and a handshake may be lost, too
+		// those that are accepted are as it is, and a handshake may be lost, too
+		_ = lose(l.listener.(*net.TCPListener), w.Loss)
 		for wire := range l.wires {
 			wire.lose(w.Loss)
 		}
@@ -95,7 +99,8 @@ func (l *Link) Reset() {
 	}
 }
 
-// Links lead to the same targets from several addresses, and have the same weather but for who sets that of one of them.
+// Links lead to the same targets from several addresses, and have the same weather but for who sets
+// that of one of them.
 type Links []*Link
 
 // Lead does so for all.
@@ -180,7 +185,8 @@ func (l *Link) carry(client net.Conn) {
 	l.mu.Unlock()
 }
 
-// dialPatience is longer than it takes to get a lost packet through, and short enough not to hold up a link's end.
+// dialPatience is longer than it takes to get a lost packet through, and short enough not to hold
+// up a link's end.
 const dialPatience = 10 * time.Second
 
 // dialer makes connections that lose a part of what arrives from their first packet on.
@@ -203,7 +209,8 @@ type piece struct {
 	sent  time.Time
 }
 
-// onTheWay is how many pieces a way holds before its sender has to wait: about what the windows of TCP do.
+// onTheWay is how many pieces a way holds before its sender has to wait: about what the windows of
+// TCP do.
 const onTheWay = 64
 
 // way carries one direction. Its end is that direction's end alone.
@@ -294,7 +301,8 @@ type wire struct {
 	once, mute     sync.Once
 }
 
-// lose makes both ends lose a part of what they send. A connection that has ended meanwhile loses all.
+// lose makes both ends lose a part of what they send. A connection that has ended meanwhile loses
+// all.
 func (w *wire) lose(part float64) {
 	for _, conn := range []net.Conn{w.client, w.server} {
 		_ = lose(conn.(*net.TCPConn), part)

@@ -90,7 +90,8 @@ func TestLinkWeather(t *testing.T) {
 	}
 }
 
-// What is lost is sent again by the ends themselves, either way, on old connections and on new ones; all of it arrives.
+// What is lost is sent again by the ends themselves, either way, on old connections and on new
+// ones; all of it arrives.
 func TestLinkLoses(t *testing.T) {
 	if noLoss() != nil {
 		t.Skip(noLoss())

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lose makes the kernel drop a part of the packets that arrive at a socket, before TCP has seen them: a filter of the socket's draws lots. What
-// was lost is then for the sender's TCP to notice and to send again, as on a bad road. It needs no rights, and no network of one's own. 0 ends it.
+// lose makes the kernel drop a part of the packets that arrive at a socket, before TCP has seen
+// them: a filter of the socket's draws lots. What was lost is then for the sender's TCP to notice
+// and to send again, as on a bad road. It needs no rights, and no network of one's own. 0 ends it.
 func lose(socket syscall.Conn, part float64) error {
 	raw, err := socket.SyscallConn()
 	if err != nil {
@@ -48,18 +49,20 @@ func filter(fd int, part float64) error {
 	for i, l := range lots {
 		program[i] = unix.SockFilter{Code: l.Op, Jt: l.Jt, Jf: l.Jf, K: l.K}
 	}
-	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
+	return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]})
 }
 
-// listen is for plain TCP: the sockets of Multipath TCP, which Go listens for by itself, take no filters.
+// listen is for plain TCP: the sockets of Multipath TCP, which Go listens for by itself, take no
+// filters.
 func listen(address string) (net.Listener, error) {
 	var c net.ListenConfig
 	c.SetMultipathTCP(false)
 	return c.Listen(context.Background(), "tcp4", address)
 }
 
-// noLoss is why this kernel loses nothing on demand; nil: it does. Where it does not, a link makes up what loss looks like above TCP: in
-// order, and late.
+// noLoss is why this kernel loses nothing on demand; nil: it does. Where it does not, a link makes
+// up what loss looks like above TCP: in order, and late.
 var noLoss = sync.OnceValue(func() error {
 	listener, err := listen("127.0.0.1:0")
 	if err != nil {

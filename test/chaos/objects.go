@@ -43,7 +43,8 @@ func (o *object) key() string { return o.Metadata.Namespace + "/" + o.Metadata.N
 
 func (o *object) version() version {
 	rv, _ := strconv.ParseUint(o.Metadata.ResourceVersion, 10, 64) // one that is none is never right
-	return version{rv: rv, uid: o.Metadata.UID, mark: o.Metadata.Annotations[markAnnotation], team: o.Metadata.Labels[teamLabel]}
+	return version{rv: rv, uid: o.Metadata.UID, mark: o.Metadata.Annotations[markAnnotation],
+		team: o.Metadata.Labels[teamLabel]}
 }
 
 // collectionPath is where a resource is, in a namespace or in all.

@@ -39,12 +39,14 @@ type verdict struct {
 	fresh   map[string]version // what the initial events of a stream have shown; nil after them
 	from    uint64             // where the stream began
 	last    uint64             // through what the client has been told, by an event or a bookmark
-	// possible are the timelines on which all that the client holds is true. A client goes from one to the next, as upstream does, never back.
+	// possible are the timelines on which all that the client holds is true. A client goes from one to
+	// the next, as upstream does, never back.
 	possible []int
 	open     bool
 }
 
-// judge returns what is wrong with a journal; nil if nothing is. What the client holds in the end is compared with what is there.
+// judge returns what is wrong with a journal; nil if nothing is. What the client holds in the end
+// is compared with what is there.
 func (o *oracle) judge(j *journal) error {
 	v := &verdict{oracle: o, journal: j}
 	notes := j.all()
@@ -93,7 +95,8 @@ func (v *verdict) take(n note) string {
 	return ""
 }
 
-// initial is one of the events that a stream begins with: the state, each object as often as it changes meanwhile.
+// initial is one of the events that a stream begins with: the state, each object as often as it
+// changes meanwhile.
 func (v *verdict) initial(n note) string {
 	if n.kind != "ADDED" {
 		return n.kind + " among the initial events"
@@ -102,14 +105,16 @@ func (v *verdict) initial(n note) string {
 	return ""
 }
 
-// listed is a state: it is the state that was there at its resourceVersion, and not older than what was asked for.
+// listed is a state: it is the state that was there at its resourceVersion, and not older than what
+// was asked for.
 func (v *verdict) listed(n note) string {
 	v.tally.Lists++
 	if n.asked.floor > 0 {
 		v.tally.Consistent++
 	}
 	if n.version.rv < n.asked.floor {
-		return fmt.Sprintf("a state at %d, older than %d, which was acknowledged before it was asked for", n.version.rv, n.asked.floor)
+		return fmt.Sprintf("a state at %d, older than %d, which was acknowledged before it was asked for", n.version.rv,
+			n.asked.floor)
 	}
 	wrong := ""
 	v.possible = nil
@@ -218,7 +223,8 @@ func (v *verdict) explain(t *timeline, n note) (wrong string, inSeam bool) {
 		}
 	case "DELETED":
 		switch {
-		case ordinary && holds && happened.kind == "DELETED" && (n.version.same(happened.version) || seams && n.version.uid == happened.version.uid):
+		case ordinary && holds && happened.kind == "DELETED" &&
+			(n.version.same(happened.version) || seams && n.version.uid == happened.version.uid):
 		case seams && rv >= v.last && holds && held.uid == n.version.uid && t.leaves(v.journal.view, n.key, held):
 			return "", true // of a seam: at the resourceVersion before it, or the one after it
 		case seams && rv == v.last && rv == v.from && !holds:
@@ -258,7 +264,9 @@ func (v *verdict) bookmark(n note) string {
 
 // end is the end of a stream, or an answer that is none.
 func (v *verdict) end(n note) string {
-	begun := v.fresh == nil // else it may end at any time: what it has shown may have gone, or be impossible to prove (W-215, W-216)
+	// else it may end at any time: what it has shown may have gone, or be impossible to prove (W-215,
+	// W-216)
+	begun := v.fresh == nil
 	v.open, v.fresh = false, nil
 	allow := func(what ...effect) bool {
 		return slices.ContainsFunc(what, func(w effect) bool { return v.excuses.allow(w, n.at) })

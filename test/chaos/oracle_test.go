@@ -43,7 +43,8 @@ func listed(t *timeline, v view, rv uint64) note {
 func TestOracle(t *testing.T) {
 	all, red := view{resource: "things"}, view{resource: "things", team: "red"}
 	truth := past()
-	a13, bGone, a17 := seen("MODIFIED", "n/a", 13, "a", "3", "red"), seen("DELETED", "n/b", 15, "b", "2", "red"), seen("MODIFIED", "n/a", 17, "a", "4", "blue")
+	a13, bGone, a17 := seen("MODIFIED", "n/a", 13, "a", "3", "red"), seen("DELETED", "n/b", 15, "b", "2", "red"),
+		seen("MODIFIED", "n/a", 17, "a", "4", "blue")
 	c19 := seen("ADDED", "n/c", 19, "c", "5", "red")
 	initial := opened(0)
 	initial.initial = true
@@ -59,27 +60,39 @@ func TestOracle(t *testing.T) {
 		notes   []note
 		wrong   string
 	}{
-		{"all of it", all, nil, []note{listed(truth, all, 12), opened(12), a13, bookmark(14), bGone, a17, bookmark(18), c19, {kind: "ended"}}, ""},
-		{"a team", red, nil, []note{listed(truth, red, 12), opened(12), a13, bGone, seen("DELETED", "n/a", 17, "a", "3", "red"), c19, bookmark(20)}, ""},
-		{"resumed", all, nil, []note{listed(truth, all, 12), opened(12), a13, {kind: "ended"}, opened(13), bGone, bookmark(16)}, ""},
+		{"all of it", all, nil, []note{listed(truth, all, 12), opened(12), a13, bookmark(14), bGone, a17, bookmark(18), c19,
+			{kind: "ended"}}, ""},
+		{"a team", red, nil, []note{listed(truth, red, 12), opened(12), a13, bGone,
+			seen("DELETED", "n/a", 17, "a", "3", "red"), c19, bookmark(20)}, ""},
+		{"resumed", all, nil, []note{listed(truth, all, 12), opened(12), a13, {kind: "ended"}, opened(13), bGone,
+			bookmark(16)}, ""},
 		{"initial events", all, nil, []note{
-			initial, seen("ADDED", "n/b", 11, "b", "2", "red"), seen("ADDED", "n/a", 13, "a", "3", "red"), listed(truth, all, 14), bGone,
+			initial, seen("ADDED", "n/b", 11, "b", "2", "red"), seen("ADDED", "n/a", 13, "a", "3", "red"),
+			listed(truth, all, 14), bGone,
 		}, ""},
 		{"dropped", all, nil, []note{listed(truth, all, 12), opened(12), bGone}, "is missing"},
-		{"dropped, and promised", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), bGone, bookmark(16)}, "a bookmark at 16"},
-		{"promised before it comes", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), bookmark(14), a13}, "a bookmark at 14"},
+		{"dropped, and promised", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), bGone, bookmark(16)},
+			"a bookmark at 16"},
+		{"promised before it comes", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), bookmark(14), a13},
+			"a bookmark at 14"},
 		{"repeated", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), a13, a13}, "comes after"},
 		{"repeated to who resumes", all, []effect{seam}, []note{listed(truth, all, 13), opened(13), a13}, "comes after"},
 		{"out of order", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), bGone, a13}, "comes after"},
 		{"of another version", all, nil, []note{listed(truth, all, 12), opened(12), wrongMark}, "what happened at 13"},
 		{"of another team", red, nil, []note{listed(truth, red, 12), opened(12), a13, bGone, a17}, "what happened at 17"},
-		{"MODIFIED what is not held", all, []effect{seam}, []note{listed(truth, all, 12), opened(12), seen("MODIFIED", "n/c", 19, "c", "5", "red")}, "does not hold"},
-		{"ADDED what is held", all, nil, []note{listed(truth, all, 12), opened(12), seen("ADDED", "n/a", 13, "a", "3", "red")}, "holds"},
-		{"DELETED before it is", all, []effect{seam}, []note{listed(truth, all, 18), opened(18), seen("DELETED", "n/c", 19, "c", "5", "red")}, "does not hold"},
-		{"DELETED what lives on", all, []effect{seam}, []note{listed(truth, all, 20), opened(20), seen("DELETED", "n/c", 20, "c", "5", "red")}, "DELETED after"},
-		{"DELETED without a seam", all, nil, []note{listed(truth, all, 13), opened(13), seen("DELETED", "n/b", 14, "b", "2", "red")}, "DELETED after"},
+		{"MODIFIED what is not held", all, []effect{seam},
+			[]note{listed(truth, all, 12), opened(12), seen("MODIFIED", "n/c", 19, "c", "5", "red")}, "does not hold"},
+		{"ADDED what is held", all, nil,
+			[]note{listed(truth, all, 12), opened(12), seen("ADDED", "n/a", 13, "a", "3", "red")}, "holds"},
+		{"DELETED before it is", all, []effect{seam},
+			[]note{listed(truth, all, 18), opened(18), seen("DELETED", "n/c", 19, "c", "5", "red")}, "does not hold"},
+		{"DELETED what lives on", all, []effect{seam},
+			[]note{listed(truth, all, 20), opened(20), seen("DELETED", "n/c", 20, "c", "5", "red")}, "DELETED after"},
+		{"DELETED without a seam", all, nil,
+			[]note{listed(truth, all, 13), opened(13), seen("DELETED", "n/b", 14, "b", "2", "red")}, "DELETED after"},
 		{"a seam", all, []effect{seam}, []note{
-			listed(truth, all, 14), opened(14), seen("DELETED", "n/b", 14, "b", "2", "red"), seen("DELETED", "n/a", 14, "a", "3", "red"), c19,
+			listed(truth, all, 14), opened(14), seen("DELETED", "n/b", 14, "b", "2", "red"),
+			seen("DELETED", "n/a", 14, "a", "3", "red"), c19,
 			seen("ADDED", "n/a", 23, "a2", "6", "red"), bookmark(25),
 		}, ""},
 		{"a seam, again", all, []effect{seam}, []note{
@@ -89,19 +102,23 @@ func TestOracle(t *testing.T) {
 		{"a bookmark inside a seam", all, []effect{seam}, []note{
 			listed(truth, all, 14), opened(14), seen("DELETED", "n/b", 14, "b", "2", "red"), bookmark(14),
 		}, "a bookmark at 14"},
-		{"a bookmark backwards", all, nil, []note{listed(truth, all, 14), opened(14), bookmark(14), bookmark(13)}, "after 14"},
+		{"a bookmark backwards", all, nil, []note{listed(truth, all, 14), opened(14), bookmark(14), bookmark(13)},
+			"after 14"},
 		{"a stale state", all, []effect{cut, refuse, seam, expire}, []note{consistent}, "older than 13"},
-		{"a wrong state", all, nil, []note{{kind: "listed", version: version{rv: 14}, state: truth.state(all, 12)}}, "never was"},
+		{"a wrong state", all, nil, []note{{kind: "listed", version: version{rv: 14}, state: truth.state(all, 12)}},
+			"never was"},
 		{"a ghost", all, nil, []note{{kind: "listed", version: version{rv: 15}, state: truth.state(all, 14)}}, "ghost"},
 		{"DELETED among the initial events", all, nil, []note{initial, bGone}, "among the initial events"},
 		{"a bookmark among the initial events", all, nil, []note{initial, bookmark(14)}, "among the initial events"},
 		{"an early end", all, nil, []note{listed(truth, all, 12), opened(12), early}, "before its time"},
-		{"an early end of the initial events", all, nil, []note{initial, seen("ADDED", "n/b", 11, "b", "2", "red"), early}, ""},
+		{"an early end of the initial events", all, nil, []note{initial, seen("ADDED", "n/b", 11, "b", "2", "red"), early},
+			""},
 		{"an early end that is excused", all, []effect{cut}, []note{listed(truth, all, 12), opened(12), early}, ""},
 		{"broken", all, nil, []note{{kind: "broken"}}, "broke"},
 		{"expired", all, []effect{cut, refuse}, []note{{kind: "ERROR", code: 410}}, "begin anew"},
 		{"refused", all, []effect{expire}, []note{{kind: "refused", code: 429}}, "429"},
-		{"shown to a stranger", all, []effect{cut, refuse, seam, expire, remove, rewrite}, []note{{kind: "shown", code: 200}}, "may see nothing"},
+		{"shown to a stranger", all, []effect{cut, refuse, seam, expire, remove, rewrite}, []note{{kind: "shown", code: 200}},
+			"may see nothing"},
 		{"forbidden by who has just begun", all, []effect{deny}, []note{{kind: "refused", code: 403}}, ""},
 		{"forbidden", all, []effect{cut, refuse, seam, expire, remove}, []note{{kind: "refused", code: 403}}, "403"},
 	} {
@@ -152,7 +169,8 @@ func TestOracleRewrittenHistory(t *testing.T) {
 	}{
 		{"goes on", []note{listed(before, all, 16), opened(16), other, bookmark(20)}, ""},
 		{"begins anew", []note{listed(before, all, 22), {kind: "ERROR", code: 410}, listed(later, all, 20)}, ""},
-		{"not both", []note{listed(before, all, 17), opened(17), other, seen("ADDED", "n/c", 19, "c", "5", "red")}, "what happened at 19"},
+		{"not both", []note{listed(before, all, 17), opened(17), other, seen("ADDED", "n/c", 19, "c", "5", "red")},
+			"what happened at 19"},
 		{"neither is told", []note{listed(before, all, 18), opened(18), bookmark(26)}, "a bookmark at 26"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

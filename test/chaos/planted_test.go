@@ -11,7 +11,8 @@ import (
 // plantedRuns is by which of the usual runs a faulty proxy must have been caught.
 const plantedRuns = 10
 
-// Proxies with planted faults are caught, each by the check made for that fault. In short mode, only that the faults fit the sources is checked.
+// Proxies with planted faults are caught, each by the check made for that fault. In short mode,
+// only that the faults fit the sources is checked.
 func TestPlanted(t *testing.T) {
 	for _, planted := range []struct {
 		name   string
@@ -28,7 +29,8 @@ func TestPlanted(t *testing.T) {
 			Old: "		s := f.reserve(EventSize(o))\n" +
 				"		f.mark(e, next, len(appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)))\n",
 			New: "		s := f.reserve(2 * EventSize(o))\n		frames := appendDirect(s.data[:s.used], f.encoding, t, o, e.RV)\n" +
-				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.mark(e, next, len(frames))\n",
+				"		if e.RV%29 == 0 {\n			frames = appendDirect(frames, f.encoding, t, o, e.RV)\n		}\n		f.mark(e, next, " +
+				"len(frames))\n",
 		}, []string{"comes after", "DELETED, but the client does not hold it"}},
 		{"a bookmark that overtakes", process.Fault{
 			File: "internal/watch/stream.go",
@@ -36,7 +38,8 @@ func TestPlanted(t *testing.T) {
 			New:  "		s.schedule(present)\n		mark, err := s.mark(s.cursor.Through() + 3)\n",
 		}, []string{"a bookmark at", "comes after", "DELETED after"}},
 		{"a stale consistent read", process.Fault{
-			File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
+			File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)",
+			New: "f.resource.StateThrough(soon, 0)",
 		}, []string{"which was acknowledged before it was asked for"}},
 		{"a watch that ends by the wall clock", process.Fault{
 			File: "internal/watch/moment.go", Old: "time.Since(epoch)", New: "time.Now().Round(0).Sub(epoch.Round(0))",

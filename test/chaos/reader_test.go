@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// reader asks for states and objects, mostly at once after a write was acknowledged, and mostly for the most recent ones.
+// reader asks for states and objects, mostly at once after a write was acknowledged, and mostly for
+// the most recent ones.
 type reader struct {
 	*client
 	resource schema.GroupVersionResource

@@ -16,8 +16,8 @@ import (
 	"google.golang.org/grpc/keepalive"
 )
 
-// recorder writes down what happens, straight from etcd: not from an apiserver, whose watches break with it, and not over a link.
-// kube-apiserver must keep objects as JSON, which it can.
+// recorder writes down what happens, straight from etcd: not from an apiserver, whose watches break
+// with it, and not over a link. kube-apiserver must keep objects as JSON, which it can.
 type recorder struct {
 	client *etcd.Client
 
@@ -45,7 +45,8 @@ var prefixes = map[string]string{
 func newRecorder(ctx context.Context, address string) (*recorder, error) {
 	client, err := etcd.New(etcd.Config{
 		Endpoints: []string{"http://" + address}, DialTimeout: 10 * time.Second, Logger: zap.NewNop(),
-		DialOptions: []grpc.DialOption{grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 20 * time.Second})},
+		DialOptions: []grpc.DialOption{grpc.WithKeepaliveParams(
+			keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 20 * time.Second})},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a client of etcd: %w", err)
@@ -150,7 +151,8 @@ func (r *recorder) era() int {
 	return len(r.timelines) - 1
 }
 
-// restored is told that etcd has gone back to what it had at a revision, and has forgotten what happened since. Nobody may write yet.
+// restored is told that etcd has gone back to what it had at a revision, and has forgotten what
+// happened since. Nobody may write yet.
 func (r *recorder) restored(ctx context.Context, revision int64) error {
 	r.mu.Lock()
 	stop, last := r.stop, r.timelines[len(r.timelines)-1]
@@ -170,8 +172,8 @@ func (r *recorder) restored(ctx context.Context, revision int64) error {
 	return nil
 }
 
-// caughtUp waits until all is written down that has happened by now, and returns it: timelines of which the last is the present one, and
-// which nobody writes to any more.
+// caughtUp waits until all is written down that has happened by now, and returns it: timelines of
+// which the last is the present one, and which nobody writes to any more.
 func (r *recorder) caughtUp(ctx context.Context) ([]*timeline, error) {
 	answer, err := r.client.Put(ctx, sentinel, "")
 	if err != nil {

@@ -28,7 +28,8 @@ func newSluggards(e endpoint, n int, read bool) (*sluggards, error) {
 		_ = conn.NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
 		s.conns = append(s.conns, conn)
 		path := collectionPath(resources[i%len(resources)], "")
-		if _, err := fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", path, e.token); err != nil {
+		if _, err := fmt.Fprintf(conn, "GET %s?watch=1 HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %s\r\n\r\n", path,
+			e.token); err != nil {
 			continue
 		}
 		if read {

@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// stranger is known and has no rights. He asks for everything, and must not see a byte of an object, whatever breaks.
+// stranger is known and has no rights. He asks for everything, and must not see a byte of an
+// object, whatever breaks.
 type stranger struct {
 	*client
 	journal *journal // of what befell him other than being denied

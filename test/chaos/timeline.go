@@ -18,7 +18,8 @@ type version struct {
 // same reports that both are the same version.
 func (v version) same(o version) bool { return v == o }
 
-// view says which objects a client sees: those of a resource, in a namespace and of a team, if it asks for one.
+// view says which objects a client sees: those of a resource, in a namespace and of a team, if it
+// asks for one.
 type view struct {
 	resource, namespace, team string
 }
@@ -29,11 +30,12 @@ func (v view) sees(key string, o version) bool {
 
 // spans reports that an object of this key may be seen.
 func (v view) spans(key string) bool {
-	return v.namespace == "" || len(key) > len(v.namespace) && key[:len(v.namespace)] == v.namespace && key[len(v.namespace)] == '/'
+	return v.namespace == "" || len(key) > len(v.namespace) && key[:len(v.namespace)] == v.namespace &&
+		key[len(v.namespace)] == '/'
 }
 
-// timeline is all that happened to all objects, by etcd's word, from a state on. A restored etcd begins another one that shares the
-// beginning with it.
+// timeline is all that happened to all objects, by etcd's word, from a state on. A restored etcd
+// begins another one that shares the beginning with it.
 type timeline struct {
 	objects map[string]map[string][]version // by resource and key, ascending
 	head    uint64                          // the greatest resourceVersion of which anything is known
@@ -120,7 +122,8 @@ func (t *timeline) seen(v view, key string, rv uint64) change {
 	return change{}
 }
 
-// between is the first thing that a view shows of what happened after one resourceVersion and before another.
+// between is the first thing that a view shows of what happened after one resourceVersion and
+// before another.
 func (t *timeline) between(v view, from, to uint64) (change, bool) {
 	for _, key := range slices.Sorted(maps.Keys(t.objects[v.resource])) {
 		versions := t.objects[v.resource][key]
@@ -133,7 +136,8 @@ func (t *timeline) between(v view, from, to uint64) (change, bool) {
 	return change{}, false
 }
 
-// leaves reports that the view, which showed this version of the object, did not show that very object at some later time.
+// leaves reports that the view, which showed this version of the object, did not show that very
+// object at some later time.
 func (t *timeline) leaves(v view, key string, held version) bool {
 	versions := t.objects[v.resource][key]
 	i := after(versions, held.rv)

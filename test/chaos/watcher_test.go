@@ -28,7 +28,8 @@ type client struct {
 	metadata bool // alone, not whole objects
 }
 
-// newClient makes a client of HTTP/1.1 or of HTTP/2, which looks after its connections as client-go does, only sooner.
+// newClient makes a client of HTTP/1.1 or of HTTP/2, which looks after its connections as client-go
+// does, only sooner.
 func newClient(e endpoint, http2 bool) *client {
 	protocols := &http.Protocols{}
 	protocols.SetHTTP1(!http2)
@@ -58,7 +59,8 @@ func (c *client) get(ctx context.Context, path string, query url.Values) (*http.
 	return c.http.Do(r)
 }
 
-// answered is a response read whole; what is not 200 is a note of a refusal, a body that breaks off one of a break.
+// answered is a response read whole; what is not 200 is a note of a refusal, a body that breaks off
+// one of a break.
 func (c *client) answered(ctx context.Context, path string, query url.Values, into any) (refusal *note) {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()
@@ -75,7 +77,8 @@ func (c *client) answered(ctx context.Context, path string, query url.Values, in
 		err = json.Unmarshal(body, into)
 	}
 	if err != nil || response.StatusCode != http.StatusOK {
-		return &note{kind: "refused", code: response.StatusCode, text: fmt.Sprintf("%s?%s: %.200s %v", path, query.Encode(), body, err)}
+		return &note{kind: "refused", code: response.StatusCode, text: fmt.Sprintf("%s?%s: %.200s %v", path, query.Encode(),
+			body, err)}
 	}
 	return nil
 }
@@ -105,8 +108,8 @@ func (c *client) list(ctx context.Context, path string, query url.Values, a ask)
 	return n
 }
 
-// watcher follows what its view shows, as an informer does: it begins with a state, goes on from where it was whenever a stream ends, and
-// begins anew when it is told to.
+// watcher follows what its view shows, as an informer does: it begins with a state, goes on from
+// where it was whenever a stream ends, and begins anew when it is told to.
 type watcher struct {
 	*client
 	journal   *journal
@@ -121,7 +124,8 @@ type watcher struct {
 	rv   uint64
 }
 
-func newWatcher(c *client, name string, r schema.GroupVersionResource, namespace, team string, watchList bool, ask func() ask) *watcher {
+func newWatcher(c *client, name string, r schema.GroupVersionResource, namespace, team string, watchList bool,
+	ask func() ask) *watcher {
 	return &watcher{
 		client: c, path: collectionPath(r, namespace), team: team, watchList: watchList, ask: ask,
 		journal: &journal{name: name, view: view{resource: r.Resource, namespace: namespace, team: team}},
@@ -234,12 +238,14 @@ func (w *watcher) watch(ctx context.Context, begin bool) note {
 		return note{kind: "ERROR", code: told.code, text: told.message}
 	case errors.Is(err, io.EOF):
 		took := time.Since(began)
-		return note{kind: "ended", early: took < time.Duration(lasts)*time.Second, text: fmt.Sprintf("after %v of %d s", took, lasts)}
+		return note{kind: "ended", early: took < time.Duration(lasts)*time.Second,
+			text: fmt.Sprintf("after %v of %d s", took, lasts)}
 	}
 	return note{kind: "broken", text: err.Error()}
 }
 
-// watchGrace is how much longer than it was asked to last a stream may take, over a bad link, before the client gives it up.
+// watchGrace is how much longer than it was asked to last a stream may take, over a bad link,
+// before the client gives it up.
 const watchGrace = 6 * time.Second
 
 // told is an ERROR event.

@@ -16,13 +16,15 @@ import (
 	"spillway/test/controlplane"
 )
 
-// webhook is an authorizer that kube-apiserver asks about what RBAC does not allow: guests have their rights from it alone.
+// webhook is an authorizer that kube-apiserver asks about what RBAC does not allow: guests have
+// their rights from it alone.
 type webhook struct {
 	link    *Link // kube-apiserver → webhook
 	failing atomic.Bool
 }
 
-// newWebhook returns it with the flags by which kube-apiserver asks it, each time anew as far as that can be had.
+// newWebhook returns it with the flags by which kube-apiserver asks it, each time anew as far as
+// that can be had.
 func newWebhook(t *testing.T, dir string) (*webhook, []string) {
 	t.Helper()
 	authority, err := controlplane.NewAuthority()
@@ -44,7 +46,8 @@ func newWebhook(t *testing.T, dir string) (*webhook, []string) {
 	t.Cleanup(server.Close)
 	h.link = newLinkOf(t, server.Listener.Addr().String())
 	config := filepath.Join(dir, "webhook.kubeconfig")
-	err = controlplane.WriteKubeconfig(config, &rest.Config{Host: "https://" + h.link.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: authority.PEM()}})
+	err = controlplane.WriteKubeconfig(config,
+		&rest.Config{Host: "https://" + h.link.Address(), TLSClientConfig: rest.TLSClientConfig{CAData: authority.PEM()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +65,8 @@ func (h *webhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	what := review.Spec.ResourceAttributes
-	review.Status.Allowed = review.Spec.User == string(guestUser) && what != nil && slices.Contains([]string{"get", "list", "watch"}, what.Verb)
+	review.Status.Allowed = review.Spec.User == string(guestUser) && what != nil &&
+		slices.Contains([]string{"get", "list", "watch"}, what.Verb)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(&review) // fails for who does not wait for it
 }

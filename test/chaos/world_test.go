@@ -30,7 +30,8 @@ import (
 	"spillway/test/process"
 )
 
-// world is all that can break: a control plane and the links to and inside of it, for many runs; and a proxy, for one.
+// world is all that can break: a control plane and the links to and inside of it, for many runs;
+// and a proxy, for one.
 type world struct {
 	cp       *controlplane.ControlPlane
 	recorder *recorder
@@ -48,7 +49,8 @@ type world struct {
 	pen     sync.RWMutex // the writers'; whoever holds it for itself keeps them from writing
 }
 
-// Who talks to the proxy. What there is to read may be read by the first by RBAC, by the second by the webhook's word, and not by the third.
+// Who talks to the proxy. What there is to read may be read by the first by RBAC, by the second by
+// the webhook's word, and not by the third.
 const readerUser, guestUser, strangerUser controlplane.User = "reader", "guest", "stranger"
 
 // newWorld starts a control plane. It ends with the test.
@@ -135,7 +137,8 @@ func (w *world) furnish(ctx context.Context) error {
 		Resources: []string{configMaps.Resource, pods.Resource, widgets.Resource},
 	}}}
 	binding := &rbacv1.ClusterRoleBinding{
-		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole",
+			Name: role.Name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: string(readerUser)}},
 	}
 	_, err = c.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
@@ -148,7 +151,8 @@ func (w *world) furnish(ctx context.Context) error {
 	return err
 }
 
-// define makes the definition of widgets, and returns when it is served. One that is there already will do.
+// define makes the definition of widgets, and returns when it is served. One that is there already
+// will do.
 func (w *world) define(ctx context.Context) error {
 	c, err := apiextensions.NewForConfig(w.direct)
 	if err != nil {
@@ -159,7 +163,8 @@ func (w *world) define(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Name: widgets.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: widgets.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: widgets.Resource, Singular: "widget", Kind: "Widget",
+				ListKind: "WidgetList"},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{Name: widgets.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 					Type: "object", XPreserveUnknownFields: &keep,
@@ -223,7 +228,8 @@ type hopeless struct{ error }
 // patience bounds waits for what must happen. It decides nothing but how long a failing run takes.
 const patience = 2 * time.Minute
 
-// stage is what the proxy has to be built with so that its clock can jump, and the apiserver has two addresses.
+// stage is what the proxy has to be built with so that its clock can jump, and the apiserver has
+// two addresses.
 func stage(t *testing.T) []process.Fault {
 	return append(process.SettableClock(t), process.OwnHosts(t))
 }
@@ -246,8 +252,8 @@ func (w *world) asks(writers []*writer) func() ask {
 	}
 }
 
-// proxy is a Spillway that can be killed and started again at the same addresses. If it cannot start, since upstream does not serve what it is
-// to mirror, it is started again, as by a kubelet.
+// proxy is a Spillway that can be killed and started again at the same addresses. If it cannot
+// start, since upstream does not serve what it is to mirror, it is started again, as by a kubelet.
 type proxy struct {
 	binary, metrics string
 	args            []string
@@ -270,7 +276,8 @@ type life struct {
 	killed bool // guarded by proxy.mu
 }
 
-// newProxy makes the proxy of one run, and the link to it. A guarded one lets in only whom the apiserver knows and allows it.
+// newProxy makes the proxy of one run, and the link to it. A guarded one lets in only whom the
+// apiserver knows and allows it.
 func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -293,10 +300,11 @@ func (w *world) newProxy(t *testing.T, binary string, guarded bool) {
 		addresses = append(addresses, fmt.Sprintf("127.0.0.1:%d", port))
 	}
 	w.clients = newLinkOf(t, addresses[0])
-	p := &proxy{binary: binary, dir: dir, clock: w.clock, hosts: process.Hosts(t), metrics: "http://" + addresses[1], args: []string{
-		"--kubeconfig=" + kubeconfig, "--listen=", "--listen-tls=" + addresses[0], "--metrics-listen=" + addresses[1],
-		"--resources=configmaps,pods,widgets." + widgets.Group, "--log-level=debug",
-	}}
+	p := &proxy{binary: binary, dir: dir, clock: w.clock, hosts: process.Hosts(t), metrics: "http://" + addresses[1],
+		args: []string{
+			"--kubeconfig=" + kubeconfig, "--listen=", "--listen-tls=" + addresses[0], "--metrics-listen=" + addresses[1],
+			"--resources=configmaps,pods,widgets." + widgets.Group, "--log-level=debug",
+		}}
 	if guarded {
 		p.args = append(p.args, "--reauth-sweep=15s") // as often as it can be
 	} else {
@@ -350,7 +358,8 @@ func (p *proxy) startLocked(log string) error {
 	return nil
 }
 
-// supervise starts the proxy again if it has ended before it had begun. One that waits for upstream is alive all the while.
+// supervise starts the proxy again if it has ended before it had begun. One that waits for upstream
+// is alive all the while.
 func (p *proxy) supervise(l *life, log string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -402,7 +411,8 @@ func (p *proxy) stop() {
 	p.supervising.Wait()
 }
 
-// well says what is wrong with the process itself: once alive it never ends unless it is killed, and it never panics.
+// well says what is wrong with the process itself: once alive it never ends unless it is killed,
+// and it never panics.
 func (p *proxy) well() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// writer changes the objects of a resource, straight at the apiserver, and knows what that acknowledged.
+// writer changes the objects of a resource, straight at the apiserver, and knows what that
+// acknowledged.
 type writer struct {
 	client   dynamic.NamespaceableResourceInterface
 	resource schema.GroupVersionResource
@@ -32,9 +33,11 @@ type writer struct {
 	next chan struct{} // closed when a write was acknowledged
 }
 
-func newWriter(c dynamic.Interface, r schema.GroupVersionResource, seed uint64, era func() int, pen *sync.RWMutex) *writer {
+func newWriter(c dynamic.Interface, r schema.GroupVersionResource, seed uint64, era func() int,
+	pen *sync.RWMutex) *writer {
 	return &writer{
-		client: c.Resource(r), resource: r, rand: rand.New(rand.NewPCG(seed, uint64(len(r.Resource)))), era: era, pen: pen, next: make(chan struct{}),
+		client: c.Resource(r), resource: r, rand: rand.New(rand.NewPCG(seed, uint64(len(r.Resource)))), era: era, pen: pen,
+		next: make(chan struct{}),
 	}
 }
 
@@ -47,7 +50,8 @@ const writeEvery = 60 * time.Millisecond
 // serial makes marks that nothing else has, in all runs of a test binary.
 var serial atomic.Int64
 
-// run writes until ctx ends. A write that fails may have been made all the same: what it was is the recorder's to say.
+// run writes until ctx ends. A write that fails may have been made all the same: what it was is the
+// recorder's to say.
 func (w *writer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		w.write(ctx)
@@ -73,7 +77,8 @@ func (w *writer) write(ctx context.Context) {
 		}
 		uid := was.GetUID()
 		now := int64(0)
-		if objects.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid}, GracePeriodSeconds: &now}) == nil {
+		if objects.Delete(ctx, name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid},
+			GracePeriodSeconds: &now}) == nil {
 			w.acknowledged(ack{key: key, uid: string(uid), era: era, done: true})
 		}
 		return

@@ -9,37 +9,43 @@ import (
 
 // settings are values that people set, each a chart of its own.
 var settings = map[string][]string{
-	"defaults":                 nil,
-	"a daemon set":             {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},
-	"autoscaling":              {"--set=autoscaling.enabled=true,autoscaling.targetWatchesPerPod=5000"},
-	"one replica":              {"--set=workload.replicas=1,podDisruptionBudget.enabled=false"},
-	"a given Secret":           {"--set=tls.source=secret,tls.secretName=mine"},
-	"cert-manager":             {"--set=tls.source=certManager,tls.certManager.issuerRef.kind=ClusterIssuer,tls.certManager.issuerRef.name=ca"},
-	"more names":               {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
-	"client CA":                {"--set=clientCA.configMapName=clients"},
-	"an audit log":             {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`},
-	"traces":                   {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000,networkPolicy.enabled=true"},
-	"audit logs kept":          {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
-	"flow control":             {"--set=flowControl.enabled=true"},
-	"network policy":           {"--set=networkPolicy.enabled=true", `--set-json=networkPolicy.clients=[{"namespaceSelector":{}}]`},
-	"monitoring":               {"--set=monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true", "--set=monitoring.dashboard.enabled=true,monitoring.dashboard.annotations.grafana_folder=Kubernetes", `--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
-	"readers":                  {`--set-json=rbac.statusReaders=[{"kind":"Group","name":"operators","apiGroup":"rbac.authorization.k8s.io"}]`},
-	"dual stack":               {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
-	"local decisions":          {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods,config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
-	"everything":               {"--set=resources={*},rbac.readEverything=true,config.max-resources=500"},
-	"custom resources":         {"--set=resources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
-	"an image":                 {"--set=image.repository=registry.example.com/spillway,image.digest=sha256:" + strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull"},
+	"defaults":        nil,
+	"a daemon set":    {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},
+	"autoscaling":     {"--set=autoscaling.enabled=true,autoscaling.targetWatchesPerPod=5000"},
+	"one replica":     {"--set=workload.replicas=1,podDisruptionBudget.enabled=false"},
+	"a given Secret":  {"--set=tls.source=secret,tls.secretName=mine"},
+	"cert-manager":    {"--set=tls.source=certManager,tls.certManager.issuerRef.kind=ClusterIssuer,tls.certManager.issuerRef.name=ca"},
+	"more names":      {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
+	"client CA":       {"--set=clientCA.configMapName=clients"},
+	"an audit log":    {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`},
+	"traces":          {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000,networkPolicy.enabled=true"},
+	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
+	"flow control":    {"--set=flowControl.enabled=true"},
+	"network policy": {"--set=networkPolicy.enabled=true",
+		`--set-json=networkPolicy.clients=[{"namespaceSelector":{}}]`},
+	"monitoring": {"--set=monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true",
+		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.annotations.grafana_folder=Kubernetes",
+		`--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
+	"readers":          {`--set-json=rbac.statusReaders=[{"kind":"Group","name":"operators","apiGroup":"rbac.authorization.k8s.io"}]`},
+	"dual stack":       {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
+	"local decisions":  {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods,config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
+	"everything":       {"--set=resources={*},rbac.readEverything=true,config.max-resources=500"},
+	"custom resources": {"--set=resources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
+	"an image": {"--set=image.repository=registry.example.com/spillway,image.digest=sha256:" +
+		strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull"},
 	"no accounts":              {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
 	"a node's":                 {"--set=workload.nodeSelector.a=b,workload.priorityClassName=system-cluster-critical,workload.tolerations[0].operator=Exists", `--set-json=workload.extraEnv=[{"name":"GOMEMLIMIT","value":"900MiB"}]`},
 	"sidecars":                 {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug},sidecar.memoryLimit=256Mi"},
 	"sidecars, shut off":       {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca,webhook.clientNames={kube-apiserver}", `--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
 	"sidecars, without rights": {"--set=mode=sidecar,webhook.namespaceLimits=ignore,sidecar.place=last,networkPolicy.enabled=true"},
-	"sidecars, a given Secret": {"--set=mode=sidecar,webhook.failurePolicy=Fail,tls.source=secret,tls.secretName=mine", "--set-file=webhook.caBundle=testdata/ca.crt"},
-	"sidecars, cert-manager":   {"--set=mode=sidecar,tls.source=certManager,tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
-	"shedding":                 {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100,shed.limits.max-passthrough-qps-per-user=0.5"},
+	"sidecars, a given Secret": {"--set=mode=sidecar,webhook.failurePolicy=Fail,tls.source=secret,tls.secretName=mine",
+		"--set-file=webhook.caBundle=testdata/ca.crt"},
+	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager,tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
+	"shedding":               {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100,shed.limits.max-passthrough-qps-per-user=0.5"},
 }
 
-// Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value that it would change its mind about.
+// Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
+// that it would change its mind about.
 func TestAPIServerTakesIt(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
@@ -48,7 +54,8 @@ func TestAPIServerTakesIt(t *testing.T) {
 			manifest, err := h.template(t.Context(), values...)
 			must(t, err)
 			for _, how := range []string{"--dry-run=server", "--dry-run=none"} {
-				if _, err := cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "--validate=strict", how, "-f=-"); err != nil {
+				if _, err := cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts",
+					"--validate=strict", how, "-f=-"); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -62,15 +69,16 @@ func TestAPIServerTakesIt(t *testing.T) {
 func TestBadValues(t *testing.T) {
 	h := newHelm(t)
 	for values, want := range map[string]string{
-		"workloda.replicas=2":                                      "'workloda' not allowed",
-		"workload.replicas=two":                                    "'/workload/replicas': got string, want integer",
-		"workload.kind=StatefulSet":                                "'/workload/kind': value must be one of 'Deployment', 'DaemonSet'",
-		"resources={Pods}":                                         "'/resources/0'",
-		"resources={*}":                                            "needs rbac.readEverything=true",
-		"config.listen-tls=:1":                                     "config.listen-tls: the chart sets this itself",
-		"config.Listen=x":                                          "invalid propertyName 'Listen'",
-		"audit.required=true":                                      "need audit.policy",
-		"tracing.endpoint=http://a:1":                              "'/tracing/endpoint'",
+		"workloda.replicas=2":   "'workloda' not allowed",
+		"workload.replicas=two": "'/workload/replicas': got string, want integer",
+		"workload.kind=StatefulSet": "'/workload/kind': value must be one of 'Deployment', " +
+			"'DaemonSet'",
+		"resources={Pods}":            "'/resources/0'",
+		"resources={*}":               "needs rbac.readEverything=true",
+		"config.listen-tls=:1":        "config.listen-tls: the chart sets this itself",
+		"config.Listen=x":             "invalid propertyName 'Listen'",
+		"audit.required=true":         "need audit.policy",
+		"tracing.endpoint=http://a:1": "'/tracing/endpoint'",
 		"tracing.endpoint=a:1,config.tracing-config-file=x":        "config.tracing-config-file: the chart sets this itself",
 		"audit.policy.omitStages={Never}":                          "'/audit/policy/omitStages/0'",
 		"audit.policy.rule=1":                                      "'rule' not allowed",
@@ -82,20 +90,23 @@ func TestBadValues(t *testing.T) {
 		"image.digest=latest":                                      "'/image/digest'",
 		"rbac.statusReaders[0].kind=Robot":                         "'/rbac/statusReaders/0",
 		"monitoring.dashboard.enabled=maybe":                       "'/monitoring/dashboard/enabled'",
-		"mode=both":                                                "'/mode': value must be one of 'cluster', 'sidecar', 'shed'",
-		"mode=sidecar,workload.kind=DaemonSet":                     "workload.kind must be Deployment when mode is sidecar",
-		"mode=sidecar,autoscaling.enabled=true":                    "autoscaling.enabled has no meaning when mode is sidecar",
-		"mode=sidecar,config.history-bytes=8Mi":                    "config has no meaning when mode is sidecar",
-		"mode=sidecar,sidecar.flags={debug}":                       "'/sidecar/flags/0'",
-		"mode=sidecar,sidecar.resources=":                          "'/sidecar/resources'",
-		"mode=sidecar,webhook.namespaceLimits=some":                "'/webhook/namespaceLimits': value must be one of 'read', 'ignore'",
-		"mode=sidecar,sidecar.place=middle":                        "'/sidecar/place'",
-		"mode=sidecar,webhook.failurePolicy=Ask":                   "'/webhook/failurePolicy': value must be one of 'Ignore', 'Fail'",
-		"mode=sidecar,tls.source=secret,tls.secretName=a":          "webhook.caBundle is needed",
-		"mode=shed,shed.limits.max-requests=1":                     "'max-requests' not allowed",
-		"drainSeconds=0":                                           "'/drainSeconds'",
-		"service.trafficDistribution=me":                           "'/service/trafficDistribution'",
-		"autoscaling.enabled=true,workload.kind=DaemonSet":         "autoscaling.enabled needs workload.kind=Deployment",
+		"mode=both": "'/mode': value must be one of 'cluster', 'sidecar', " +
+			"'shed'",
+		"mode=sidecar,workload.kind=DaemonSet":  "workload.kind must be Deployment when mode is sidecar",
+		"mode=sidecar,autoscaling.enabled=true": "autoscaling.enabled has no meaning when mode is sidecar",
+		"mode=sidecar,config.history-bytes=8Mi": "config has no meaning when mode is sidecar",
+		"mode=sidecar,sidecar.flags={debug}":    "'/sidecar/flags/0'",
+		"mode=sidecar,sidecar.resources=":       "'/sidecar/resources'",
+		"mode=sidecar,webhook.namespaceLimits=some": "'/webhook/namespaceLimits': value must be one of " +
+			"'read', 'ignore'",
+		"mode=sidecar,sidecar.place=middle": "'/sidecar/place'",
+		"mode=sidecar,webhook.failurePolicy=Ask": "'/webhook/failurePolicy': value must be one of " +
+			"'Ignore', 'Fail'",
+		"mode=sidecar,tls.source=secret,tls.secretName=a":  "webhook.caBundle is needed",
+		"mode=shed,shed.limits.max-requests=1":             "'max-requests' not allowed",
+		"drainSeconds=0":                                   "'/drainSeconds'",
+		"service.trafficDistribution=me":                   "'/service/trafficDistribution'",
+		"autoscaling.enabled=true,workload.kind=DaemonSet": "autoscaling.enabled needs workload.kind=Deployment",
 	} {
 		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", values, err, want)
@@ -107,7 +118,8 @@ func TestBadValues(t *testing.T) {
 func TestRestrictedPods(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
-	_, err := cp.Kubectl(t.Context(), "label", "--overwrite", "namespace", namespace, "pod-security.kubernetes.io/enforce=restricted")
+	_, err := cp.Kubectl(t.Context(), "label", "--overwrite", "namespace", namespace,
+		"pod-security.kubernetes.io/enforce=restricted")
 	must(t, err)
 	for name, values := range settings {
 		if name == "no accounts" {
@@ -143,7 +155,8 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 	must(t, err)
 	_, err = cp.Kubectl(t.Context(), "create", "-f=testdata/definitions.yaml")
 	must(t, err)
-	_, err = cp.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=1m", "customresourcedefinitions", "--all")
+	_, err = cp.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=1m", "customresourcedefinitions",
+		"--all")
 	must(t, err)
 	return cp
 }

@@ -25,11 +25,13 @@ import (
 	"spillway/test/process"
 )
 
-// What `helm test` runs is content with what the chart makes, and says what is wrong with what it would not have made.
+// What `helm test` runs is content with what the chart makes, and says what is wrong with what it
+// would not have made.
 func TestHelmTest(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
-	manifest, err := h.template(t.Context(), "--set=resources={deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi")
+	manifest, err := h.template(t.Context(),
+		"--set=resources={deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
 	must(t, err)
@@ -42,33 +44,39 @@ func TestHelmTest(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 	for _, want := range []string{
-		"ok      /livez: 200\n", "ok      /readyz: 200\n", "ok      /version: v1.", "ok      who asks: system:serviceaccount:" + namespace + ":" + release + "\n",
+		"ok      /livez: 200\n", "ok      /readyz: 200\n", "ok      /version: v1.",
+		"ok      who asks: system:serviceaccount:" + namespace + ":" + release + "\n",
 		"ok      LIST deployments.apps: from memory, at resourceVersion ",
 	} {
 		if !strings.Contains(out, want) {
 			t.Errorf("it does not say %q: %s", want, out)
 		}
 	}
-	manifest, err = h.template(t.Context(), "--set=resources={widgets.v1.example.com}") // with another certificate, by another authority
+	// with another certificate, by another authority
+	manifest, err = h.template(t.Context(), "--set=resources={widgets.v1.example.com}")
 	must(t, err)
-	if out, err = helmTest(t, objects(t, manifest), p.api, token); err == nil || strings.Contains(out, "ok") || !strings.Contains(err.Error(), "its certificate is not believed") {
+	if out, err = helmTest(t, objects(t, manifest), p.api, token); err == nil || strings.Contains(out, "ok") ||
+		!strings.Contains(err.Error(), "its certificate is not believed") {
 		t.Errorf("of an authority that it does not trust: %v, %s", err, out)
 	}
 	grant(t, cp, "nobody", []any{})
-	if out, err = helmTest(t, all, p.api, tokenOf(t, cp, "nobody")); err == nil || !strings.Contains(err.Error(), "1 of 5 checks failed, first LIST deployments.apps: 403 ") {
+	if out, err = helmTest(t, all, p.api, tokenOf(t, cp, "nobody")); err == nil ||
+		!strings.Contains(err.Error(), "1 of 5 checks failed, first LIST deployments.apps: 403 ") {
 		t.Errorf("of somebody without rights: %v, %s", err, out)
 	}
-	if out, err = helmTest(t, all, p.api, "made.up"); err == nil || !strings.Contains(err.Error(), "token of this cluster that is good still") {
+	if out, err = helmTest(t, all, p.api, "made.up"); err == nil ||
+		!strings.Contains(err.Error(), "token of this cluster that is good still") {
 		t.Errorf("of a token that is nobody's: %v, %s", err, out)
 	}
 	p.child.Stop(time.Minute)
-	if out, err = helmTest(t, all, p.api, token); err == nil || !strings.Contains(err.Error(), "5 of 5 checks failed, first /livez: no answer: ") {
+	if out, err = helmTest(t, all, p.api, token); err == nil ||
+		!strings.Contains(err.Error(), "5 of 5 checks failed, first /livez: no answer: ") {
 		t.Errorf("of what has ended: %v, %s", err, out)
 	}
 }
 
-// helmTest runs the container of the rendered test pod, to which what serves at url is the Service, and returns what it printed. The error holds what it said
-// on standard error.
+// helmTest runs the container of the rendered test pod, to which what serves at url is the Service,
+// and returns what it printed. The error holds what it said on standard error.
 func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string) (string, error) {
 	t.Helper()
 	var pod corev1.Pod
@@ -109,7 +117,8 @@ func helmTest(t *testing.T, all []*unstructured.Unstructured, url, token string)
 // accountToken is where the kubelet gives a pod the token of its service account.
 const accountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 
-// tunnel is an HTTP proxy that leads whoever asks it for the Service to a server, as kube-proxy would.
+// tunnel is an HTTP proxy that leads whoever asks it for the Service to a server, as kube-proxy
+// would.
 func tunnel(t *testing.T, to string) string {
 	t.Helper()
 	target, err := url.Parse(to)
@@ -142,7 +151,8 @@ func tunnel(t *testing.T, to string) string {
 	return server.URL
 }
 
-// The test's pod is behind no Service, whose clients it would fail, and comes through the network policy.
+// The test's pod is behind no Service, whose clients it would fail, and comes through the network
+// policy.
 func TestHelmTestIsAClient(t *testing.T) {
 	h := newHelm(t)
 	for _, values := range [][]string{{"--set=networkPolicy.enabled=true",

@@ -13,10 +13,12 @@ import (
 // What Grafana's sidecar finds is the dashboard as it is in the chart, braces of legends and all.
 func TestDashboard(t *testing.T) {
 	h := newHelm(t)
-	manifest, err := h.template(t.Context(), "--set=monitoring.dashboard.enabled=true,monitoring.dashboard.labels.team=a,monitoring.dashboard.annotations.grafana_folder=Kubernetes")
+	manifest, err := h.template(t.Context(),
+		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.labels.team=a,monitoring.dashboard.annotations.grafana_folder=Kubernetes")
 	must(t, err)
 	found := pick(t, objects(t, manifest), "ConfigMap", release+"-dashboard")
-	if l := found.GetLabels(); l["grafana_dashboard"] != "1" || l["team"] != "a" || found.GetAnnotations()["grafana_folder"] != "Kubernetes" {
+	if l := found.GetLabels(); l["grafana_dashboard"] != "1" || l["team"] != "a" ||
+		found.GetAnnotations()["grafana_folder"] != "Kubernetes" {
 		t.Errorf("labels %v, annotations %v", l, found.GetAnnotations())
 	}
 	text, _, err := unstructured.NestedString(found.Object, "data", "spillway.json")

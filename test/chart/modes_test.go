@@ -29,16 +29,20 @@ func TestShapes(t *testing.T) {
 	t.Run("shed", func(t *testing.T) { shedsLoad(t, cp) })
 }
 
-// What the sidecar shape renders, run as it says, gives a sidecar to whom it says: to pods with the label and those in namespaces with it, and to no others. It
-// may read LimitRanges and ResourceQuotas, by which it sizes them, and needs no other right.
+// What the sidecar shape renders, run as it says, gives a sidecar to whom it says: to pods with the
+// label and those in namespaces with it, and to no others. It may read LimitRanges and
+// ResourceQuotas, by which it sizes them, and needs no other right.
 func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
-	manifest, err := newHelm(t).template(t.Context(), "--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi,sidecar.cpuLimit=2", "--set-string=image.tag=7")
+	manifest, err := newHelm(t).template(t.Context(),
+		"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi},sidecar.memoryLimit=256Mi,sidecar.cpuLimit=2",
+		"--set-string=image.tag=7")
 	must(t, err)
 	all := objects(t, manifest)
 	rules, _, err := unstructured.NestedSlice(pick(t, all, "ClusterRole", namespace+":"+release).Object, "rules")
 	must(t, err)
-	if text := fmt.Sprint(rules); text != "[map[apiGroups:[] resources:[limitranges resourcequotas] verbs:[get list watch]]]" {
+	if text := fmt.Sprint(rules); text != "[map[apiGroups:[] resources:[limitranges resourcequotas] verbs:[get list "+
+		"watch]]]" {
 		t.Errorf("its rights are %s", text)
 	}
 	if _, err := cp.Kubectl(t.Context(), "create", "namespace", namespace); err != nil && !strings.Contains(err.Error(),
@@ -81,14 +85,16 @@ func addsSidecars(t *testing.T, cp *controlplane.ControlPlane) {
 		}
 		return nil
 	})
-	for _, c := range []struct{ namespace, label string }{{"default", ""}, {"default", "disabled"}, {"chosen", "disabled"}} {
+	for _, c := range []struct{ namespace, label string }{{"default", ""}, {"default", "disabled"},
+		{"chosen", "disabled"}} {
 		if args := arguments(t, cp, c.namespace, c.label); args != nil {
 			t.Errorf("in namespace %s with label %q there is a sidecar: %v", c.namespace, c.label, args)
 		}
 	}
 }
 
-// arguments are those of the sidecar of a pod that would be created with a label; nil if there would be none.
+// arguments are those of the sidecar of a pod that would be created with a label; nil if there
+// would be none.
 func arguments(t *testing.T, cp *controlplane.ControlPlane, namespace, label string) []string {
 	t.Helper()
 	const mount = `[{"name": "kube-api-access-x", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}]`
@@ -147,8 +153,9 @@ func startWebhook(t *testing.T, all []*unstructured.Unstructured, cp *controlpla
 	return url
 }
 
-// reach has kube-apiserver find a webhook here, where there is no Service to find it by; certificate is the one that it shows, which must be the Service's by what the
-// configuration trusts.
+// reach has kube-apiserver find a webhook here, where there is no Service to find it by;
+// certificate is the one that it shows, which must be the Service's by what the configuration
+// trusts.
 func reach(t *testing.T, configuration *unstructured.Unstructured, url, certificate string) {
 	t.Helper()
 	webhooks, _, err := unstructured.NestedSlice(configuration.Object, "webhooks")
@@ -173,10 +180,12 @@ func reach(t *testing.T, configuration *unstructured.Unstructured, url, certific
 	must(t, unstructured.SetNestedSlice(configuration.Object, webhooks, "webhooks"))
 }
 
-// What the shed shape renders, run as it says, serves reads from memory while it tells a client that asks the API server for too much to come back.
+// What the shed shape renders, run as it says, serves reads from memory while it tells a client
+// that asks the API server for too much to come back.
 func shedsLoad(t *testing.T, cp *controlplane.ControlPlane) {
 	t.Helper()
-	manifest, err := newHelm(t).template(t.Context(), "--set=mode=shed,resources={configmaps},config.memory-budget=1Gi,config.max-passthrough-burst-per-user=3",
+	manifest, err := newHelm(t).template(t.Context(),
+		"--set=mode=shed,resources={configmaps},config.memory-budget=1Gi,config.max-passthrough-burst-per-user=3",
 		"--set=shed.limits.max-passthrough-qps-per-user=0.01")
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")

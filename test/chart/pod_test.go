@@ -30,7 +30,8 @@ const serverName = release + "." + namespace + ".svc"
 // etc is where the rendered container finds its files.
 const etc = "/etc/spillway/"
 
-// pod is the container of a rendered chart as a process of this machine: its command, its files at another place, the rights of a token.
+// pod is the container of a rendered chart as a process of this machine: its command, its files at
+// another place, the rights of a token.
 type pod struct {
 	child        *process.Child
 	log          *process.Log
@@ -51,16 +52,19 @@ func podOf(t *testing.T, workload *unstructured.Unstructured) *unstructured.Unst
 	return p
 }
 
-// startPod starts what a manifest says, to which kube-apiserver is what the token may do, and returns when it says where it serves. It ends
-// with the test.
-func startPod(t *testing.T, cp *controlplane.ControlPlane, program string, all []*unstructured.Unstructured, token string) *pod {
+// startPod starts what a manifest says, to which kube-apiserver is what the token may do, and
+// returns when it says where it serves. It ends with the test.
+func startPod(t *testing.T, cp *controlplane.ControlPlane, program string, all []*unstructured.Unstructured,
+	token string) *pod {
 	t.Helper()
 	dir := t.TempDir()
 	there := func(path string) string { return strings.ReplaceAll(path, etc, dir+"/") }
 	container := writeFiles(t, all, there)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
-	args := []string{"--kubeconfig=" + kubeconfig, "--listen-tls=127.0.0.1:0", "--metrics-listen=0.0.0.0:0"} // off loopback, as in a pod
+	must(t, controlplane.WriteKubeconfig(kubeconfig,
+		&rest.Config{Host: cp.URL(), TLSClientConfig: rest.TLSClientConfig{CAData: cp.CA()}, BearerToken: token}))
+	// off loopback, as in a pod
+	args := []string{"--kubeconfig=" + kubeconfig, "--listen-tls=127.0.0.1:0", "--metrics-listen=0.0.0.0:0"}
 	for _, arg := range container.Args {
 		args = append(args, there(arg))
 	}

@@ -9,7 +9,8 @@ import (
 	"spillway/test/process"
 )
 
-// Who reads metrics does not read the status page, nor the other way round, and without the rule that allows it nobody does.
+// Who reads metrics does not read the status page, nor the other way round, and without the rule
+// that allows it nobody does.
 func TestReaders(t *testing.T) {
 	cp := startControlPlane(t)
 	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi",
@@ -27,13 +28,14 @@ func TestReaders(t *testing.T) {
 	}
 	f := func(account, path string, want int) {
 		t.Helper()
-		process.Awaiting(t, fmt.Sprintf("%q to be answered %s with %d", account, path, want), func(ctx context.Context) error {
-			got, _, err := p.get(ctx, p.metrics+path, tokens[account])
-			if err == nil && got != want {
-				err = fmt.Errorf("%d", got)
-			}
-			return err
-		})
+		process.Awaiting(t, fmt.Sprintf("%q to be answered %s with %d", account, path, want),
+			func(ctx context.Context) error {
+				got, _, err := p.get(ctx, p.metrics+path, tokens[account])
+				if err == nil && got != want {
+					err = fmt.Errorf("%d", got)
+				}
+				return err
+			})
 	}
 	f("scraper", "/metrics", http.StatusOK)
 	f("scraper", "/statusz", http.StatusForbidden)
@@ -42,7 +44,8 @@ func TestReaders(t *testing.T) {
 	f("operator", "/metrics", http.StatusForbidden)
 	f(release, "/statusz", http.StatusForbidden)
 	f("", "/statusz", http.StatusUnauthorized)
-	_, err = cp.Kubectl(t.Context(), "patch", "clusterrole", namespace+":"+release+":status", "--type=json", `--patch=[{"op":"remove","path":"/rules/0"}]`)
+	_, err = cp.Kubectl(t.Context(), "patch", "clusterrole", namespace+":"+release+":status", "--type=json",
+		`--patch=[{"op":"remove","path":"/rules/0"}]`)
 	must(t, err)
 	f("operator", "/statusz", http.StatusForbidden)
 	f("scraper", "/metrics", http.StatusOK)

@@ -25,14 +25,15 @@ var mirrored = map[string]string{
 	"widgets.v1.example.com": "/apis/example.com/v1/namespaces/default/widgets",
 }
 
-// What the chart renders, run as it says with the rights that it gives, serves clients from memory under its certificate. Without any one
-// of these rights it does not, or says what it cannot do.
+// What the chart renders, run as it says with the rights that it gives, serves clients from memory
+// under its certificate. Without any one of these rights it does not, or says what it cannot do.
 func TestRights(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	program := process.BuildProxy(t)
 	for name, values := range map[string][]string{
-		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi"}, // in a container its limit is known
+		// in a container its limit is known
+		"defaults": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com},config.memory-budget=1Gi"},
 		"watched rights": {"--set=resources={configmaps,pods,deployments.apps,widgets.v1.example.com}",
 			"--set=config.authentication-local-jwks=unbound,config.api-audiences={https://kubernetes.default.svc},config.memory-budget=1Gi"},
 	} {
@@ -72,10 +73,12 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// The audit log is on standard output, if it is nowhere else, with what the policy wants of it; and spans are for a collector that is away.
+// The audit log is on standard output, if it is nowhere else, with what the policy wants of it; and
+// spans are for a collector that is away.
 func TestAudit(t *testing.T) {
 	cp := startControlPlane(t)
-	manifest, err := newHelm(t).template(t.Context(), "--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",
+	manifest, err := newHelm(t).template(t.Context(),
+		"--set=resources={configmaps},config.memory-budget=1Gi,tracing.endpoint=127.0.0.1:1",
 		`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`)
 	must(t, err)
 	_, err = cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts", "-f=-")
@@ -83,14 +86,16 @@ func TestAudit(t *testing.T) {
 	p := startPod(t, cp, process.BuildProxy(t), objects(t, manifest), tokenOf(t, cp, release))
 	process.Awaiting(t, "it to be ready", p.ready)
 	process.Awaiting(t, "an answer from memory", func(ctx context.Context) error {
-		status, fromMemory, err := p.get(ctx, p.api+mirrored["configmaps"]+"?resourceVersion=0", cp.Config(controlplane.Admin).BearerToken)
+		status, fromMemory, err := p.get(ctx, p.api+mirrored["configmaps"]+"?resourceVersion=0",
+			cp.Config(controlplane.Admin).BearerToken)
 		if err == nil && (status != http.StatusOK || !fromMemory) {
 			err = fmt.Errorf("%d, from memory: %t", status, fromMemory)
 		}
 		return err
 	})
 	text := string(p.log.Text())
-	if !strings.Contains(text, `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"`) || strings.Contains(text, `"stage":"RequestReceived"`) {
+	if !strings.Contains(text, `{"kind":"Event","apiVersion":"audit.k8s.io/v1","level":"Metadata"`) ||
+		strings.Contains(text, `"stage":"RequestReceived"`) {
 		t.Errorf("no such event: %s", text)
 	}
 }
@@ -112,7 +117,8 @@ func (p *pod) missing(ctx context.Context, cp *controlplane.ControlPlane, resour
 	return fmt.Errorf("it says that it cannot list %s", strings.Join(resources, ", "))
 }
 
-// broken is what a client does not get from memory; nil if nothing. It asks with a token of its own, that is nobody's who was seen before.
+// broken is what a client does not get from memory; nil if nothing. It asks with a token of its
+// own, that is nobody's who was seen before.
 func (p *pod) broken(ctx context.Context, cp *controlplane.ControlPlane) error {
 	for name, path := range mirrored {
 		status, fromMemory, err := p.get(ctx, p.api+path+"?resourceVersion=0", cp.Config(controlplane.Admin).BearerToken)
@@ -130,9 +136,12 @@ func (p *pod) broken(ctx context.Context, cp *controlplane.ControlPlane) error {
 func grant(t *testing.T, cp *controlplane.ControlPlane, account string, rules []any) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": "List", "items": []any{
-		map[string]any{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": map[string]any{"name": account, "namespace": namespace}},
-		map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": map[string]any{"name": account}, "rules": rules},
-		map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": map[string]any{"name": account},
+		map[string]any{"apiVersion": "v1", "kind": "ServiceAccount",
+			"metadata": map[string]any{"name": account, "namespace": namespace}},
+		map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+			"metadata": map[string]any{"name": account}, "rules": rules},
+		map[string]any{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+			"metadata": map[string]any{"name": account},
 			"roleRef":  map[string]any{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": account},
 			"subjects": []any{map[string]any{"kind": "ServiceAccount", "name": account, "namespace": namespace}}},
 	}})
@@ -148,14 +157,17 @@ func tokenOf(t *testing.T, cp *controlplane.ControlPlane, account string) string
 	return strings.TrimSpace(token)
 }
 
-// A generated certificate stays as it is until it is old or for other names; what clients trust stays in any case.
+// A generated certificate stays as it is until it is old or for other names; what clients trust
+// stays in any case.
 func TestCertificateIsKept(t *testing.T) {
 	cp := startControlPlane(t)
 	h := newHelm(t)
 	h.kubeconfig = cp.Kubeconfig(controlplane.Admin)
 	upgrade := func(values ...string) (ca string, leaf *x509.Certificate) {
 		t.Helper()
-		_, err := h.run(t.Context(), append([]string{"upgrade", "--install", "--force-conflicts", release, h.chart, "--namespace=" + namespace}, values...)...)
+		_, err := h.run(t.Context(),
+			append([]string{"upgrade", "--install", "--force-conflicts", release, h.chart, "--namespace=" + namespace},
+				values...)...)
 		must(t, err)
 		text, err := cp.Kubectl(t.Context(), "get", "secret", release+"-tls", "--namespace="+namespace, "--output=json")
 		must(t, err)
@@ -178,7 +190,8 @@ func TestCertificateIsKept(t *testing.T) {
 	if err := named.VerifyHostname("proxy.example.com"); err != nil || ca2 != ca {
 		t.Errorf("%v; same CA: %t", err, ca2 == ca)
 	}
-	_, err := cp.Kubectl(t.Context(), "annotate", "--overwrite", "--namespace="+namespace, "secret", release+"-tls", "spillway/renew-after=1")
+	_, err := cp.Kubectl(t.Context(), "annotate", "--overwrite", "--namespace="+namespace, "secret", release+"-tls",
+		"spillway/renew-after=1")
 	must(t, err)
 	ca3, renewed := upgrade("--set=tls.extraNames={proxy.example.com}")
 	if renewed.Equal(named) || ca3 != ca {

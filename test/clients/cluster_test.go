@@ -19,7 +19,8 @@ import (
 // cluster is written to directly, as others would.
 type cluster struct{ client kubernetes.Interface }
 
-// startCluster starts a control plane in which there is something of everything, and the client that writes to it.
+// startCluster starts a control plane in which there is something of everything, and the client
+// that writes to it.
 func startCluster(t *testing.T) (*controlplane.ControlPlane, *cluster) {
 	t.Helper()
 	cp, direct := startControlPlane(t)
@@ -47,21 +48,25 @@ func (w *cluster) make(t *testing.T, cp *controlplane.ControlPlane) {
 		t.Helper()
 		must(t, err)
 	}
-	create(w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, options))
+	create(w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		options))
 	for _, name := range []string{node, "n2"} {
 		create(cp.MakeNode(ctx, name))
 		create(w.client.CoreV1().Pods(namespace).Create(ctx, pod("on-"+name, name), options))
 	}
 	for name, ip := range map[string]string{"web": "", "headless": corev1.ClusterIPNone} {
 		create(w.client.CoreV1().Services(namespace).Create(ctx, &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}},
 		}, options))
 		create(w.client.DiscoveryV1().EndpointSlices(namespace).Create(ctx, &discoveryv1.EndpointSlice{
 			ObjectMeta: metav1.ObjectMeta{Name: name}, AddressType: discoveryv1.AddressTypeIPv4,
 		}, options))
 	}
-	create(w.client.StorageV1().CSIDrivers().Create(ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "driver.example.com"}}, options))
-	create(w.client.NodeV1().RuntimeClasses().Create(ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Handler: "handler"}, options))
+	create(w.client.StorageV1().CSIDrivers().Create(
+		ctx, &storagev1.CSIDriver{ObjectMeta: metav1.ObjectMeta{Name: "driver.example.com"}}, options))
+	create(w.client.NodeV1().RuntimeClasses().Create(
+		ctx, &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "class"}, Handler: "handler"}, options))
 	for i := range perObject - 1 { // the last is missing yet
 		w.makeVolume(t, i)
 	}
@@ -70,14 +75,16 @@ func (w *cluster) make(t *testing.T, cp *controlplane.ControlPlane) {
 func (w *cluster) makeVolume(t *testing.T, i int) {
 	t.Helper()
 	made := metav1.ObjectMeta{Name: object(i)}
-	_, err := w.client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: made}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().Secrets(namespace).Create(t.Context(), &corev1.Secret{ObjectMeta: made},
+		metav1.CreateOptions{})
 	must(t, err)
-	_, err = w.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: made}, metav1.CreateOptions{})
+	_, err = w.client.CoreV1().ConfigMaps(namespace).Create(t.Context(), &corev1.ConfigMap{ObjectMeta: made},
+		metav1.CreateOptions{})
 	must(t, err)
 }
 
-// change changes something of everything: labels come and go, so that objects come into sight and leave it; pods come and go; a
-// volume is replaced.
+// change changes something of everything: labels come and go, so that objects come into sight and
+// leave it; pods come and go; a volume is replaced.
 func (w *cluster) change(t *testing.T, round int) {
 	t.Helper()
 	ctx := t.Context()
@@ -86,7 +93,9 @@ func (w *cluster) change(t *testing.T, round int) {
 		if round%2 == 0 {
 			value = ""
 		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value}, "annotations": map[string]any{"round": fmt.Sprint(round)}}})
+		patch, err := json.Marshal(
+			map[string]any{"metadata": map[string]any{"labels": map[string]any{key: value},
+				"annotations": map[string]any{"round": fmt.Sprint(round)}}})
 		must(t, err)
 		return patch
 	}
@@ -98,7 +107,8 @@ func (w *cluster) change(t *testing.T, round int) {
 	options := metav1.PatchOptions{}
 	core := w.client.CoreV1()
 	merge(core.Services(namespace).Patch(ctx, "web", kind, label("service.kubernetes.io/service-proxy-name"), options))
-	merge(w.client.DiscoveryV1().EndpointSlices(namespace).Patch(ctx, "web", kind, label("service.kubernetes.io/headless"), options))
+	merge(w.client.DiscoveryV1().EndpointSlices(namespace).Patch(ctx, "web", kind, label("service.kubernetes.io/headless"),
+		options))
 	for _, name := range []string{node, "n2"} {
 		merge(core.Nodes().Patch(ctx, name, kind, label("odd"), options))
 		merge(core.Pods(namespace).Patch(ctx, "on-"+name, kind, label("odd"), options))
@@ -135,6 +145,7 @@ func (w *cluster) changeVolumes(t *testing.T, round int, patch []byte) {
 func pod(name, node string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec:       corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64), Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}},
+		Spec: corev1.PodSpec{NodeName: node, TerminationGracePeriodSeconds: new(int64),
+			Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}},
 	}
 }

@@ -26,12 +26,14 @@ import (
 
 const namespace = "javascript"
 
-// TestJavaScript lets the informer of the JavaScript client list and watch, tells it of changes, ends its stream, and has it go on
-// at another replica from where it was (W-112, W-190's kin: it sends resourceVersion and no bookmarks, and takes no gzip).
+// TestJavaScript lets the informer of the JavaScript client list and watch, tells it of changes,
+// ends its stream, and has it go on at another replica from where it was (W-112, W-190's kin: it
+// sends resourceVersion and no bookmarks, and takes no gzip).
 func TestJavaScript(t *testing.T) {
 	node := installed(t)
 	cp, client := startControlPlane(t)
-	_, err := client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
+	_, err := client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	must(t, err)
 	w := &writer{client: client}
 	w.put(t, "early", "1", true)
@@ -39,7 +41,8 @@ func TestJavaScript(t *testing.T) {
 
 	binary := process.BuildProxy(t)
 	replica := func() *process.Proxy {
-		return process.StartProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--plain-identity=self", "--drain-period=1s")
+		return process.StartProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps",
+			"--plain-identity=self", "--drain-period=1s")
 	}
 	first, second := replica(), replica()
 	front := newSwitch(t, first.Plain)
@@ -79,8 +82,8 @@ func TestJavaScript(t *testing.T) {
 	}
 }
 
-// installed is the program that runs JavaScript, once the client is installed for it. Where it is missing the test is skipped; in
-// CI it may not be missing.
+// installed is the program that runs JavaScript, once the client is installed for it. Where it is
+// missing the test is skipped; in CI it may not be missing.
 func installed(t *testing.T) string {
 	t.Helper()
 	node, err := exec.LookPath("node")
@@ -110,7 +113,8 @@ func upToDate() bool {
 	return err == nil && !errors.Is(err2, fs.ErrNotExist) && err2 == nil && installed.ModTime().After(lock.ModTime())
 }
 
-// writer changes ConfigMaps and remembers what an informer of those labelled seen must end with, and must have been told.
+// writer changes ConfigMaps and remembers what an informer of those labelled seen must end with,
+// and must have been told.
 type writer struct {
 	client kubernetes.Interface
 	wanted map[string]string // value by name
@@ -119,7 +123,8 @@ type writer struct {
 
 func (w *writer) put(t *testing.T, name, value string, seen bool) {
 	t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"seen": fmt.Sprint(seen)}}, Data: map[string]string{"value": value}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"seen": fmt.Sprint(seen)}},
+		Data: map[string]string{"value": value}}
 	maps := w.client.CoreV1().ConfigMaps(namespace)
 	if _, err := maps.Update(t.Context(), o, metav1.UpdateOptions{}); err != nil {
 		_, err = maps.Create(t.Context(), o, metav1.CreateOptions{})
@@ -159,7 +164,9 @@ type informer struct {
 func startInformer(t *testing.T, node, server string) *informer {
 	t.Helper()
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	must(t, controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}})) // which it asks for over plain HTTP
+	// which it asks for over plain HTTP
+	must(t, controlplane.WriteKubeconfig(kubeconfig,
+		&rest.Config{Host: server, TLSClientConfig: rest.TLSClientConfig{Insecure: true}}))
 	cmd := exec.Command(node, "informer.js", namespace, "seen=true")
 	cmd.Dir, cmd.Env = "javascript", append(os.Environ(), "KUBECONFIG="+kubeconfig)
 	i := &informer{log: process.NewLog(t)}
@@ -230,7 +237,8 @@ func (i *informer) await(t *testing.T, wanted map[string]string) {
 	})
 }
 
-// expectTold expects each change once, in its order. Which of the first objects are told before which is the list's order.
+// expectTold expects each change once, in its order. Which of the first objects are told before
+// which is the list's order.
 func (i *informer) expectTold(t *testing.T, w *writer) {
 	t.Helper()
 	var told []string

@@ -34,8 +34,9 @@ const (
 	detector = "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR"
 )
 
-// TestMain starts itself again with client-go's detector, which reads its variable before anything of ours runs: each informer then
-// lists what it has just been told by a watch-list, and panics on any difference.
+// TestMain starts itself again with client-go's detector, which reads its variable before anything
+// of ours runs: each informer then lists what it has just been told by a watch-list, and panics on
+// any difference.
 func TestMain(m *testing.M) {
 	if os.Getenv(detector) == "" {
 		self, err := os.Executable()
@@ -69,8 +70,9 @@ func (w *wire) wrap(next http.RoundTripper) http.RoundTripper {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.asked = append(w.asked, exchange{
-				path: r.URL.Path, query: r.URL.Query(), accept: r.Header.Get("Accept"), contentType: answer.Header.Get("Content-Type"),
-				fromMemory: answer.StatusCode == http.StatusOK && answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") == "",
+				path: r.URL.Path, query: r.URL.Query(), accept: r.Header.Get("Accept"),
+				contentType: answer.Header.Get("Content-Type"),
+				fromMemory:  answer.StatusCode == http.StatusOK && answer.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") == "",
 			})
 		}
 		return answer, err
@@ -86,7 +88,8 @@ func (w *wire) watches(path, labels, fields string) []exchange {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(w.asked), func(x exchange) bool {
-		return x.path != path || x.query.Get("watch") == "" || x.query.Get("labelSelector") != labels || x.query.Get("fieldSelector") != fields
+		return x.path != path || x.query.Get("watch") == "" || x.query.Get("labelSelector") != labels ||
+			x.query.Get("fieldSelector") != fields
 	})
 }
 
@@ -108,7 +111,8 @@ type component struct {
 func newComponent(t *testing.T, name, server string, accept string) *component {
 	t.Helper()
 	c := &component{name: name}
-	config := &rest.Config{Host: server, QPS: -1, UserAgent: name, ContentConfig: rest.ContentConfig{ContentType: protobuf, AcceptContentTypes: accept}}
+	config := &rest.Config{Host: server, QPS: -1, UserAgent: name, ContentConfig: rest.ContentConfig{ContentType: protobuf,
+		AcceptContentTypes: accept}}
 	config.Wrap(c.wire.wrap)
 	var err error
 	c.client, err = kubernetes.NewForConfig(config)
@@ -117,11 +121,13 @@ func newComponent(t *testing.T, name, server string, accept string) *component {
 }
 
 // informer adds a shared informer of the component's.
-func (c *component) informer(t *testing.T, path, labels, fields string, of func(informers.SharedInformerFactory) cache.SharedIndexInformer) {
+func (c *component) informer(t *testing.T, path, labels, fields string,
+	of func(informers.SharedInformerFactory) cache.SharedIndexInformer) {
 	t.Helper()
-	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
-		o.LabelSelector, o.FieldSelector = labels, fields
-	}))
+	factory := informers.NewSharedInformerFactoryWithOptions(c.client, 0,
+		informers.WithTweakListOptions(func(o *metav1.ListOptions) {
+			o.LabelSelector, o.FieldSelector = labels, fields
+		}))
 	i := of(factory)
 	go i.RunWithContext(t.Context())
 	c.patterns = append(c.patterns, pattern{path, labels, fields, i.GetStore()})
@@ -149,8 +155,9 @@ func newKubeProxy(t *testing.T, server string) *component {
 	return c
 }
 
-// newKubelet has those of a kubelet: its node, its pods, services with an address, what its drivers need, and a reflector of its own
-// for every secret and ConfigMap that its pods name (W-190, W-196).
+// newKubelet has those of a kubelet: its node, its pods, services with an address, what its drivers
+// need, and a reflector of its own for every secret and ConfigMap that its pods name (W-190,
+// W-196).
 func newKubelet(t *testing.T, server string) *component {
 	c := newComponent(t, "kubelet", server, protobuf+",application/json")
 	c.informer(t, "/api/v1/nodes", "", "metadata.name="+node,
@@ -183,13 +190,16 @@ const perObject = 8
 func object(i int) string { return fmt.Sprintf("volume-%d", i) }
 
 // reflector adds a bare reflector, as a kubelet has them.
-func (c *component) reflector(t *testing.T, resource, namespace, selector string, expected runtime.Object, least time.Duration) {
+func (c *component) reflector(t *testing.T, resource, namespace, selector string, expected runtime.Object,
+	least time.Duration) {
 	t.Helper()
 	parsed, err := fields.ParseSelector(selector)
 	must(t, err)
-	lw := cache.ToListWatcherWithWatchListSemantics(cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), resource, namespace, parsed), c.client)
+	lw := cache.ToListWatcherWithWatchListSemantics(cache.NewListWatchFromClient(c.client.CoreV1().RESTClient(), resource,
+		namespace, parsed), c.client)
 	store := cache.NewStore(cache.MetaNamespaceKeyFunc)
-	r := cache.NewReflectorWithOptions(lw, expected, store, cache.ReflectorOptions{Name: c.name + " " + resource + " " + selector, MinWatchTimeout: least})
+	r := cache.NewReflectorWithOptions(lw, expected, store,
+		cache.ReflectorOptions{Name: c.name + " " + resource + " " + selector, MinWatchTimeout: least})
 	go r.RunWithContext(t.Context())
 	path := "/api/v1/" + resource
 	if namespace != "" {
@@ -198,11 +208,13 @@ func (c *component) reflector(t *testing.T, resource, namespace, selector string
 	c.patterns = append(c.patterns, pattern{path, "", selector, store})
 }
 
-// TestPatterns runs the reflectors of a kube-proxy and of a kubelet through the proxy while objects come, change, leave their sight
-// and go. They end with what the apiserver lists for the same selectors, and were told in protobuf, from memory.
+// TestPatterns runs the reflectors of a kube-proxy and of a kubelet through the proxy while objects
+// come, change, leave their sight and go. They end with what the apiserver lists for the same
+// selectors, and were told in protobuf, from memory.
 func TestPatterns(t *testing.T) {
 	cp, w := startCluster(t)
-	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=*,secrets", "--plain-identity=self")
+	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
+		"--resources=*,secrets", "--plain-identity=self")
 	components := []*component{newKubeProxy(t, p.Plain), newKubelet(t, p.Plain)}
 	for _, c := range components {
 		c.awaitEqual(t, w.client)
@@ -214,15 +226,18 @@ func TestPatterns(t *testing.T) {
 		c.awaitEqual(t, w.client)
 		c.expectPatterns(t)
 	}
-	// The cache-based manager of a kubelet asks for any state; after a failed update of its status it asks for the present.
+	// The cache-based manager of a kubelet asks for any state; after a failed update of its status it
+	// asks for the present.
 	kubelet := components[1]
-	_, err := kubelet.client.CoreV1().Secrets(namespace).Get(t.Context(), object(0), metav1.GetOptions{ResourceVersion: "0"})
+	_, err := kubelet.client.CoreV1().Secrets(namespace).Get(t.Context(), object(0),
+		metav1.GetOptions{ResourceVersion: "0"})
 	must(t, err)
 	_, err = kubelet.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 	must(t, err)
 }
 
-// expectPatterns expects each reflector's watch to have been asked for as the component does, and answered in protobuf from memory.
+// expectPatterns expects each reflector's watch to have been asked for as the component does, and
+// answered in protobuf from memory.
 func (c *component) expectPatterns(t *testing.T) {
 	t.Helper()
 	accept := map[string]string{"kube-proxy": protobuf + ", */*", "kubelet": protobuf + ",application/json"}[c.name]
@@ -236,7 +251,8 @@ func (c *component) expectPatterns(t *testing.T) {
 				t.Errorf("%s asks for %s with Accept %q and %v", c.name, p.path, x.accept, x.query)
 			}
 			if x.contentType != protobuf+";stream=watch" || !x.fromMemory {
-				t.Errorf("%s: a watch of %s by %v is answered as %s, from memory: %t", c.name, p.path, x.query, x.contentType, x.fromMemory)
+				t.Errorf("%s: a watch of %s by %v is answered as %s, from memory: %t", c.name, p.path, x.query, x.contentType,
+					x.fromMemory)
 			}
 		}
 	}
@@ -248,7 +264,8 @@ func (c *component) awaitEqual(t *testing.T, direct kubernetes.Interface) {
 	for _, p := range c.patterns {
 		process.Awaiting(t, c.name+" to know "+p.path+" by "+p.labels+" "+p.fields, func(ctx context.Context) error {
 			var list metav1.PartialObjectMetadataList
-			request := direct.CoreV1().RESTClient().Get().AbsPath(p.path).Param("labelSelector", p.labels).Param("fieldSelector", p.fields)
+			request := direct.CoreV1().RESTClient().Get().AbsPath(p.path).Param("labelSelector", p.labels).Param("fieldSelector",
+				p.fields)
 			body, err := request.SetHeader("Accept", "application/json").DoRaw(ctx)
 			if err == nil {
 				err = json.Unmarshal(body, &list)

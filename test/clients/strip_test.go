@@ -15,12 +15,13 @@ import (
 	"spillway/test/process"
 )
 
-// With --strip-managed-fields, what comes from memory is the apiserver's but for the managedFields, in every format and on watches, and
-// a client that applies notices nothing.
+// With --strip-managed-fields, what comes from memory is the apiserver's but for the managedFields,
+// in every format and on watches, and a client that applies notices nothing.
 func TestStripManagedFields(t *testing.T) {
 	ctx := t.Context()
 	cp, w := startCluster(t)
-	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=pods", "--plain-identity=self", "--strip-managed-fields")
+	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
+		"--resources=pods", "--plain-identity=self", "--strip-managed-fields")
 	want, err := w.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	must(t, err)
 	for i := range want.Items {
@@ -28,7 +29,8 @@ func TestStripManagedFields(t *testing.T) {
 	}
 	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
 		t.Run(contentType, func(t *testing.T) {
-			client, err := kubernetes.NewForConfig(&rest.Config{Host: p.Plain, ContentConfig: rest.ContentConfig{ContentType: contentType}})
+			client, err := kubernetes.NewForConfig(
+				&rest.Config{Host: p.Plain, ContentConfig: rest.ContentConfig{ContentType: contentType}})
 			must(t, err)
 			pods := client.CoreV1().Pods(namespace)
 			got, err := pods.List(ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -46,7 +48,8 @@ func TestStripManagedFields(t *testing.T) {
 			must(t, err)
 			defer events.Stop()
 			// Whoever applies has no use for what is there: the apiserver merges.
-			applied, err := pods.Patch(ctx, one.Name, types.ApplyPatchType, []byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"by":"`+contentType+`"}}}`),
+			applied, err := pods.Patch(ctx, one.Name, types.ApplyPatchType,
+				[]byte(`{"apiVersion":"v1","kind":"Pod","metadata":{"annotations":{"by":"`+contentType+`"}}}`),
 				metav1.PatchOptions{FieldManager: "test"})
 			must(t, err)
 			strip(t, applied)

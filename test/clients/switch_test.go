@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// replicas is an address behind which one replica after another stands, as a Service has it: connections stay where they are, new
-// ones go to the present one.
+// replicas is an address behind which one replica after another stands, as a Service has it:
+// connections stay where they are, new ones go to the present one.
 type replicas struct {
 	url     string
 	present atomic.Pointer[string] // its address

@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 		os.Exit(runChild(os.Stderr))
 	}
 	flag.Parse()
-	// Requests wait, above all, so their number is not a matter of processors. A suite bounds them itself.
+	// Requests wait, above all, so their number is not a matter of processors. A suite bounds them
+	// itself.
 	if err := flag.Set("test.parallel", "256"); err != nil {
 		panic(err) // the flag exists
 	}
@@ -89,12 +90,14 @@ func TestConformance(t *testing.T) {
 			return
 		}
 	}
-	s.finish(t, !testing.Short() && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == "")
+	s.finish(t, !testing.Short() && flag.Lookup("test.run").Value.String() == "" &&
+		flag.Lookup("test.skip").Value.String() == "")
 }
 
 // testApart runs at the same time the groups whose proxies and resources are their own.
 func (s *suite) testApart(t *testing.T) {
-	for name, run := range map[string]func(*testing.T){"versions": s.testVersions, "definitions": s.testDefinitions, "conversions": s.testConversions} {
+	for name, run := range map[string]func(*testing.T){
+		"versions": s.testVersions, "definitions": s.testDefinitions, "conversions": s.testConversions} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t)
@@ -137,17 +140,20 @@ func (s *suite) run(t *testing.T, proxied *endpoint, c scenario) {
 		want = http.StatusOK
 	}
 	if result.Direct.Status != want && want != anyStatus {
-		t.Errorf("%s: the apiserver answers %d, want %d: %s", target, result.Direct.Status, want, exchange.Clip(result.Direct.Body))
+		t.Errorf("%s: the apiserver answers %d, want %d: %s", target, result.Direct.Status, want,
+			exchange.Clip(result.Direct.Body))
 	}
 	if by := result.By(); c.from != either && (by == upstream) != (c.from == upstream) {
 		t.Errorf("%s: %v", target, by)
 	}
 	s.tally.Note(exchange.Case{
-		Test: t.Name(), Rules: strings.Fields(c.rules), By: result.By(), Equal: !t.Failed(), Direct: result.Direct.Status, Proxied: result.Proxied.Status,
+		Test: t.Name(), Rules: strings.Fields(c.rules), By: result.By(), Equal: !t.Failed(), Direct: result.Direct.Status,
+		Proxied: result.Proxied.Status,
 	})
 }
 
-// show notes a case that is more than one answer and whose test is about to end: it was shown unless that has failed.
+// show notes a case that is more than one answer and whose test is about to end: it was shown
+// unless that has failed.
 func (s *suite) show(t *testing.T, rules string, by exchange.Source) {
 	t.Helper()
 	s.tally.Note(exchange.Case{Test: t.Name(), Rules: strings.Fields(rules), By: by, Equal: !t.Failed()})
@@ -188,7 +194,8 @@ func (s *suite) ask(t *testing.T, proxied *endpoint, c scenario) *exchange.Compa
 // patient is how often a watch is asked for at most in which one of the two runs out of time.
 const patient = 5
 
-// inTime asks both ways, and again if one of the two ran out of time. It is nil if one did not answer at all.
+// inTime asks both ways, and again if one of the two ran out of time. It is nil if one did not
+// answer at all.
 func (s *suite) inTime(t *testing.T, proxied *endpoint, r request) *exchange.Comparison {
 	t.Helper()
 	for attempt := 1; ; attempt++ {
@@ -232,7 +239,8 @@ func (s *suite) straight(proxied *endpoint) *endpoint {
 	return s.direct
 }
 
-// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
+// in JSON.
 func (s *suite) compareInJSON(t *testing.T, proxied *endpoint, result *exchange.Comparison) {
 	t.Helper()
 	r := result.Request

@@ -15,9 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// converter is the conversion webhook of the panels. A panel is stored in v1, with a size; v2 shows the same within dimensions, along with
-// a unit that is the webhook's own. So what an apiserver shows in v2 is a matter not of the object alone: it is also one of how the webhook
-// fares, which is said here. Safe for use by several goroutines.
+// converter is the conversion webhook of the panels. A panel is stored in v1, with a size; v2 shows
+// the same within dimensions, along with a unit that is the webhook's own. So what an apiserver
+// shows in v2 is a matter not of the object alone: it is also one of how the webhook fares, which
+// is said here. Safe for use by several goroutines.
 type converter struct {
 	server *httptest.Server
 
@@ -70,7 +71,8 @@ func (c *converter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is no review", http.StatusBadRequest)
 		return
 	}
-	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID, Result: metav1.Status{Status: metav1.StatusSuccess}}
+	review.Response = &apiextensionsv1.ConversionResponse{UID: review.Request.UID,
+		Result: metav1.Status{Status: metav1.StatusSuccess}}
 	if converted, err := c.convert(review.Request); err != nil {
 		review.Response.Result = metav1.Status{Status: metav1.StatusFailure, Message: err.Error()}
 	} else {

@@ -89,7 +89,8 @@ func summaryOf(all []*coverage) string {
 			exempt++
 		}
 	}
-	return fmt.Sprintf("%d rules: %d shown by cases asked of kube-apiserver and of Spillway, all of them equal; %d by tests of packages alone; %d not applicable; "+
+	return fmt.Sprintf("%d rules: %d shown by cases asked of kube-apiserver and of Spillway, all of them equal; %d by "+
+		"tests of packages alone; %d not applicable; "+
 		"%d different; %d not shown", len(all), shown, elsewhere, exempt, failed, len(all)-shown-elsewhere-exempt-failed)
 }
 
@@ -115,7 +116,8 @@ func caseTable(cases []exchange.Case) string {
 	var b strings.Builder
 	fmt.Fprintln(&b, "test\trules\tdirect\tproxied\tequal\tanswered")
 	for _, s := range cases {
-		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%t\t%v\n", s.Test, strings.Join(s.Rules, " "), status(s.Direct), status(s.Proxied), s.Equal, s.By)
+		fmt.Fprintf(&b, "%s\t%s\t%s\t%s\t%t\t%v\n", s.Test, strings.Join(s.Rules, " "), status(s.Direct), status(s.Proxied),
+			s.Equal, s.By)
 	}
 	return b.String()
 }
@@ -130,8 +132,8 @@ func status(code int) string {
 // ID is how tests cite a rule.
 func (r Rule) ID() string { return fmt.Sprintf("W-%d", r.Number) }
 
-// TestRules holds the table of rules against what cites it: rules stand in order, tests that it names exist, and no case cites a rule
-// that there is not.
+// TestRules holds the table of rules against what cites it: rules stand in order, tests that it
+// names exist, and no case cites a rule that there is not.
 func TestRules(t *testing.T) {
 	known := map[string]bool{}
 	for i, r := range Rules {

@@ -35,7 +35,8 @@ func gizmoDefinition() *apiextensionsv1.CustomResourceDefinition {
 		ObjectMeta: metav1.ObjectMeta{Name: gizmos.GroupResource().String()},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: widgetGroup, Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "gizmos", Singular: "gizmo", Kind: "Gizmo", ListKind: "GizmoCollection"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "gizmos", Singular: "gizmo", Kind: "Gizmo",
+				ListKind: "GizmoCollection"},
 		},
 	}
 	// What is equal in all versions is stored apart, where selectable fields are refused.
@@ -56,7 +57,8 @@ func gizmoDefinition() *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// testDefinitions makes, changes and removes a definition under a proxy that mirrors what it is asked for.
+// testDefinitions makes, changes and removes a definition under a proxy that mirrors what it is
+// asked for.
 func (s *suite) testDefinitions(t *testing.T) {
 	e := s.onDemand(t)
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
@@ -64,7 +66,8 @@ func (s *suite) testDefinitions(t *testing.T) {
 	definitions := client.ApiextensionsV1().CustomResourceDefinitions()
 	change := func(t *testing.T, patch string) {
 		t.Helper()
-		_, err := definitions.Patch(t.Context(), gizmos.GroupResource().String(), types.JSONPatchType, []byte(patch), metav1.PatchOptions{})
+		_, err := definitions.Patch(t.Context(), gizmos.GroupResource().String(), types.JSONPatchType, []byte(patch),
+			metav1.PatchOptions{})
 		must(t, err)
 	}
 	s.same(t, e, "W-172", request{Target: allGizmos + "?resourceVersion=0"}, http.StatusNotFound, nil)
@@ -81,7 +84,8 @@ func (s *suite) testDefinitions(t *testing.T) {
 	s.settleOn(t, e, allGizmos, oldGizmos)
 	t.Run("appears", func(t *testing.T) { s.runAll(t, e, s.gizmoRequests()) })
 	t.Run("schema", func(t *testing.T) {
-		// The same objects, at the same resourceVersions, have other bytes from now on: while they are read and watched.
+		// The same objects, at the same resourceVersions, have other bytes from now on: while they are
+		// read and watched.
 		for _, path := range []string{allGizmos, oldGizmos} {
 			s.settleOn(t, e, path)
 			s.storyOf(t, e, "W-116 W-234", path+"?watch=1&timeoutSeconds=600&resourceVersion="+s.now(t, path), nil, func() {
@@ -112,7 +116,8 @@ func (s *suite) testDefinitions(t *testing.T) {
 	})
 }
 
-// gizmoRequests are what a definition has a say in: lists and their kind, warnings, selectable fields, bookmarks.
+// gizmoRequests are what a definition has a say in: lists and their kind, warnings, selectable
+// fields, bookmarks.
 func (s *suite) gizmoRequests() []scenario {
 	var all []scenario
 	for version, path := range map[string]string{"v1": allGizmos, "v1beta1": oldGizmos} {
@@ -123,7 +128,8 @@ func (s *suite) gizmoRequests() []scenario {
 			get("metadata alone", "W-45 W-234", path+"?resourceVersion=0", either, 0).with("Accept", jsonType+asPartials),
 			get("color", "W-152 W-154", path+"?resourceVersion=0&fieldSelector=spec.color%3Dred", either, anyStatus),
 			get("size", "W-152 W-154", path+"?resourceVersion=0&fieldSelector=spec.size%3D3", either, anyStatus),
-			get("watch of a color", "W-152 W-154", path+"?watch=1&timeoutSeconds=1&resourceVersion=0&fieldSelector=spec.color%3Dred", either, anyStatus),
+			get("watch of a color", "W-152 W-154",
+				path+"?watch=1&timeoutSeconds=1&resourceVersion=0&fieldSelector=spec.color%3Dred", either, anyStatus),
 			get("namespace", "W-152 W-154", path+"?resourceVersion=0&fieldSelector=metadata.namespace%3Dx", either, 400),
 			get("not there", "W-4 W-96", path+"/none?resourceVersion=0", either, 404),
 		})...)
@@ -144,7 +150,8 @@ func (s *suite) settleOn(t *testing.T, e *endpoint, paths ...string) {
 	}
 }
 
-// same waits until both sides answer a request alike, and with a status. Both may need a moment to follow a definition, and not the same one.
+// same waits until both sides answer a request alike, and with a status. Both may need a moment to
+// follow a definition, and not the same one.
 func (s *suite) same(t *testing.T, e *endpoint, rules string, r request, status int, also func(*answer) error) {
 	t.Helper()
 	var by exchange.Source
@@ -168,8 +175,9 @@ func (s *suite) same(t *testing.T, e *endpoint, rules string, r request, status 
 	s.show(t, rules, by)
 }
 
-// follows asks a proxy again and again from the moment on when the apiserver shows something new, until it answers from memory: once it has shown
-// the new it never shows the old, and what it shows from memory when it has followed is the new.
+// follows asks a proxy again and again from the moment on when the apiserver shows something new,
+// until it answers from memory: once it has shown the new it never shows the old, and what it shows
+// from memory when it has followed is the new.
 func (s *suite) follows(t *testing.T, e *endpoint, path, news string, wanted bool) {
 	t.Helper()
 	r := request{Target: path + "?resourceVersion=0"}

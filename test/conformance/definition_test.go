@@ -56,7 +56,8 @@ func (s *suite) testDefinition(t *testing.T) {
 			}
 		}
 		for i, e := range s.sides()[1:] {
-			s.sameStory(t, watcher{name: "removal", rules: "W-116", path: someWidgets, until: ""}, e.Name, streams[0], told[0], streams[i+1], told[i+1])
+			s.sameStory(t, watcher{name: "removal", rules: "W-116", path: someWidgets, until: ""}, e.Name, streams[0], told[0],
+				streams[i+1], told[i+1])
 		}
 		for _, e := range s.sides()[1:] {
 			process.Awaiting(t, e.Name+" to know that the widgets are gone", func(ctx context.Context) error {
@@ -74,8 +75,8 @@ func (s *suite) testDefinition(t *testing.T) {
 	})
 }
 
-// sameWidgets waits until the apiserver shows the widgets in another way than before, under the same resourceVersions, and
-// the proxies do, too.
+// sameWidgets waits until the apiserver shows the widgets in another way than before, under the
+// same resourceVersions, and the proxies do, too.
 func (s *suite) sameWidgets(t *testing.T, before []byte) {
 	t.Helper()
 	for _, e := range s.sides()[1:] {

@@ -31,8 +31,8 @@ const (
 	otherGroup = "other." + widgetGroup // another server's from the start
 )
 
-// testDelegation has another server answer for a group, from the start and from some time on: what it answers for passes through, and what was
-// mirrored before ends.
+// testDelegation has another server answer for a group, from the start and from some time on: what
+// it answers for passes through, and what was mirrored before ends.
 func (s *suite) testDelegation(t *testing.T) {
 	e := s.onDemand(t)
 	service := s.otherServer(t)
@@ -46,10 +46,12 @@ func (s *suite) testDelegation(t *testing.T) {
 	path := func(group string) string { return "/apis/" + group + "/v1/things" }
 	t.Run("from the start", func(t *testing.T) {
 		_, err := services.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
-			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": map[string]any{"name": "v1." + otherGroup}, "spec": spec(otherGroup),
+			"apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService",
+			"metadata": map[string]any{"name": "v1." + otherGroup}, "spec": spec(otherGroup),
 		}}, metav1.CreateOptions{})
 		must(t, err)
-		s.same(t, e, "W-234", request{Target: path(otherGroup) + "?resourceVersion=0"}, http.StatusOK, saying("another server"))
+		s.same(t, e, "W-234", request{Target: path(otherGroup) + "?resourceVersion=0"}, http.StatusOK,
+			saying("another server"))
 		s.run(t, e, get("", "W-234", path(otherGroup)+"/thing", upstream, 0))
 	})
 	t.Run("later", func(t *testing.T) {
@@ -60,7 +62,8 @@ func (s *suite) testDelegation(t *testing.T) {
 		must(t, err)
 		defer st.cancel()
 		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"labels": map[string]any{"kube-aggregator.kubernetes.io/automanaged": nil}}, "spec": spec(takenGroup),
+			"metadata": map[string]any{"labels": map[string]any{"kube-aggregator.kubernetes.io/automanaged": nil}},
+			"spec":     spec(takenGroup),
 		})
 		must(t, err)
 		_, err = services.Patch(ctx, "v1."+takenGroup, types.MergePatchType, patch, metav1.PatchOptions{})
@@ -70,7 +73,8 @@ func (s *suite) testDelegation(t *testing.T) {
 		if st.err != nil {
 			t.Errorf("the stream was cut: %v", st.err)
 		}
-		s.same(t, e, "W-234", request{Target: path(takenGroup) + "?resourceVersion=0"}, http.StatusOK, saying("another server"))
+		s.same(t, e, "W-234", request{Target: path(takenGroup) + "?resourceVersion=0"}, http.StatusOK,
+			saying("another server"))
 		// kube-apiserver registers its own again where there is none.
 		must(t, services.Delete(ctx, "v1."+takenGroup, metav1.DeleteOptions{}))
 		s.settleOn(t, e, path(takenGroup))
@@ -93,19 +97,20 @@ func (s *suite) makeThings(t *testing.T) {
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
 	must(t, err)
 	keep := true
-	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "things." + takenGroup},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: takenGroup, Scope: apiextensionsv1.ClusterScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: &keep,
+	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "things." + takenGroup},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: takenGroup, Scope: apiextensionsv1.ClusterScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "things", Singular: "thing", Kind: "Thing"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: &keep,
+					}},
 				}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+			},
+		}, metav1.CreateOptions{})
 	must(t, err)
 	things := s.dynamic.Resource(schema.GroupVersionResource{Group: takenGroup, Version: "v1", Resource: "things"})
 	process.Awaiting(t, "the things to be served", func(ctx context.Context) error {
@@ -131,7 +136,8 @@ func (s *suite) otherServer(t *testing.T) map[string]any {
 	number, err := strconv.ParseInt(port, 10, 64)
 	must(t, err)
 	_, err = s.client.CoreV1().Services("c1").Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "other-server"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "localhost"},
+		ObjectMeta: metav1.ObjectMeta{Name: "other-server"}, Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName,
+			ExternalName: "localhost"},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	return map[string]any{"namespace": "c1", "name": "other-server", "port": number}

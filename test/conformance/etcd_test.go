@@ -9,8 +9,8 @@ import (
 	"spillway/test/process"
 )
 
-// testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of now is not answered from
-// memory either (W-66, W-217).
+// testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of
+// now is not answered from memory either (W-66, W-217).
 func (s *suite) testWithoutEtcd(t *testing.T) {
 	recent := s.now(t, c1)
 	s.settle(t, allMaps, s.put(t, configMap("c1", "frozen", "x", "1")))
@@ -43,9 +43,11 @@ func (s *suite) testWithoutEtcd(t *testing.T) {
 	})
 }
 
-// testUnanswered asks for what only etcd knows. The apiserver answers 504 or hangs up, as it happens; an answer there is none.
+// testUnanswered asks for what only etcd knows. The apiserver answers 504 or hangs up, as it
+// happens; an answer there is none.
 func (s *suite) testUnanswered(t *testing.T) {
-	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s", "/api/v1/nodes?timeout=2s"} {
+	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s",
+		"/api/v1/nodes?timeout=2s"} {
 		for _, e := range s.sides() {
 			t.Run(e.Name+" "+target, func(t *testing.T) {
 				t.Parallel()
@@ -59,11 +61,13 @@ func (s *suite) testUnanswered(t *testing.T) {
 	}
 }
 
-// testUnproven asks for a watch-list that nobody can answer: neither side may say that it was complete. The apiserver ends it
-// with an error at its timeout, the proxy without a word once it gives up.
+// testUnproven asks for a watch-list that nobody can answer: neither side may say that it was
+// complete. The apiserver ends it with an error at its timeout, the proxy without a word once it
+// gives up.
 func (s *suite) testUnproven(t *testing.T) {
 	t.Parallel()
-	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" + informer}, process.Patience)
+	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" +
+		informer}, process.Patience)
 	if direct == nil {
 		return
 	}

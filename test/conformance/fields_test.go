@@ -14,19 +14,24 @@ import (
 
 // labels are all that some built-in resource can be selected by, and some that none can (W-152).
 var labels = []string{
-	"metadata.name", "metadata.namespace", "spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
-	"spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName", "spec.unschedulable", "type", "spec.clusterIP",
-	"spec.type", "status.replicas", "involvedObject.kind", "involvedObject.namespace", "involvedObject.name", "involvedObject.uid",
-	"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason", "reportingComponent", "source",
-	"regarding.kind", "regarding.name", "reportingController", "status.successful", "spec.signerName", "spec.podName", "spec.driver", "spec.pool.name",
+	"metadata.name", "metadata.namespace", "spec.nodeName", "spec.host", "spec.restartPolicy", "spec.schedulerName",
+	"spec.serviceAccountName",
+	"spec.hostNetwork", "status.phase", "status.podIP", "status.podIPs", "status.nominatedNodeName", "spec.unschedulable",
+	"type", "spec.clusterIP",
+	"spec.type", "status.replicas", "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
+	"involvedObject.uid",
+	"involvedObject.apiVersion", "involvedObject.resourceVersion", "involvedObject.fieldPath", "reason",
+	"reportingComponent", "source",
+	"regarding.kind", "regarding.name", "reportingController", "status.successful", "spec.signerName", "spec.podName",
+	"spec.driver", "spec.pool.name",
 	"name", "zzz", "metadata.uid", "spec", "status.phase ",
 }
 
 // unselectable are those of labels that nothing can be selected by.
 var unselectable = []string{"name", "zzz", "metadata.uid", "spec", "status.phase "}
 
-// testFields asks every watchable built-in resource, in every version, for every label: what is selected, and how the rest is refused
-// (W-152, W-153, W-154).
+// testFields asks every watchable built-in resource, in every version, for every label: what is
+// selected, and how the rest is refused (W-152, W-153, W-154).
 func (s *suite) testFields(t *testing.T) {
 	e := s.onDemand(t)
 	var accepted sync.Map
@@ -50,10 +55,12 @@ func (s *suite) testFields(t *testing.T) {
 	}
 }
 
-// renewals is how often leases are asked for: a kube-apiserver renews its own every ten seconds, perhaps between the two answers.
+// renewals is how often leases are asked for: a kube-apiserver renews its own every ten seconds,
+// perhaps between the two answers.
 const renewals = 3
 
-func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionResource, mirrored bool, accepted *sync.Map) {
+func (s *suite) askFields(t *testing.T, e *endpoint, gvr schema.GroupVersionResource, mirrored bool,
+	accepted *sync.Map) {
 	by := upstream
 	if mirrored {
 		by = memory
@@ -120,11 +127,12 @@ func collection(gvr schema.GroupVersionResource) string {
 	return "/apis/" + gvr.Group + "/" + gvr.Version + "/" + gvr.Resource
 }
 
-// testVersions compares two versions of one kind: what is stored once is shown in two ways, each with its own bytes, bookmarks and lists
-// (W-234).
+// testVersions compares two versions of one kind: what is stored once is shown in two ways, each
+// with its own bytes, bookmarks and lists (W-234).
 func (s *suite) testVersions(t *testing.T) {
 	e := s.onDemand(t)
-	scalers := s.dynamic.Resource(schema.GroupVersionResource{Group: "autoscaling", Version: "v2", Resource: "horizontalpodautoscalers"}).Namespace("c1")
+	scalers := s.dynamic.Resource(schema.GroupVersionResource{Group: "autoscaling", Version: "v2",
+		Resource: "horizontalpodautoscalers"}).Namespace("c1")
 	_, err := scalers.Create(t.Context(), scaler("h1", 3), metav1.CreateOptions{})
 	must(t, err)
 	for _, version := range []string{"v1", "v2"} {
@@ -161,7 +169,8 @@ func scaler(name string, most int64) *unstructured.Unstructured {
 		"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler",
 		"metadata": map[string]any{"name": name},
 		"spec": map[string]any{
-			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d1"}, "minReplicas": int64(1), "maxReplicas": most,
+			"scaleTargetRef": map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d1"},
+			"minReplicas":    int64(1), "maxReplicas": most,
 			"metrics": []any{map[string]any{"type": "Resource", "resource": map[string]any{
 				"name": "memory", "target": map[string]any{"type": "Utilization", "averageUtilization": int64(50)},
 			}}},

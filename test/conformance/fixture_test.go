@@ -36,8 +36,8 @@ var collections = map[string]string{
 	"widgets":     "/apis/" + widgetGroup + "/v1/widgets",
 }
 
-// makeObjects makes what the requests ask for. The namespaces beginning with o are those of W-61; c1 is the one most asked
-// for; heavy is large enough for gzip.
+// makeObjects makes what the requests ask for. The namespaces beginning with o are those of W-61;
+// c1 is the one most asked for; heavy is large enough for gzip.
 func (w *world) makeObjects(t *testing.T) {
 	t.Helper()
 	w.makeDefinition(t)
@@ -46,9 +46,12 @@ func (w *world) makeObjects(t *testing.T) {
 	}
 	w.mark(t, "old", w.put(t, configMap("c1", "a", "x", "1")))
 	for _, o := range []*corev1.ConfigMap{
-		configMap("c1", "b", "x", "1"), configMap("c1", "c", "y", "1"), configMap("c2", "a", "x", "1"), configMap("c2", "d", "z", "1"),
-		configMap("o-x", "z", "x", "1"), configMap("o", "k", "x", "1"), configMap("o", "k-1", "x", "1"), configMap("o", "k.1", "x", "1"),
-		configMap("o", "k0", "x", "1"), configMap("o", "z", "x", "1"), configMap("o0x", "z", "x", "1"), configMap("o1", "z", "x", "1"),
+		configMap("c1", "b", "x", "1"), configMap("c1", "c", "y", "1"), configMap("c2", "a", "x", "1"),
+		configMap("c2", "d", "z", "1"),
+		configMap("o-x", "z", "x", "1"), configMap("o", "k", "x", "1"), configMap("o", "k-1", "x", "1"),
+		configMap("o", "k.1", "x", "1"),
+		configMap("o", "k0", "x", "1"), configMap("o", "z", "x", "1"), configMap("o0x", "z", "x", "1"),
+		configMap("o1", "z", "x", "1"),
 		configMap("c2", "escapes", "x", "<b>&\u2028\u2029 ü €\t\"\\ \x7f\u0001"),
 	} {
 		w.put(t, o)
@@ -67,7 +70,8 @@ func (w *world) makeOthers(t *testing.T) {
 		_, err := w.cp.MakeNode(ctx, name)
 		must(t, err)
 	}
-	_, err := core.Nodes().Patch(ctx, "n2", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
+	_, err := core.Nodes().Patch(ctx, "n2", types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`),
+		metav1.PatchOptions{})
 	must(t, err)
 	for name, node := range map[string]string{"p1": "n1", "p2": "n2", "p3": ""} {
 		_, err := core.Pods("c1").Create(ctx, pod(name, node), options)
@@ -76,18 +80,22 @@ func (w *world) makeOthers(t *testing.T) {
 	for name, ip := range map[string]string{"plain": "", "headless": corev1.ClusterIPNone} {
 		_, err := core.Services("c1").Create(ctx, &corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": name}},
-			Spec:       corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}}, Selector: map[string]string{"app": name}},
+			Spec: corev1.ServiceSpec{ClusterIP: ip, Ports: []corev1.ServicePort{{Port: 80}},
+				Selector: map[string]string{"app": name}},
 		}, options)
 		must(t, err)
 	}
-	endpoints := w.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}) // deprecated, which is the point
+	// deprecated, which is the point
+	endpoints := w.dynamic.Resource(schema.GroupVersionResource{Version: "v1", Resource: "endpoints"})
 	_, err = endpoints.Namespace("c1").Create(ctx, &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Endpoints", "metadata": map[string]any{"name": "plain"},
 	}}, options)
 	must(t, err)
-	for name, kind := range map[string]corev1.SecretType{"opaque": corev1.SecretTypeOpaque, "basic": corev1.SecretTypeBasicAuth} {
+	for name, kind := range map[string]corev1.SecretType{"opaque": corev1.SecretTypeOpaque,
+		"basic": corev1.SecretTypeBasicAuth} {
 		_, err := core.Secrets("c1").Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, StringData: map[string]string{"username": "u", "password": "p"},
+			ObjectMeta: metav1.ObjectMeta{Name: name}, Type: kind, StringData: map[string]string{"username": "u",
+				"password": "p"},
 		}, options)
 		must(t, err)
 	}
@@ -101,7 +109,8 @@ func (w *world) makeOthers(t *testing.T) {
 	}
 }
 
-// changeObjects makes recent history: marks mid and last are resourceVersions that both sides still know.
+// changeObjects makes recent history: marks mid and last are resourceVersions that both sides still
+// know.
 func (w *world) changeObjects(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
@@ -123,7 +132,8 @@ func (w *world) changeObjects(t *testing.T) {
 
 // touched is one object of each resource.
 var touched = map[string]string{
-	"pods": "p1", "configmaps": "a", "secrets": "opaque", "services": "plain", "endpoints": "plain", "namespaces": "c1", "nodes": "n1",
+	"pods": "p1", "configmaps": "a", "secrets": "opaque", "services": "plain", "endpoints": "plain", "namespaces": "c1",
+	"nodes":       "n1",
 	"deployments": "d1", "widgets": "w1",
 }
 
@@ -170,7 +180,8 @@ func (w *world) mark(t *testing.T, name, version string) {
 	w.marks[name] = version
 }
 
-// settle waits until every way to a collection shows a state that is not older than version without being asked to.
+// settle waits until every way to a collection shows a state that is not older than version without
+// being asked to.
 func (w *world) settle(t *testing.T, path, version string) {
 	t.Helper()
 	for _, e := range []*endpoint{w.direct, w.plain, w.secure} {
@@ -199,7 +210,8 @@ func listVersion(body []byte) uint64 {
 
 func (w *world) makeNamespace(t *testing.T, name string) {
 	t.Helper()
-	_, err := w.client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().Namespaces().Create(t.Context(),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(t, err)
 }
 

@@ -12,7 +12,8 @@ const (
 	asTable      = ";as=Table;g=meta.k8s.io;v=v1"
 )
 
-// exact pins a list's resourceVersion, so that formats that are not taken apart here are equal to the byte.
+// exact pins a list's resourceVersion, so that formats that are not taken apart here are equal to
+// the byte.
 const exact = "?resourceVersion=${last}&resourceVersionMatch=Exact"
 
 // formats are requests with Accept and Accept-Encoding (W-40 to W-48, W-6).
@@ -42,17 +43,21 @@ func formats() []scenario {
 		accept("protobuf error", "W-10 W-96", c1+"/zz", protobufType, upstream, 404),
 		accept("protobuf, not there", "W-10 W-96", c1+"/zz?resourceVersion=0", protobufType, memory, 404),
 		accept("yaml, not there", "W-10 W-96", c1+"/zz?resourceVersion=0", yamlType, memory, 404),
-		accept("for curl, not there", "W-9 W-96", c1+"/zz?resourceVersion=0", jsonType, memory, 404).with("User-Agent", "curl/8.5.0"),
+		accept("for curl, not there", "W-9 W-96", c1+"/zz?resourceVersion=0", jsonType, memory, 404).with("User-Agent",
+			"curl/8.5.0"),
 		accept("protobuf, refused", "W-10 W-26", c1+"?limit=abc", protobufType, memory, 400),
 		accept("partial, refused", "W-10 W-26", c1+"?limit=abc", jsonType+asPartials, memory, 400),
-		accept("protobuf of a definition, then json", "W-42 W-235", crds+"?resourceVersion=0", protobufType+",application/json", memory, 0),
+		accept("protobuf of a definition, then json", "W-42 W-235", crds+"?resourceVersion=0", protobufType+
+			",application/json", memory, 0),
 		accept("protobuf of a definition", "W-133 W-235", crds+"?resourceVersion=0", protobufType, upstream, 0),
-		accept("partial protobuf of a definition", "W-45 W-133", crds+"?resourceVersion=0", protobufType+asPartials, memory, 0),
+		accept("partial protobuf of a definition", "W-45 W-133", crds+"?resourceVersion=0", protobufType+asPartials, memory,
+			0),
 		accept("protobuf, then json", "W-42 W-193", c1+exact, protobufType+",application/json", memory, 0),
 		accept("protobuf, then anything", "W-42 W-193", c1+"?resourceVersion=0", protobufType+", */*", memory, 0),
 		accept("protobuf, then json, object", "W-42", c1+"/a?resourceVersion=0", protobufType+",application/json", memory, 0),
 		accept("protobuf, then json, object now", "W-42", c1+"/a", protobufType+",application/json", upstream, 0),
-		accept("protobuf, then json, not there", "W-42 W-96", c1+"/zz?resourceVersion=0", protobufType+",application/json", memory, 404),
+		accept("protobuf, then json, not there", "W-42 W-96", c1+"/zz?resourceVersion=0", protobufType+",application/json",
+			memory, 404),
 		accept("protobuf custom", "W-40 W-44", someWidgets+exact, protobufType, upstream, 406),
 		accept("protobuf custom, then json", "W-40", someWidgets+exact, protobufType+",application/json", memory, 0),
 		accept("json before protobuf by q", "W-42", c1+exact, protobufType+";q=0.5,application/json", memory, 0),
@@ -71,17 +76,21 @@ func formats() []scenario {
 		accept("garbage, then json", "W-42", c1+exact, "garbage,application/json", memory, 0),
 		accept("cbor", "W-40", c1+exact, "application/cbor", upstream, 406),
 		accept("cbor-seq", "W-43", c1+exact, "application/cbor-seq", upstream, 406),
-		accept("unknown transform", "W-43 W-44", c1+"/a?resourceVersion=0", "application/json;as=Foo;g=meta.k8s.io;v=v1", upstream, 406),
-		accept("transform without version", "W-43", c1+"/a?resourceVersion=0", "application/json;as=PartialObjectMetadata", upstream, 406),
+		accept("unknown transform", "W-43 W-44", c1+"/a?resourceVersion=0", "application/json;as=Foo;g=meta.k8s.io;v=v1",
+			upstream, 406),
+		accept("transform without version", "W-43", c1+"/a?resourceVersion=0", "application/json;as=PartialObjectMetadata",
+			upstream, 406),
 		accept("partial list", "W-45", c1+exact, jsonType+asPartials, memory, 0),
 		accept("partial list of nothing", "W-45", "/api/v1/namespaces/none/configmaps"+exact, jsonType+asPartials, memory, 0),
 		accept("partial page", "W-45", c1+"?limit=1&resourceVersion=${last}", jsonType+asPartials, memory, 0),
-		accept("partial list, v1beta1", "W-45", c1+exact, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1", memory, 0),
+		accept("partial list, v1beta1", "W-45", c1+exact,
+			"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1beta1", memory, 0),
 		accept("partial object", "W-45", c1+"/a?resourceVersion=0", jsonType+asPartial, memory, 0),
 		accept("partial object custom", "W-45", someWidgets+"/w1?resourceVersion=0", jsonType+asPartial, memory, 0),
 		accept("partial protobuf", "W-40 W-133", c1+exact, protobufType+asPartials, memory, 0),
 		accept("partial protobuf custom", "W-40", someWidgets+exact, protobufType+asPartials, memory, 0),
-		accept("partial, as metadata clients ask", "W-193", c1+exact, protobufType+asPartials+","+jsonType+asPartials+",application/json", memory, 0),
+		accept("partial, as metadata clients ask", "W-193", c1+exact, protobufType+asPartials+","+jsonType+asPartials+
+			",application/json", memory, 0),
 		accept("list asked as single", "W-44", c1+exact, jsonType+asPartial, upstream, 406),
 		accept("single asked as list", "W-44", c1+"/a?resourceVersion=0", jsonType+asPartials, upstream, 406),
 		accept("partial not there", "W-10 W-96", c1+"/zz?resourceVersion=0", jsonType+asPartial, memory, 404),
@@ -99,7 +108,8 @@ func formats() []scenario {
 		accept("gzip yaml", "W-6", heavy+exact, yamlType, memory, 0).with("Accept-Encoding", "gzip"),
 		accept("gzip protobuf", "W-6", heavy+exact, protobufType, memory, 0).with("Accept-Encoding", "gzip"),
 		accept("gzip pretty", "W-6 W-9", heavy+exact+"&pretty=1", jsonType, memory, 0).with("Accept-Encoding", "gzip"),
-		accept("gzip and protobuf, as client-go asks", "W-6 W-193", heavy+"?resourceVersion=0", protobufType+", */*", memory, 0).with("Accept-Encoding", "gzip"),
+		accept("gzip and protobuf, as client-go asks", "W-6 W-193", heavy+"?resourceVersion=0", protobufType+", */*", memory,
+			0).with("Accept-Encoding", "gzip"),
 		get("audit id of one's own", "W-3", c1+exact, memory, 0).with("Audit-ID", "my-audit/1"),
 		get("audit id of one's own, passed through", "W-3", c1+"/a", upstream, 0).with("Audit-ID", "my-audit/2"),
 		get("audit id of one's own, refused", "W-3", c1+"?limit=abc", memory, 400).with("Audit-ID", "my-audit/3"),
@@ -109,10 +119,13 @@ func formats() []scenario {
 		get("deprecated kind that is not mirrored", "W-4", "/api/v1/componentstatuses/none", upstream, 404),
 		get("deprecated version of a custom resource", "W-4", betaWidgets+"/w1", upstream, 0),
 	}
-	for name, target := range map[string]string{"list": c1 + exact, "object": c1 + "/a?resourceVersion=0", "pods": "/api/v1/namespaces/c1/pods" + exact,
-		"custom": someWidgets + exact, "with objects": c1 + exact + "&includeObject=Object", "without objects": c1 + exact + "&includeObject=None",
+	for name, target := range map[string]string{"list": c1 + exact, "object": c1 + "/a?resourceVersion=0",
+		"pods":   "/api/v1/namespaces/c1/pods" + exact,
+		"custom": someWidgets + exact, "with objects": c1 + exact + "&includeObject=Object", "without objects": c1 + exact +
+			"&includeObject=None",
 		"of nothing": "/api/v1/namespaces/none/configmaps" + exact, "page": c1 + "?limit=1&resourceVersion=${last}"} {
-		table := accept("table "+name, "W-46", target, jsonType+asTable+",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", upstream, 0)
+		table := accept("table "+name, "W-46", target, jsonType+asTable+
+			",application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", upstream, 0)
 		table.clocked = true
 		all = append(all, table)
 	}
@@ -129,7 +142,8 @@ func others() []scenario {
 		get("healthz", "W-3", "/healthz", upstream, 0),
 		get("readyz", "W-3", "/readyz", upstream, 0),
 		get("discovery", "W-3", "/apis", upstream, 0),
-		get("aggregated discovery", "W-3", "/apis", upstream, 0).with("Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
+		get("aggregated discovery", "W-3", "/apis", upstream, 0).with("Accept",
+			"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"),
 		get("resources of a group", "W-3", "/apis/apps/v1", upstream, 0),
 		get("core versions", "W-3", "/api", upstream, 0),
 		get("core resources", "W-3", "/api/v1", upstream, 0),

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// testHTTP2 looks at the frames of HTTP/2: what each side says of itself, and how a watch begins and ends (W-1, W-136, W-194).
+// testHTTP2 looks at the frames of HTTP/2: what each side says of itself, and how a watch begins
+// and ends (W-1, W-136, W-194).
 func (s *suite) testHTTP2(t *testing.T) {
 	for _, ending := range []string{"&resourceVersion=${first}", "&resourceVersion=1", "&resourceVersion=${future}"} {
 		target := s.fill(c1 + "?watch=1&timeoutSeconds=1" + ending)
@@ -20,7 +21,8 @@ func (s *suite) testHTTP2(t *testing.T) {
 		for i, e := range []*endpoint{s.direct2, s.secure2} {
 			told[i] = e.converse(t, target)
 		}
-		// A frame that is announced is memory that is held: the proxy takes the least that the protocol allows.
+		// A frame that is announced is memory that is held: the proxy takes the least that the protocol
+		// allows.
 		for i, said := range told[0].settings {
 			if strings.HasPrefix(said, "[MAX_FRAME_SIZE = ") {
 				told[0].settings[i] = "[MAX_FRAME_SIZE = 16384]"
@@ -57,7 +59,8 @@ func (e *endpoint) converse(t *testing.T, target string) conversation {
 	must(t, err)
 	framer := http2.NewFramer(c, c)
 	must(t, framer.WriteSettings())
-	must(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.head(t, target), EndHeaders: true, EndStream: true}))
+	must(t, framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: e.head(t, target), EndHeaders: true,
+		EndStream: true}))
 	var told conversation
 	for {
 		frame, err := framer.ReadFrame()
@@ -99,7 +102,8 @@ func (e *endpoint) head(t *testing.T, target string) []byte {
 	var out bytes.Buffer
 	encoder := hpack.NewEncoder(&out)
 	for _, h := range [][2]string{
-		{":method", "GET"}, {":scheme", u.Scheme}, {":authority", u.Host}, {":path", target}, {"authorization", "Bearer " + e.Config.BearerToken},
+		{":method", "GET"}, {":scheme", u.Scheme}, {":authority", u.Host}, {":path", target},
+		{"authorization", "Bearer " + e.Config.BearerToken},
 	} {
 		must(t, encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}))
 	}

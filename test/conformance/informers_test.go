@@ -29,9 +29,9 @@ const (
 	directVariable  = "CONFORMANCE_DIRECT"  // kubeconfig
 )
 
-// testInformers runs informers through the proxies in processes of their own, where client-go's own detector panics on any
-// difference between what a watch-list and an exact LIST say. They start while others write, and all of them must end with
-// the apiserver's state once nobody does.
+// testInformers runs informers through the proxies in processes of their own, where client-go's own
+// detector panics on any difference between what a watch-list and an exact LIST say. They start
+// while others write, and all of them must end with the apiserver's state once nobody does.
 func (s *suite) testInformers(t *testing.T) {
 	s.makeNamespace(t, churn)
 	s.informersDuring(t, func() {})
@@ -66,7 +66,8 @@ func (s *suite) informersDuring(t *testing.T, trouble func()) {
 	for _, p := range processes {
 		p.awaitSynced(t)
 	}
-	// client-go chooses HTTP/2 where it is offered: a handful of connections, whatever the number of watches.
+	// client-go chooses HTTP/2 where it is offered: a handful of connections, whatever the number of
+	// watches.
 	if n := s.secure.metric(t, "spillway_http2_connections"); n < 2 || n > 6 {
 		t.Errorf("%d HTTP/2 connections from two processes of informers", n)
 	}
@@ -102,7 +103,8 @@ func (s *suite) startInformers(t *testing.T, e *endpoint, watchList string) *inf
 		directVariable+"="+s.cp.Kubeconfig(controlplane.Admin),
 		"KUBE_FEATURE_WatchListClient="+watchList, "KUBE_WATCHLIST_INCONSISTENCY_DETECTOR=true")
 	in, quiet := io.Pipe()
-	p := &informers{name: e.Name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: process.NewLog(t), quiet: quiet}
+	p := &informers{name: e.Name + " with WatchListClient=" + watchList, rules: "W-192 W-193", log: process.NewLog(t),
+		quiet: quiet}
 	if watchList == "true" {
 		p.rules = "W-190 W-191 W-193 W-198 W-215"
 	}
@@ -187,7 +189,8 @@ func (w *churner) write(ctx context.Context, i int) {
 		_, _ = objects.Patch(ctx, name, mergeType, fmt.Appendf(nil, `{"spec":{"size":%d}}`, i), metav1.PatchOptions{})
 	}
 	if _, err := pods.Create(ctx, pod(name, "n1"), metav1.CreateOptions{}); err != nil {
-		_, _ = pods.Patch(ctx, name, mergeType, fmt.Appendf(nil, `{"status":{"message":"%d"}}`, i), metav1.PatchOptions{}, "status")
+		_, _ = pods.Patch(ctx, name, mergeType, fmt.Appendf(nil, `{"status":{"message":"%d"}}`, i), metav1.PatchOptions{},
+			"status")
 	}
 }
 
@@ -213,7 +216,8 @@ func restOf(variable string) (*rest.Config, error) {
 	return config, nil
 }
 
-// runChild is main in a process of informers: it ends with 0 when all of them have had the apiserver's state.
+// runChild is main in a process of informers: it ends with 0 when all of them have had the
+// apiserver's state.
 func runChild(out io.Writer) int {
 	if err := informersUntilEqual(); err != nil {
 		fmt.Fprintln(out, err)

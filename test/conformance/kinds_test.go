@@ -41,23 +41,28 @@ type kind struct {
 	object     string // the name of one of them
 }
 
-// testKinds makes an object of every resource that discovery names, and asks for it in every way there is through a proxy that
-// mirrors all of them. A resource without objects fails: whoever adds one must say what it looks like.
+// testKinds makes an object of every resource that discovery names, and asks for it in every way
+// there is through a proxy that mirrors all of them. A resource without objects fails: whoever adds
+// one must say what it looks like.
 func (s *suite) testKinds(t *testing.T) {
 	s.makeNamespace(t, kinds)
 	s.makeOddities(t)
 	served := s.servedKinds(t)
 	s.makeKinds(t, served)
-	_, err := s.dynamic.Resource(widgets).Namespace(kinds).Create(t.Context(), widget("kind", "red", 1), metav1.CreateOptions{})
+	_, err := s.dynamic.Resource(widgets).Namespace(kinds).Create(t.Context(), widget("kind", "red", 1),
+		metav1.CreateOptions{})
 	must(t, err)
-	s.oneOfEach(t, served) // before they are mirrored: a consistent list takes upstream's memory to revisions of which a watch is not told
+	// before they are mirrored: a consistent list takes upstream's memory to revisions of which a
+	// watch is not told
+	s.oneOfEach(t, served)
 	var names []string
 	for _, k := range served {
 		if k.mirrored {
 			names = append(names, k.mirrorName())
 		}
 	}
-	p := process.StartProxy(t, process.BuildProxy(t), "--resources="+strings.Join(names, ","), "--kubeconfig="+s.cp.Kubeconfig(controlplane.Admin),
+	p := process.StartProxy(t, process.BuildProxy(t), "--resources="+strings.Join(names, ","), "--kubeconfig="+
+		s.cp.Kubeconfig(controlplane.Admin),
 		"--plain-identity=self", "--plain-self-connect")
 	e := newEndpoint("every kind", p.Plain, &rest.Config{Host: p.Plain})
 	e.metrics = p.Metrics
@@ -71,8 +76,9 @@ func (s *suite) testKinds(t *testing.T) {
 	})
 }
 
-// awaitMirrors waits until the proxy answers for every kind from memory: it may be after the groups before, which define resources and hand them
-// over, that it hears what has become of one of them, and then it lets that one pass through for seconds.
+// awaitMirrors waits until the proxy answers for every kind from memory: it may be after the groups
+// before, which define resources and hand them over, that it hears what has become of one of them,
+// and then it lets that one pass through for seconds.
 func awaitMirrors(t *testing.T, e *endpoint, served []*kind) {
 	t.Helper()
 	for _, k := range served {
@@ -171,7 +177,8 @@ func resourceOf(t *testing.T, s *suite, o *unstructured.Unstructured) (schema.Gr
 func (s *suite) oneOfEach(t *testing.T, served []*kind) {
 	t.Helper()
 	for _, k := range served {
-		list, err := s.dynamic.Resource(k.GroupVersionResource).Namespace(k.namespace()).List(t.Context(), metav1.ListOptions{})
+		list, err := s.dynamic.Resource(k.GroupVersionResource).Namespace(k.namespace()).List(t.Context(),
+			metav1.ListOptions{})
 		must(t, err)
 		if len(list.Items) == 0 {
 			t.Errorf("there is no object of %v: testdata/kinds.yaml must have one", k.GroupVersionResource)
@@ -200,12 +207,14 @@ func (k *kind) collection() string {
 	return path + "/" + k.Resource
 }
 
-// typed reports that client-go has the resource's type, without which a comparison cannot read it in protobuf.
+// typed reports that client-go has the resource's type, without which a comparison cannot read it
+// in protobuf.
 func (k *kind) typed() bool {
 	return !strings.Contains(k.Group, "example.com") && k.Group != "apiregistration.k8s.io"
 }
 
-// annotated reports that the apiserver keeps in annotations what the version has no fields for, and leaves them out of metadata alone (W-45).
+// annotated reports that the apiserver keeps in annotations what the version has no fields for, and
+// leaves them out of metadata alone (W-45).
 func (k *kind) annotated() bool {
 	return k.Group == "apps" && (k.Resource == "daemonsets" || k.Resource == "deployments") ||
 		k.Group == "autoscaling" && k.Version == "v1"
@@ -220,7 +229,8 @@ func (k *kind) scenarios() []scenario {
 	}
 	ask := func(name, rules, target, accept string) scenario {
 		by := from
-		if _, partial, _ := strings.Cut(accept, ";"); partial != "" && k.annotated() || accept == protobufType && k.Group == "apiextensions.k8s.io" {
+		if _, partial, _ := strings.Cut(accept, ";"); partial != "" && k.annotated() || accept == protobufType &&
+			k.Group == "apiextensions.k8s.io" {
 			by = upstream // the types of definitions are not client-go's
 		}
 		return get(name, rules, target, by, anyStatus).with("Accept", accept)
@@ -234,7 +244,8 @@ func (k *kind) scenarios() []scenario {
 		ask("partial object", "W-45", object+rv, jsonType+asPartial),
 		ask("partial list in protobuf", "W-45 W-133", path+rv, protobufType+asPartials),
 		get("unknown field", "W-152 W-154", path+rv+"&fieldSelector=zzz%3D1", upstream, anyStatus),
-		get("namespace as a field", "W-152", path+rv+"&fieldSelector=metadata.namespace%3D"+kinds, either, anyStatus), // memory, of what is in one
+		// memory, of what is in one
+		get("namespace as a field", "W-152", path+rv+"&fieldSelector=metadata.namespace%3D"+kinds, either, anyStatus),
 	}
 	if k.typed() {
 		all = append(all,
@@ -258,24 +269,28 @@ func (k *kind) scenarios() []scenario {
 	return over(k.GroupVersion().String()+" "+k.Resource, all)
 }
 
-// certificates makes what certificate kinds want to see: a request, one without content, and a certificate.
+// certificates makes what certificate kinds want to see: a request, one without content, and a
+// certificate.
 func certificates(t *testing.T) *strings.Replacer {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "nobody"}}, key)
+	request, err := x509.CreateCertificateRequest(rand.Reader,
+		&x509.CertificateRequest{Subject: pkix.Name{CommonName: "nobody"}}, key)
 	must(t, err)
 	stub, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	must(t, err)
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nobody"}, NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "nobody"}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true,
 	}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
 	quoted, err := json.Marshal(string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate})))
 	must(t, err)
 	return strings.NewReplacer(
-		"${request}", base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
+		"${request}", base64.StdEncoding.EncodeToString(
+			pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
 		"${stub}", base64.StdEncoding.EncodeToString(stub),
 		"${certificate}", strings.Trim(string(quoted), `"`),
 	)

@@ -35,13 +35,15 @@ func (s *suite) kubectl(t *testing.T, e *endpoint, input string, args ...string)
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
 	var out, errs bytes.Buffer
-	p, err := s.cp.StartKubectl(controlplane.Streams{In: strings.NewReader(input), Out: &out, Err: &errs}, append([]string{"--kubeconfig=" + e.kubeconfig(t)}, args...)...)
+	p, err := s.cp.StartKubectl(controlplane.Streams{In: strings.NewReader(input), Out: &out, Err: &errs},
+		append([]string{"--kubeconfig=" + e.kubeconfig(t)}, args...)...)
 	must(t, err)
 	stop := context.AfterFunc(ctx, p.Kill)
 	defer stop()
 	err = p.Wait()
 	must(t, ctx.Err())
-	where := strings.NewReplacer(e.Base, "SERVER", strings.TrimPrefix(strings.TrimPrefix(e.Base, "https://"), "http://"), "SERVER")
+	where := strings.NewReplacer(e.Base, "SERVER", strings.TrimPrefix(strings.TrimPrefix(e.Base, "https://"), "http://"),
+		"SERVER")
 	return printed{where.Replace(out.String()), where.Replace(errs.String()), err != nil}
 }
 
@@ -124,17 +126,20 @@ func (s *suite) testKubectlWrites(t *testing.T) {
 		}
 	}
 	if said[0] != said[1] {
-		t.Fatal(exchange.FirstDifference([]byte(said[0]), []byte(said[1])), exchange.FirstDifference([]byte(said[1]), []byte(said[0])))
+		t.Fatal(exchange.FirstDifference([]byte(said[0]), []byte(said[1])),
+			exchange.FirstDifference([]byte(said[1]), []byte(said[0])))
 	}
 	s.show(t, "W-195", upstream)
 }
 
-// withoutDiffNames takes out the lines of `kubectl diff` that name temporary files and changing versions.
+// withoutDiffNames takes out the lines of `kubectl diff` that name temporary files and changing
+// versions.
 func withoutDiffNames(out string) string {
 	var kept []string
 	for line := range strings.Lines(out) {
 		varies := strings.HasPrefix(line, "diff ") || strings.HasPrefix(line, "---") || strings.HasPrefix(line, "+++") ||
-			strings.Contains(line, "uid:") || strings.Contains(line, "resourceVersion:") || strings.Contains(line, "imestamp:") || strings.Contains(line, "time:")
+			strings.Contains(line, "uid:") || strings.Contains(line, "resourceVersion:") ||
+			strings.Contains(line, "imestamp:") || strings.Contains(line, "time:")
 		if !varies {
 			kept = append(kept, line)
 		}
@@ -158,12 +163,14 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 		for j, e := range []*endpoint{s.direct, s.plain, s.secure} {
 			out := &growing{}
 			outputs[i][j] = out
-			p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out}, append([]string{"--kubeconfig=" + e.kubeconfig(t)}, strings.Fields(line)...)...)
+			p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out},
+				append([]string{"--kubeconfig=" + e.kubeconfig(t)}, strings.Fields(line)...)...)
 			must(t, err)
 			t.Cleanup(p.Kill)
 		}
 	}
-	// Each has begun to watch when it has told of a change made after its list; so there is one until all have.
+	// Each has begun to watch when it has told of a change made after its list; so there is one until
+	// all have.
 	for n, told := 0, 0; told < 3*len(commands); n++ {
 		s.put(t, configMap("c2", "watched", "x", fmt.Sprint(n)))
 		told = 0
@@ -192,7 +199,8 @@ func (s *suite) testKubectlWatches(t *testing.T) {
 	}
 }
 
-// sameOutput waits until both have printed the end of the story, and compares from where the story began.
+// sameOutput waits until both have printed the end of the story, and compares from where the story
+// began.
 func (s *suite) sameOutput(t *testing.T, line string, outputs [3]*growing, version string) {
 	t.Helper()
 	begin, end := "first", "last"

@@ -99,7 +99,8 @@ func (k *kubelet) exec(w http.ResponseWriter, r *http.Request) {
 	<-c.CloseChan() // the other side hangs up once it has everything
 }
 
-// wantedStreams is how many streams an exec will open: one for its outcome, and those that its query names.
+// wantedStreams is how many streams an exec will open: one for its outcome, and those that its
+// query names.
 func wantedStreams(query url.Values) int {
 	n := 1
 	for _, name := range []string{"input", "output", "error", "tty"} {
@@ -110,8 +111,8 @@ func wantedStreams(query url.Values) int {
 	return n
 }
 
-// testKubelet puts a kubelet behind the apiserver and reaches it both ways: streams flow while they are open, and upgrades
-// are carried through (W-119's kin, D13).
+// testKubelet puts a kubelet behind the apiserver and reaches it both ways: streams flow while they
+// are open, and upgrades are carried through (W-119's kin, D13).
 func (s *suite) testKubelet(t *testing.T) {
 	k := newKubelet(t)
 	s.makeKubeletNode(t, k)
@@ -127,7 +128,8 @@ func (s *suite) makeKubeletNode(t *testing.T, k *kubelet) {
 	must(t, err)
 	number, err := strconv.Atoi(port)
 	must(t, err)
-	node, err := s.client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}}, metav1.CreateOptions{})
+	node, err := s.client.CoreV1().Nodes().Create(t.Context(),
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kubelet"}}, metav1.CreateOptions{})
 	must(t, err)
 	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: host}}
 	node.Status.DaemonEndpoints.KubeletEndpoint.Port = int32(number)
@@ -135,7 +137,8 @@ func (s *suite) makeKubeletNode(t *testing.T, k *kubelet) {
 	must(t, err)
 	_, err = s.client.CoreV1().Pods("c1").Create(t.Context(), pod("talker", "kubelet"), metav1.CreateOptions{})
 	must(t, err)
-	_, err = s.client.CoreV1().Pods("c1").Patch(t.Context(), "talker", mergeType, []byte(`{"status":{"phase":"Running"}}`), metav1.PatchOptions{}, "status")
+	_, err = s.client.CoreV1().Pods("c1").Patch(t.Context(), "talker", mergeType, []byte(`{"status":{"phase":"Running"}}`),
+		metav1.PatchOptions{}, "status")
 	must(t, err)
 }
 
@@ -151,7 +154,8 @@ func (s *suite) testFollow(t *testing.T, k *kubelet) {
 	defer cancel()
 	for _, e := range s.sides() {
 		out := &growing{}
-		p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out}, "logs", "-f", "-n", "c1", "talker", "--kubeconfig="+e.kubeconfig(t))
+		p, err := s.cp.StartKubectl(controlplane.Streams{Out: out, Err: out}, "logs", "-f", "-n", "c1", "talker",
+			"--kubeconfig="+e.kubeconfig(t))
 		must(t, err)
 		t.Cleanup(p.Kill)
 		var lines chan string

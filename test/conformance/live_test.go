@@ -13,8 +13,8 @@ import (
 	"spillway/test/process"
 )
 
-// watcher is a watch that is open on every side while the script of its resource is played, and is told the same story again
-// from history afterwards.
+// watcher is a watch that is open on every side while the script of its resource is played, and is
+// told the same story again from history afterwards.
 type watcher struct {
 	name   string
 	rules  string
@@ -24,8 +24,8 @@ type watcher struct {
 	header map[string]string
 }
 
-// testLive opens the watchers of every resource on every side, writes, and compares what each of them was told, event for
-// event and byte for byte. Then it asks for the same from history.
+// testLive opens the watchers of every resource on every side, writes, and compares what each of
+// them was told, event for event and byte for byte. Then it asks for the same from history.
 func (s *suite) testLive(t *testing.T) {
 	for _, p := range s.plays() {
 		t.Run(p.name, func(t *testing.T) {
@@ -89,8 +89,8 @@ func (s *suite) now(t *testing.T, path string) string {
 	return fmt.Sprint(listVersion(a.Body))
 }
 
-// openAll opens watchers on every side. Those that begin with state have seen it when the first write comes: their last
-// initial event is the end bookmark.
+// openAll opens watchers on every side. Those that begin with state have seen it when the first
+// write comes: their last initial event is the end bookmark.
 func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audience) {
 	t.Helper()
 	var opening sync.WaitGroup
@@ -116,8 +116,9 @@ func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audienc
 	}
 }
 
-// open opens it on one side, and reads the state that it begins with. One that ends within its state, cleanly, has promised nothing: upstream
-// did not say in time how far it is, and whoever it is asks again (W-216). Upstream itself may answer then, until it says.
+// open opens it on one side, and reads the state that it begins with. One that ends within its
+// state, cleanly, has promised nothing: upstream did not say in time how far it is, and whoever it
+// is asks again (W-216). Upstream itself may answer then, until it says.
 func (a *audience) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
 	for doubt := false; ; doubt = true {
 		st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
@@ -207,10 +208,12 @@ func (s *suite) hear(t *testing.T, a *audience) []event {
 }
 
 // sameStory compares two streams.
-func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, told []event, proxied *stream, heard []event) {
+func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, told []event, proxied *stream,
+	heard []event) {
 	t.Helper()
 	r := request{Target: w.path + "?watch=1" + w.query, Header: w.header}
-	c := exchange.Compare(s.tally, r, &answer{Status: 200, Header: direct.header, Body: join(told)}, &answer{Status: 200, Header: proxied.header, Body: join(heard)})
+	c := exchange.Compare(s.tally, r, &answer{Status: 200, Header: direct.header, Body: join(told)},
+		&answer{Status: 200, Header: proxied.header, Body: join(heard)})
 	for _, problem := range c.Problems {
 		t.Errorf("%s: %s: %s", who, w.name, problem)
 	}
@@ -228,7 +231,8 @@ func join(events []event) []byte {
 	return b
 }
 
-// replay asks every side for the story again, from history, and expects the very events that were told live.
+// replay asks every side for the story again, from history, and expects the very events that were
+// told live.
 func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
 	t.Helper()
 	w.query += "&resourceVersion=" + start

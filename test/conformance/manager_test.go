@@ -21,12 +21,14 @@ import (
 
 const managed = "managed" // a namespace
 
-// testManager runs controller-runtime's manager through the proxy: a reconciler copies what a widget says into a ConfigMap of
-// the same name. In the end the apiserver has a ConfigMap as wanted for every widget that is left.
+// testManager runs controller-runtime's manager through the proxy: a reconciler copies what a
+// widget says into a ConfigMap of the same name. In the end the apiserver has a ConfigMap as wanted
+// for every widget that is left.
 func (s *suite) testManager(t *testing.T) {
 	s.makeNamespace(t, managed)
 	controllerruntime.SetLogger(logr.Discard())
-	manager, err := controllerruntime.NewManager(rest.CopyConfig(s.plain.Config), controllerruntime.Options{Metrics: server.Options{BindAddress: "0"}})
+	manager, err := controllerruntime.NewManager(rest.CopyConfig(s.plain.Config),
+		controllerruntime.Options{Metrics: server.Options{BindAddress: "0"}})
 	must(t, err)
 	kind := &unstructured.Unstructured{}
 	kind.SetAPIVersion(widgetGroup + "/v1")
@@ -48,7 +50,8 @@ func (s *suite) testManager(t *testing.T) {
 		name := fmt.Sprintf("m-%d", i)
 		_, err := objects.Patch(ctx, name, mergeType, fmt.Appendf(nil, `{"spec":{"size":%d}}`, 100+i), metav1.PatchOptions{})
 		must(t, err)
-		_ = s.client.CoreV1().ConfigMaps(managed).Delete(ctx, name, metav1.DeleteOptions{}) // it may not be there yet: it must come back
+		// it may not be there yet: it must come back
+		_ = s.client.CoreV1().ConfigMaps(managed).Delete(ctx, name, metav1.DeleteOptions{})
 	}
 	process.Awaiting(t, "every widget to be copied", func(ctx context.Context) error {
 		for i := range many {

@@ -9,8 +9,8 @@ import (
 	"spillway/test/exchange"
 )
 
-// ownLeast is how many requests in a hundred the proxy answers itself at least, and how many from memory of those that get a state or a
-// stream, and of all that are valid.
+// ownLeast is how many requests in a hundred the proxy answers itself at least, and how many from
+// memory of those that get a state or a stream, and of all that are valid.
 const ownLeast = 60
 
 // verbs are those that matrices are of, in the order in which they are told.
@@ -78,7 +78,8 @@ func (n *matrixCount) sum(other *matrixCount) {
 }
 
 func (n *matrixCount) String() string {
-	return fmt.Sprintf("%6d requests, %6d equal: %6d answered from memory (%d%%), %6d refused by the proxy itself, %6d passed through (%d%% its own); "+
+	return fmt.Sprintf("%6d requests, %6d equal: %6d answered from memory (%d%%), %6d refused by the proxy itself, %6d "+
+		"passed through (%d%% its own); "+
 		"of %d that get a state or a stream, %d from memory (%d%%)",
 		n.all.Total, n.all.Equal, n.all.Memory, n.all.FromMemory(), n.all.Refusal, n.all.Upstream, n.all.Own(),
 		n.states.Total, n.states.Memory, n.states.FromMemory())

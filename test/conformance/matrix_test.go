@@ -10,11 +10,12 @@ import (
 	"spillway/test/exchange"
 )
 
-// matrix is every combination of the options that decide which state a request reads and for how long it waits (W-31, W-32, W-63,
-// W-100, W-101). What the answer is, is up to the apiserver; that it is the same, is tested.
+// matrix is every combination of the options that decide which state a request reads and for how
+// long it waits (W-31, W-32, W-63, W-100, W-101). What the answer is, is up to the apiserver; that
+// it is the same, is tested.
 //
-// The options in crossed are tried in every combination, those in scattered with values that chance picks: they change little, and
-// chance brings each value together with every other.
+// The options in crossed are tried in every combination, those in scattered with values that chance
+// picks: they change little, and chance brings each value together with every other.
 type matrix struct {
 	name      string
 	set       string // what it is counted with
@@ -29,7 +30,8 @@ type matrix struct {
 	part      int // requests per target but the first, when everything is asked
 }
 
-// dimension is a query parameter and the values it is tried with, the first of which is the plainest. Those named absent leave it out.
+// dimension is a query parameter and the values it is tried with, the first of which is the
+// plainest. Those named absent leave it out.
 type dimension struct {
 	name   string // or one of the names below
 	values []string
@@ -39,7 +41,8 @@ const (
 	absent = "(absent)"
 	// accepted is the dimension of the Accept header.
 	accepted = "Accept"
-	// together is a dimension of several parameters that go together: its values are pieces of a query.
+	// together is a dimension of several parameters that go together: its values are pieces of a
+	// query.
 	together = ""
 )
 
@@ -48,12 +51,14 @@ const everySet = "every combination"
 
 var (
 	anyVersion = dimension{"resourceVersion", []string{
-		absent, "", "0", "00", "1", "${old}", "${first}", "${mid}", "${last}", "0${mid}", "${future}", "abc", "-1", "1.5", "+1",
+		absent, "", "0", "00", "1", "${old}", "${first}", "${mid}", "${last}", "0${mid}", "${future}", "abc", "-1", "1.5",
+		"+1",
 		"9223372036854775808", "18446744073709551616",
 	}}
-	anyMatch   = dimension{"resourceVersionMatch", []string{absent, "", "Exact", "NotOlderThan", "Foo"}}
-	anyLimit   = dimension{"limit", []string{absent, "", "0", "1", "100", "-1", "abc"}}
-	anyToken   = dimension{"continue", []string{absent, "", "${page-direct}", "${page-plain}", "${token-old}", "${token-any}", "${token-future}", "nonsense", "${token-zero}"}}
+	anyMatch = dimension{"resourceVersionMatch", []string{absent, "", "Exact", "NotOlderThan", "Foo"}}
+	anyLimit = dimension{"limit", []string{absent, "", "0", "1", "100", "-1", "abc"}}
+	anyToken = dimension{"continue", []string{absent, "", "${page-direct}", "${page-plain}", "${token-old}",
+		"${token-any}", "${token-future}", "nonsense", "${token-zero}"}}
 	anyInitial = dimension{"sendInitialEvents", []string{absent, "", "true", "false"}}
 	anyMarks   = dimension{"allowWatchBookmarks", []string{absent, "true", "false", ""}}
 	anyTimeout = dimension{"timeout", []string{absent, absent, absent, "7s", "0s", "abc"}}
@@ -68,9 +73,11 @@ func everyCombination() []matrix {
 	const old = "/api/v1/watch"
 	return []matrix{
 		{
-			name: "list", set: everySet, verb: "LIST", rules: "W-27 W-31 W-63 W-64 W-67 W-68 W-80 W-81 W-82 W-83", sample: 130, part: 1500,
+			name: "list", set: everySet, verb: "LIST", rules: "W-27 W-31 W-63 W-64 W-67 W-68 W-80 W-81 W-82 W-83", sample: 130,
+			part: 1500,
 			targets: []string{
-				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets, allWidgets,
+				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets,
+				allWidgets,
 			},
 			paged:     true,
 			crossed:   []dimension{anyVersion, anyMatch, anyLimit, anyToken, anyInitial},
@@ -79,26 +86,32 @@ func everyCombination() []matrix {
 		{
 			name: "watch", set: everySet, verb: "WATCH", rules: "W-27 W-32 W-100 W-101 W-106 W-107 W-111", sample: 80, part: 600,
 			targets: []string{
-				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets, allWidgets,
+				c1, allMaps, c1 + "?fieldSelector=metadata.name%3Db", c1 + "?labelSelector=app%3Dx", "/api/v1/nodes", someWidgets,
+				allWidgets,
 			},
-			options:   "watch=1",
-			paged:     true,
-			crossed:   []dimension{anyVersion, anyMatch, anyInitial, anyMarks, {"continue", []string{absent, "${page-direct}", "nonsense"}}, {"limit", []string{absent, "1", "abc"}}},
+			options: "watch=1",
+			paged:   true,
+			crossed: []dimension{anyVersion, anyMatch, anyInitial, anyMarks,
+				{"continue", []string{absent, "${page-direct}", "nonsense"}}, {"limit", []string{absent, "1", "abc"}}},
 			scattered: []dimension{watchSeconds, anyTimeout},
 		},
 		{
 			name: "deprecated watch", set: everySet, verb: "WATCH", rules: "W-27 W-33 W-100 W-107", sample: 50, part: 300,
 			targets: []string{
-				old + "/namespaces/c1/configmaps", old + "/configmaps", old + "/namespaces/c1/configmaps/b", old + "/namespaces/c1/configmaps/zz", old + "/nodes/n1",
+				old + "/namespaces/c1/configmaps", old + "/configmaps", old + "/namespaces/c1/configmaps/b", old +
+					"/namespaces/c1/configmaps/zz", old + "/nodes/n1",
 				"/apis/" + widgetGroup + "/v1/watch/namespaces/c1/widgets",
 			},
-			crossed:   []dimension{anyVersion, anyMatch, anyInitial, anyMarks, {"watch", []string{absent, "0"}}},
-			scattered: []dimension{everSeconds, {"limit", []string{absent, absent, "1", "abc"}}, {"continue", []string{absent, absent, "nonsense"}}, anyTimeout},
+			crossed: []dimension{anyVersion, anyMatch, anyInitial, anyMarks, {"watch", []string{absent, "0"}}},
+			scattered: []dimension{everSeconds, {"limit", []string{absent, absent, "1", "abc"}},
+				{"continue", []string{absent, absent, "nonsense"}}, anyTimeout},
 		},
 		{
 			name: "get", set: everySet, verb: "GET", rules: "W-27 W-34 W-68 W-95 W-96", sample: 50, part: 400,
-			targets:   []string{c1 + "/b", c1 + "/zz", c1 + "/t", "/api/v1/nodes/n1", someWidgets + "/w1", someWidgets + "/zz", "/api/v1/namespaces/none/configmaps/a"},
-			crossed:   []dimension{anyVersion, anyTimeout, {"resourceVersionMatch", []string{absent, "Exact", "Foo"}}, {"export", []string{absent, "true"}}},
+			targets: []string{c1 + "/b", c1 + "/zz", c1 + "/t", "/api/v1/nodes/n1", someWidgets + "/w1", someWidgets + "/zz",
+				"/api/v1/namespaces/none/configmaps/a"},
+			crossed: []dimension{anyVersion, anyTimeout, {"resourceVersionMatch", []string{absent, "Exact", "Foo"}},
+				{"export", []string{absent, "true"}}},
 			scattered: []dimension{anyMarks, anyInitial, anyLimit, {"watch", []string{absent, "1"}}},
 		},
 	}
@@ -130,8 +143,9 @@ func (m *matrix) trials(target string, everything bool) []trial {
 	return trials
 }
 
-// sampled are few requests in which each value of each option occurs about as often as any other. Left to chance, nearly all would
-// have something wrong with them; so every other one leaves out all but the resourceVersion and one more of its options.
+// sampled are few requests in which each value of each option occurs about as often as any other.
+// Left to chance, nearly all would have something wrong with them; so every other one leaves out
+// all but the resourceVersion and one more of its options.
 func (m *matrix) sampled(chance *rand.Rand) []trial {
 	var trials []trial
 	decks := make([][]int, len(m.crossed))
@@ -219,7 +233,8 @@ func (s *suite) testMatrix(t *testing.T) {
 	}
 }
 
-// runMatrix asks a target's part of a matrix, many requests at a time: most of the time is spent waiting.
+// runMatrix asks a target's part of a matrix, many requests at a time: most of the time is spent
+// waiting.
 func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount) {
 	t.Helper()
 	marks := map[string]string{"${token-zero}": exchange.EncodeToken(0, "/a\x00")}
@@ -254,7 +269,8 @@ func (s *suite) runMatrix(t *testing.T, m *matrix, target string, n *matrixCount
 	asking.Wait()
 }
 
-// try asks both ways and tells what came of it. A combination that fails once is not asked again, unless one of the two ran out of time.
+// try asks both ways and tells what came of it. A combination that fails once is not asked again,
+// unless one of the two ran out of time.
 func (s *suite) try(t *testing.T, c scenario) exchange.Case {
 	r := c.request
 	r.Target = s.fill(r.Target)
@@ -275,7 +291,8 @@ func (s *suite) addPages(t *testing.T, marks map[string]string, target string) {
 	t.Helper()
 	path, selector, _ := strings.Cut(target, "?")
 	for name, e := range map[string]*endpoint{"${page-direct}": s.direct, "${page-plain}": s.plain} {
-		a, err := e.Do(t.Context(), request{Target: s.fill(path + "?limit=1&resourceVersion=${mid}&resourceVersionMatch=Exact&" + selector)})
+		a, err := e.Do(t.Context(),
+			request{Target: s.fill(path + "?limit=1&resourceVersion=${mid}&resourceVersionMatch=Exact&" + selector)})
 		must(t, err)
 		var p page
 		must(t, decodeJSON(a.Body, &p))

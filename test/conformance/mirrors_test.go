@@ -29,7 +29,8 @@ import (
 
 func loadConfig(path string) (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", path) }
 
-// replica is what an informer's handlers were told, kept by hand: a deletion that no handler heard of stays in here.
+// replica is what an informer's handlers were told, kept by hand: a deletion that no handler heard
+// of stays in here.
 type replica struct {
 	name     string
 	gvr      schema.GroupVersionResource
@@ -40,7 +41,8 @@ type replica struct {
 	wrong    error
 }
 
-// informersUntilEqual runs informers of every kind through the proxy. Once nobody writes they must get to the apiserver's state.
+// informersUntilEqual runs informers of every kind through the proxy. Once nobody writes they must
+// get to the apiserver's state.
 func informersUntilEqual() error {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
@@ -123,7 +125,8 @@ func newReplicas(config *rest.Config) ([]*replica, error) {
 	}
 	partial := metadatainformer.NewSharedInformerFactory(metas, 0)
 	for _, gvr := range []schema.GroupVersionResource{widgets, core("configmaps")} {
-		errs = append(errs, add("dynamic", gvr, unstructured.ForResource(gvr).Informer()), add("metadata", gvr, partial.ForResource(gvr).Informer()))
+		errs = append(errs, add("dynamic", gvr, unstructured.ForResource(gvr).Informer()),
+			add("metadata", gvr, partial.ForResource(gvr).Informer()))
 	}
 	return all, errors.Join(errs...)
 }
@@ -161,7 +164,8 @@ func (r *replica) saw(o any, how string) {
 	r.versions[key] = accessor.GetResourceVersion()
 }
 
-// untilEqual waits until the informer's store and what its handlers heard are what an apiserver lists.
+// untilEqual waits until the informer's store and what its handlers heard are what an apiserver
+// lists.
 func (r *replica) untilEqual(ctx context.Context, truth dynamic.Interface) error {
 	for {
 		list, err := truth.Resource(r.gvr).List(ctx, metav1.ListOptions{})

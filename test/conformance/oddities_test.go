@@ -36,25 +36,28 @@ func oddValues() map[string]string {
 	}
 }
 
-// makeOddities defines a kind whose objects may hold anything, and makes some: directly, and by server-side apply.
+// makeOddities defines a kind whose objects may hold anything, and makes some: directly, and by
+// server-side apply.
 func (s *suite) makeOddities(t *testing.T) {
 	t.Helper()
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
 	must(t, err)
 	anything := true
-	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(), &apiextensionsv1.CustomResourceDefinition{
-		ObjectMeta: metav1.ObjectMeta{Name: "oddities." + oddGroup},
-		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
-			Group: oddGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "oddities", Singular: "oddity", Kind: "Oddity", ListKind: "Oddities"},
-			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
-				Name: "v1", Served: true, Storage: true,
-				Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
-					Type: "object", XPreserveUnknownFields: &anything,
+	_, err = client.ApiextensionsV1().CustomResourceDefinitions().Create(t.Context(),
+		&apiextensionsv1.CustomResourceDefinition{
+			ObjectMeta: metav1.ObjectMeta{Name: "oddities." + oddGroup},
+			Spec: apiextensionsv1.CustomResourceDefinitionSpec{
+				Group: oddGroup, Scope: apiextensionsv1.NamespaceScoped,
+				Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "oddities", Singular: "oddity", Kind: "Oddity",
+					ListKind: "Oddities"},
+				Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
+					Name: "v1", Served: true, Storage: true,
+					Schema: &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
+						Type: "object", XPreserveUnknownFields: &anything,
+					}},
 				}},
-			}},
-		},
-	}, metav1.CreateOptions{})
+			},
+		}, metav1.CreateOptions{})
 	must(t, err)
 	process.Awaiting(t, "the oddities to be served", func(ctx context.Context) error {
 		a, err := s.direct.Do(ctx, request{Target: odd})
@@ -67,8 +70,10 @@ func (s *suite) makeOddities(t *testing.T) {
 		body := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity","metadata":{"name":"%s","labels":{"odd":"yes"},"annotations":{"a":"<\u2028>"}},"value":%s}`,
 			oddGroup, strings.ToLower(name), value)
 		s.write(t, http.MethodPost, odd, jsonType, body)
-		apply := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity","metadata":{"name":"%s"},"applied":{"n":1.0}}`, oddGroup, strings.ToLower(name))
-		s.write(t, http.MethodPatch, odd+"/"+strings.ToLower(name)+"?fieldManager=someone", "application/apply-patch+yaml", apply)
+		apply := fmt.Sprintf(`{"apiVersion":"%s/v1","kind":"Oddity","metadata":{"name":"%s"},"applied":{"n":1.0}}`, oddGroup,
+			strings.ToLower(name))
+		s.write(t, http.MethodPatch, odd+"/"+strings.ToLower(name)+"?fieldManager=someone", "application/apply-patch+yaml",
+			apply)
 	}
 }
 
@@ -91,8 +96,10 @@ func oddities() []scenario {
 		all = append(all,
 			get(name, "W-8 W-235", object, memory, 0),
 			get(name+" partially", "W-45", object, memory, 0).with("Accept", jsonType+asPartial),
-			get(name+" by name", "W-8 W-60", odd+"?resourceVersion=0&fieldSelector=metadata.name%3D"+strings.ToLower(name), memory, 0),
-			get(name+" watched", "W-8 W-130", odd+"?resourceVersion=0&watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D"+strings.ToLower(name), memory, 0))
+			get(name+" by name", "W-8 W-60", odd+"?resourceVersion=0&fieldSelector=metadata.name%3D"+strings.ToLower(name),
+				memory, 0),
+			get(name+" watched", "W-8 W-130", odd+"?resourceVersion=0&watch=1&timeoutSeconds=1&fieldSelector=metadata.name%3D"+
+				strings.ToLower(name), memory, 0))
 	}
 	return over("oddity", all)
 }

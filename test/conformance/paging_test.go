@@ -49,10 +49,12 @@ func (s *suite) page(ctx context.Context, t *testing.T, e *endpoint, target stri
 	return p
 }
 
-// testPaging walks lists whose pages come from different sides in turn: a token is good everywhere (W-80, W-81).
+// testPaging walks lists whose pages come from different sides in turn: a token is good everywhere
+// (W-80, W-81).
 func (s *suite) testPaging(t *testing.T) {
 	for _, walk := range []struct{ path, options string }{
-		{c1, ""}, {allMaps, ""}, {allMaps, "&labelSelector=app%3Dx"}, {someWidgets, ""}, {"/api/v1/pods", ""}, {"/api/v1/nodes", ""},
+		{c1, ""}, {allMaps, ""}, {allMaps, "&labelSelector=app%3Dx"}, {someWidgets, ""}, {"/api/v1/pods", ""},
+		{"/api/v1/nodes", ""},
 		{"/api/v1/namespaces/o/configmaps", ""}, {heavy, ""}, {allMaps, "&fieldSelector=metadata.name%3Dz"},
 	} {
 		for _, limit := range []int{1, 2, 3, 7} {
@@ -115,7 +117,8 @@ func checkRemaining(t *testing.T, p *page, want int) {
 	switch {
 	case p.Metadata.Continue == "" && p.Metadata.RemainingItemCount != nil:
 		t.Error("items remain after the last page")
-	case p.Metadata.Continue != "" && (p.Metadata.RemainingItemCount == nil || *p.Metadata.RemainingItemCount != int64(want)):
+	case p.Metadata.Continue != "" &&
+		(p.Metadata.RemainingItemCount == nil || *p.Metadata.RemainingItemCount != int64(want)):
 		t.Errorf("remainingItemCount %v, want %d", p.Metadata.RemainingItemCount, want)
 	}
 }
@@ -142,8 +145,8 @@ func (s *suite) testExpiredToken(t *testing.T) {
 	s.show(t, "W-83 W-84 W-177", upstream)
 }
 
-// testNamespaceField pages through one namespace by a field selector: the apiserver, whose token means another scope on the second
-// page, repeats an object, and so it is passed through (W-71).
+// testNamespaceField pages through one namespace by a field selector: the apiserver, whose token
+// means another scope on the second page, repeats an object, and so it is passed through (W-71).
 func (s *suite) testNamespaceField(t *testing.T) {
 	version := s.known(t, allMaps)
 	const only = "&limit=1&fieldSelector=metadata.namespace%3Dc2"

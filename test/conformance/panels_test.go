@@ -19,7 +19,8 @@ import (
 	"spillway/test/process"
 )
 
-// panels are custom resources of two versions that differ in shape; a webhook converts what is stored in the first.
+// panels are custom resources of two versions that differ in shape; a webhook converts what is
+// stored in the first.
 var (
 	panels    = schema.GroupVersionResource{Group: widgetGroup, Version: "v1", Resource: "panels"}
 	newPanels = schema.GroupVersionResource{Group: widgetGroup, Version: "v2", Resource: "panels"}
@@ -63,8 +64,8 @@ func panelDefinition(c *converter) *apiextensionsv1.CustomResourceDefinition {
 	return d
 }
 
-// testConversions reads, watches and writes both versions of what a webhook converts: while it works, while it does not, and when it
-// converts in another way than it did (W-234).
+// testConversions reads, watches and writes both versions of what a webhook converts: while it
+// works, while it does not, and when it converts in another way than it did (W-234).
 func (s *suite) testConversions(t *testing.T) {
 	e, webhook := s.onDemand(t), newConverter(t)
 	client, err := apiextensions.NewForConfig(s.cp.Config(controlplane.Admin))
@@ -117,7 +118,8 @@ func panel(gvr schema.GroupVersionResource, name string, size int64) *unstructur
 	}}
 }
 
-// panelRequests are reads of both versions that an apiserver answers from its own memory, where everything is converted already.
+// panelRequests are reads of both versions that an apiserver answers from its own memory, where
+// everything is converted already.
 func panelRequests() []scenario {
 	var all []scenario
 	for version, path := range map[string]string{"v1": somePanels, "v2": someNewPanels} {
@@ -132,13 +134,16 @@ func panelRequests() []scenario {
 			get("other size", "W-152 W-153 W-234", path+selected+"%3D4", memory, 0),
 			get("watch of a size", "W-117 W-234", path+selected+"%3D3&watch=1&timeoutSeconds=1", memory, 0),
 			get("metadata alone", "W-45 W-234", path+"?resourceVersion=0", memory, 0).with("Accept", jsonType+asPartials),
-			get("metadata alone in protobuf", "W-45 W-133 W-234", path+"?resourceVersion=0", memory, 0).with("Accept", protobufType+asPartials),
+			get("metadata alone in protobuf", "W-45 W-133 W-234", path+"?resourceVersion=0", memory, 0).with("Accept",
+				protobufType+asPartials),
 			get("YAML", "W-47 W-234", path+"/p1?resourceVersion=0", memory, 0).with("Accept", yamlType),
 		})...)
 	}
 	return append(all,
-		get("field of the other version", "W-154 W-234", somePanels+"?resourceVersion=0&fieldSelector="+sizes["v2"]+"%3D3", upstream, 400),
-		get("field of the first version", "W-154 W-234", someNewPanels+"?resourceVersion=0&fieldSelector="+sizes["v1"]+"%3D3", upstream, 400))
+		get("field of the other version", "W-154 W-234", somePanels+"?resourceVersion=0&fieldSelector="+sizes["v2"]+"%3D3",
+			upstream, 400),
+		get("field of the first version", "W-154 W-234", someNewPanels+"?resourceVersion=0&fieldSelector="+sizes["v1"]+"%3D3",
+			upstream, 400))
 }
 
 // testPanelsLive watches both versions while both are written, and asks for the same from history.
@@ -154,7 +159,8 @@ func (s *suite) testPanelsLive(t *testing.T, e *endpoint) {
 }
 
 // stories is storyOf several watches at the same time.
-func (s *suite) stories(t *testing.T, e *endpoint, rules string, targets []string, until func(event) bool, happens func()) {
+func (s *suite) stories(t *testing.T, e *endpoint, rules string, targets []string, until func(event) bool,
+	happens func()) {
 	t.Helper()
 	for _, target := range targets {
 		next := happens
@@ -180,7 +186,8 @@ func (s *suite) writePanels(t *testing.T) {
 	patch(first, "live", mergeType, `{"spec":{"size":3}}`)
 	_, err = second.Apply(ctx, "applied", panel(newPanels, "applied", 3), metav1.ApplyOptions{FieldManager: "second"})
 	must(t, err)
-	_, err = first.Apply(ctx, "applied", panel(panels, "applied", 5), metav1.ApplyOptions{FieldManager: "first", Force: true})
+	_, err = first.Apply(ctx, "applied", panel(panels, "applied", 5),
+		metav1.ApplyOptions{FieldManager: "first", Force: true})
 	must(t, err)
 	patch(second, "applied", types.JSONPatchType, `[{"op":"remove","path":"/spec/dimensions"}]`)
 	must(t, second.Delete(ctx, "live", metav1.DeleteOptions{}))
@@ -190,9 +197,11 @@ func (s *suite) writePanels(t *testing.T) {
 	must(t, first.Delete(ctx, "end", metav1.DeleteOptions{}))
 }
 
-// testPanelsUnconverted has the webhook fail for a while. What an apiserver has converted it goes on to show; from the next write on, whichever
-// version that goes through, it refuses all reads of the converted version and ends its watches. There the proxy may show the state of
-// before, to whoever asks for a state of any age, and no other. Afterwards objects that nobody has written look otherwise than they did.
+// testPanelsUnconverted has the webhook fail for a while. What an apiserver has converted it goes
+// on to show; from the next write on, whichever version that goes through, it refuses all reads of
+// the converted version and ends its watches. There the proxy may show the state of before, to
+// whoever asks for a state of any age, and no other. Afterwards objects that nobody has written
+// look otherwise than they did.
 func (s *suite) testPanelsUnconverted(t *testing.T, e *endpoint, webhook *converter) {
 	ctx, writes := t.Context(), s.panels(panels)
 	_, err := writes.Create(ctx, panel(panels, "gone", 3), metav1.CreateOptions{})
@@ -247,7 +256,8 @@ func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before
 		get("page now", "W-63 W-181 W-234", someNewPanels+"?limit=1", upstream, 500),
 	})
 	hurried := "?timeout=1s&resourceVersion=" + written // each second of the outage delays the mirror's next try
-	for _, query := range []string{"", hurried, hurried + "&resourceVersionMatch=Exact", "?watch=1&timeoutSeconds=2" + informer} {
+	for _, query := range []string{"", hurried, hurried + "&resourceVersionMatch=Exact", "?watch=1&timeoutSeconds=2" +
+		informer} {
 		t.Run("refused"+query, func(t *testing.T) {
 			t.Parallel()
 			s.refusedUnconverted(t, e, request{Target: someNewPanels + query})
@@ -270,7 +280,8 @@ func (s *suite) askUnconverted(t *testing.T, e *endpoint, written string, before
 	})
 }
 
-// refusedUnconverted expects that neither side shows anything. Which error the apiserver tells depends on how far it is with its next try.
+// refusedUnconverted expects that neither side shows anything. Which error the apiserver tells
+// depends on how far it is with its next try.
 func (s *suite) refusedUnconverted(t *testing.T, e *endpoint, r request) {
 	t.Helper()
 	direct, proxied := s.both(t, e, r, process.Patience)
@@ -293,7 +304,8 @@ func (s *suite) panelReplicas(t *testing.T, e *endpoint) []*replica {
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	var all []*replica
 	for _, gvr := range []schema.GroupVersionResource{panels, newPanels} {
-		r := &replica{name: gvr.String(), gvr: gvr, informer: factory.ForResource(gvr).Informer(), versions: map[string]string{}}
+		r := &replica{name: gvr.String(), gvr: gvr, informer: factory.ForResource(gvr).Informer(),
+			versions: map[string]string{}}
 		_, err := r.informer.AddEventHandler(r)
 		must(t, err)
 		all = append(all, r)

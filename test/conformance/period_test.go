@@ -11,8 +11,10 @@ import (
 
 // testBookmarkPeriod waits for bookmarks that come each minute (W-111).
 func (s *suite) testBookmarkPeriod(t *testing.T) {
-	r := request{Target: "/api/v1/secrets?watch=1&timeoutSeconds=130&allowWatchBookmarks=true&resourceVersion=" + s.now(t, "/api/v1/secrets")}
-	_, err := s.client.CoreV1().Secrets("c1").Patch(t.Context(), "basic", mergeType, []byte(`{"metadata":{"annotations":{"period":"yes"}}}`), metav1.PatchOptions{})
+	r := request{Target: "/api/v1/secrets?watch=1&timeoutSeconds=130&allowWatchBookmarks=true&resourceVersion=" +
+		s.now(t, "/api/v1/secrets")}
+	_, err := s.client.CoreV1().Secrets("c1").Patch(t.Context(), "basic", mergeType,
+		[]byte(`{"metadata":{"annotations":{"period":"yes"}}}`), metav1.PatchOptions{})
 	must(t, err)
 	direct, proxied := s.both(t, s.plain, r, 2*process.Patience)
 	if direct == nil {

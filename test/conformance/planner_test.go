@@ -27,14 +27,18 @@ func spelledPaths() []scenario {
 		get("escaped slash at the end", "W-21", c1+"%2F"+rv, memory, 0),
 		get("escaped slashes throughout", "W-21", "/api%2Fv1%2Fnamespaces%2Fc1%2Fconfigmaps"+rv, memory, 0),
 		get("escaped slash before a name", "W-21", c1+"%2Fa"+rv, memory, 0),
-		get("custom without a namespace in its segment", "W-20", "/apis/conformance.example.com/v1/namespaces//widgets"+rv, memory, 0),
+		get("custom without a namespace in its segment", "W-20", "/apis/conformance.example.com/v1/namespaces//widgets"+rv,
+			memory, 0),
 		get("object without a namespace in its segment", "W-20", "/api/v1/namespaces//configmaps/a"+rv, upstream, anyStatus),
 		get("cluster-scoped without a namespace in its segment", "W-20", "/api/v1/namespaces//nodes"+rv, upstream, anyStatus),
-		get("watch without a namespace in its segment", "W-20", "/api/v1/namespaces//configmaps"+rv+"&watch=1&timeoutSeconds=1", memory, 0),
+		get("watch without a namespace in its segment", "W-20", "/api/v1/namespaces//configmaps"+rv+
+			"&watch=1&timeoutSeconds=1", memory, 0),
 		get("percent sign in a name", "W-21", c1+"/a%2561"+rv, upstream, anyStatus),
 		get("deprecated watch of everything", "W-33", "/api/v1/watch/configmaps"+rv+"&timeoutSeconds=1", memory, 0),
-		get("deprecated watch without a namespace in its segment", "W-33", "/api/v1/watch/namespaces//configmaps"+rv+"&timeoutSeconds=1", memory, 0),
-		get("deprecated watch with a slash at the end", "W-33", "/api/v1/watch/namespaces/c1/configmaps/"+rv+"&timeoutSeconds=1", memory, 0),
+		get("deprecated watch without a namespace in its segment", "W-33", "/api/v1/watch/namespaces//configmaps"+rv+
+			"&timeoutSeconds=1", memory, 0),
+		get("deprecated watch with a slash at the end", "W-33", "/api/v1/watch/namespaces/c1/configmaps/"+rv+
+			"&timeoutSeconds=1", memory, 0),
 		get("deprecated watch of namespaces", "W-33", "/api/v1/watch/namespaces"+rv+"&timeoutSeconds=1", memory, 0),
 		get("deprecated watch of a namespace", "W-33", "/api/v1/watch/namespaces/c1"+rv+"&timeoutSeconds=1", memory, 0),
 		get("deprecated watch of a node", "W-33", "/api/v1/watch/nodes/n1"+rv+"&timeoutSeconds=1", memory, 0),
@@ -42,17 +46,26 @@ func spelledPaths() []scenario {
 			"/apis/conformance.example.com/v1/watch/namespaces/c1/widgets"+rv+"&timeoutSeconds=1", memory, 0),
 		get("deprecated watch of a custom object", "W-33",
 			"/apis/conformance.example.com/v1/watch/namespaces/c1/widgets/w1"+rv+"&timeoutSeconds=1", memory, 0),
-		get("deprecated watch that is one by its options", "W-33", "/api/v1/watch/namespaces/c1/configmaps?watch=1&timeoutSeconds=7"+marked, memory, 0),
+		get("deprecated watch that is one by its options", "W-33",
+			"/api/v1/watch/namespaces/c1/configmaps?watch=1&timeoutSeconds=7"+marked, memory, 0),
 		get("deprecated watch of a version, with a match", "W-33",
-			"/api/v1/watch/namespaces/c1/configmaps?resourceVersion=${first}&resourceVersionMatch=Exact&timeoutSeconds=1", memory, 0),
-		get("deprecated watch with a token", "W-33", "/api/v1/watch/namespaces/c1/configmaps?resourceVersion=${first}&continue=x&timeoutSeconds=1", memory, 0),
+			"/api/v1/watch/namespaces/c1/configmaps?resourceVersion=${first}&resourceVersionMatch=Exact&timeoutSeconds=1",
+			memory, 0),
+		get("deprecated watch with a token", "W-33",
+			"/api/v1/watch/namespaces/c1/configmaps?resourceVersion=${first}&continue=x&timeoutSeconds=1", memory, 0),
 		get("deprecated watch of a name and a selector", "W-33",
-			"/api/v1/watch/namespaces/c1/configmaps/a?fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1&timeoutSeconds=1", memory, 0),
-		get("deprecated watch of a name and labels", "W-33", "/api/v1/watch/namespaces/c1/configmaps/a?labelSelector=app%3Dnone&timeoutSeconds=1", memory, 0),
-		get("deprecated watch of a name without a namespace", "W-33", "/api/v1/watch/configmaps/a?timeoutSeconds=1", upstream, 404),
-		get("deprecated watch of a subresource", "W-33", "/api/v1/watch/namespaces/c1/status?timeoutSeconds=1", upstream, anyStatus),
-		get("deprecated watch, malformed version", "W-33", "/api/v1/watch/namespaces/c1/configmaps?resourceVersion=abc", memory, 500),
-		get("deprecated watch, Exact at 0", "W-33", "/api/v1/watch/namespaces/c1/configmaps?resourceVersion=0&resourceVersionMatch=Exact", memory, 422),
+			"/api/v1/watch/namespaces/c1/configmaps/a?fieldSelector=metadata.name%3Da,metadata.namespace%3Dc1&timeoutSeconds=1",
+			memory, 0),
+		get("deprecated watch of a name and labels", "W-33",
+			"/api/v1/watch/namespaces/c1/configmaps/a?labelSelector=app%3Dnone&timeoutSeconds=1", memory, 0),
+		get("deprecated watch of a name without a namespace", "W-33", "/api/v1/watch/configmaps/a?timeoutSeconds=1", upstream,
+			404),
+		get("deprecated watch of a subresource", "W-33", "/api/v1/watch/namespaces/c1/status?timeoutSeconds=1", upstream,
+			anyStatus),
+		get("deprecated watch, malformed version", "W-33", "/api/v1/watch/namespaces/c1/configmaps?resourceVersion=abc",
+			memory, 500),
+		get("deprecated watch, Exact at 0", "W-33",
+			"/api/v1/watch/namespaces/c1/configmaps?resourceVersion=0&resourceVersionMatch=Exact", memory, 422),
 	})
 }
 
@@ -62,7 +75,8 @@ func spelledVersions() []scenario {
 	return over("version", []scenario{
 		get("00 and a limit", "W-27 W-63", c1+"?resourceVersion=00&limit=1", upstream, 0),
 		get("00 Exact", "W-27 W-31", c1+"?resourceVersion=00&resourceVersionMatch=Exact", either, 0),
-		get("00 NotOlderThan and a limit", "W-27 W-63", c1+"?resourceVersion=00&resourceVersionMatch=NotOlderThan&limit=1", memory, 0),
+		get("00 NotOlderThan and a limit", "W-27 W-63", c1+"?resourceVersion=00&resourceVersionMatch=NotOlderThan&limit=1",
+			memory, 0),
 		get("00 and a token", "W-27 W-63", c1+"?resourceVersion=00&continue=${token-last}", memory, 400),
 		get("zeros before an exact one", "W-27 W-63", c1+"?resourceVersion=000${mid}&limit=1", memory, 0),
 		get("zeros before one that is too large", "W-27 W-68", c1+"?resourceVersion=0${future}", memory, 504),
@@ -75,13 +89,18 @@ func spelledVersions() []scenario {
 		get("watch with zeros before", "W-27 W-100", w+"00${mid}", memory, 0),
 		get("watch from the largest there is", "W-27 W-106", w+"18446744073709551615", memory, 0),
 		get("list from the largest there is", "W-27 W-68", c1+"?resourceVersion=18446744073709551615", memory, 504),
-		get("negative limit of an exact version", "W-26", c1+"?resourceVersion=${mid}&resourceVersionMatch=Exact&limit=-2", memory, 0),
+		get("negative limit of an exact version", "W-26", c1+"?resourceVersion=${mid}&resourceVersionMatch=Exact&limit=-2",
+			memory, 0),
 		get("negative limit of a version", "W-26 W-63", c1+"?resourceVersion=${mid}&limit=-2", memory, 0),
-		get("a limit that overflows into nothing", "W-26", c1+"?resourceVersion=${mid}&limit=-9223372036854775808", memory, 0),
+		get("a limit that overflows into nothing", "W-26", c1+"?resourceVersion=${mid}&limit=-9223372036854775808", memory,
+			0),
 		get("seconds that overflow a duration", "W-29", w+"${last}&timeoutSeconds=5", memory, 0),
-		get("seconds that overflow", "W-29", c1+"?watch=1&resourceVersion=${last}&timeoutSeconds=9223372036854775807", memory, 0).telling(),
-		get("negative seconds from the present", "W-29", c1+"?watch=1&resourceVersion=${last}&timeoutSeconds=-1", memory, 0).telling(),
-		get("negative seconds and a malformed version", "W-29", c1+"?watch=1&resourceVersion=abc&timeoutSeconds=-1", memory, 500),
+		get("seconds that overflow", "W-29", c1+"?watch=1&resourceVersion=${last}&timeoutSeconds=9223372036854775807", memory,
+			0).telling(),
+		get("negative seconds from the present", "W-29", c1+"?watch=1&resourceVersion=${last}&timeoutSeconds=-1", memory,
+			0).telling(),
+		get("negative seconds and a malformed version", "W-29", c1+"?watch=1&resourceVersion=abc&timeoutSeconds=-1", memory,
+			500),
 	})
 }
 
@@ -109,7 +128,8 @@ func madeTokens() []scenario {
 	})
 }
 
-// singleKeys are lists that can find one key at most, where a limit means nothing (W-35, W-63, W-69).
+// singleKeys are lists that can find one key at most, where a limit means nothing (W-35, W-63,
+// W-69).
 func singleKeys() []scenario {
 	const one = "&fieldSelector=metadata.name%3Da"
 	const onlyC1 = one + ",metadata.namespace%3Dc1"
@@ -117,16 +137,23 @@ func singleKeys() []scenario {
 		get("legacy", "W-63 W-69", c1+"?resourceVersion=${mid}&limit=1"+one, memory, 0),
 		get("by its namespace too", "W-63 W-69", allMaps+"?resourceVersion=${mid}&limit=1"+onlyC1, memory, 0),
 		get("exact", "W-63 W-69", c1+"?resourceVersion=${mid}&resourceVersionMatch=Exact&limit=1"+one, memory, 0),
-		get("exact, by its namespace too", "W-63 W-69", allMaps+"?resourceVersion=${mid}&resourceVersionMatch=Exact&limit=1"+onlyC1, memory, 0),
+		get("exact, by its namespace too", "W-63 W-69", allMaps+"?resourceVersion=${mid}&resourceVersionMatch=Exact&limit=1"+
+			onlyC1, memory, 0),
 		get("too large", "W-68", c1+"?resourceVersion=${future}"+one, memory, 504),
 		get("too large with a limit", "W-68", c1+"?resourceVersion=${future}&limit=1"+one, upstream, 504),
 		get("too large Exact", "W-68", c1+"?resourceVersion=${future}&resourceVersionMatch=Exact"+one, upstream, 504),
-		get("in a namespace that cannot be", "W-69", allMaps+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3Da,metadata.namespace%3DC_1", memory, 0),
-		get("with a name that cannot be", "W-69", c1+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3D..", memory, 0),
+		get("in a namespace that cannot be", "W-69",
+			allMaps+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3Da,metadata.namespace%3DC_1", memory, 0),
+		get("with a name that cannot be", "W-69", c1+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3D..",
+			memory, 0),
 		get("without a name", "W-35", c1+"?resourceVersion=${mid}&limit=1&fieldSelector=metadata.name%3D", memory, 0),
-		get("pods of a node", "W-69", "/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
-		get("pods of a node, exact", "W-69", "/api/v1/pods?resourceVersion=${last-pods}&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
-		get("pods of a host", "W-69", "/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1&fieldSelector=spec.host%3Dn1", memory, 0),
+		get("pods of a node", "W-69",
+			"/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
+		get("pods of a node, exact", "W-69",
+			"/api/v1/pods?resourceVersion=${last-pods}&limit=1&fieldSelector=spec.nodeName%3Dn1", memory, 0),
+		get("pods of a host", "W-69",
+			"/api/v1/pods?resourceVersion=${last-pods}&resourceVersionMatch=NotOlderThan&limit=1&fieldSelector=spec.host%3Dn1",
+			memory, 0),
 	})
 }
 

@@ -18,39 +18,51 @@ const (
 func byLabel(text string) string { return "&labelSelector=" + escape(text) }
 func byField(text string) string { return "&fieldSelector=" + escape(text) }
 
-// plays are the scripts. Each ends with an object named end, or with the end of the one object that is watched.
+// plays are the scripts. Each ends with an object named end, or with the end of the one object that
+// is watched.
 func (s *suite) plays() []play {
 	const story = "W-103 W-104 W-105 W-130 W-131 "
 	return []play{
 		{"configmaps", "configmaps", []watcher{
 			{name: "all", rules: story, path: onStage + "configmaps", until: "ADDED end"},
-			{name: "everywhere", rules: story + "W-105", path: allMaps, query: byField("metadata.namespace=stage"), until: "ADDED end"},
+			{name: "everywhere", rules: story + "W-105", path: allMaps, query: byField("metadata.namespace=stage"),
+				until: "ADDED end"},
 			{name: "app=x", rules: story + "W-117", path: onStage + "configmaps", query: byLabel("app=x"), until: "ADDED end"},
 			{name: "app!=y", rules: story + "W-117", path: onStage + "configmaps", query: byLabel("app!=y"), until: "ADDED end"},
-			{name: "app in (x,z)", rules: story, path: onStage + "configmaps", query: byLabel("app in (x,z)"), until: "ADDED end"},
+			{name: "app in (x,z)", rules: story, path: onStage + "configmaps", query: byLabel("app in (x,z)"),
+				until: "ADDED end"},
 			{name: "app", rules: story, path: onStage + "configmaps", query: byLabel("app"), until: "ADDED end"},
 			{name: "!tier", rules: story, path: onStage + "configmaps", query: byLabel("!tier"), until: "ADDED end"},
-			{name: "one", rules: story + "W-117", path: onStage + "configmaps", query: byField("metadata.name=s"), until: "DELETED s"},
+			{name: "one", rules: story + "W-117", path: onStage + "configmaps", query: byField("metadata.name=s"),
+				until: "DELETED s"},
 			{name: "one everywhere", rules: story, path: allMaps, query: byField("metadata.name=s"), until: "DELETED s"},
-			{name: "one, if app=x", rules: story, path: onStage + "configmaps", query: byField("metadata.name=again") + byLabel("app=x"), until: "MODIFIED again"},
-			{name: "all but one", rules: story, path: onStage + "configmaps", query: byField("metadata.name!=s"), until: "ADDED end"},
+			{name: "one, if app=x", rules: story, path: onStage + "configmaps", query: byField("metadata.name=again") +
+				byLabel("app=x"), until: "MODIFIED again"},
+			{name: "all but one", rules: story, path: onStage + "configmaps", query: byField("metadata.name!=s"),
+				until: "ADDED end"},
 			{name: "as clients in JSON ask", rules: story + "W-7 W-193", path: onStage + "configmaps", until: "ADDED end",
 				header: map[string]string{"Accept": "application/json, */*", "Accept-Encoding": "gzip"}},
 		}, s.playConfigMaps},
 		{"pods", "pods", []watcher{
 			{name: "all", rules: story, path: onStage + "pods", until: "ADDED end"},
-			{name: "of a node", rules: story + "W-117 W-196", path: "/api/v1/pods", query: byField("spec.nodeName=n1"), until: "ADDED end"},
+			{name: "of a node", rules: story + "W-117 W-196", path: "/api/v1/pods", query: byField("spec.nodeName=n1"),
+				until: "ADDED end"},
 			{name: "of no node", rules: story, path: onStage + "pods", query: byField("spec.nodeName="), until: "DELETED bound"},
 			{name: "pending", rules: story, path: onStage + "pods", query: byField("status.phase=Pending"), until: "ADDED end"},
-			{name: "running", rules: story, path: onStage + "pods", query: byField("status.phase=Running"), until: "DELETED bound"},
-			{name: "active", rules: story + "W-190", path: "/api/v1/pods", query: byField("status.phase!=Succeeded,status.phase!=Failed"), until: "ADDED end"},
-			{name: "with an address", rules: story + "W-153", path: onStage + "pods", query: byField("status.podIP=10.0.0.1"), until: "DELETED bound"},
+			{name: "running", rules: story, path: onStage + "pods", query: byField("status.phase=Running"),
+				until: "DELETED bound"},
+			{name: "active", rules: story + "W-190", path: "/api/v1/pods",
+				query: byField("status.phase!=Succeeded,status.phase!=Failed"), until: "ADDED end"},
+			{name: "with an address", rules: story + "W-153", path: onStage + "pods", query: byField("status.podIP=10.0.0.1"),
+				until: "DELETED bound"},
 		}, s.playPods},
 		{"services", "services", []watcher{
 			{name: "all", rules: story, path: onStage + "services", until: "ADDED end"},
-			{name: "ClusterIP", rules: story, path: onStage + "services", query: byField("spec.type=ClusterIP"), until: "ADDED end"},
+			{name: "ClusterIP", rules: story, path: onStage + "services", query: byField("spec.type=ClusterIP"),
+				until: "ADDED end"},
 			{name: "NodePort", rules: story, path: "/api/v1/services", query: byField("spec.type=NodePort"), until: "DELETED s"},
-			{name: "headless", rules: story + "W-196", path: onStage + "services", query: byField("spec.clusterIP=None"), until: "ADDED end"},
+			{name: "headless", rules: story + "W-196", path: onStage + "services", query: byField("spec.clusterIP=None"),
+				until: "ADDED end"},
 		}, s.playServices},
 		{"secrets", "secrets", []watcher{
 			{name: "all", rules: story, path: onStage + "secrets", until: "ADDED end"},
@@ -58,24 +70,33 @@ func (s *suite) plays() []play {
 		}, s.playSecrets},
 		{"namespaces", "namespaces", []watcher{
 			{name: "all", rules: story, path: "/api/v1/namespaces", until: "DELETED curtain"},
-			{name: "active", rules: story, path: "/api/v1/namespaces", query: byField("status.phase=Active"), until: "DELETED curtain"}, // when it begins to die,
-			{name: "terminating", rules: story, path: "/api/v1/namespaces", query: byField("status.phase=Terminating"), until: "DELETED curtain"},
-			{name: "one", rules: story, path: "/api/v1/namespaces", query: byField("metadata.name=curtain"), until: "DELETED curtain"},
-			{name: "by the name's label", rules: story, path: "/api/v1/namespaces", query: byLabel("kubernetes.io/metadata.name=curtain"), until: "DELETED curtain"},
+			// when it begins to die,
+			{name: "active", rules: story, path: "/api/v1/namespaces", query: byField("status.phase=Active"),
+				until: "DELETED curtain"},
+			{name: "terminating", rules: story, path: "/api/v1/namespaces", query: byField("status.phase=Terminating"),
+				until: "DELETED curtain"},
+			{name: "one", rules: story, path: "/api/v1/namespaces", query: byField("metadata.name=curtain"),
+				until: "DELETED curtain"},
+			{name: "by the name's label", rules: story, path: "/api/v1/namespaces",
+				query: byLabel("kubernetes.io/metadata.name=curtain"), until: "DELETED curtain"},
 		}, s.playNamespaces},
 		{"nodes", "nodes", []watcher{
 			{name: "all", rules: story, path: "/api/v1/nodes", until: "DELETED n9"},
-			{name: "unschedulable", rules: story, path: "/api/v1/nodes", query: byField("spec.unschedulable=true"), until: "DELETED n9"},
-			{name: "one", rules: story + "W-196", path: "/api/v1/nodes", query: byField("metadata.name=n9"), until: "DELETED n9"},
+			{name: "unschedulable", rules: story, path: "/api/v1/nodes", query: byField("spec.unschedulable=true"),
+				until: "DELETED n9"},
+			{name: "one", rules: story + "W-196", path: "/api/v1/nodes", query: byField("metadata.name=n9"),
+				until: "DELETED n9"},
 		}, s.playNodes},
 		{"deployments", "deployments", []watcher{
 			{name: "all", rules: story, path: "/apis/apps/v1/namespaces/stage/deployments", until: "ADDED end"},
-			{name: "by label", rules: story, path: "/apis/apps/v1/deployments", query: byLabel("release=new"), until: "ADDED end"},
+			{name: "by label", rules: story, path: "/apis/apps/v1/deployments", query: byLabel("release=new"),
+				until: "ADDED end"},
 		}, s.playDeployments},
 		{"widgets", "widgets", []watcher{
 			{name: "all", rules: story, path: "/apis/conformance.example.com/v1/namespaces/stage/widgets", until: "ADDED end"},
 			{name: "red", rules: story + "W-153", path: allWidgets, query: byField("spec.color=red"), until: "ADDED end"},
-			{name: "of size 3", rules: story, path: allWidgets, query: byField("spec.size=3,metadata.namespace=stage"), until: "ADDED end"},
+			{name: "of size 3", rules: story, path: allWidgets, query: byField("spec.size=3,metadata.namespace=stage"),
+				until: "ADDED end"},
 			{name: "not on", rules: story, path: allWidgets, query: byField("spec.on!=true"), until: "ADDED end"},
 			{name: "by label", rules: story, path: allWidgets, query: byLabel("app=end"), until: "ADDED end"},
 		}, s.playWidgets},
@@ -84,7 +105,9 @@ func (s *suite) plays() []play {
 
 func (s *suite) playConfigMaps(t *testing.T) {
 	maps, ctx := s.client.CoreV1().ConfigMaps(stage), t.Context()
-	for _, step := range []struct{ app, value string }{{"y", "v"}, {"x", "v"}, {"x", "2"}, {"z", "3"}, {"z", "4"}, {"x", "4"}} { // W-103
+	// W-103
+	for _, step := range []struct{ app, value string }{{"y", "v"}, {"x", "v"}, {"x", "2"}, {"z", "3"}, {"z", "4"},
+		{"x", "4"}} {
 		s.put(t, configMap(stage, "s", step.app, step.value))
 	}
 	must(t, maps.Delete(ctx, "s", metav1.DeleteOptions{}))
@@ -104,7 +127,8 @@ func (s *suite) playConfigMaps(t *testing.T) {
 	}
 	s.put(t, configMap(stage, "again", "x", "1"))
 	s.put(t, configMap(stage, "again", "x", "2"))
-	_, err = maps.Patch(ctx, "again", mergeType, []byte(`{"metadata":{"labels":{"tier":"front","app":null}}}`), metav1.PatchOptions{})
+	_, err = maps.Patch(ctx, "again", mergeType, []byte(`{"metadata":{"labels":{"tier":"front","app":null}}}`),
+		metav1.PatchOptions{})
 	must(t, err)
 	s.put(t, configMap(stage, "escapes", "x", "<&>\u2028\"\\ ü €"))
 	must(t, maps.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=x"}))
@@ -115,7 +139,8 @@ func (s *suite) playPods(t *testing.T) {
 	pods, ctx := s.client.CoreV1().Pods(stage), t.Context()
 	_, err := pods.Create(ctx, pod("bound", ""), metav1.CreateOptions{})
 	must(t, err)
-	must(t, pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "bound"}, Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{}))
+	must(t, pods.Bind(ctx, &corev1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "bound"},
+		Target: corev1.ObjectReference{Kind: "Node", Name: "n1"}}, metav1.CreateOptions{}))
 	for _, patch := range []string{
 		`{"status":{"phase":"Running","podIP":"10.0.0.1","podIPs":[{"ip":"10.0.0.1"}]}}`,
 		`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`,
@@ -129,7 +154,8 @@ func (s *suite) playPods(t *testing.T) {
 	must(t, pods.Delete(ctx, "bound", now))
 	_, err = pods.Create(ctx, pod("done", "n2"), metav1.CreateOptions{})
 	must(t, err)
-	_, err = pods.Patch(ctx, "done", mergeType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{}, "status")
+	_, err = pods.Patch(ctx, "done", mergeType, []byte(`{"status":{"phase":"Succeeded"}}`), metav1.PatchOptions{},
+		"status")
 	must(t, err)
 	must(t, pods.Delete(ctx, "done", now))
 	_, err = pods.Create(ctx, pod("end", "n1"), metav1.CreateOptions{})
@@ -162,7 +188,8 @@ func (s *suite) playSecrets(t *testing.T) {
 		kind corev1.SecretType
 	}{{"basic", corev1.SecretTypeBasicAuth}, {"end", corev1.SecretTypeOpaque}} {
 		_, err := secrets.Create(ctx, &corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Name: o.name}, Type: o.kind, StringData: map[string]string{"username": "u", "password": "p"},
+			ObjectMeta: metav1.ObjectMeta{Name: o.name}, Type: o.kind, StringData: map[string]string{"username": "u",
+				"password": "p"},
 		}, metav1.CreateOptions{})
 		must(t, err)
 		if o.name != "end" {
@@ -175,7 +202,8 @@ func (s *suite) playSecrets(t *testing.T) {
 func (s *suite) playNamespaces(t *testing.T) {
 	namespaces, ctx := s.client.CoreV1().Namespaces(), t.Context()
 	s.makeNamespace(t, "curtain")
-	_, err := namespaces.Patch(ctx, "curtain", mergeType, []byte(`{"metadata":{"labels":{"a":"b"}}}`), metav1.PatchOptions{})
+	_, err := namespaces.Patch(ctx, "curtain", mergeType, []byte(`{"metadata":{"labels":{"a":"b"}}}`),
+		metav1.PatchOptions{})
 	must(t, err)
 	must(t, namespaces.Delete(ctx, "curtain", metav1.DeleteOptions{}))
 	dying, err := namespaces.Get(ctx, "curtain", metav1.GetOptions{})
@@ -189,7 +217,8 @@ func (s *suite) playNodes(t *testing.T) {
 	nodes, ctx := s.client.CoreV1().Nodes(), t.Context()
 	_, err := s.cp.MakeNode(ctx, "n9")
 	must(t, err)
-	for _, patch := range []string{`{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":null}}`, `{"spec":{"unschedulable":true}}`} {
+	for _, patch := range []string{`{"spec":{"unschedulable":true}}`, `{"spec":{"unschedulable":null}}`,
+		`{"spec":{"unschedulable":true}}`} {
 		_, err := nodes.Patch(ctx, "n9", mergeType, []byte(patch), metav1.PatchOptions{})
 		must(t, err)
 	}
@@ -208,7 +237,8 @@ func (s *suite) playDeployments(t *testing.T) {
 		_, err := deployments.Patch(ctx, "d", mergeType, []byte(patch), metav1.PatchOptions{})
 		must(t, err)
 	}
-	_, err = deployments.Patch(ctx, "d", mergeType, []byte(`{"status":{"replicas":3,"observedGeneration":2}}`), metav1.PatchOptions{}, "status")
+	_, err = deployments.Patch(ctx, "d", mergeType, []byte(`{"status":{"replicas":3,"observedGeneration":2}}`),
+		metav1.PatchOptions{}, "status")
 	must(t, err)
 	must(t, deployments.Delete(ctx, "d", metav1.DeleteOptions{}))
 	end := deployment("end")
@@ -226,7 +256,8 @@ func (s *suite) playWidgets(t *testing.T) {
 	}
 	create(widget("w", "blue", 1))
 	for _, patch := range []string{
-		`{"spec":{"color":"red"}}`, `{"spec":{"size":3}}`, `{"spec":{"on":true}}`, `{"spec":{"color":null}}`, `{"spec":{"on":false,"color":"red"}}`,
+		`{"spec":{"color":"red"}}`, `{"spec":{"size":3}}`, `{"spec":{"on":true}}`, `{"spec":{"color":null}}`,
+		`{"spec":{"on":false,"color":"red"}}`,
 		`{"metadata":{"labels":{"app":"end"}}}`,
 	} {
 		_, err := client.Patch(ctx, "w", mergeType, []byte(patch), metav1.PatchOptions{})

@@ -28,9 +28,11 @@ func (c scenario) brokenPath() bool {
 	return err != nil
 }
 
-// answered is how many requests the plain proxy has answered without asking upstream: from memory, or with a refusal.
+// answered is how many requests the plain proxy has answered without asking upstream: from memory,
+// or with a refusal.
 func (s *suite) answered(t *testing.T) int64 {
 	t.Helper()
-	return int64(s.plain.metric(t, "spillway_cached_requests_total") + s.plain.metric(t, "spillway_refused_requests_total") +
+	return int64(s.plain.metric(t, "spillway_cached_requests_total") +
+		s.plain.metric(t, "spillway_refused_requests_total") +
 		s.plain.metric(t, `spillway_authorizations_total{verdict="denied"`))
 }

@@ -11,9 +11,9 @@ import (
 	"spillway/test/process"
 )
 
-// testRestart lets the apiserver crash and come back. Its own watches break, and it has forgotten what was before; watches of
-// the proxy go on, and resume from before (W-115, W-231). What they tell is held against what the apiserver told whoever
-// watched it before and after.
+// testRestart lets the apiserver crash and come back. Its own watches break, and it has forgotten
+// what was before; watches of the proxy go on, and resume from before (W-115, W-231). What they
+// tell is held against what the apiserver told whoever watched it before and after.
 func (s *suite) testRestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
@@ -38,7 +38,8 @@ func (s *suite) testRestart(t *testing.T) {
 
 	s.cp.APIServer().Kill()
 	must(t, s.cp.StartAPIServer(ctx))
-	// Whoever has this one has closed the gap, and misses nothing from then on: in a gap, a deletion would have another version.
+	// Whoever has this one has closed the gap, and misses nothing from then on: in a gap, a deletion
+	// would have another version.
 	back := s.put(t, configMap(stage, "crash-over", "x", "1"))
 	live = append(live, collect(ctx, t, through, reached(back))...)
 	must(t, s.client.CoreV1().ConfigMaps(stage).Delete(ctx, "crash", metav1.DeleteOptions{}))
@@ -63,10 +64,12 @@ func (s *suite) testRestart(t *testing.T) {
 	s.refusedOnOneSide(t, from)
 }
 
-// sinceRestart is what the apiserver tells of the changes after its restart, which began before the first of them.
+// sinceRestart is what the apiserver tells of the changes after its restart, which began before the
+// first of them.
 func (s *suite) sinceRestart(ctx context.Context, t *testing.T, path, end string) []event {
 	t.Helper()
-	w, err := s.direct.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" + s.oldestKnown(ctx, t, path)})
+	w, err := s.direct.open(ctx, request{Target: path + "?watch=1&timeoutSeconds=600&resourceVersion=" +
+		s.oldestKnown(ctx, t, path)})
 	must(t, err)
 	defer w.cancel()
 	return collect(ctx, t, w, func(e event) bool { return e.Version == exchange.Number(end) })

@@ -1,13 +1,14 @@
 package conformance
 
-// Rule is one of the numbered observations of kube-apiserver 1.37 that a proxy of GET, LIST and WATCH is held to. A run shows
-// which cases stand for which rule; a rule that no case stands for fails it, unless the table says where else it is tested or why it
-// cannot be met on the wire.
+// Rule is one of the numbered observations of kube-apiserver 1.37 that a proxy of GET, LIST and
+// WATCH is held to. A run shows which cases stand for which rule; a rule that no case stands for
+// fails it, unless the table says where else it is tested or why it cannot be met on the wire.
 type Rule struct {
 	Number int
 	// Name is what it is about.
 	Name string
-	// Elsewhere are tests that show it where no comparison with an apiserver can, as "folder TestName". They must exist.
+	// Elsewhere are tests that show it where no comparison with an apiserver can, as "folder
+	// TestName". They must exist.
 	Elsewhere []string
 	// Exempt says why nothing can be shown.
 	Exempt string
@@ -86,12 +87,15 @@ var Rules = []Rule{
 	{Number: 106, Name: "a watch from the future"},
 	{Number: 107, Name: "a watch from too long ago"},
 	{Number: 108, Name: "errors before and in the stream"},
-	{Number: 109, Name: "equal resourceVersions", Exempt: "only events have them, when a lease takes several at once; events are never mirrored"},
+	{Number: 109, Name: "equal resourceVersions",
+		Exempt: "only events have them, when a lease takes several at once; events are never mirrored"},
 	{Number: 110, Name: "what a bookmark says"},
 	{Number: 111, Name: "when bookmarks come"},
 	{Number: 112, Name: "the end of a watch at its timeout"},
-	{Number: 113, Name: "slow clients", Elsewhere: []string{"internal/watch TestSlowClients", "internal/watch TestStalled", "internal/serve TestLapped"}},
-	{Number: 114, Name: "shutdown", Elsewhere: []string{"cmd/proxy TestRunDrains", "internal/serve TestDrain", "internal/watch TestDrainedStream"}},
+	{Number: 113, Name: "slow clients", Elsewhere: []string{"internal/watch TestSlowClients", "internal/watch TestStalled",
+		"internal/serve TestLapped"}},
+	{Number: 114, Name: "shutdown", Elsewhere: []string{"cmd/proxy TestRunDrains", "internal/serve TestDrain",
+		"internal/watch TestDrainedStream"}},
 	{Number: 115, Name: "upstream starts over"},
 	{Number: 116, Name: "a definition is removed"},
 	{Number: 117, Name: "selectors of watches"},
@@ -102,7 +106,8 @@ var Rules = []Rule{
 	{Number: 131, Name: "chunk boundaries mean nothing"},
 	{Number: 132, Name: "protobuf streams"},
 	{Number: 133, Name: "protobuf documents"},
-	{Number: 134, Name: "CBOR", Exempt: "an alpha gate of the apiserver that is off; asking for CBOR is a case of W-40 and W-43"},
+	{Number: 134, Name: "CBOR",
+		Exempt: "an alpha gate of the apiserver that is off; asking for CBOR is a case of W-40 and W-43"},
 	{Number: 135, Name: "gzip members"},
 	{Number: 136, Name: "HTTP/2 framing"},
 
@@ -124,7 +129,8 @@ var Rules = []Rule{
 	{Number: 179, Name: "415"},
 	{Number: 180, Name: "429", Elsewhere: []string{"internal/serve TestForwardLimits", "internal/serve TestNotReady"}},
 	{Number: 181, Name: "500"},
-	{Number: 182, Name: "503", Elsewhere: []string{"internal/passthrough TestFailureStatus", "internal/serve TestForwarderClose"}},
+	{Number: 182, Name: "503", Elsewhere: []string{"internal/passthrough TestFailureStatus",
+		"internal/serve TestForwarderClose"}},
 
 	{Number: 190, Name: "what informers ask"},
 	{Number: 191, Name: "when informers start over"},
@@ -137,10 +143,12 @@ var Rules = []Rule{
 	{Number: 198, Name: "reads of now are the common case"},
 
 	{Number: 210, Name: "what a read of now claims"},
-	{Number: 211, Name: "signals of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof", "internal/upstream TestProofWithEvents"}},
+	{Number: 211, Name: "signals of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof",
+		"internal/upstream TestProofWithEvents"}},
 	{Number: 212, Name: "a newest resourceVersion proves nothing", Elsewhere: []string{
 		"internal/serve TestConsistentReadsAreNeverStale", "internal/serve TestPlantedStaleness"}},
-	{Number: 213, Name: "proofs of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof", "internal/cache TestProofByTheMirror"}},
+	{Number: 213, Name: "proofs of freshness", Elsewhere: []string{"internal/upstream TestProbeAndProof",
+		"internal/cache TestProofByTheMirror"}},
 	{Number: 214, Name: "the resourceVersion of what is proven", Elsewhere: []string{
 		"internal/cache TestProofMovesProgress", "internal/cache TestProofWaitsForTheMirrorsEvents"}},
 	{Number: 215, Name: "watch-lists of now"},
@@ -160,12 +168,14 @@ var Rules = []Rule{
 
 	{Number: 240, Name: "shards"},
 	{Number: 241, Name: "429 in place of a fallback", Exempt: "an alpha gate of the apiserver that is off"},
-	{Number: 242, Name: "resourceVersions are decimal", Elsewhere: []string{"internal/upstream TestUncacheable", "internal/object TestParseRefuses"}},
+	{Number: 242, Name: "resourceVersions are decimal", Elsewhere: []string{"internal/upstream TestUncacheable",
+		"internal/object TestParseRefuses"}},
 
 	{Number: 250, Name: "no path is repaired, no query read leniently"},
 	{Number: 251, Name: "no header of the server's own"},
 	{Number: 252, Name: "what TLS offers"},
-	{Number: 253, Name: "idle watches stay", Elsewhere: []string{"internal/watch TestHeadFirst", "internal/serve TestDepartedIsNoticed"}},
+	{Number: 253, Name: "idle watches stay", Elsewhere: []string{"internal/watch TestHeadFirst",
+		"internal/serve TestDepartedIsNoticed"}},
 	{Number: 254, Name: "streams end properly"},
 	{Number: 255, Name: "content codings by W-6 and W-7 alone"},
 	{Number: 256, Name: "spelling of header names"},

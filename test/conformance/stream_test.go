@@ -50,7 +50,8 @@ func (e *endpoint) open(ctx context.Context, r request) (*stream, error) {
 	return s, nil
 }
 
-// openFromMemory opens a watch until a proxy answers it from memory; the apiserver's own is taken as it is.
+// openFromMemory opens a watch until a proxy answers it from memory; the apiserver's own is taken
+// as it is.
 func (s *suite) openFromMemory(ctx context.Context, t *testing.T, e *endpoint, r request) (opened *stream) {
 	t.Helper()
 	process.Awaiting(t, e.Name+" to answer "+r.Target+" from memory", func(context.Context) error {

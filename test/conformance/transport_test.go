@@ -18,11 +18,13 @@ import (
 	"spillway/test/process"
 )
 
-// testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2, W-102, W-119).
+// testTransport looks at what lies below requests: connections, protocols, framing (W-1, W-2,
+// W-102, W-119).
 func (s *suite) testTransport(t *testing.T) {
 	for name, test := range map[string]func(*testing.T){
 		"protocols": s.testProtocols, "connections outlive watches": s.testReuse, "HTTP 1.0": s.testOldProtocol,
-		"the head comes first": s.testHead, "websocket": s.testWebSocket, "header names": s.testHeaderNames, "HTTP 2": s.testHTTP2,
+		"the head comes first": s.testHead, "websocket": s.testWebSocket, "header names": s.testHeaderNames,
+		"HTTP 2": s.testHTTP2,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,13 +106,15 @@ func (s *suite) testReuse(t *testing.T) {
 // testOldProtocol speaks HTTP/1.0: no chunks, and a body ends with its connection (W-1).
 func (s *suite) testOldProtocol(t *testing.T) {
 	for _, target := range []string{
-		c1 + "/a?resourceVersion=0", c1 + "?resourceVersion=${last}&resourceVersionMatch=Exact", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=${first}",
+		c1 + "/a?resourceVersion=0", c1 + "?resourceVersion=${last}&resourceVersionMatch=Exact", c1 +
+			"?watch=1&timeoutSeconds=1&resourceVersion=${first}",
 		c1 + "/zz",
 	} {
 		target = s.fill(target)
 		var c *exchange.Comparison
 		for attempt := 1; attempt == 1 || c.OutOfTime() && attempt <= patient; attempt++ {
-			c = exchange.Compare(s.tally, request{Target: target}, s.direct.inOldProtocol(t, target), s.plain.inOldProtocol(t, target))
+			c = exchange.Compare(s.tally, request{Target: target}, s.direct.inOldProtocol(t, target),
+				s.plain.inOldProtocol(t, target))
 		}
 		for _, problem := range c.Problems {
 			t.Errorf("%s\n%s", target, problem)
@@ -135,10 +139,12 @@ func (e *endpoint) inOldProtocol(t *testing.T, target string) *answer {
 	return a
 }
 
-// testHeaderNames compares the very spelling of the names in heads (W-256), and with it that there is none of the server's own (W-251).
+// testHeaderNames compares the very spelling of the names in heads (W-256), and with it that there
+// is none of the server's own (W-251).
 func (s *suite) testHeaderNames(t *testing.T) {
 	for _, target := range []string{
-		c1 + "?resourceVersion=0", c1 + "/a?resourceVersion=0", c1 + "/zz?resourceVersion=0", c1 + "?limit=abc", c1 + "?watch=1&timeoutSeconds=1&resourceVersion=0",
+		c1 + "?resourceVersion=0", c1 + "/a?resourceVersion=0", c1 + "/zz?resourceVersion=0", c1 + "?limit=abc", c1 +
+			"?watch=1&timeoutSeconds=1&resourceVersion=0",
 		c1 + "?resourceVersion=${future}",
 	} {
 		var names [2][]string
@@ -152,7 +158,8 @@ func (s *suite) testHeaderNames(t *testing.T) {
 	}
 }
 
-// headerNames are the names in the head of an answer as they are spelt, but for those that may differ.
+// headerNames are the names in the head of an answer as they are spelt, but for those that may
+// differ.
 func (e *endpoint) headerNames(t *testing.T, target string) []string {
 	t.Helper()
 	c := e.dial(t, "http/1.1")
@@ -168,7 +175,8 @@ func (e *endpoint) headerNames(t *testing.T, target string) []string {
 			slices.Sort(names)
 			return names
 		case !ok: // the status line
-		case name == "Transfer-Encoding", name == "Content-Length", name == "Connection", strings.HasPrefix(name, "X-Kubernetes-Pf-"):
+		case name == "Transfer-Encoding", name == "Content-Length", name == "Connection",
+			strings.HasPrefix(name, "X-Kubernetes-Pf-"):
 			// D-1, D-6 and D-11, by what is compared elsewhere
 		default:
 			names = append(names, name)
@@ -180,9 +188,11 @@ func (e *endpoint) headerNames(t *testing.T, target string) []string {
 func (s *suite) testHead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
 	defer cancel()
-	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer, noState + "&resourceVersion=0"} {
+	for _, options := range []string{"&resourceVersion=${future}", "&resourceVersion=${last}", "", informer,
+		noState + "&resourceVersion=0"} {
 		for _, e := range s.sides() {
-			st, err := e.open(ctx, request{Target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" + options)})
+			st, err := e.open(ctx, request{Target: s.fill("/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=600" +
+				options)})
 			if err != nil {
 				t.Errorf("%s: %s: %v", e.Name, options, err)
 				continue
@@ -193,7 +203,8 @@ func (s *suite) testHead(t *testing.T) {
 	}
 }
 
-// testWebSocket watches over a WebSocket, which passes through: the same handshake, the same frames (W-119).
+// testWebSocket watches over a WebSocket, which passes through: the same handshake, the same frames
+// (W-119).
 func (s *suite) testWebSocket(t *testing.T) {
 	for _, options := range []struct {
 		query string
@@ -206,19 +217,22 @@ func (s *suite) testWebSocket(t *testing.T) {
 	} {
 		head := append([]string{
 			"GET " + s.fill(c1+"?watch=1&timeoutSeconds=1"+options.query) + " HTTP/1.1",
-			"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+			"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
 		}, options.head...)
 		var answers [3][]byte
 		for i, e := range []*endpoint{s.direct, s.secure, s.plain} {
 			answers[i] = e.overWebSocket(t, head)
 		}
-		for attempt := 1; attempt < patient && (oneBegins(answers[0], answers[1]) || oneBegins(answers[0], answers[2])); attempt++ {
+		for attempt := 1; attempt < patient &&
+			(oneBegins(answers[0], answers[1]) || oneBegins(answers[0], answers[2])); attempt++ {
 			for i, e := range []*endpoint{s.direct, s.secure, s.plain} { // one of them ran out of time
 				answers[i] = e.overWebSocket(t, head)
 			}
 		}
 		if !bytes.Equal(answers[0], answers[1]) || !bytes.Equal(answers[0], answers[2]) {
-			t.Errorf("%s:\n direct %q\n tls    %q\n plain  %q", options.query, exchange.Clip(answers[0]), exchange.Clip(answers[1]), exchange.Clip(answers[2]))
+			t.Errorf("%s:\n direct %q\n tls    %q\n plain  %q", options.query, exchange.Clip(answers[0]),
+				exchange.Clip(answers[1]), exchange.Clip(answers[2]))
 			continue
 		}
 		s.show(t, "W-119", upstream)
@@ -250,7 +264,8 @@ func oneBegins(a, b []byte) bool {
 	return len(a) != len(b) && (bytes.HasPrefix(a, b) || bytes.HasPrefix(b, a))
 }
 
-// frames reads up to the close frame that ends a WebSocket, after which either side may hang up as it likes.
+// frames reads up to the close frame that ends a WebSocket, after which either side may hang up as
+// it likes.
 type frames struct{ io.Reader }
 
 var closeFrame = []byte{0x88, 0x02, 0x03, 0xe8}

@@ -73,10 +73,14 @@ func watchStarts() []scenario {
 		get("no state, N", "W-100", w+noState+"&resourceVersion=${mid}", memory, 0),
 		get("no state, too old", "W-100 W-107", w+noState+"&resourceVersion=1", memory, 0),
 		get("deprecated path", "W-33 W-100", "/api/v1/watch/namespaces/c1/configmaps?timeoutSeconds=1"+marked, memory, 0),
-		get("deprecated path from N", "W-33 W-100", "/api/v1/watch/namespaces/c1/configmaps?timeoutSeconds=1&resourceVersion=${mid}", memory, 0),
-		get("deprecated path of a name", "W-33", "/api/v1/watch/namespaces/c1/configmaps/a?timeoutSeconds=1&resourceVersion=0", memory, 0),
-		get("deprecated path of a missing name", "W-33", "/api/v1/watch/namespaces/c1/configmaps/zz?timeoutSeconds=1", memory, 0),
-		get("a namespace that does not exist", "W-20 W-100", "/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=7"+informer, memory, 0),
+		get("deprecated path from N", "W-33 W-100",
+			"/api/v1/watch/namespaces/c1/configmaps?timeoutSeconds=1&resourceVersion=${mid}", memory, 0),
+		get("deprecated path of a name", "W-33",
+			"/api/v1/watch/namespaces/c1/configmaps/a?timeoutSeconds=1&resourceVersion=0", memory, 0),
+		get("deprecated path of a missing name", "W-33", "/api/v1/watch/namespaces/c1/configmaps/zz?timeoutSeconds=1", memory,
+			0),
+		get("a namespace that does not exist", "W-20 W-100", "/api/v1/namespaces/none/configmaps?watch=1&timeoutSeconds=7"+
+			informer, memory, 0),
 	})
 }
 
@@ -92,7 +96,8 @@ func watchOptions() []scenario {
 		get("bookmarks=maybe", "W-25", w+"watch=1&allowWatchBookmarks=maybe", memory, 0),
 		get("sendInitialEvents=", "W-25", w+"watch=1&sendInitialEvents=&resourceVersionMatch=NotOlderThan", memory, 0),
 		get("limit", "W-32", w+"watch=1&limit=1", memory, 0),
-		get("limit and continue", "W-32", c1+"?watch=1&resourceVersion=${mid}&timeoutSeconds=1&limit=1&continue=abc", memory, 0),
+		get("limit and continue", "W-32", c1+"?watch=1&resourceVersion=${mid}&timeoutSeconds=1&limit=1&continue=abc", memory,
+			0),
 		get("continue with defaulted options", "W-32 W-101", w+"watch=1&limit=1&continue=abc", memory, 422),
 		get("negative limit", "W-26 W-32", w+"watch=1&limit=-1", memory, 0),
 		get("timeout", "W-28", w+"watch=1&timeout=1s", memory, 0),
@@ -100,20 +105,28 @@ func watchOptions() []scenario {
 		get("negative timeoutSeconds", "W-29", c1+"?watch=1&resourceVersion=0&timeoutSeconds=-1", memory, 0).telling(),
 		get("pretty", "W-9", w+"watch=1&pretty=true", memory, 0),
 		get("pretty for curl", "W-9", w+"watch=1", memory, 0).with("User-Agent", "curl/8.5.0"),
-		get("as informers ask", "W-190", w+"allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeout=9m4s&watch=true", memory, 0),
-		get("as client-go falls back", "W-192", c1+"?allowWatchBookmarks=true&resourceVersion=${last}&timeout=5m&timeoutSeconds=1&watch=true", memory, 0),
+		get("as informers ask", "W-190",
+			w+"allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan&sendInitialEvents=true&timeout=9m4s&watch=true",
+			memory, 0),
+		get("as client-go falls back", "W-192",
+			c1+"?allowWatchBookmarks=true&resourceVersion=${last}&timeout=5m&timeoutSeconds=1&watch=true", memory, 0),
 		get("as kubectl watches one", "W-195", w+"fieldSelector=metadata.name%3Da&watch=true", memory, 0),
 		get("on an object", "W-34", c1+"/a?watch=1&resourceVersion=0", memory, 0),
 		get("label", "W-117", w+"watch=1&labelSelector=app%3Dx", memory, 0),
 		get("label, bookmarks", "W-117", w+"watch=1&labelSelector=app%3Dx"+marked, memory, 0),
-		get("label in history", "W-103 W-117", c1+"?watch=1&timeoutSeconds=1&resourceVersion=${first}&labelSelector=app%3Dx", memory, 0),
+		get("label in history", "W-103 W-117", c1+"?watch=1&timeoutSeconds=1&resourceVersion=${first}&labelSelector=app%3Dx",
+			memory, 0),
 		get("field", "W-117", w+"watch=1&fieldSelector=metadata.name%3Da", memory, 0),
 		get("a name that is not there", "W-111 W-117", w+"watch=1&fieldSelector=metadata.name%3Dzz"+marked, memory, 0),
 		get("another namespace than the path's", "W-117", w+"watch=1&fieldSelector=metadata.namespace%3Dc2", memory, 0),
-		get("a namespace by field", "W-117", allMaps+"?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.namespace%3Dc2", memory, 0),
-		get("a name everywhere", "W-117", allMaps+"?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.name%3Da", memory, 0),
-		get("pods of a node", "W-117 W-196", "/api/v1/pods?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=spec.nodeName%3Dn1"+marked, memory, 0),
-		get("services with an address", "W-196", "/api/v1/services?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=spec.clusterIP%21%3DNone", memory, 0),
+		get("a namespace by field", "W-117",
+			allMaps+"?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.namespace%3Dc2", memory, 0),
+		get("a name everywhere", "W-117",
+			allMaps+"?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=metadata.name%3Da", memory, 0),
+		get("pods of a node", "W-117 W-196",
+			"/api/v1/pods?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=spec.nodeName%3Dn1"+marked, memory, 0),
+		get("services with an address", "W-196",
+			"/api/v1/services?watch=1&resourceVersion=0&timeoutSeconds=1&fieldSelector=spec.clusterIP%21%3DNone", memory, 0),
 	})
 }
 
@@ -131,24 +144,31 @@ func watchFormats() []scenario {
 		accept("protobuf, too old", "W-107 W-132", w+"1", protobufType, memory, 0),
 		accept("protobuf with bookmarks", "W-110 W-132", w+"0"+marked, protobufType, memory, 0),
 		accept("partial protobuf with bookmarks", "W-110 W-118 W-132", w+"0"+marked, protobufType+asPartial, memory, 0),
-		accept("partial custom", "W-45 W-118", someWidgets+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked, jsonType+asPartial, memory, 0),
-		accept("gzip and protobuf, as client-go asks", "W-7 W-132 W-193", c1+"?watch=1&timeoutSeconds=7"+informer, protobufType+", */*", memory, 0).with("Accept-Encoding", "gzip"),
+		accept("partial custom", "W-45 W-118", someWidgets+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked,
+			jsonType+asPartial, memory, 0),
+		accept("gzip and protobuf, as client-go asks", "W-7 W-132 W-193", c1+"?watch=1&timeoutSeconds=7"+informer,
+			protobufType+", */*", memory, 0).with("Accept-Encoding", "gzip"),
 		accept("protobuf, then anything", "W-42 W-190 W-193", w+"${first}", protobufType+", */*", memory, 0),
 		accept("protobuf, then json", "W-42 W-193", w+"0", protobufType+",application/json", memory, 0),
 		accept("protobuf custom", "W-40 W-44", someWidgets+"?watch=1&timeoutSeconds=1", protobufType, upstream, 406),
 		accept("partial", "W-45 W-118", w+"${first}", jsonType+asPartial, memory, 0),
 		accept("partial with bookmarks", "W-110 W-118", w+"0"+marked, jsonType+asPartial, memory, 0),
-		accept("partial, as metadata clients ask", "W-118 W-193", w+"${first}", protobufType+asPartial+","+jsonType+asPartial+",application/json", memory, 0),
+		accept("partial, as metadata clients ask", "W-118 W-193", w+"${first}", protobufType+asPartial+","+jsonType+asPartial+
+			",application/json", memory, 0),
 		accept("table", "W-118", w+"${first}&includeObject=None", jsonType+asTable, upstream, 0).telling(),
 		accept("table, bad includeObject", "W-30 W-46", w+"0&includeObject=foo", jsonType+asTable, upstream, 400),
 		accept("partial list", "W-118", w+"${first}", jsonType+asPartials, upstream, 0),
 		accept("too old, partial", "W-107 W-118", w+"1", jsonType+asPartial, memory, 0),
 		accept("xml", "W-44", w+"0", "application/xml", upstream, 406),
 		accept("gzip of a plain watch", "W-7 W-255", w+"${first}", jsonType, memory, 0).with("Accept-Encoding", "gzip"),
-		accept("gzip of a watch-list", "W-7 W-135", c1+"?watch=1&timeoutSeconds=7"+informer, jsonType, memory, 0).with("Accept-Encoding", "gzip"),
-		accept("gzip of a defaulted watch-list", "W-7 W-101", w+"0"+marked, jsonType, memory, 0).with("Accept-Encoding", "gzip"),
-		accept("gzip of a large watch-list", "W-7", heavy+"?watch=1&timeoutSeconds=7"+informer, jsonType, memory, 0).with("Accept-Encoding", "gzip"),
-		accept("gzip of a partial watch-list", "W-7 W-118", w+"0"+informer, jsonType+asPartial, memory, 0).with("Accept-Encoding", "gzip"),
+		accept("gzip of a watch-list", "W-7 W-135", c1+"?watch=1&timeoutSeconds=7"+informer, jsonType, memory, 0).with(
+			"Accept-Encoding", "gzip"),
+		accept("gzip of a defaulted watch-list", "W-7 W-101", w+"0"+marked, jsonType, memory, 0).with("Accept-Encoding",
+			"gzip"),
+		accept("gzip of a large watch-list", "W-7", heavy+"?watch=1&timeoutSeconds=7"+informer, jsonType, memory, 0).with(
+			"Accept-Encoding", "gzip"),
+		accept("gzip of a partial watch-list", "W-7 W-118", w+"0"+informer, jsonType+asPartial, memory, 0).with(
+			"Accept-Encoding", "gzip"),
 		accept("audit id of one's own", "W-3", w+"0", jsonType, memory, 0).with("Audit-ID", "my-watch"),
 		accept("deprecated kind", "W-4", "/api/v1/endpoints?watch=1&timeoutSeconds=1&resourceVersion=0", jsonType, memory, 0),
 		accept("beta widgets", "W-4 W-234", betaWidgets+"?watch=1&timeoutSeconds=1&resourceVersion=0", jsonType, upstream, 0),
@@ -176,10 +196,12 @@ func (c scenario) telling() scenario {
 	return c
 }
 
-// testDurations checks when watches end, and the bookmarks before that, in every format (W-29, W-111, W-112).
+// testDurations checks when watches end, and the bookmarks before that, in every format (W-29,
+// W-111, W-112).
 func (s *suite) testDurations(t *testing.T) {
 	formats := map[string]string{
-		"json": jsonType, "protobuf": protobufType, "partial": jsonType + asPartial, "partial protobuf": protobufType + asPartial,
+		"json": jsonType, "protobuf": protobufType, "partial": jsonType + asPartial, "partial protobuf": protobufType +
+			asPartial,
 	}
 	for _, seconds := range []int{1, 2, 3, 4, 5} {
 		for _, options := range []string{"&resourceVersion=${first}", "&resourceVersion=${first}" + marked, informer} {
@@ -195,7 +217,8 @@ func (s *suite) testDurations(t *testing.T) {
 
 func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) {
 	t.Helper()
-	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options), Header: map[string]string{"Accept": accept}}
+	r := request{Target: s.fill(c1 + "?watch=1&timeoutSeconds=" + strconv.Itoa(seconds) + options),
+		Header: map[string]string{"Accept": accept}}
 	result := s.inTime(t, s.plain, r)
 	if result == nil {
 		return
@@ -215,9 +238,10 @@ func (s *suite) testDuration(t *testing.T, seconds int, options, accept string) 
 	s.show(t, "W-29 W-110 W-111 W-112 W-236", result.By())
 }
 
-// checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds, asked for them, and has been told
-// something since it began; and none of shorter ones. After initial events there is one at times, if the version moved meanwhile, and what
-// moved it may follow.
+// checkBookmarks expects one before the deadline of a watch that lasts longer than two seconds,
+// asked for them, and has been told something since it began; and none of shorter ones. After
+// initial events there is one at times, if the version moved meanwhile, and what moved it may
+// follow.
 func checkBookmarks(t *testing.T, who string, a *answer, seconds int, options string) {
 	t.Helper()
 	events, err := a.Events()

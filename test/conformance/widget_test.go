@@ -30,7 +30,8 @@ func (w *world) makeDefinition(t *testing.T) {
 
 func definition() *apiextensionsv1.CustomResourceDefinition {
 	property := func(kind string) apiextensionsv1.JSONSchemaProps { return apiextensionsv1.JSONSchemaProps{Type: kind} }
-	// The description differs, since what is equal in all versions is stored apart, where selectable fields are refused.
+	// The description differs, since what is equal in all versions is stored apart, where selectable
+	// fields are refused.
 	structural := func(version string) *apiextensionsv1.CustomResourceValidation {
 		return &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &apiextensionsv1.JSONSchemaProps{
 			Type: "object", Description: version, Properties: map[string]apiextensionsv1.JSONSchemaProps{
@@ -53,14 +54,16 @@ func definition() *apiextensionsv1.CustomResourceDefinition {
 		ObjectMeta: metav1.ObjectMeta{Name: "widgets." + widgetGroup},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: widgetGroup, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget", ListKind: "WidgetList"},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Plural: "widgets", Singular: "widget", Kind: "Widget",
+				ListKind: "WidgetList"},
 		},
 	}
 	for _, name := range slices.Sorted(maps.Keys(versions)) {
 		v := versions[name]
 		v.Name, v.Served, v.Schema = name, true, structural(name)
 		v.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
-		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer", JSONPath: ".spec.size"}}
+		v.AdditionalPrinterColumns = []apiextensionsv1.CustomResourceColumnDefinition{{Name: "Size", Type: "integer",
+			JSONPath: ".spec.size"}}
 		d.Spec.Versions = append(d.Spec.Versions, v)
 	}
 	return d

@@ -14,7 +14,8 @@ import (
 
 // mirrored is what the proxies keep in memory.
 var mirrored = []string{
-	"pods", "configmaps", "secrets", "services", "endpoints", "namespaces", "nodes", "deployments.apps", "widgets.v1.conformance.example.com",
+	"pods", "configmaps", "secrets", "services", "endpoints", "namespaces", "nodes", "deployments.apps",
+	"widgets.v1.conformance.example.com",
 	"customresourcedefinitions.apiextensions.k8s.io",
 }
 
@@ -33,7 +34,8 @@ type world struct {
 	marks map[string]string // what ${name} in a target stands for
 }
 
-// newWorld starts a cluster with its objects, and the proxies once their history is known to begin where the apiserver's does.
+// newWorld starts a cluster with its objects, and the proxies once their history is known to begin
+// where the apiserver's does.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{
@@ -66,11 +68,13 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	binary := process.BuildProxy(t)
-	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self", "--plain-self-connect",
+	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self",
+		"--plain-self-connect",
 		"--accept-origins=http://example.com")
 	w.plain = newEndpoint("plain", plain.Plain, &rest.Config{Host: plain.Plain})
 	w.plain.metrics = plain.Metrics
-	secure := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
+	secure := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen=",
+		"--listen-tls=127.0.0.1:0", "--insecure-allow-all")
 	w.secure = newEndpoint("tls", secure.TLS, &rest.Config{
 		Host: secure.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	})

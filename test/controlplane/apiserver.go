@@ -11,10 +11,12 @@ import (
 	"time"
 )
 
-// apiserverGrace is how long kube-apiserver may take to end its requests before StopAPIServer kills it.
+// apiserverGrace is how long kube-apiserver may take to end its requests before StopAPIServer kills
+// it.
 const apiserverGrace = 20 * time.Second
 
-// StartAPIServer starts kube-apiserver on its port and returns when /readyz says ok. It does nothing while it runs.
+// StartAPIServer starts kube-apiserver on its port and returns when /readyz says ok. It does
+// nothing while it runs.
 func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	cp.apiserver.starting.Lock()
 	defer cp.apiserver.starting.Unlock()
@@ -32,26 +34,30 @@ func (cp *ControlPlane) StartAPIServer(ctx context.Context) error {
 	return err
 }
 
-// StopAPIServer ends kube-apiserver the way an upgrade does: watches are cut, other requests may finish.
+// StopAPIServer ends kube-apiserver the way an upgrade does: watches are cut, other requests may
+// finish.
 func (cp *ControlPlane) StopAPIServer() { cp.APIServer().Stop(apiserverGrace) }
 
-// RestartAPIServer stops and starts kube-apiserver on the same port. Its watch caches begin anew: a watch from a
-// resourceVersion before the restart is answered 410.
+// RestartAPIServer stops and starts kube-apiserver on the same port. Its watch caches begin anew: a
+// watch from a resourceVersion before the restart is answered 410.
 func (cp *ControlPlane) RestartAPIServer(ctx context.Context) error {
 	cp.StopAPIServer()
 	return cp.StartAPIServer(ctx)
 }
 
-// FreezeAPIServer makes kube-apiserver deaf and mute without closing a connection, until ThawAPIServer.
+// FreezeAPIServer makes kube-apiserver deaf and mute without closing a connection, until
+// ThawAPIServer.
 func (cp *ControlPlane) FreezeAPIServer() error { return cp.APIServer().Freeze() }
 
 // ThawAPIServer undoes FreezeAPIServer.
 func (cp *ControlPlane) ThawAPIServer() error { return cp.APIServer().Thaw() }
 
-// APIServer is the current run of kube-apiserver, or the last one when it is stopped. Its Kill is a crash.
+// APIServer is the current run of kube-apiserver, or the last one when it is stopped. Its Kill is a
+// crash.
 func (cp *ControlPlane) APIServer() *Process { return cp.apiserver.current.Load() }
 
-// apiserverArgs is the command line of a kube-apiserver on a port, which reaches etcd at an address.
+// apiserverArgs is the command line of a kube-apiserver on a port, which reaches etcd at an
+// address.
 func (cp *ControlPlane) apiserverArgs(port int, etcdRoute string) []string {
 	files := cp.users.files
 	args := []string{

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Authority signs certificates: those of a control plane, its server's and its clients', or others that a test wants to have.
+// Authority signs certificates: those of a control plane, its server's and its clients', or others
+// that a test wants to have.
 type Authority struct {
 	certificate *x509.Certificate
 	key         crypto.Signer

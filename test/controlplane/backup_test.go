@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// testRestore puts a copy of etcd back: what came after it has never been, and its revision is the copy's unless some are skipped.
+// testRestore puts a copy of etcd back: what came after it has never been, and its revision is the
+// copy's unless some are skipped.
 func testRestore(t *testing.T, cp *ControlPlane) {
 	backup := filepath.Join(t.TempDir(), "etcd")
 	must := func(err error) {

@@ -25,13 +25,15 @@ func binDir() (string, error) {
 	}
 	for _, name := range []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.IsDir() {
-			return "", fmt.Errorf("%s is not in %s: run `make controlplane`, or point %s at an existing build", name, dir, binDirVariable)
+			return "", fmt.Errorf("%s is not in %s: run `make controlplane`, or point %s at an existing build", name, dir,
+				binDirVariable)
 		}
 	}
 	return dir, nil
 }
 
-// repositoryRoot walks up from the working folder: tests run in their package's, commands anywhere inside.
+// repositoryRoot walks up from the working folder: tests run in their package's, commands anywhere
+// inside.
 func repositoryRoot() (string, error) {
 	start, err := os.Getwd()
 	if err != nil {
@@ -42,7 +44,8 @@ func repositoryRoot() (string, error) {
 			return dir, nil
 		}
 		if dir == filepath.Dir(dir) {
-			return "", fmt.Errorf("%s is not inside the repository, so where `make controlplane` built to is unknown: set %s", start, binDirVariable)
+			return "", fmt.Errorf("%s is not inside the repository, so where `make controlplane` built to is unknown: set %s",
+				start, binDirVariable)
 		}
 	}
 }

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// readerRole allows reading everything. The built-in "view" is empty until a controller manager aggregates it.
+// readerRole allows reading everything. The built-in "view" is empty until a controller manager
+// aggregates it.
 const readerRole = "spillway:reader"
 
 // bootstrap puts into the cluster what its users rely on: the default namespace and RBAC.
@@ -29,7 +30,8 @@ func (cp *ControlPlane) bootstrap(ctx context.Context) error {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: readerRole},
 		Rules: []rbacv1.PolicyRule{{
-			Verbs: []string{"get", "list", "watch"}, APIGroups: []string{rbacv1.APIGroupAll}, Resources: []string{rbacv1.ResourceAll},
+			Verbs: []string{"get", "list", "watch"}, APIGroups: []string{rbacv1.APIGroupAll},
+			Resources: []string{rbacv1.ResourceAll},
 		}},
 	}
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: readerRole}
@@ -55,8 +57,10 @@ func (cp *ControlPlane) bootstrap(ctx context.Context) error {
 		return fmt.Errorf("cannot set up RBAC: %w", err)
 	}
 	for _, may := range []authorizationv1.SubjectAccessReviewSpec{
-		{User: string(Alice), ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps", Namespace: corev1.NamespaceDefault}},
-		{User: string(Carol), Groups: []string{readers}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps"}},
+		{User: string(Alice), ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Resource: "configmaps",
+			Namespace: corev1.NamespaceDefault}},
+		{User: string(Carol), Groups: []string{readers}, ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list",
+			Resource: "configmaps"}},
 	} {
 		if err := awaitRight(ctx, client, may); err != nil {
 			return err
@@ -65,10 +69,12 @@ func (cp *ControlPlane) bootstrap(ctx context.Context) error {
 	return nil
 }
 
-// awaitRight waits until kube-apiserver's authorizer, which hears of roles and bindings as anybody does, lets somebody do something.
+// awaitRight waits until kube-apiserver's authorizer, which hears of roles and bindings as anybody
+// does, lets somebody do something.
 func awaitRight(ctx context.Context, client kubernetes.Interface, may authorizationv1.SubjectAccessReviewSpec) error {
 	err := wait.PollUntilContextTimeout(ctx, probeEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
-		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: may}, metav1.CreateOptions{})
+		review, err := client.AuthorizationV1().SubjectAccessReviews().Create(
+			ctx, &authorizationv1.SubjectAccessReview{Spec: may}, metav1.CreateOptions{})
 		return err == nil && review.Status.Allowed, err
 	})
 	if err != nil {
@@ -77,7 +83,8 @@ func awaitRight(ctx context.Context, client kubernetes.Interface, may authorizat
 	return nil
 }
 
-// awaitNamespace waits for a namespace that kube-apiserver creates by itself, some time after it is ready.
+// awaitNamespace waits for a namespace that kube-apiserver creates by itself, some time after it is
+// ready.
 func awaitNamespace(ctx context.Context, client kubernetes.Interface, name string) error {
 	err := wait.PollUntilContextTimeout(ctx, probeEvery, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, err := client.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})

@@ -6,10 +6,11 @@ import (
 	"path/filepath"
 )
 
-// StartControllerManager starts a kube-controller-manager that talks to the server in kubeconfig, which may be a proxy, and
-// returns when it is healthy. It runs all default controllers except those that would declare hand-made nodes dead.
-// args are added to its command line.
-func (cp *ControlPlane) StartControllerManager(ctx context.Context, kubeconfig string, args ...string) (*Process, error) {
+// StartControllerManager starts a kube-controller-manager that talks to the server in kubeconfig,
+// which may be a proxy, and returns when it is healthy. It runs all default controllers except
+// those that would declare hand-made nodes dead. args are added to its command line.
+func (cp *ControlPlane) StartControllerManager(ctx context.Context, kubeconfig string, args ...string) (*Process,
+	error) {
 	return cp.startController(ctx, "kube-controller-manager", kubeconfig, append([]string{
 		"--controllers=*,-node-lifecycle-controller,-node-ipam-controller",
 		"--root-ca-file=" + cp.users.files.ca,
@@ -19,8 +20,8 @@ func (cp *ControlPlane) StartControllerManager(ctx context.Context, kubeconfig s
 	}, args...))
 }
 
-// StartScheduler starts a kube-scheduler that talks to the server in kubeconfig, which may be a proxy, and returns when it
-// is healthy. args are added to its command line.
+// StartScheduler starts a kube-scheduler that talks to the server in kubeconfig, which may be a
+// proxy, and returns when it is healthy. args are added to its command line.
 func (cp *ControlPlane) StartScheduler(ctx context.Context, kubeconfig string, args ...string) (*Process, error) {
 	return cp.startController(ctx, "kube-scheduler", kubeconfig, append([]string{
 		"--kube-api-qps=500",

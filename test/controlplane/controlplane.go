@@ -1,8 +1,10 @@
-// Package controlplane starts a real Kubernetes control plane (etcd, kube-apiserver and, on demand, kube-controller-manager
-// and kube-scheduler) on free loopback ports, and lets a test restart, freeze and compact it. The invariant: no process
-// outlives the program that started it, however that program ends.
+// Package controlplane starts a real Kubernetes control plane (etcd, kube-apiserver and, on demand,
+// kube-controller-manager and kube-scheduler) on free loopback ports, and lets a test restart,
+// freeze and compact it. The invariant: no process outlives the program that started it, however
+// that program ends.
 //
-// The programs come from `make controlplane`. Linux only: it leans on parent-death signals and /proc.
+// The programs come from `make controlplane`. Linux only: it leans on parent-death signals and
+// /proc.
 package controlplane
 
 import (
@@ -18,39 +20,45 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Options say what to start and where. The zero value is etcd and kube-apiserver in a temporary folder.
+// Options say what to start and where. The zero value is etcd and kube-apiserver in a temporary
+// folder.
 type Options struct {
-	// Dir keeps etcd's data, credentials, kubeconfigs and logs. Empty: a temporary folder that Stop removes. Starting in
-	// the Dir of an earlier control plane finds its objects again, under new ports and credentials.
+	// Dir keeps etcd's data, credentials, kubeconfigs and logs. Empty: a temporary folder that Stop
+	// removes. Starting in the Dir of an earlier control plane finds its objects again, under new
+	// ports and credentials.
 	Dir string
-	// WatchCacheSizes is --watch-cache-sizes, keyed by resource[.group]. Only 0 has a meaning to kube-apiserver: no watch
-	// cache for that resource, so that its history is etcd's and Compact shortens it at once. A cache that there is keeps
-	// at least the last 75 s whatever its size; RestartAPIServer is what empties it.
+	// WatchCacheSizes is --watch-cache-sizes, keyed by resource[.group]. Only 0 has a meaning to
+	// kube-apiserver: no watch cache for that resource, so that its history is etcd's and Compact
+	// shortens it at once. A cache that there is keeps at least the last 75 s whatever its size;
+	// RestartAPIServer is what empties it.
 	WatchCacheSizes map[string]int
 	// ControllerManager and Scheduler are started too, as admin, straight at the apiserver.
 	ControllerManager bool
 	Scheduler         bool
-	// ServiceAccountAdmission makes pods wait for their namespace's default service account, which only a controller
-	// manager creates. Off, pods need none.
+	// ServiceAccountAdmission makes pods wait for their namespace's default service account, which
+	// only a controller manager creates. Off, pods need none.
 	ServiceAccountAdmission bool
-	// Users are known besides those that always are, by tokens, and in these groups. RBAC gives them nothing.
+	// Users are known besides those that always are, by tokens, and in these groups. RBAC gives them
+	// nothing.
 	Users map[User][]string
 	// APIServerArgs are added to kube-apiserver's command line, after our own.
 	APIServerArgs []string
-	// EtcdRoute is told where etcd is going to listen, and says at which address, host:port, kube-apiserver is to reach it: through
-	// something that stands between the two. nil means directly.
+	// EtcdRoute is told where etcd is going to listen, and says at which address, host:port,
+	// kube-apiserver is to reach it: through something that stands between the two. nil means
+	// directly.
 	EtcdRoute func(address string) (string, error)
-	// SecondEtcd are resources, as group/resource, that kube-apiserver keeps in an etcd of their own, whose revisions are
-	// another counter (--etcd-servers-overrides).
+	// SecondEtcd are resources, as group/resource, that kube-apiserver keeps in an etcd of their own,
+	// whose revisions are another counter (--etcd-servers-overrides).
 	SecondEtcd []string
-	// ReadyTimeout bounds each wait for a program to become ready. 0 means 3 minutes: a budget for a busy machine.
+	// ReadyTimeout bounds each wait for a program to become ready. 0 means 3 minutes: a budget for a
+	// busy machine.
 	ReadyTimeout time.Duration
 	// Log receives a line per program started. nil means none.
 	Log io.Writer
 }
 
-// ControlPlane is a running control plane. Its methods may be called from any goroutine; ports and credentials stay the
-// same for as long as it lives, whatever is stopped and started again.
+// ControlPlane is a running control plane. Its methods may be called from any goroutine; ports and
+// credentials stay the same for as long as it lives, whatever is stopped and started again.
 type ControlPlane struct {
 	options Options
 	bin     string
@@ -65,15 +73,16 @@ type ControlPlane struct {
 	etcd, apiserver server
 }
 
-// server is a program that is started again and again, by one caller at a time. Who only asks for it waits for nobody: an apiserver
-// that starts waits for etcd, which somebody else may have to thaw or to start first.
+// server is a program that is started again and again, by one caller at a time. Who only asks for
+// it waits for nobody: an apiserver that starts waits for etcd, which somebody else may have to
+// thaw or to start first.
 type server struct {
 	starting sync.Mutex
 	current  atomic.Pointer[Process] // the last run that became ready
 }
 
-// Start returns a control plane that is ready: its RBAC and the default namespace are in place. ctx bounds the starting
-// only; end the control plane with Stop. On error nothing is left behind.
+// Start returns a control plane that is ready: its RBAC and the default namespace are in place. ctx
+// bounds the starting only; end the control plane with Stop. On error nothing is left behind.
 func Start(ctx context.Context, options Options) (*ControlPlane, error) {
 	if options.ReadyTimeout == 0 {
 		options.ReadyTimeout = 3 * time.Minute
@@ -155,8 +164,8 @@ func (cp *ControlPlane) prepare() (err error) {
 	return nil
 }
 
-// Stop kills every process and removes a temporary folder. It is idempotent and never fails: what it kills keeps nothing
-// that is worth a graceful end.
+// Stop kills every process and removes a temporary folder. It is idempotent and never fails: what
+// it kills keeps nothing that is worth a graceful end.
 func (cp *ControlPlane) Stop() {
 	cp.nursery.close()
 	if cp.tempDir && cp.dir != "" {

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// patience bounds waits for things that must happen; it decides nothing but how long a failing test takes.
+// patience bounds waits for things that must happen; it decides nothing but how long a failing test
+// takes.
 const patience = 2 * time.Minute
 
 // TestControlPlane walks one control plane through its abilities, since each start costs seconds.
@@ -62,7 +63,8 @@ func testUsers(t *testing.T, cp *ControlPlane) {
 			configMaps := client(t, cp, c.user).CoreV1().ConfigMaps(c.namespace)
 			_, err := configMaps.List(t.Context(), metav1.ListOptions{})
 			expectAllowed(t, "list", err, c.list)
-			_, err = configMaps.Create(t.Context(), configMap("of-"+strings.ReplaceAll(string(c.user), ":", "-")), metav1.CreateOptions{})
+			_, err = configMaps.Create(t.Context(), configMap("of-"+strings.ReplaceAll(string(c.user), ":", "-")),
+				metav1.CreateOptions{})
 			expectAllowed(t, "create", err, c.make)
 		})
 	}
@@ -155,13 +157,15 @@ func testCompact(t *testing.T, cp *ControlPlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"later", "latest"} { // the latest revision outlives a compaction, the one before does not
+	// the latest revision outlives a compaction, the one before does not
+	for _, name := range []string{"later", "latest"} {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		if _, err := core.Secrets("default").Create(t.Context(), secret, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	exactly := metav1.ListOptions{ResourceVersion: old.ResourceVersion, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
+	exactly := metav1.ListOptions{ResourceVersion: old.ResourceVersion,
+		ResourceVersionMatch: metav1.ResourceVersionMatchExact}
 	if _, err := core.ConfigMaps("default").List(t.Context(), exactly); err != nil {
 		t.Fatalf("exact list before the compaction: %v", err)
 	}
@@ -196,20 +200,23 @@ func testMakeNode(t *testing.T, cp *ControlPlane) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(node.Spec.Taints) != 0 || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Status != corev1.ConditionTrue {
+	if len(node.Spec.Taints) != 0 || len(node.Status.Conditions) != 1 ||
+		node.Status.Conditions[0].Status != corev1.ConditionTrue {
 		t.Errorf("taints %v, conditions %v", node.Spec.Taints, node.Status.Conditions)
 	}
 }
 
 func testKubectl(t *testing.T, cp *ControlPlane) {
-	out, err := cp.KubectlInput(t.Context(), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`, "apply", "-f", "-")
+	out, err := cp.KubectlInput(t.Context(), `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"applied"}}`,
+		"apply", "-f", "-")
 	if err != nil || !strings.Contains(out, "configmap/applied created") {
 		t.Errorf("apply printed %q, %v", out, err)
 	}
 	if _, err := cp.Kubectl(t.Context(), "get", "nonsense"); err == nil || !strings.Contains(err.Error(), "nonsense") {
 		t.Errorf("get nonsense: %v", err)
 	}
-	if _, err := cp.Kubectl(t.Context(), "get", "configmaps", "--kubeconfig="+cp.Kubeconfig(Bob)); err == nil || !strings.Contains(err.Error(), "Forbidden") {
+	if _, err := cp.Kubectl(t.Context(), "get", "configmaps", "--kubeconfig="+cp.Kubeconfig(Bob)); err == nil ||
+		!strings.Contains(err.Error(), "Forbidden") {
 		t.Errorf("get as bob: %v", err)
 	}
 	read, write := io.Pipe()
@@ -238,7 +245,8 @@ func testUsage(t *testing.T, cp *ControlPlane) {
 	}
 }
 
-// start fails the test when the control plane does not come up, above all when it has not been built.
+// start fails the test when the control plane does not come up, above all when it has not been
+// built.
 func start(t *testing.T, options Options) *ControlPlane {
 	t.Helper()
 	options.Log = t.Output()
@@ -267,12 +275,13 @@ func configMap(name string) *corev1.ConfigMap {
 func eventually(t *testing.T, what string, try func(context.Context) error) {
 	t.Helper()
 	var last error
-	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		last = try(ctx)
-		return last == nil, nil
-	})
+	err := wait.PollUntilContextTimeout(t.Context(), 50*time.Millisecond, patience, true,
+		func(ctx context.Context) (bool, error) {
+			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+			defer cancel()
+			last = try(ctx)
+			return last == nil, nil
+		})
 	if err != nil {
 		t.Fatalf("%s: %v", what, last)
 	}
@@ -284,7 +293,8 @@ func testPeer(t *testing.T, cp *ControlPlane) {
 		t.Fatal(err)
 	}
 	defer peer.Kill()
-	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("of-one"), metav1.CreateOptions{}); err != nil {
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("of-one"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	config := cp.Config(Admin)

@@ -18,7 +18,8 @@ import (
 // User is somebody who talks to the control plane.
 type User string
 
-// The users and what they may do. Any other User has no credentials either, unless Options name him.
+// The users and what they may do. Any other User has no credentials either, unless Options name
+// him.
 const (
 	Admin     User = "admin"            // everything (system:masters), by token
 	Alice     User = "alice"            // get, list and watch everything in namespace default, by token
@@ -42,9 +43,11 @@ type credentials struct {
 	}
 }
 
-// newCredentials makes all keys, certificates and tokens and writes those that kube-apiserver reads into dir.
+// newCredentials makes all keys, certificates and tokens and writes those that kube-apiserver reads
+// into dir.
 func newCredentials(dir string, others map[User][]string) (*credentials, error) {
-	c := &credentials{tokens: map[User]string{}, groups: map[User][]string{Admin: {"system:masters"}, Alice: nil, Bob: nil}}
+	c := &credentials{tokens: map[User]string{}, groups: map[User][]string{Admin: {"system:masters"}, Alice: nil,
+		Bob: nil}}
 	maps.Copy(c.groups, others)
 	for user := range c.groups {
 		c.tokens[user] = rand.Text()
@@ -67,7 +70,8 @@ func newCredentials(dir string, others map[User][]string) (*credentials, error) 
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.ca)
-	c.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	c.client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
+		TLSClientConfig: &tls.Config{RootCAs: roots}}}
 
 	for _, file := range []struct {
 		path *string
@@ -97,7 +101,8 @@ func (c *credentials) tokenFile() []byte {
 	return []byte(b.String())
 }
 
-// Config returns what a client of kube-apiserver needs to be user, without a limit on its request rate. The caller owns it.
+// Config returns what a client of kube-apiserver needs to be user, without a limit on its request
+// rate. The caller owns it.
 func (cp *ControlPlane) Config(user User) *rest.Config {
 	config := &rest.Config{
 		Host:            cp.URL(),

@@ -85,10 +85,11 @@ func (cp *ControlPlane) Revision(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// Compact forgets all history before the present revision, which it returns, the way another kube-apiserver's compactor
-// would. Reads that go to etcd answer 410 from then on; that very revision can still be listed, and watched from the one
-// before it. A watch cache drops its own snapshots of that history only when it next looks, up to 15 s later, and it keeps
-// its events, so watches from a resourceVersion in its window go on.
+// Compact forgets all history before the present revision, which it returns, the way another
+// kube-apiserver's compactor would. Reads that go to etcd answer 410 from then on; that very
+// revision can still be listed, and watched from the one before it. A watch cache drops its own
+// snapshots of that history only when it next looks, up to 15 s later, and it keeps its events, so
+// watches from a resourceVersion in its window go on.
 func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	revision, err := cp.Revision(ctx)
 	if err != nil {
@@ -106,7 +107,8 @@ func (cp *ControlPlane) Compact(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-// EtcdAddress is where etcd listens, 127.0.0.1:port, for those who read there what no kube-apiserver tells.
+// EtcdAddress is where etcd listens, 127.0.0.1:port, for those who read there what no
+// kube-apiserver tells.
 func (cp *ControlPlane) EtcdAddress() string { return fmt.Sprintf("127.0.0.1:%d", cp.ports.etcd) }
 
 func (cp *ControlPlane) etcdURL() string { return "http://" + cp.EtcdAddress() }

@@ -16,8 +16,9 @@ func (cp *ControlPlane) Kubeconfig(user User) string {
 	return filepath.Join(cp.dir, strings.ReplaceAll(string(user), ":", "-")+".kubeconfig")
 }
 
-// WriteKubeconfig writes what config says about server, trust, token and client certificate as a kubeconfig file, readable
-// by its owner only. It appears whole or not at all. A config of a Host alone serves for a proxy on plain HTTP.
+// WriteKubeconfig writes what config says about server, trust, token and client certificate as a
+// kubeconfig file, readable by its owner only. It appears whole or not at all. A config of a Host
+// alone serves for a proxy on plain HTTP.
 func WriteKubeconfig(path string, config *rest.Config) error {
 	const name = "controlplane"
 	kubeconfig := clientcmdapi.Config{

@@ -18,8 +18,9 @@ type Streams struct {
 	Out, Err io.Writer
 }
 
-// Kubectl runs kubectl as admin against kube-apiserver and returns what it printed. A later --kubeconfig in args wins, for
-// other users and for a proxy. The error holds what kubectl said on standard error.
+// Kubectl runs kubectl as admin against kube-apiserver and returns what it printed. A later
+// --kubeconfig in args wins, for other users and for a proxy. The error holds what kubectl said on
+// standard error.
 func (cp *ControlPlane) Kubectl(ctx context.Context, args ...string) (string, error) {
 	return cp.KubectlInput(ctx, "", args...)
 }
@@ -37,7 +38,8 @@ func (cp *ControlPlane) KubectlInput(ctx context.Context, input string, args ...
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 		}
-		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(stderr.String()))
+		return stdout.String(), fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err,
+			strings.TrimSpace(stderr.String()))
 	}
 	return stdout.String(), nil
 }

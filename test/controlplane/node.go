@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// MakeNode creates a Node that is Ready and has plenty of everything, so that the scheduler binds pods to it. There is no
-// kubelet: the pods stay Pending, bound to it, and deleting them needs a grace period of 0.
+// MakeNode creates a Node that is Ready and has plenty of everything, so that the scheduler binds
+// pods to it. There is no kubelet: the pods stay Pending, bound to it, and deleting them needs a
+// grace period of 0.
 func (cp *ControlPlane) MakeNode(ctx context.Context, name string) (*corev1.Node, error) {
 	client, err := cp.admin()
 	if err != nil {
@@ -21,7 +22,8 @@ func (cp *ControlPlane) MakeNode(ctx context.Context, name string) (*corev1.Node
 	if _, err := nodes.Create(ctx, readyNode(name), metav1.CreateOptions{}); err != nil {
 		return nil, fmt.Errorf("cannot create node %s: %w", name, err)
 	}
-	// Admission taints every new node as not ready; the controller that would take the taint off is not running.
+	// Admission taints every new node as not ready; the controller that would take the taint off is
+	// not running.
 	node, err := nodes.Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"taints":null}}`), metav1.PatchOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("cannot remove the taints of node %s: %w", name, err)

@@ -10,9 +10,10 @@ import (
 
 var errStopped = errors.New("the control plane has been stopped")
 
-// nursery starts child processes that cannot outlive us: the kernel kills them (Pdeathsig) when their parent dies, even by
-// SIGKILL. What the kernel calls the parent is the *thread* that forked, and Go ends threads when it likes, so all children
-// are forked by one goroutine that keeps its thread to itself until the last of them is gone.
+// nursery starts child processes that cannot outlive us: the kernel kills them (Pdeathsig) when
+// their parent dies, even by SIGKILL. What the kernel calls the parent is the *thread* that forked,
+// and Go ends threads when it likes, so all children are forked by one goroutine that keeps its
+// thread to itself until the last of them is gone.
 type nursery struct {
 	requests chan birth
 	done     chan struct{} // closed when the forking goroutine has ended
@@ -46,8 +47,8 @@ func (n *nursery) run() {
 	}
 }
 
-// start runs cmd as a child in a process group of its own, so that a Ctrl-C in our terminal reaches only us and the
-// children end in the order we choose. It returns errStopped after close.
+// start runs cmd as a child in a process group of its own, so that a Ctrl-C in our terminal reaches
+// only us and the children end in the order we choose. It returns errStopped after close.
 func (n *nursery) start(name string, cmd *exec.Cmd) (*Process, error) {
 	n.mu.Lock()
 	if n.mu.closed {

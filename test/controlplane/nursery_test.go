@@ -99,7 +99,8 @@ func TestChildrenDieWithTheirParent(t *testing.T) {
 	}
 }
 
-// TestChildrenSurviveThreads ends many threads of ours: none of them may be the one that the children hang on.
+// TestChildrenSurviveThreads ends many threads of ours: none of them may be the one that the
+// children hang on.
 func TestChildrenSurviveThreads(t *testing.T) {
 	n := newNursery()
 	defer n.close()
@@ -169,7 +170,8 @@ func parsePids(t *testing.T, line string) []int {
 	return pids
 }
 
-// alive tells whether a process is there and not a zombie, which is all that is left of one when init does not reap.
+// alive tells whether a process is there and not a zombie, which is all that is left of one when
+// init does not reap.
 func alive(pid int) bool {
 	proc, err := procfs.NewProc(pid)
 	if err != nil {

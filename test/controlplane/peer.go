@@ -5,8 +5,9 @@ import (
 	"fmt"
 )
 
-// Peer is one more kube-apiserver on the same etcd, with the same users and certificates: what a cluster with several of them
-// has behind its load balancer. Its watch caches are its own, and as old as its own traffic lets them be.
+// Peer is one more kube-apiserver on the same etcd, with the same users and certificates: what a
+// cluster with several of them has behind its load balancer. Its watch caches are its own, and as
+// old as its own traffic lets them be.
 type Peer struct {
 	*Process
 	url string
@@ -15,13 +16,14 @@ type Peer struct {
 // URL is where the peer listens, https://127.0.0.1:port.
 func (p *Peer) URL() string { return p.url }
 
-// StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok. It ends with the control plane, or
-// when it is killed.
+// StartPeer starts another kube-apiserver, on a port of its own, and returns when /readyz says ok.
+// It ends with the control plane, or when it is killed.
 func (cp *ControlPlane) StartPeer(ctx context.Context) (*Peer, error) {
 	return cp.StartPeerBehind(ctx, cp.etcdRoute)
 }
 
-// StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first apiserver does.
+// StartPeerBehind starts a peer that reaches etcd at another address, host:port, than the first
+// apiserver does.
 func (cp *ControlPlane) StartPeerBehind(ctx context.Context, etcdRoute string) (*Peer, error) {
 	port, err := FreePort()
 	if err != nil {

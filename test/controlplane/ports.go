@@ -24,18 +24,20 @@ func choosePorts() (ports, error) {
 	return p, nil
 }
 
-// given are the ports that were returned before, each with what keeps other processes from returning it: the servers that they are for may be
-// down at the moment.
+// given are the ports that were returned before, each with what keeps other processes from
+// returning it: the servers that they are for may be down at the moment.
 var given sync.Map
 
-// FreePort returns a loopback port that nobody listens on, for a server that is to come back there; none is returned twice, nor by two
-// processes that live at the same time. It stays below 32768, where Linux takes the local ports of outgoing connections from: a port from
-// ":0" could be one of those by the time a stopped apiserver wants it back.
+// FreePort returns a loopback port that nobody listens on, for a server that is to come back there;
+// none is returned twice, nor by two processes that live at the same time. It stays below 32768,
+// where Linux takes the local ports of outgoing connections from: a port from ":0" could be one of
+// those by the time a stopped apiserver wants it back.
 func FreePort() (int, error) {
 	const low, high = 10000, 32768
 	for range 100 {
 		port := low + rand.IntN(high-low)
-		// A name of its own without a file, which ends with the process, and which is seen just where the port is.
+		// A name of its own without a file, which ends with the process, and which is seen just where the
+		// port is.
 		claim, err := net.Listen("unix", fmt.Sprintf("@spillway-port-%d", port))
 		if err != nil {
 			continue

@@ -58,8 +58,8 @@ func (p *Process) stat() (procfs.ProcStat, error) {
 	return procfs.ProcStat{}, fmt.Errorf("cannot read what %s uses: %w", p.name, err)
 }
 
-// Freeze stops the process where it is (SIGSTOP) and returns when all its threads stand still. Its connections stay open
-// and silent.
+// Freeze stops the process where it is (SIGSTOP) and returns when all its threads stand still. Its
+// connections stay open and silent.
 func (p *Process) Freeze() error {
 	if err := p.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -87,8 +87,8 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return nil
 }
 
-// Stop asks the process to end (SIGTERM), kills it when it has not within grace, and returns when it is gone. A frozen
-// process is thawed first.
+// Stop asks the process to end (SIGTERM), kills it when it has not within grace, and returns when
+// it is gone. A frozen process is thawed first.
 func (p *Process) Stop(grace time.Duration) {
 	if errors.Is(p.Signal(syscall.SIGTERM), os.ErrProcessDone) {
 		<-p.done

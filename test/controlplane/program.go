@@ -25,8 +25,8 @@ const (
 	tailLines     = 25
 )
 
-// launch starts a program and returns once it is ready. A program that ends or stays unready is killed, and the error holds
-// the end of its log.
+// launch starts a program and returns once it is ready. A program that ends or stays unready is
+// killed, and the error holds the end of its log.
 func (cp *ControlPlane) launch(ctx context.Context, pr program) (*Process, error) {
 	started := time.Now()
 	if pr.log == "" {
@@ -75,14 +75,15 @@ func (cp *ControlPlane) awaitReady(ctx context.Context, p *Process, probe func(c
 		case <-p.Done():
 			return fmt.Errorf("ended before it was ready (%v)", p.Wait())
 		case <-ctx.Done():
-			return fmt.Errorf("not ready after %.0fs: %w; last answer: %v", time.Since(started).Seconds(), context.Cause(ctx), err)
+			return fmt.Errorf("not ready after %.0fs: %w; last answer: %v", time.Since(started).Seconds(), context.Cause(ctx),
+				err)
 		case <-ticker.C:
 		}
 	}
 }
 
-// LogTail returns the last lines that a program wrote, in all its runs, or why it cannot. A temporary Dir takes the logs
-// with it on Stop, so print this before.
+// LogTail returns the last lines that a program wrote, in all its runs, or why it cannot. A
+// temporary Dir takes the logs with it on Stop, so print this before.
 func (cp *ControlPlane) LogTail(program string) string {
 	data, err := os.ReadFile(filepath.Join(cp.dir, program+".log"))
 	if err != nil {

@@ -15,7 +15,8 @@ func TestControllers(t *testing.T) {
 	if _, err := cp.MakeNode(t.Context(), "node-1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cp.Kubectl(t.Context(), "create", "deployment", "web", "--image=example.com/web", "--replicas=3"); err != nil {
+	if _, err := cp.Kubectl(t.Context(), "create", "deployment", "web", "--image=example.com/web",
+		"--replicas=3"); err != nil {
 		t.Fatal(err)
 	}
 	pods := client(t, cp, Admin).CoreV1().Pods("default")
@@ -32,12 +33,14 @@ func TestControllers(t *testing.T) {
 func TestReuseDir(t *testing.T) {
 	dir := t.TempDir()
 	cp := start(t, Options{Dir: dir})
-	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept"), metav1.CreateOptions{}); err != nil {
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Create(t.Context(), configMap("kept"),
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	cp.Stop()
 	cp = start(t, Options{Dir: dir})
-	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Get(t.Context(), "kept", metav1.GetOptions{}); err != nil {
+	if _, err := client(t, cp, Admin).CoreV1().ConfigMaps("default").Get(t.Context(), "kept",
+		metav1.GetOptions{}); err != nil {
 		t.Error(err)
 	}
 }

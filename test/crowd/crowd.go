@@ -1,6 +1,7 @@
-// Package crowd is a cluster with people: by tokens, certificates, service accounts and the word of a front proxy, with the rights that
-// RBAC gives them, and with an audit log in which upstream writes down who asked it for what. Spillway stands before it as somebody of
-// his own, who may read everything and ask about everybody, and nothing else.
+// Package crowd is a cluster with people: by tokens, certificates, service accounts and the word of
+// a front proxy, with the rights that RBAC gives them, and with an audit log in which upstream
+// writes down who asked it for what. Spillway stands before it as somebody of his own, who may read
+// everything and ask about everybody, and nothing else.
 package crowd
 
 import (
@@ -76,7 +77,8 @@ func Start(t *testing.T, o Options) *Cluster {
 		"--audit-log-path=" + c.Audit.name,
 		"--audit-log-mode=blocking-strict",
 	}, FrontFlags()...)
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: users, APIServerArgs: append(args, o.APIServerArgs...)})
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: users,
+		APIServerArgs: append(args, o.APIServerArgs...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +92,8 @@ func Start(t *testing.T, o Options) *Cluster {
 	return c
 }
 
-// FrontFlags are those by which kube-apiserver and Spillway believe a front proxy's headers alike; whose certificate is another flag's.
+// FrontFlags are those by which kube-apiserver and Spillway believe a front proxy's headers alike;
+// whose certificate is another flag's.
 func FrontFlags() []string {
 	return []string{
 		"--requestheader-allowed-names=" + FrontName,
@@ -106,7 +109,8 @@ func (c *Cluster) introduce(t *testing.T) {
 	t.Helper()
 	self := Person{Name: string(Self), Subject: user(string(Self))}
 	c.Grant(t, self, Everywhere(Rule("get,list,watch", "*", "*")), Everywhere(
-		Rule("create", "authentication.k8s.io", "tokenreviews"), Rule("create", "authorization.k8s.io", "subjectaccessreviews"),
+		Rule("create", "authentication.k8s.io", "tokenreviews"),
+		Rule("create", "authorization.k8s.io", "subjectaccessreviews"),
 	))
 	if err := controlplane.WriteKubeconfig(c.Kubeconfig(Self), c.Config(Self)); err != nil {
 		t.Fatal(err)
@@ -124,7 +128,8 @@ func authority(t *testing.T) *controlplane.Authority {
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
-// File writes a file of the cluster's and returns its name. It replaces one of that name as a whole, as a kubelet does.
+// File writes a file of the cluster's and returns its name. It replaces one of that name as a
+// whole, as a kubelet does.
 func (c *Cluster) File(t *testing.T, name string, content []byte) string {
 	t.Helper()
 	path := c.path(name)
@@ -140,7 +145,8 @@ func (c *Cluster) File(t *testing.T, name string, content []byte) string {
 // Kubeconfig is the file in which somebody finds the cluster.
 func (c *Cluster) Kubeconfig(u controlplane.User) string { return c.path(string(u) + ".kubeconfig") }
 
-// ProxyFlags are those of a proxy that stands before the cluster and lets in whom the cluster lets in.
+// ProxyFlags are those of a proxy that stands before the cluster and lets in whom the cluster lets
+// in.
 func (c *Cluster) ProxyFlags() []string {
 	return append([]string{
 		"--kubeconfig=" + c.Kubeconfig(Self), "--listen=", "--listen-tls=127.0.0.1:0",
@@ -153,7 +159,8 @@ func (c *Cluster) Direct(p Person) wire.Address {
 	return address(c.URL(), &tls.Config{RootCAs: c.roots, Certificates: p.Certificates})
 }
 
-// Through is the way to upstream for somebody through a proxy's TLS listener. Its certificate is its own.
+// Through is the way to upstream for somebody through a proxy's TLS listener. Its certificate is
+// its own.
 func Through(proxy *process.Proxy, p Person) wire.Address {
 	return address(proxy.TLS, &tls.Config{InsecureSkipVerify: true, Certificates: p.Certificates})
 }
@@ -176,21 +183,24 @@ func address(base string, config *tls.Config) wire.Address {
 func (c *Cluster) Namespace(t *testing.T, name string) {
 	t.Helper()
 	o := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if _, err := c.Admin.CoreV1().Namespaces().Create(t.Context(), o, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+	if _, err := c.Admin.CoreV1().Namespaces().Create(t.Context(), o, metav1.CreateOptions{}); err != nil &&
+		!apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
 }
 
-// Settle waits until upstream's authorizer knows of all rights that were given up to now. It hears of roles and bindings as anybody
-// does, and so of the last of each sort last.
+// Settle waits until upstream's authorizer knows of all rights that were given up to now. It hears
+// of roles and bindings as anybody does, and so of the last of each sort last.
 func (c *Cluster) Settle(t *testing.T) {
 	t.Helper()
 	last := Person{Name: "last-" + strings.ToLower(fmt.Sprint(time.Now().UnixNano()))}
 	last.Subject = user(last.Name)
 	c.Grant(t, last, Everywhere(Rule("get", "", "nodes")), In("default", Rule("get", "", "pods")))
-	for _, what := range []authorizationv1.ResourceAttributes{{Verb: "get", Resource: "nodes"}, {Verb: "get", Resource: "pods", Namespace: "default"}} {
+	for _, what := range []authorizationv1.ResourceAttributes{{Verb: "get", Resource: "nodes"},
+		{Verb: "get", Resource: "pods", Namespace: "default"}} {
 		process.Awaiting(t, "upstream to know the last rights given", func(ctx context.Context) error {
-			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: last.Name, ResourceAttributes: &what}}
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: last.Name,
+				ResourceAttributes: &what}}
 			review, err := c.Admin.AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 			if err == nil && !review.Status.Allowed {
 				err = fmt.Errorf("not yet")

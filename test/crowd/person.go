@@ -41,8 +41,10 @@ func (c *Cluster) User(name controlplane.User) Person {
 	return Bearer(string(name), c.Config(name).BearerToken)
 }
 
-// ServiceAccount makes a service account, and a token of it that is good for a while; 0: an hour. Audiences: none for upstream's own.
-func (c *Cluster) ServiceAccount(t *testing.T, namespace, name string, lasts time.Duration, audiences ...string) Person {
+// ServiceAccount makes a service account, and a token of it that is good for a while; 0: an hour.
+// Audiences: none for upstream's own.
+func (c *Cluster) ServiceAccount(t *testing.T, namespace, name string, lasts time.Duration,
+	audiences ...string) Person {
 	t.Helper()
 	o := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	if _, err := c.Admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
@@ -61,7 +63,8 @@ func (c *Cluster) Token(t *testing.T, namespace, name string, lasts time.Duratio
 		seconds := int64(lasts / time.Second)
 		request.Spec.ExpirationSeconds = &seconds
 	}
-	token, err := c.Admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, request, metav1.CreateOptions{})
+	token, err := c.Admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, request,
+		metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,8 @@ func (c *Cluster) Vouched(t *testing.T, front, name string, groups ...string) Pe
 		t.Fatal(err)
 	}
 	p := WithCertificate(t, name, pair)
-	p.Header = http.Header{"X-Remote-User": {name}, "X-Remote-Group": groups, "X-Remote-Uid": {"7"}, "X-Remote-Extra-Team": {"a", "b"}}
+	p.Header = http.Header{"X-Remote-User": {name}, "X-Remote-Group": groups, "X-Remote-Uid": {"7"},
+		"X-Remote-Extra-Team": {"a", "b"}}
 	return p
 }
 

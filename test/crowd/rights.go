@@ -22,9 +22,11 @@ func In(namespace string, rules ...rbacv1.PolicyRule) Right { return Right{names
 // Everywhere is a right in all namespaces, and beside them.
 func Everywhere(rules ...rbacv1.PolicyRule) Right { return Right{"", rules} }
 
-// Rule allows verbs on resources of a group, both with commas between; of these objects alone, if there are names.
+// Rule allows verbs on resources of a group, both with commas between; of these objects alone, if
+// there are names.
 func Rule(verbs, group, resources string, names ...string) rbacv1.PolicyRule {
-	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group}, Resources: strings.Split(resources, ","), ResourceNames: names}
+	return rbacv1.PolicyRule{Verbs: strings.Split(verbs, ","), APIGroups: []string{group},
+		Resources: strings.Split(resources, ","), ResourceNames: names}
 }
 
 // Paths allows verbs on what is no resource.
@@ -52,13 +54,16 @@ func (c *Cluster) GrantTo(t *testing.T, to rbacv1.Subject, r Right) string {
 	ref := rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: meta.Name}
 	var err error
 	if r.Namespace == "" {
-		if _, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.Rules}, options); err == nil {
-			_, err = rbac.ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{to}, RoleRef: ref}, options)
+		if _, err = rbac.ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: r.Rules},
+			options); err == nil {
+			_, err = rbac.ClusterRoleBindings().Create(
+				ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{to}, RoleRef: ref}, options)
 		}
 	} else {
 		ref.Kind = "Role"
 		if _, err = rbac.Roles(r.Namespace).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: r.Rules}, options); err == nil {
-			_, err = rbac.RoleBindings(r.Namespace).Create(ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{to}, RoleRef: ref}, options)
+			_, err = rbac.RoleBindings(r.Namespace).Create(
+				ctx, &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{to}, RoleRef: ref}, options)
 		}
 	}
 	if err != nil {

@@ -15,10 +15,12 @@ import (
 	"time"
 )
 
-// Leeway is how long upstream takes a service account's token after its end (go-jose's jwt.DefaultLeeway).
+// Leeway is how long upstream takes a service account's token after its end (go-jose's
+// jwt.DefaultLeeway).
 const Leeway = time.Minute
 
-// Expire is a service account's token made over so that it ends at a time, which may be over: signed with upstream's own key.
+// Expire is a service account's token made over so that it ends at a time, which may be over:
+// signed with upstream's own key.
 func (c *Cluster) Expire(t *testing.T, token string, end time.Time) string {
 	t.Helper()
 	parts := strings.Split(token, ".")

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// The kernel kills our children when the *thread* that forked them ends. The main goroutine, which starts all of them, keeps
-// the process's first thread, so they end with the process and not before.
+// The kernel kills our children when the *thread* that forked them ends. The main goroutine, which
+// starts all of them, keeps the process's first thread, so they end with the process and not
+// before.
 func init() { runtime.LockOSThread() }
 
 // child is a program that ends with us at the latest, by SIGKILL if need be.
@@ -22,8 +23,8 @@ type child struct {
 	err  error // how it ended; read after done
 }
 
-// startChild starts a program in a process group of its own, so that Ctrl-C in our terminal reaches only us and children end in the
-// order we choose. Only the main goroutine may call it.
+// startChild starts a program in a process group of its own, so that Ctrl-C in our terminal reaches
+// only us and children end in the order we choose. Only the main goroutine may call it.
 func startChild(name string, cmd *exec.Cmd) (*child, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {

@@ -32,7 +32,8 @@ type result struct {
 	delays       []time.Duration // of each delivery, from the moment the write was sent
 }
 
-// fanOut lets many clients watch one ConfigMap that changes: through the proxy and, where that troubles nobody, directly.
+// fanOut lets many clients watch one ConfigMap that changes: through the proxy and, where that
+// troubles nobody, directly.
 func (s *show) fanOut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fanOutBudget)
 	defer cancel()
@@ -53,7 +54,8 @@ func (s *show) fanOut(ctx context.Context) error {
 	return nil
 }
 
-// measure runs one round: open the watches, write, and wait until every client has seen every write.
+// measure runs one round: open the watches, write, and wait until every client has seen every
+// write.
 func (s *show) measure(ctx context.Context, config *rest.Config) (*result, error) {
 	client, err := kubernetes.NewForConfig(unthrottled(config))
 	if err != nil {
@@ -119,7 +121,8 @@ func openWatches(ctx context.Context, configMaps typed.ConfigMapInterface, rv st
 	}), err
 }
 
-// tick creates the ConfigMap and updates it; its data tell which write it was, and when that was sent.
+// tick creates the ConfigMap and updates it; its data tell which write it was, and when that was
+// sent.
 func tick(ctx context.Context, configMaps typed.ConfigMapInterface) error {
 	every := time.NewTicker(writeEvery)
 	defer every.Stop()
@@ -146,7 +149,8 @@ func tick(ctx context.Context, configMaps typed.ConfigMapInterface) error {
 	return nil
 }
 
-// follow reads one watch until it has brought every write, each once and in order, and returns how long each took.
+// follow reads one watch until it has brought every write, each once and in order, and returns how
+// long each took.
 func follow(ctx context.Context, w watch.Interface) ([]time.Duration, error) {
 	delays := make([]time.Duration, 0, writes)
 	for len(delays) < writes {
@@ -186,7 +190,9 @@ func (s *show) print(columns []string, results []*result) {
 			}
 			return fmt.Sprintf("%d → %d", r.before.watches, r.open.watches)
 		}},
-		{"events received, in order, none missing", func(r *result) string { return fmt.Sprintf("%d of %d", r.delivered, clients*writes) }},
+		{"events received, in order, none missing", func(r *result) string {
+			return fmt.Sprintf("%d of %d", r.delivered, clients*writes)
+		}},
 		{"median time from write to receipt", func(r *result) string {
 			slices.Sort(r.delays)
 			return fmt.Sprintf("%.1f ms", r.delays[len(r.delays)/2].Seconds()*1000)

@@ -12,11 +12,12 @@ import (
 	"time"
 )
 
-// watchBudget bounds the wait for what a kubectl must have caused: generous, since a foreign cluster may be slow.
+// watchBudget bounds the wait for what a kubectl must have caused: generous, since a foreign
+// cluster may be slow.
 const watchBudget = 90 * time.Second
 
-// watchArgs print a line per event. Columns of our own, since for its usual table kubectl asks the server to make one, which
-// is passed through instead of served from memory.
+// watchArgs print a line per event. Columns of our own, since for its usual table kubectl asks the
+// server to make one, which is passed through instead of served from memory.
 var watchArgs = []string{
 	"get", "pods", "--watch", "--output-watch-events",
 	"--output=custom-columns=EVENT:.type,POD:.object.metadata.name,NODE:.object.spec.nodeName,PHASE:.object.status.phase",
@@ -27,7 +28,8 @@ var deployment []byte
 
 func (s *show) manifest() string { return filepath.Join(s.dir, "deployment.yaml") }
 
-// writeAndWatch creates, scales and deletes a Deployment while a watch prints what becomes of its pods.
+// writeAndWatch creates, scales and deletes a Deployment while a watch prints what becomes of its
+// pods.
 func (s *show) writeAndWatch(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, watchBudget)
 	defer cancel()
@@ -58,7 +60,8 @@ func (s *show) writeAndWatch(ctx context.Context) error {
 			return err
 		}
 		if err := expect(ctx, lines, act.event, act.times); err != nil {
-			return fmt.Errorf("the watch through Spillway: %w; does this cluster make the pods of a Deployment, or do its quotas or policies refuse them?", err)
+			return fmt.Errorf("the watch through Spillway: %w; does this cluster make the pods of a Deployment, or do its "+
+				"quotas or policies refuse them?", err)
 		}
 	}
 	return nil
@@ -112,7 +115,8 @@ func (s *show) run(ctx context.Context, args ...string) error {
 // command is a kubectl that knows of the proxy and of nothing else.
 func (s *show) command(args ...string) *exec.Cmd {
 	cmd := exec.Command(s.kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.proxyKubeconfig(), "KUBECACHEDIR="+filepath.Join(s.dir, "kubectl-cache"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+s.proxyKubeconfig(), "KUBECACHEDIR="+
+		filepath.Join(s.dir, "kubectl-cache"))
 	cmd.WaitDelay = time.Second
 	return cmd
 }

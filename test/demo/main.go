@@ -1,6 +1,7 @@
-// Command demo shows Spillway at work: in front of a control plane of its own, or of the cluster that -kubeconfig names. It
-// creates objects through the proxy while a watch through the proxy prints them, counts what 200 watches cost upstream with
-// and without it, and then stays until Ctrl-C. The invariant: whatever it started or created is gone when it ends.
+// Command demo shows Spillway at work: in front of a control plane of its own, or of the cluster
+// that -kubeconfig names. It creates objects through the proxy while a watch through the proxy
+// prints them, counts what 200 watches cost upstream with and without it, and then stays until
+// Ctrl-C. The invariant: whatever it started or created is gone when it ends.
 package main
 
 import (
@@ -21,7 +22,8 @@ type flags struct {
 
 func main() {
 	var f flags
-	flag.StringVar(&f.kubeconfig, "kubeconfig", "", "show it on the cluster of this file instead of a control plane of our own")
+	flag.StringVar(&f.kubeconfig, "kubeconfig", "",
+		"show it on the cluster of this file instead of a control plane of our own")
 	flag.StringVar(&f.spillway, "spillway", "bin/spillway", "the proxy to run")
 	flag.StringVar(&f.kubectl, "kubectl", "bin/controlplane/kubectl", "the kubectl to run")
 	flag.BoolVar(&f.once, "once", false, "end after the show instead of staying until Ctrl-C")
@@ -73,7 +75,8 @@ func interactive() bool {
 	return os.Getenv("DEMO_ONCE") == "" && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 }
 
-// withParent returns a context that ends with ctx or when our parent (make) dies without a word to us.
+// withParent returns a context that ends with ctx or when our parent (make) dies without a word to
+// us.
 func withParent(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	parent := os.Getppid()

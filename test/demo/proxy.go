@@ -21,7 +21,8 @@ const (
 
 func (s *show) proxyLog() string { return filepath.Join(s.dir, "spillway.log") }
 
-// startProxy starts Spillway on its default ports, or on free ones where those are taken, and returns when it is ready.
+// startProxy starts Spillway on its default ports, or on free ones where those are taken, and
+// returns when it is ready.
 func (s *show) startProxy(ctx context.Context) error {
 	listen, err := address("127.0.0.1:8001")
 	if err != nil {
@@ -73,7 +74,8 @@ func (s *show) awaitReady(ctx context.Context) error {
 	}
 }
 
-// writeKubeconfig makes a kubeconfig that has nothing but the proxy's address in it, and the demo's namespace.
+// writeKubeconfig makes a kubeconfig that has nothing but the proxy's address in it, and the demo's
+// namespace.
 func (s *show) writeKubeconfig() error {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config

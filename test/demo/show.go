@@ -90,7 +90,8 @@ func (s *show) useCluster(ctx context.Context) error {
 	_, err = s.direct.CoreV1().Namespaces().Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("namespace %[1]s exists already, and it is not ours to delete: kubectl delete namespace %[1]s", namespace)
+		return fmt.Errorf("namespace %[1]s exists already, and it is not ours to delete: kubectl delete namespace %[1]s",
+			namespace)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot create namespace %s: %w", namespace, err)
@@ -158,7 +159,8 @@ func (s *show) deleteNamespace() error {
 	defer cancel()
 	namespaces := s.direct.CoreV1().Namespaces()
 	if err := namespaces.Delete(ctx, namespace, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cannot delete namespace %[1]s, so do it yourself (kubectl delete namespace %[1]s): %[2]w", namespace, err)
+		return fmt.Errorf("cannot delete namespace %[1]s, so do it yourself (kubectl delete namespace %[1]s): %[2]w",
+			namespace, err)
 	}
 	s.console.line("deleting namespace %s", namespace)
 	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(ctx context.Context) (bool, error) {

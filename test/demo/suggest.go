@@ -15,7 +15,8 @@ func (s *show) suggest() {
 			environment += ` PATH="` + filepath.Dir(path) + `:$PATH"`
 		}
 	}
-	s.console.line("Spillway is live at %s in front of %s, with the rights of %s.", s.server, s.upstream.Host, s.upstreamFile)
+	s.console.line("Spillway is live at %s in front of %s, with the rights of %s.", s.server, s.upstream.Host,
+		s.upstreamFile)
 	s.console.line("Paste into another terminal:\n\n")
 	for _, command := range []string{
 		environment,

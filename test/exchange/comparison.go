@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 )
 
-// Comparison holds two answers to one request against each other and collects in what they differ, beyond the deviations.
+// Comparison holds two answers to one request against each other and collects in what they differ,
+// beyond the deviations.
 type Comparison struct {
 	Request         Request
 	Direct, Proxied *Answer
@@ -28,7 +29,8 @@ type Comparison struct {
 	unmarked        bool    // less lacks the mark at the end of the initial events, next
 }
 
-// FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from memory (W-3).
+// FlowControl is on every answer that an apiserver's handlers gave, and on none that was made from
+// memory (W-3).
 const FlowControl = "X-Kubernetes-Pf-Flowschema-Uid"
 
 // Compare notes in y which deviations it relied on.
@@ -48,10 +50,12 @@ func Compare(y *Tally, r Request, direct, proxied *Answer) *Comparison {
 	return c
 }
 
-// malformed reports that both refuse what is no request at all: net/http does before any handler sees it, and in a few words.
+// malformed reports that both refuse what is no request at all: net/http does before any handler
+// sees it, and in a few words.
 func (c *Comparison) malformed() bool {
 	refuses := func(a *Answer) bool {
-		return a.Status == http.StatusBadRequest && a.Header.Get("Content-Type") == "text/plain; charset=utf-8" && a.Header.Get("Connection") == "close"
+		return a.Status == http.StatusBadRequest && a.Header.Get("Content-Type") == "text/plain; charset=utf-8" &&
+			a.Header.Get("Connection") == "close"
 	}
 	byServer := c.Direct.Header.Get("Audit-Id") == "" && bytes.HasPrefix(c.Direct.Body, []byte("400 Bad Request"))
 	return byServer && refuses(c.Direct) && refuses(c.Proxied) && c.deviate(DevMalformed)
@@ -91,7 +95,8 @@ func (c *Comparison) headers() {
 
 // headerMayDiffer applies the deviations that are about headers.
 func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool {
-	chunked := c.Direct.Header.Get("Transfer-Encoding") == "chunked" || c.Direct.Proto == "HTTP/2.0" && c.Direct.Header.Get("Content-Length") == ""
+	chunked := c.Direct.Header.Get("Transfer-Encoding") == "chunked" || c.Direct.Proto == "HTTP/2.0" &&
+		c.Direct.Header.Get("Content-Length") == ""
 	switch name {
 	case "Date", "Audit-Id":
 		own := name == "Audit-Id" && c.Request.Header["Audit-ID"] != ""
@@ -99,7 +104,8 @@ func (c *Comparison) headerMayDiffer(name string, direct, proxied []string) bool
 	case FlowControl, "X-Kubernetes-Pf-Prioritylevel-Uid":
 		return c.FromMemory && len(proxied) == 0 && c.deviate(DevNoFlowControl)
 	case "Content-Type":
-		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], protobufType) && slices.Equal(proxied, []string{"application/json"})
+		c.OtherFormat = c.FromMemory && strings.HasPrefix(direct[0], protobufType) &&
+			slices.Equal(proxied, []string{"application/json"})
 		return c.OtherFormat && c.deviate(DevJSONForProtobuf)
 	case "Connection":
 		return !c.FromMemory && len(direct) == 0 && c.longLived() && c.deviate(DevClosed)
@@ -168,7 +174,8 @@ func blank(b []byte, match []int, show func(text string)) []byte {
 	return slices.Concat(b[:match[2]], []byte("<number>"), b[match[3]:])
 }
 
-// In lists the version stands before the items where the kind comes first, and after them where keys are sorted.
+// In lists the version stands before the items where the kind comes first, and after them where
+// keys are sorted.
 var (
 	versionJSON = regexp.MustCompile(`"resourceVersion": ?"(\d+)"`)
 	versionYAML = regexp.MustCompile(`resourceVersion: "(\d+)"`)
@@ -177,7 +184,8 @@ var (
 	itemsYAML   = regexp.MustCompile(`(?m)^(items|rows):`)
 )
 
-// isList reports that a document is a list or a table, whatever its kind is called: that of a custom resource's lists need not end in List.
+// isList reports that a document is a list or a table, whatever its kind is called: that of a
+// custom resource's lists need not end in List.
 func isList(b []byte) bool {
 	if len(b) == 0 || b[0] != '{' {
 		return itemsYAML.Match(b)
@@ -189,8 +197,8 @@ func isList(b []byte) bool {
 	return fields["items"] != nil || fields["rows"] != nil
 }
 
-// blankListVersion blanks a list's own resourceVersion and the same in its continue token, and checks that it is not below
-// what was asked for.
+// blankListVersion blanks a list's own resourceVersion and the same in its continue token, and
+// checks that it is not below what was asked for.
 func (c *Comparison) blankListVersion(who string, b []byte) []byte {
 	if !isList(b) {
 		return b
@@ -239,7 +247,8 @@ func (c *Comparison) query() url.Values {
 
 func (c *Comparison) askedVersion() uint64 { return Number(c.query().Get("resourceVersion")) }
 
-// exact reports that the request names the very resourceVersion of its answer (W-63), which zero, however it is written, does not (W-27).
+// exact reports that the request names the very resourceVersion of its answer (W-63), which zero,
+// however it is written, does not (W-27).
 func (c *Comparison) exact() bool {
 	q := c.query()
 	if token, err := DecodeToken(q.Get("continue")); err == nil {
@@ -250,17 +259,21 @@ func (c *Comparison) exact() bool {
 	return c.askedVersion() > 0 && (match == "Exact" || match == "" && limit > 0 && !c.single())
 }
 
-// longLived reports that the request may stay open, reaches beyond the apiserver, or carries a body.
+// longLived reports that the request may stay open, reaches beyond the apiserver, or carries a
+// body.
 func (c *Comparison) longLived() bool {
 	path, _, _ := strings.Cut(c.Request.Target, "?")
-	if c.query().Has("watch") || strings.Contains(path, "/watch") || strings.Contains(path, "/proxy/") || c.Request.Body != "" {
+	if c.query().Has("watch") || strings.Contains(path, "/watch") || strings.Contains(path, "/proxy/") ||
+		c.Request.Body != "" {
 		return true
 	}
-	return slices.ContainsFunc([]string{"/log", "/exec", "/attach", "/portforward"}, func(end string) bool { return strings.HasSuffix(path, end) })
+	return slices.ContainsFunc([]string{"/log", "/exec", "/attach", "/portforward"}, func(end string) bool {
+		return strings.HasSuffix(path, end)
+	})
 }
 
-// single reports that the request can find one key at most, since it names it: there a limit does not make the resourceVersion
-// an exact one.
+// single reports that the request can find one key at most, since it names it: there a limit does
+// not make the resourceVersion an exact one.
 func (c *Comparison) single() bool {
 	selector, err := fields.ParseSelector(c.query().Get("fieldSelector"))
 	if err != nil || c.query().Get("continue") != "" {

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Endpoint is a way to the cluster, spoken to without any help: what is sent is what the request says, what
-// is received is shown as it came.
+// Endpoint is a way to the cluster, spoken to without any help: what is sent is what the request
+// says, what is received is shown as it came.
 type Endpoint struct {
 	Name   string
 	Base   string
@@ -29,14 +29,17 @@ type Endpoint struct {
 func NewEndpoint(name, base string, config *rest.Config) *Endpoint {
 	config = rest.CopyConfig(config)
 	config.QPS = -1
-	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256, TLSClientConfig: &tls.Config{InsecureSkipVerify: config.Insecure}}
+	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 256,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: config.Insecure}}
 	if len(config.CAData) > 0 {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
 		transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(config.CAData)
 	}
 	return &Endpoint{
 		Name: name, Base: base, Config: config,
-		Client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		Client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
 	}
 }
 
@@ -70,7 +73,8 @@ type Answer struct {
 	Took   time.Duration
 }
 
-// UserAgent is what requests call themselves unless they say otherwise. It makes nothing pretty (W-9).
+// UserAgent is what requests call themselves unless they say otherwise. It makes nothing pretty
+// (W-9).
 const UserAgent = "conformance/1"
 
 // NewRequest makes the request as it stands: no path is cleaned, no escape repaired.

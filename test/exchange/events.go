@@ -22,7 +22,8 @@ type Event struct {
 
 func isStream(body []byte) bool { return bytes.HasPrefix(body, []byte(`{"type":"`)) }
 
-// SplitEvents cuts the body of a watch into events. Whatever is not one stays visible as a line without type.
+// SplitEvents cuts the body of a watch into events. Whatever is not one stays visible as a line
+// without type.
 func SplitEvents(body []byte) []Event {
 	var events []Event
 	for line := range bytes.Lines(body) {
@@ -66,15 +67,16 @@ func ParseEvent(line []byte) Event {
 	return e
 }
 
-// CompareEvents compares what two watches that r asked for were told. Heads and ends of the streams are not looked at.
+// CompareEvents compares what two watches that r asked for were told. Heads and ends of the streams
+// are not looked at.
 func CompareEvents(y *Tally, r Request, direct, proxied []Event) *Comparison {
 	c := &Comparison{Request: r, tally: y}
 	c.events(direct, proxied)
 	return c
 }
 
-// events compares two streams event for event. Of bookmarks, the one at the end of the initial events must stand in the same
-// place; the others must keep what they promise.
+// events compares two streams event for event. Of bookmarks, the one at the end of the initial
+// events must stand in the same place; the others must keep what they promise.
 func (c *Comparison) events(direct, proxied []Event) {
 	c.promises("direct", direct)
 	c.promises("proxied", proxied)
@@ -99,15 +101,17 @@ func (c *Comparison) events(direct, proxied []Event) {
 }
 
 const (
-	// shortest is what a watch lasts at most to be one that a busy server may not find the time for, in seconds.
+	// shortest is what a watch lasts at most to be one that a busy server may not find the time for,
+	// in seconds.
 	shortest = 2
 	// proof is how long a proxy lets upstream take to say how far it is (W-210).
 	proof = 3 * time.Second
 )
 
-// OutOfTime reports that one of the two told the same as the other, but not all of it when the time of a short watch was up: the apiserver, or the proxy,
-// which may have to ask it first; or that the proxy ended a longer one without the mark of its complete state, because it was not told so in time
-// (D-12). That is a difference like any other, unless the next answers are equal.
+// OutOfTime reports that one of the two told the same as the other, but not all of it when the time
+// of a short watch was up: the apiserver, or the proxy, which may have to ask it first; or that the
+// proxy ended a longer one without the mark of its complete state, because it was not told so in
+// time (D-12). That is a difference like any other, unless the next answers are equal.
 func (c *Comparison) OutOfTime() bool {
 	if c.less == nil || len(c.Problems) != 1 {
 		return false
@@ -135,7 +139,8 @@ func (c *Comparison) comparable(e Event) []byte {
 	return e.Line
 }
 
-// bookmarkTemplate is a bookmark of the apiserver without its number and without the mark at the end of the initial events.
+// bookmarkTemplate is a bookmark of the apiserver without its number and without the mark at the
+// end of the initial events.
 func bookmarkTemplate(direct []Event) []byte {
 	for _, e := range direct {
 		if e.Type == "BOOKMARK" && !e.End {
@@ -145,7 +150,8 @@ func bookmarkTemplate(direct []Event) []byte {
 	return nil
 }
 
-// withoutPeriodic takes out the bookmarks after the initial events: they come when they come. They must look like upstream's.
+// withoutPeriodic takes out the bookmarks after the initial events: they come when they come. They
+// must look like upstream's.
 func (c *Comparison) withoutPeriodic(template []byte, events []Event) []Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e Event) bool {
 		if e.Type != "BOOKMARK" || e.End {
@@ -159,8 +165,9 @@ func (c *Comparison) withoutPeriodic(template []byte, events []Event) []Event {
 	})
 }
 
-// promises checks what every watch promises by itself: after the initial events resourceVersions rise, a bookmark is not below
-// any event before it, and no event after it is at or below it (W-105, W-111).
+// promises checks what every watch promises by itself: after the initial events resourceVersions
+// rise, a bookmark is not below any event before it, and no event after it is at or below it
+// (W-105, W-111).
 func (c *Comparison) promises(who string, events []Event) {
 	live := c.askedVersion() > 0 && !c.query().Has("sendInitialEvents")
 	var reached, promised uint64

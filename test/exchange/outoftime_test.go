@@ -40,7 +40,8 @@ func TestOutOfTime(t *testing.T) {
 		{"before the time was up", short, one, one + two, 900 * time.Millisecond, false},
 		{"a watch with time enough", "?watch=1&timeoutSeconds=3", one, one + two, 3 * time.Second, false},
 		{"a watch without an end", "?watch=1", one, one + two, time.Minute, false},
-		{"the proxy broke a promise", short, one, one + strings.Replace(one, "ADDED", "BOOKMARK", 1) + one, time.Second, false},
+		{"the proxy broke a promise", short, one, one + strings.Replace(one, "ADDED", "BOOKMARK", 1) + one, time.Second,
+			false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			direct := &Answer{Status: http.StatusOK, Header: http.Header{}, Body: []byte(c.direct), Took: c.took}

@@ -30,8 +30,8 @@ var decoder = func() runtime.Decoder {
 	return serializer.NewCodecFactory(known).UniversalDeserializer()
 }()
 
-// readable is the body of an answer as text: what came in protobuf is decoded and printed as JSON, since fields may be encoded in
-// any order; a watch becomes the lines that it is in JSON.
+// readable is the body of an answer as text: what came in protobuf is decoded and printed as JSON,
+// since fields may be encoded in any order; a watch becomes the lines that it is in JSON.
 func (a *Answer) readable() ([]byte, error) {
 	switch kind := a.Header.Get("Content-Type"); {
 	case !strings.HasPrefix(kind, protobufType):

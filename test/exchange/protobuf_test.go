@@ -24,8 +24,9 @@ func document(t *testing.T, o runtime.Object) []byte {
 
 func configMapList(version, value string) *corev1.ConfigMapList {
 	return &corev1.ConfigMapList{
-		TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"}, ListMeta: metav1.ListMeta{ResourceVersion: version},
-		Items: []corev1.ConfigMap{{Data: map[string]string{"k": value}}},
+		TypeMeta: metav1.TypeMeta{Kind: "ConfigMapList", APIVersion: "v1"},
+		ListMeta: metav1.ListMeta{ResourceVersion: version},
+		Items:    []corev1.ConfigMap{{Data: map[string]string{"k": value}}},
 	}
 }
 
@@ -47,12 +48,14 @@ func answerIn(kind string, body []byte) *Answer {
 	return &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {kind}}, Body: body, Length: len(body)}
 }
 
-// TestProtobuf: answers in protobuf are compared by what they say, with the same numbers left aside as in JSON (W-132, W-133).
+// TestProtobuf: answers in protobuf are compared by what they say, with the same numbers left aside
+// as in JSON (W-132, W-133).
 func TestProtobuf(t *testing.T) {
 	bookmark := func(version string) *corev1.ConfigMap {
-		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, ObjectMeta: metav1.ObjectMeta{
-			ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
-		}}
+		return &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"},
+			ObjectMeta: metav1.ObjectMeta{
+				ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"},
+			}}
 	}
 	named := func(name string) *corev1.ConfigMap {
 		o := bookmark("7")
@@ -65,19 +68,26 @@ func TestProtobuf(t *testing.T) {
 		direct, proxied []byte
 		problem         string
 	}{
-		{"a list of another moment", protobufType, document(t, configMapList("7", "x")), document(t, configMapList("9", "x")), ""},
-		{"a list of something else", protobufType, document(t, configMapList("7", "x")), document(t, configMapList("7", "y")), "body"},
-		{"no document", protobufType, document(t, configMapList("7", "x")), []byte("k8s\x00nonsense"), "a document in protobuf"},
+		{"a list of another moment", protobufType, document(t, configMapList("7", "x")), document(t, configMapList("9", "x")),
+			""},
+		{"a list of something else", protobufType, document(t, configMapList("7", "x")), document(t, configMapList("7", "y")),
+			"body"},
+		{"no document", protobufType, document(t, configMapList("7", "x")), []byte("k8s\x00nonsense"),
+			"a document in protobuf"},
 		{
 			"a bookmark of another moment", protobufType + ";stream=watch",
-			watch(frame(t, "ADDED", named("a")), frame(t, "BOOKMARK", bookmark("8"))), watch(frame(t, "ADDED", named("a")), frame(t, "BOOKMARK", bookmark("9"))), "",
+			watch(frame(t, "ADDED", named("a")), frame(t, "BOOKMARK", bookmark("8"))),
+			watch(frame(t, "ADDED", named("a")), frame(t, "BOOKMARK", bookmark("9"))), "",
 		},
-		{"another event", protobufType + ";stream=watch", watch(frame(t, "ADDED", named("a"))), watch(frame(t, "ADDED", named("b"))), "event 0"},
+		{"another event", protobufType + ";stream=watch", watch(frame(t, "ADDED", named("a"))),
+			watch(frame(t, "ADDED", named("b"))), "event 0"},
 		{"an event too few", protobufType + ";stream=watch", watch(frame(t, "ADDED", named("a"))), nil, "event 0"},
-		{"a frame cut short", protobufType + ";stream=watch", watch(frame(t, "ADDED", named("a"))), frame(t, "ADDED", named("a"))[:20], "a frame in protobuf"},
+		{"a frame cut short", protobufType + ";stream=watch", watch(frame(t, "ADDED", named("a"))),
+			frame(t, "ADDED", named("a"))[:20], "a frame in protobuf"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			result := Compare(NewTally(), Request{Target: "/api/v1/configmaps"}, answerIn(c.kind, c.direct), answerIn(c.kind, c.proxied))
+			result := Compare(NewTally(), Request{Target: "/api/v1/configmaps"}, answerIn(c.kind, c.direct),
+				answerIn(c.kind, c.proxied))
 			said := strings.Join(result.Problems, "\n")
 			if (c.problem == "") != (said == "") || !strings.Contains(said, c.problem) {
 				t.Errorf("want a problem with %q, have %q", c.problem, said)

@@ -5,8 +5,8 @@ import "net/http"
 // Source is who answered.
 type Source int
 
-// An answer passed through, came from memory, or is an error that the proxy itself told without asking. Of a case with several answers
-// each may be another's.
+// An answer passed through, came from memory, or is an error that the proxy itself told without
+// asking. Of a case with several answers each may be another's.
 const (
 	Upstream Source = iota
 	Memory
@@ -18,7 +18,8 @@ func (s Source) String() string {
 	return [...]string{"passed through", "from memory", "refused by the proxy itself", "variously"}[s]
 }
 
-// By is who answered. What was refused without the apiserver's having a part in it was refused by the proxy.
+// By is who answered. What was refused without the apiserver's having a part in it was refused by
+// the proxy.
 func (c *Comparison) By() Source {
 	switch {
 	case !c.FromMemory:

@@ -114,6 +114,7 @@ func (n Count) Own() int { return 100 * (n.Memory + n.Refusal) / max(n.Total, 1)
 func (n Count) FromMemory() int { return 100 * n.Memory / max(n.Total, 1) }
 
 func (n Count) String() string {
-	return fmt.Sprintf("%d cases, %d equal both ways: %d answered from memory, %d refused by the proxy itself, %d passed through",
+	return fmt.Sprintf("%d cases, %d equal both ways: %d answered from memory, %d refused by the proxy itself, %d "+
+		"passed through",
 		n.Total, n.Equal, n.Memory, n.Refusal, n.Upstream)
 }

@@ -37,8 +37,9 @@ func (w *world) certified(t *testing.T, by *controlplane.Authority, name string,
 	return crowd.WithCertificate(t, name, pair)
 }
 
-// authorityChanges replaces the authority that vouches for clients. Those of the old one are nobody any more, on the connections that they
-// have, too, and their watches end; those of the new one are somebody.
+// authorityChanges replaces the authority that vouches for clients. Those of the old one are nobody
+// any more, on the connections that they have, too, and their watches end; those of the new one are
+// somebody.
 func (w *world) authorityChanges(t *testing.T) {
 	t.Parallel()
 	old, next, end := authority(t), authority(t), time.Now().Add(time.Hour)
@@ -63,7 +64,8 @@ func (w *world) authorityChanges(t *testing.T) {
 	changed := time.Now()
 	awaitMemory(t, proxy, after)
 	expect(t, proxy, before, list, itself, http.StatusUnauthorized)
-	if a, _, err := kept.Ask(http.MethodGet, request(to, before, list)); err != nil || a.Status != http.StatusUnauthorized {
+	if a, _, err := kept.Ask(http.MethodGet, request(to, before, list)); err != nil ||
+		a.Status != http.StatusUnauthorized {
 		t.Errorf("on a connection from before: %+v, %v", a, err)
 	}
 	<-f.done
@@ -100,13 +102,15 @@ func (w *world) certificateEnds(t *testing.T) {
 		t.Errorf("the watch ended %v after the certificate: %v", late, f.err)
 	}
 	time.Sleep(time.Until(end.Add(time.Second)))
-	if a, received, err := kept.Ask(http.MethodGet, request(to, p, list)); err != nil || a.Status != http.StatusUnauthorized {
+	if a, received, err := kept.Ask(http.MethodGet, request(to, p, list)); err != nil ||
+		a.Status != http.StatusUnauthorized {
 		t.Errorf("on a connection from before: %v %q", err, received)
 	}
 	expect(t, proxy, p, list, itself, http.StatusUnauthorized)
 }
 
-// whileItLasts is a connection on which somebody was answered, and a watch of his. There are none if his certificate ended before.
+// whileItLasts is a connection on which somebody was answered, and a watch of his. There are none
+// if his certificate ended before.
 func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end time.Time) (*wire.Conn, *follower) {
 	t.Helper()
 	kept, err := wire.Dial(t.Context(), to)
@@ -133,7 +137,8 @@ func (w *world) whileItLasts(t *testing.T, to wire.Address, p crowd.Person, end 
 	return nil, nil
 }
 
-// servingChanges replaces the certificate that the proxy shows while watches run. They go on; new connections are shown the new one.
+// servingChanges replaces the certificate that the proxy shows while watches run. They go on; new
+// connections are shown the new one.
 func (w *world) servingChanges(t *testing.T) {
 	t.Parallel()
 	p := w.ServiceAccount(t, "red", "serving", 0)
@@ -152,7 +157,8 @@ func (w *world) servingChanges(t *testing.T) {
 	}
 	old, next := authority(t), authority(t)
 	show(old)
-	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--tls-cert-file="+cert, "--tls-private-key-file="+key)...)
+	proxy := process.StartProxy(t, w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--tls-cert-file="+cert,
+		"--tls-private-key-file="+key)...)
 	trusting := func(a *controlplane.Authority) wire.Address {
 		to := crowd.Through(proxy, p)
 		to.TLS = &tls.Config{RootCAs: x509.NewCertPool(), ServerName: "127.0.0.1"}
@@ -179,7 +185,8 @@ func (w *world) servingChanges(t *testing.T) {
 	f.awaitLast(t)
 }
 
-// otherAudience shows tokens that are for somebody else: for the proxy's own audience, if it has one, and for upstream's only upstream.
+// otherAudience shows tokens that are for somebody else: for the proxy's own audience, if it has
+// one, and for upstream's only upstream.
 func (w *world) otherAudience(t *testing.T) {
 	t.Parallel()
 	whole := w.ServiceAccount(t, "red", "audience", 0)

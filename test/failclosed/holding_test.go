@@ -25,7 +25,8 @@ type follower struct {
 
 const busy = "/api/v1/namespaces/busy/configmaps?resourceVersion=0&watch=1"
 
-// follow begins to watch, and returns when the first bytes have come. Each has a last word of its own, since all see the same objects.
+// follow begins to watch, and returns when the first bytes have come. Each has a last word of its
+// own, since all see the same objects.
 func follow(t *testing.T, to wire.Address, p crowd.Person) *follower {
 	t.Helper()
 	f, ok := tryFollow(t, to, p)
@@ -72,8 +73,8 @@ func (f *follower) awaitLast(t *testing.T) {
 	}
 }
 
-// holding lets reviews fail while somebody watches: he is sent nothing any more 30 s after they could last be had, and goes on from there
-// when they can be had again, on the same stream.
+// holding lets reviews fail while somebody watches: he is sent nothing any more 30 s after they
+// could last be had, and goes on from there when they can be had again, on the same stream.
 func (w *world) holding(t *testing.T) {
 	t.Parallel()
 	for i, group := range []string{tokenReviews, accessReviews} {

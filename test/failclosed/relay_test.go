@@ -52,13 +52,18 @@ func faults(group string) []fault {
 		{"429", group, say(http.StatusTooManyRequests, "text/plain", "Too many requests, please try again later.\n")},
 		{"slow", group, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
 		{"cut", group, func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
-		{"no review", group, say(http.StatusCreated, "application/json", `{"kind":"Status","apiVersion":"v1","status":"Success"}`)},
+		{"no review", group, say(http.StatusCreated, "application/json",
+			`{"kind":"Status","apiVersion":"v1","status":"Success"}`)},
 		{"nothing", group, say(http.StatusCreated, "application/json", "")},
-		{"half of it", group, say(http.StatusCreated, "application/json", said(`{"allowed":true,"authenticated":true,"user":{"username":"admin","groups":["system:masters"]}}`)[:120])},
-		{"an error besides", group, say(http.StatusCreated, "application/json", said(`{"allowed":false,"authenticated":false,"evaluationError":"x","error":"x"}`))},
+		{"half of it", group, say(http.StatusCreated, "application/json",
+			said(`{"allowed":true,"authenticated":true,"user":{"username":"admin","groups":["system:masters"]}}`)[:120])},
+		{"an error besides", group,
+			say(http.StatusCreated, "application/json",
+				said(`{"allowed":false,"authenticated":false,"evaluationError":"x","error":"x"}`))},
 	}
 	if group == tokenReviews {
-		all = append(all, fault{"nobody", group, say(http.StatusCreated, "application/json", said(`{"authenticated":true,"user":{}}`))})
+		all = append(all, fault{"nobody", group,
+			say(http.StatusCreated, "application/json", said(`{"authenticated":true,"user":{}}`))})
 	}
 	return all
 }
@@ -78,14 +83,16 @@ func newRelay(t *testing.T, c *crowd.Cluster) *relay {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(c.CA())
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true, MaxIdleConnsPerHost: 64}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableCompression: true,
+		MaxIdleConnsPerHost: 64}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // clients that leave
 		Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(upstream) },
 	}
 	r := &relay{}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
-		if f := r.fault.Load(); f != nil && strings.HasPrefix(request.URL.Path, f.group) && request.Method == http.MethodPost {
+		if f := r.fault.Load(); f != nil && strings.HasPrefix(request.URL.Path, f.group) &&
+			request.Method == http.MethodPost {
 			f.serve(w, request)
 			return
 		}
@@ -107,7 +114,8 @@ func newRelay(t *testing.T, c *crowd.Cluster) *relay {
 // flags are those of a proxy behind the relay.
 func (r *relay) flags(t *testing.T, c *crowd.Cluster, more ...string) []string {
 	t.Helper()
-	self := &rest.Config{Host: r.url, BearerToken: c.Config(crowd.Self).BearerToken, TLSClientConfig: rest.TLSClientConfig{CAData: r.ca}}
+	self := &rest.Config{Host: r.url, BearerToken: c.Config(crowd.Self).BearerToken,
+		TLSClientConfig: rest.TLSClientConfig{CAData: r.ca}}
 	file := c.Kubeconfig(controlplane.User("relayed-" + self.Host[len("https://127.0.0.1:"):]))
 	if err := controlplane.WriteKubeconfig(file, self); err != nil {
 		t.Fatal(err)

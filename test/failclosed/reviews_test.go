@@ -58,7 +58,8 @@ func TestFailClosed(t *testing.T) {
 // object makes an object, or changes it.
 func (w *world) object(t *testing.T, namespace, name string, data map[string]string) {
 	t.Helper()
-	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"song": canary + rand.Text()}}
+	o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name},
+		Data: map[string]string{"song": canary + rand.Text()}}
 	maps.Copy(o.Data, data)
 	maker := w.Admin.CoreV1().ConfigMaps(namespace)
 	_, err := maker.Update(t.Context(), o, metav1.UpdateOptions{})
@@ -76,7 +77,8 @@ func get(ctx context.Context, to wire.Address, p crowd.Person, target string) (*
 }
 
 // getUntil is get, but reads no further when enough of the body is there.
-func getUntil(ctx context.Context, to wire.Address, p crowd.Person, target string, enough func(body []byte) bool) (*exchange.Answer, []byte, error) {
+func getUntil(ctx context.Context, to wire.Address, p crowd.Person, target string, enough func(body []byte) bool) (
+	*exchange.Answer, []byte, error) {
 	conn, err := wire.Dial(ctx, to)
 	if err != nil {
 		return nil, nil, err
@@ -102,15 +104,17 @@ func request(to wire.Address, p crowd.Person, target string) []byte {
 
 func fromMemory(a *exchange.Answer) bool { return a.Header.Get(exchange.FlowControl) == "" }
 
-// failing lets every sort of review fail in every way. Who has a token is answered by upstream, as if there was no proxy; who has a
-// certificate is refused; nobody is answered from memory, until reviews are back.
+// failing lets every sort of review fail in every way. Who has a token is answered by upstream, as
+// if there was no proxy; who has a certificate is refused; nobody is answered from memory, until
+// reviews are back.
 func (w *world) failing(t *testing.T) {
 	t.Parallel()
 	all := append(faults(tokenReviews), faults(accessReviews)...)
 	type trio struct{ may, mayNot, certified crowd.Person }
 	var trios []trio
 	for i := range all { // nobody whom the proxy remembers
-		may, mayNot := w.ServiceAccount(t, "red", fmt.Sprintf("may-%d", i), 0), w.ServiceAccount(t, "red", fmt.Sprintf("may-not-%d", i), 0)
+		may, mayNot := w.ServiceAccount(t, "red", fmt.Sprintf("may-%d", i), 0),
+			w.ServiceAccount(t, "red", fmt.Sprintf("may-not-%d", i), 0)
 		certified := w.Certified(t, fmt.Sprintf("certified-%d", i))
 		w.Grant(t, may, reads)
 		w.Grant(t, certified, reads)
@@ -155,8 +159,8 @@ const (
 	anybody  by = "" // of a 401 one cannot see it
 )
 
-// expect asks, and looks at who answers what. An answer must show an object, and a watch has time enough for it; a refusal, which is read to
-// its end, must be without any byte of one.
+// expect asks, and looks at who answers what. An answer must show an object, and a watch has time
+// enough for it; a refusal, which is read to its end, must be without any byte of one.
 func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, who by, status int) {
 	t.Helper()
 	var enough func([]byte) bool
@@ -173,7 +177,8 @@ func expect(t *testing.T, proxy *process.Proxy, p crowd.Person, target string, w
 		answered = itself
 	}
 	if a.Status != status || who != anybody && who != answered {
-		t.Errorf("%s, %s: %d by %s, want %d by %s: %s", p.Name, target, a.Status, answered, status, who, exchange.Clip(a.Body))
+		t.Errorf("%s, %s: %d by %s, want %d by %s: %s", p.Name, target, a.Status, answered, status, who,
+			exchange.Clip(a.Body))
 	}
 	if seen := shown(received); seen != (status == http.StatusOK) {
 		t.Errorf("%s, %s: shown an object: %t: %q", p.Name, target, seen, received)

@@ -1,4 +1,5 @@
-// Package flowcontrol holds the answers to what is beyond a limit against kube-apiserver's own code.
+// Package flowcontrol holds the answers to what is beyond a limit against kube-apiserver's own
+// code.
 package flowcontrol
 
 import (
@@ -40,10 +41,12 @@ func blocked(arrived chan<- struct{}, release <-chan struct{}) http.Handler {
 	})
 }
 
-// apiserver is a handler below those of kube-apiserver's filters that have a part in a 429, in its order: it lets one request in.
+// apiserver is a handler below those of kube-apiserver's filters that have a part in a 429, in its
+// order: it lets one request in.
 func apiserver(h http.Handler) http.Handler {
 	h = filters.WithMaxInFlightLimit(h, 1, 1, filters.BasicLongRunningRequestCheck(sets.NewString(), sets.NewString()))
-	h = genericapifilters.WithRequestInfo(h, &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")})
+	h = genericapifilters.WithRequestInfo(h, &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"),
+		GrouplessAPIPrefixes: sets.NewString("api")})
 	h = genericapifilters.WithCacheControl(h)
 	return genericapifilters.WithAuditInit(h)
 }
@@ -104,8 +107,9 @@ func ask(t *testing.T, address string) net.Conn {
 	return c
 }
 
-// The answer to a watch too many is, header for header and byte for byte, that of kube-apiserver's own filter, and the connection serves the
-// next request after it, which is refused alike. Of Date and of how long to stay away only the form is compared.
+// The answer to a watch too many is, header for header and byte for byte, that of kube-apiserver's
+// own filter, and the connection serves the next request after it, which is refused alike. Of Date
+// and of how long to stay away only the form is compared.
 func TestTooManyRequests(t *testing.T) {
 	arrived, release := make(chan struct{}, 10), make(chan struct{})
 	direct := httptest.NewServer(apiserver(blocked(arrived, release)))
@@ -157,7 +161,8 @@ func answer(t *testing.T, from string, r *bufio.Reader) []byte {
 	}
 	response.Header.Set("Date", "now")
 	var seconds int
-	if n, err := fmt.Sscan(response.Header.Get("Retry-After"), &seconds); n != 1 || err != nil || seconds < 1 || seconds > 2 {
+	if n, err := fmt.Sscan(response.Header.Get("Retry-After"), &seconds); n != 1 || err != nil || seconds < 1 ||
+		seconds > 2 {
 		t.Errorf("%s: Retry-After %q, %v", from, response.Header.Get("Retry-After"), err)
 	}
 	response.Header.Set("Retry-After", "soon")

@@ -11,7 +11,8 @@ import (
 	"spillway/test/exchange"
 )
 
-// ask is one request in the parts that shrinking can leave out. Everything is as it goes over the wire.
+// ask is one request in the parts that shrinking can leave out. Everything is as it goes over the
+// wire.
 type ask struct {
 	method string
 	path   string
@@ -28,7 +29,8 @@ func (a ask) clone() ask {
 	return a
 }
 
-// target is path and query. A watch always says how long it lasts: one that the apiserver would hold open is given a second.
+// target is path and query. A watch always says how long it lasts: one that the apiserver would
+// hold open is given a second.
 func (a ask) target() string {
 	params := a.params
 	if a.endless() {
@@ -74,8 +76,9 @@ func (a ask) request() exchange.Request {
 	return r
 }
 
-// momentary reports that the answer is a matter of the moment, so that two answers of one server may differ (N-5): it tells the
-// time, or is what a short watch from now comes to before it is over.
+// momentary reports that the answer is a matter of the moment, so that two answers of one server
+// may differ (N-5): it tells the time, or is what a short watch from now comes to before it is
+// over.
 func (a ask) momentary() bool {
 	for _, f := range a.header {
 		if strings.Contains(f.value, "as=Table") {

@@ -34,7 +34,8 @@ type Fuzzer struct {
 	Errors  atomic.Int64 // the answer is an error, whoever gave it
 }
 
-// Finding is a request whose answers differ, and what remains of it when everything is left out that does not matter.
+// Finding is a request whose answers differ, and what remains of it when everything is left out
+// that does not matter.
 type Finding struct {
 	Seed, Number  uint64
 	Way           Way
@@ -49,8 +50,8 @@ const (
 	shrinkTime = 30 * time.Second // for one finding
 )
 
-// Round asks the requests with the numbers from first up to last, as long as ctx lasts, and returns what it found, of which the
-// first few are shrunk. Nobody may write meanwhile.
+// Round asks the requests with the numbers from first up to last, as long as ctx lasts, and returns
+// what it found, of which the first few are shrunk. Nobody may write meanwhile.
 func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []Finding {
 	var (
 		next  atomic.Uint64
@@ -116,10 +117,12 @@ func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
 	}
 }
 
-// ofState tells the errors that only the state or its history knows: that an object is not there, or that a version is no longer.
+// ofState tells the errors that only the state or its history knows: that an object is not there,
+// or that a version is no longer.
 func ofState(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
 
-// Share is how much was answered from memory, in percent of all requests, those that anybody must refuse included.
+// Share is how much was answered from memory, in percent of all requests, those that anybody must
+// refuse included.
 func (f *Fuzzer) Share() float64 {
 	return 100 * float64(f.Memory.Load()) / float64(max(1, f.Asked.Load()))
 }
@@ -127,12 +130,13 @@ func (f *Fuzzer) Share() float64 {
 // String tells what was asked, and who answered.
 func (f *Fuzzer) String() string {
 	asked, memory, refused := f.Asked.Load(), f.Memory.Load(), f.Refused.Load()
-	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy itself, %d passed through: %.1f %% from memory",
+	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy "+
+		"itself, %d passed through: %.1f %% from memory",
 		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
 }
 
-// compare asks both at once. Answers that are a matter of the moment are asked for until they are equal (N-5), and so are those of a short
-// watch in which one of the two ran out of time.
+// compare asks both at once. Answers that are a matter of the moment are asked for until they are
+// equal (N-5), and so are those of a short watch in which one of the two ran out of time.
 func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
 	for tries := 1; ; tries++ {
 		c := f.compareOnce(ctx, way, a)
@@ -158,7 +162,8 @@ func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comp
 	case failure != nil && err != nil: // neither has an answer to this
 		return &exchange.Comparison{Request: r}
 	case failure != nil || err != nil:
-		return &exchange.Comparison{Request: r, Direct: direct, Problems: []string{fmt.Sprintf("no answer: direct %v, proxied %v", failure, err)}}
+		return &exchange.Comparison{Request: r, Direct: direct,
+			Problems: []string{fmt.Sprintf("no answer: direct %v, proxied %v", failure, err)}}
 	}
 	c := exchange.Compare(f.Tally, r, direct, answered)
 	if c.OtherFormat {
@@ -167,7 +172,8 @@ func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comp
 	return c
 }
 
-// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's in JSON.
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
+// in JSON.
 func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Comparison) {
 	r := c.Request
 	r.Header = map[string]string{}
@@ -185,8 +191,10 @@ func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Compari
 
 // String tells how to have the finding again.
 func (f Finding) String() string {
-	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk to\n%s\ndirectly\n%s",
+	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk "+
+		"to\n%s\ndirectly\n%s",
 		f.Seed, f.Number, f.Way.Proxied.Name, f.Seen, f.Tries, strings.Join(f.Problems, "\n"),
-		f.Found.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken), f.Shrunk.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
+		f.Found.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
+		f.Shrunk.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
 		f.Shrunk.curl(f.Way.Direct.Base, f.Way.Direct.Config.BearerToken))
 }

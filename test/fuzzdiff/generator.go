@@ -17,13 +17,14 @@ type generator struct {
 	kind  string // what metadata is asked for as
 }
 
-// soberShare is how many requests are sober, in percent. The odd ones are mostly refused: with those alone little would be asked of what the
-// proxy holds.
+// soberShare is how many requests are sober, in percent. The odd ones are mostly refused: with
+// those alone little would be asked of what the proxy holds.
 const soberShare = 50
 
 // generate makes the request of a number.
 func generate(seed, number uint64, state *State) ask {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, number)), state: state, ask: ask{method: "GET"}, kind: "PartialObjectMetadataList"}
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, number)), state: state, ask: ask{method: "GET"},
+		kind: "PartialObjectMetadataList"}
 	g.sober = g.percent(soberShare)
 	choices := []choice{{56, g.list}, {18, g.get}, {11, g.watch}, {3, g.deprecatedWatch}}
 	if !g.sober {
@@ -227,7 +228,8 @@ func (g *generator) watchVersion() string {
 	}
 }
 
-// shuffle changes the order of parameters. The first of a name counts, so that is a change of meaning where one is repeated.
+// shuffle changes the order of parameters. The first of a name counts, so that is a change of
+// meaning where one is repeated.
 func (g *generator) shuffle() {
 	g.Shuffle(len(g.ask.params), func(i, j int) {
 		g.ask.params[i], g.ask.params[j] = g.ask.params[j], g.ask.params[i]

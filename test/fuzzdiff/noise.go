@@ -15,7 +15,8 @@ func (g *generator) queryNoise() {
 	}
 	add := func(raw string) { g.ask.params = append(g.ask.params, raw) }
 	if g.percent(4) {
-		add(one(g, "foo=1", "dryRun=All", "export=true", "export=1", "includeUninitialized=1", "fieldManager=x", "x", "=", "", "&", "shardSelector=x", "includeObject=None",
+		add(one(g, "foo=1", "dryRun=All", "export=true", "export=1", "includeUninitialized=1", "fieldManager=x", "x", "=", "",
+			"&", "shardSelector=x", "includeObject=None",
 			"includeObject=foo", "fieldValidation=Strict", "ResourceVersion=abc", "Limit=1", "WATCH=1"))
 	}
 	if g.percent(4) {
@@ -40,13 +41,15 @@ func (g *generator) queryNoise() {
 		g.repeat()
 	}
 	if g.percent(3) {
-		add(one(g, "labelSelector=%zz", "limit=%", "fieldSelector=%4", "resourceVersion=0%", "%zz=1", "continue=%%", "watch=%g1"))
+		add(one(g, "labelSelector=%zz", "limit=%", "fieldSelector=%4", "resourceVersion=0%", "%zz=1", "continue=%%",
+			"watch=%g1"))
 	}
 	if g.percent(3) {
 		add(one(g, "a;b=1", "limit=1;resourceVersion=0", "labelSelector=app%3Dx;", ";", "watch=1;timeoutSeconds=1"))
 	}
 	if g.percent(1) {
-		add(one(g, "limit=1#fragment", "labelSelector=app%3Dx%00", "fieldSelector=metadata.name=a", "resourceVersion=0?limit=1", "a=b=c"))
+		add(one(g, "limit=1#fragment", "labelSelector=app%3Dx%00", "fieldSelector=metadata.name=a",
+			"resourceVersion=0?limit=1", "a=b=c"))
 	}
 }
 
@@ -76,7 +79,8 @@ func (g *generator) headers() {
 		add("Accept", g.accept())
 	}
 	if g.percent(30) {
-		add("Accept-Encoding", one(g, "gzip", "gzip", "gzip", "gzip", "br, gzip", "gzip;q=1.0", "GZIP", "*", "identity", "deflate, gzip , br", ""))
+		add("Accept-Encoding", one(g, "gzip", "gzip", "gzip", "gzip", "br, gzip", "gzip;q=1.0", "GZIP", "*", "identity",
+			"deflate, gzip , br", ""))
 	}
 	if g.odd(6) {
 		add("User-Agent", one(g, "curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)", "kubectl/v1.37.1", ""))
@@ -88,7 +92,8 @@ func (g *generator) headers() {
 		add("Authorization", one(g, g.state.Credentials...))
 	}
 	if g.odd(2) {
-		add(one(g, "Cache-Control", "If-None-Match", "Range", "X-Foo", "Accept-Language", "Content-Type", "Expect-Nothing"), one(g, "no-cache", "*", "bytes=0-10", "text/html"))
+		add(one(g, "Cache-Control", "If-None-Match", "Range", "X-Foo", "Accept-Language", "Content-Type", "Expect-Nothing"),
+			one(g, "no-cache", "*", "bytes=0-10", "text/html"))
 	}
 }
 
@@ -111,10 +116,14 @@ func (g *generator) accept() string {
 		choice{12, func() { text = g.transformed() }},
 		choice{5, func() { text = g.qualified() }},
 		choice{5, func() {
-			text = one(g, "application/*", "APPLICATION/JSON", "text/html", "garbage", "application/xml", "application/cbor", "application/cbor-seq", ",", ";", "*", "application/json;",
-				"garbage,application/json", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json;charset=utf-8", "application/json;stream=watch", "application/json;stream=foo",
-				"application/json;sv=v1", "application/json;sv=v2", "application/json;pretty=1", "application/json;pretty=0", "application/json;foo=bar",
-				"application/vnd.kubernetes.protobuf;stream=watch", "application/vnd.kubernetes.protobuf;stream=foo", " application/json ", "application/json ; q=1")
+			text = one(g, "application/*", "APPLICATION/JSON", "text/html", "garbage", "application/xml", "application/cbor",
+				"application/cbor-seq", ",", ";", "*", "application/json;",
+				"garbage,application/json", "text/html,application/xhtml+xml,*/*;q=0.8", "application/json;charset=utf-8",
+				"application/json;stream=watch", "application/json;stream=foo",
+				"application/json;sv=v1", "application/json;sv=v2", "application/json;pretty=1", "application/json;pretty=0",
+				"application/json;foo=bar",
+				"application/vnd.kubernetes.protobuf;stream=watch", "application/vnd.kubernetes.protobuf;stream=foo",
+				" application/json ", "application/json ; q=1")
 		}},
 	)
 	return text
@@ -123,13 +132,16 @@ func (g *generator) accept() string {
 // soberAccept is what client-go sends: for objects, and for their metadata.
 func (g *generator) soberAccept() string {
 	as := ";as=" + g.kind + ";g=meta.k8s.io;v=v1"
-	return one(g, asJSON, "*/*", asProtobuf+","+asJSON, asProtobuf+","+asJSON, asJSON+as, asProtobuf+as+","+asJSON+as+","+asJSON)
+	return one(g, asJSON, "*/*", asProtobuf+","+asJSON, asProtobuf+","+asJSON, asJSON+as, asProtobuf+as+","+asJSON+as+","+
+		asJSON)
 }
 
 // transformed asks for a view of the object (W-43, W-45, W-46).
 func (g *generator) transformed() string {
-	as := one(g, "PartialObjectMetadata", "PartialObjectMetadata", "PartialObjectMetadataList", "PartialObjectMetadataList", "Table", "Foo", "")
-	group, version := one(g, "meta.k8s.io", "meta.k8s.io", "meta.k8s.io", "meta.k8s.io", "apps", ""), one(g, "v1", "v1", "v1", "v1beta1", "v2", "")
+	as := one(g, "PartialObjectMetadata", "PartialObjectMetadata", "PartialObjectMetadataList",
+		"PartialObjectMetadataList", "Table", "Foo", "")
+	group, version := one(g, "meta.k8s.io", "meta.k8s.io", "meta.k8s.io", "meta.k8s.io", "apps", ""),
+		one(g, "v1", "v1", "v1", "v1beta1", "v2", "")
 	text := one(g, asJSON, asJSON, asProtobuf, asYAML) + ";as=" + as + ";g=" + group + ";v=" + version
 	return text + one(g, "", "", ","+asJSON, ","+asProtobuf+",*/*")
 }
@@ -138,7 +150,8 @@ func (g *generator) transformed() string {
 func (g *generator) qualified() string {
 	var types []string
 	for range one(g, 1, 2, 2, 3) {
-		types = append(types, one(g, asJSON, asYAML, asProtobuf, "*/*", "garbage")+";q="+one(g, "1", "0.9", "0.5", "0.1", "0", "abc", "1.5", ""))
+		types = append(types, one(g, asJSON, asYAML, asProtobuf, "*/*", "garbage")+";q="+
+			one(g, "1", "0.9", "0.5", "0.1", "0", "abc", "1.5", ""))
 	}
 	return strings.Join(types, ",")
 }

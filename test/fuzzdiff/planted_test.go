@@ -19,7 +19,8 @@ type fault struct {
 	// ask changes the request on its way, answer the answer to it; either may be nil.
 	ask    func(*http.Request)
 	answer func(*http.Request, *http.Response)
-	// needs is what the shrunk request cannot do without, and most bounds how many parameters and header lines it has.
+	// needs is what the shrunk request cannot do without, and most bounds how many parameters and
+	// header lines it has.
 	needs func(ask) bool
 	most  int
 }
@@ -82,8 +83,9 @@ var faults = []fault{
 		},
 	},
 	{
-		name: "a semicolon separates parameters", needs: func(a ask) bool { return strings.Contains(a.target(), ";") }, most: 3,
-		ask: func(r *http.Request) { r.URL.RawQuery = strings.ReplaceAll(r.URL.RawQuery, ";", "&") },
+		name: "a semicolon separates parameters", needs: func(a ask) bool { return strings.Contains(a.target(), ";") },
+		most: 3,
+		ask:  func(r *http.Request) { r.URL.RawQuery = strings.ReplaceAll(r.URL.RawQuery, ";", "&") },
 	},
 	{
 		name: "Exact is taken for NotOlderThan", needs: has("resourceVersionMatch=Exact"), most: 3,
@@ -117,7 +119,9 @@ var faults = []fault{
 		},
 	},
 	{
-		name: "names are matched without regard to case", needs: func(a ask) bool { return strings.ContainsAny(a.target(), "LR") }, most: 2,
+		name: "names are matched without regard to case", needs: func(a ask) bool {
+			return strings.ContainsAny(a.target(), "LR")
+		}, most: 2,
 		ask: func(r *http.Request) {
 			pairs := strings.Split(r.URL.RawQuery, "&")
 			for i, p := range pairs {

@@ -28,9 +28,11 @@ func (r Resource) deprecated(namespace string) string {
 type State struct {
 	Resources  []Resource
 	Namespaces []string
-	// Versions are resourceVersions that both sides hold the history of, oldest first; Ancient ones neither does.
+	// Versions are resourceVersions that both sides hold the history of, oldest first; Ancient ones
+	// neither does.
 	Versions, Ancient []uint64
-	// Between Ancient and Versions lie states that only one side may remember: no watch begins there (D-8).
+	// Between Ancient and Versions lie states that only one side may remember: no watch begins there
+	// (D-8).
 	Tokens      []string // honest continue tokens, from either side
 	Credentials []string // values of Authorization
 }

@@ -11,7 +11,8 @@ import (
 	"spillway/test/exchange"
 )
 
-// shrinkSteps bounds how often a finding is made simpler, and atOnce how many simpler requests are under way.
+// shrinkSteps bounds how often a finding is made simpler, and atOnce how many simpler requests are
+// under way.
 const (
 	shrinkSteps = 60
 	atOnce      = 16
@@ -46,7 +47,8 @@ func (f *Fuzzer) shrink(ctx context.Context, found *Finding) {
 	}
 }
 
-// firstOf is the first of some requests that holds. A few are tried at a time, since watches take their time.
+// firstOf is the first of some requests that holds. A few are tried at a time, since watches take
+// their time.
 func firstOf(asks []ask, holds func(ask) bool) (ask, bool) {
 	for some := range slices.Chunk(asks, atOnce) {
 		held := make([]bool, len(some))
@@ -73,7 +75,8 @@ func kindOf(problems []string) string {
 	return digits.ReplaceAllString(about, "")
 }
 
-// simpler are the requests one step below a, the boldest first. Each has less in it than a: following them ends.
+// simpler are the requests one step below a, the boldest first. Each has less in it than a:
+// following them ends.
 func simpler(a ask) []ask {
 	var steps []ask
 	step := func(change func(*ask)) {
@@ -123,7 +126,8 @@ func shorterPaths(path string) []string {
 	if len(segments) > 2 {
 		shorter = append(shorter, strings.Join(segments[:len(segments)-1], "/"))
 	}
-	if plain, err := url.PathUnescape(path); err == nil && len(plain) < len(path) && !strings.ContainsAny(plain, "?#% \x00") {
+	if plain, err := url.PathUnescape(path); err == nil && len(plain) < len(path) &&
+		!strings.ContainsAny(plain, "?#% \x00") {
 		shorter = append(shorter, plain)
 	}
 	return shorter
@@ -144,7 +148,8 @@ func shorterParams(param string) []string {
 		shorter = append(shorter, name+"="+url.QueryEscape(v))
 	}
 	if len(value) > 1 && name != "resourceVersion" && name != "continue" { // a part of those is another thing
-		shorter = append(shorter, name+"="+url.QueryEscape(value[len(value)/2:]), name+"="+url.QueryEscape(value[:len(value)/2]))
+		shorter = append(shorter, name+"="+url.QueryEscape(value[len(value)/2:]),
+			name+"="+url.QueryEscape(value[:len(value)/2]))
 	}
 	return append(shorter, name+"=")
 }

@@ -8,11 +8,14 @@ import (
 // TestSimpler: each step has less in it, so shrinking ends, and nothing but what is needed is left.
 func TestSimpler(t *testing.T) {
 	needed := func(a ask) bool {
-		return strings.Contains(a.target(), "metadata.name%3Da") && strings.HasPrefix(a.path, "/api/v1/") && strings.Contains(a.path, "configmaps")
+		return strings.Contains(a.target(), "metadata.name%3Da") && strings.HasPrefix(a.path, "/api/v1/") &&
+			strings.Contains(a.path, "configmaps")
 	}
 	a := ask{
-		method: "PUT", path: "/api/v1/namespaces/a/configmaps/b/status", body: "{}", header: []field{{"Accept", "application/json;q=0.5,*/*"}, {"Audit-ID", "x"}},
-		params: []string{"limit=1", "fieldSelector=metadata.namespace%3Da%2Cmetadata.name%3Da%2Ctype%3Db", "resourceVersion=%30", "watch", "labelSelector=%zz", "limit=2"},
+		method: "PUT", path: "/api/v1/namespaces/a/configmaps/b/status", body: "{}",
+		header: []field{{"Accept", "application/json;q=0.5,*/*"}, {"Audit-ID", "x"}},
+		params: []string{"limit=1", "fieldSelector=metadata.namespace%3Da%2Cmetadata.name%3Da%2Ctype%3Db",
+			"resourceVersion=%30", "watch", "labelSelector=%zz", "limit=2"},
 	}
 	for range 1000 {
 		next, ok := firstOf(simpler(a), needed)
@@ -27,7 +30,8 @@ func TestSimpler(t *testing.T) {
 	t.Errorf("goes on for ever: %s", a)
 }
 
-// TestEndless: nothing that a server would hold open is asked for, however it is spelt (W-24 to W-29).
+// TestEndless: nothing that a server would hold open is asked for, however it is spelt (W-24 to
+// W-29).
 func TestEndless(t *testing.T) {
 	for target, endless := range map[string]bool{
 		"/api/v1/pods":                                           false,
@@ -62,8 +66,11 @@ func TestEndless(t *testing.T) {
 
 // TestGenerate: a request is a function of the seed, its number and the state.
 func TestGenerate(t *testing.T) {
-	state := &State{Resources: []Resource{{Prefix: "/api/v1", Plural: "pods", Namespaced: true, Names: []string{"a"}, Fields: map[string][]string{"x": {"1"}, "y": {"2"}, "z": {"3"}}}},
-		Namespaces: []string{"a", "b"}, Versions: []uint64{20, 21, 22}, Ancient: []uint64{1, 5}, Tokens: []string{"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIvYVx1MDAwMCJ9"}, Credentials: []string{"Bearer x"}}
+	state := &State{Resources: []Resource{{Prefix: "/api/v1", Plural: "pods", Namespaced: true, Names: []string{"a"},
+		Fields: map[string][]string{"x": {"1"}, "y": {"2"}, "z": {"3"}}}},
+		Namespaces: []string{"a", "b"}, Versions: []uint64{20, 21, 22}, Ancient: []uint64{1, 5},
+		Tokens:      []string{"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6NSwic3RhcnQiOiIvYVx1MDAwMCJ9"},
+		Credentials: []string{"Bearer x"}}
 	different := map[string]bool{}
 	const many = 5000
 	for i := range uint64(many) {

@@ -25,7 +25,8 @@ func (g *generator) version() string {
 		choice{1, func() { text = one(g, "00", "01", "000") }},
 		choice{1, func() { text = one(g, "100000000", "9223372036854775807", "9223372036854775808") }},
 		choice{3, func() {
-			text = one(g, "", "abc", "-1", "+1", " 1", "1 ", "1.5", "0x10", "1e3", "18446744073709551616", "٣", "0,1", "null", "\x00")
+			text = one(g, "", "abc", "-1", "+1", " 1", "1 ", "1.5", "0x10", "1e3", "18446744073709551616", "٣", "0,1", "null",
+				"\x00")
 		}},
 	)
 	return text
@@ -37,7 +38,8 @@ func (g *generator) match() string {
 	if g.sober {
 		return one(g, "NotOlderThan", "Exact")
 	}
-	return one(g, "NotOlderThan", "NotOlderThan", "NotOlderThan", "Exact", "Exact", "Exact", "Exact", "", "exact", "notolderthan", "Foo")
+	return one(g, "NotOlderThan", "NotOlderThan", "NotOlderThan", "Exact", "Exact", "Exact", "Exact", "", "exact",
+		"notolderthan", "Foo")
 }
 
 func (g *generator) limit() string {
@@ -64,7 +66,8 @@ func (g *generator) token() string {
 	case 0:
 		said.RV = one(g, int64(one(g, g.state.Versions...)), int64(one(g, g.state.Ancient...)), 0, -1, -7, 1, 100000000)
 	case 1:
-		said.Start = one(g, "", "/", "a", "/a", "a\x00", "/a\x00", "/"+one(g, g.state.Namespaces...)+"/\x00", "../x", "/a//b", "a/../b", "/zzz\x00", "\x00", "/b/a\x00\x00", "é", "/.")
+		said.Start = one(g, "", "/", "a", "/a", "a\x00", "/a\x00", "/"+one(g, g.state.Namespaces...)+"/\x00", "../x", "/a//b",
+			"a/../b", "/zzz\x00", "\x00", "/b/a\x00\x00", "é", "/.")
 	case 2:
 		said.Version = one(g, "v1", "", "meta.k8s.io/v1beta1", "META.K8S.IO/V1")
 	}
@@ -143,7 +146,8 @@ func (g *generator) labelTerm() string {
 	case 6:
 		return key + one(g, ">", "<", " > ") + one(g, "1", "5", "-3", "abc", "99999999999999999999")
 	case 7:
-		return one(g, "", " ", "\t", "in", "notin", "x in", "a/b/c", "-bad-", strings.Repeat("k", 64), "app="+strings.Repeat("v", 64))
+		return one(g, "", " ", "\t", "in", "notin", "x in", "a/b/c", "-bad-", strings.Repeat("k", 64),
+			"app="+strings.Repeat("v", 64))
 	}
 	return key + "=" + value
 }
@@ -161,8 +165,10 @@ func (g *generator) fieldTerm(r Resource) string {
 	operator := one(g, "=", "=", "==", "!=")
 	switch {
 	case g.odd(8):
-		return one(g, "", "foo", "spec.foo"+operator+"1", "metadata.labels"+operator+"x", `metadata.name=\x`, `metadata.name=a\,b`, `metadata.name=\\`,
-			"metadata.name = a", "metadata.name=a=b", ".metadata.name=a", "metadata.uid=x", "=", "!=", "metadata.name", "METADATA.NAME=a")
+		return one(g, "", "foo", "spec.foo"+operator+"1", "metadata.labels"+operator+"x", `metadata.name=\x`,
+			`metadata.name=a\,b`, `metadata.name=\\`,
+			"metadata.name = a", "metadata.name=a=b", ".metadata.name=a", "metadata.uid=x", "=", "!=", "metadata.name",
+			"METADATA.NAME=a")
 	case len(r.Fields) > 0 && g.percent(60):
 		// Ranging over a map would make a request depend on more than its seed.
 		keys := sorted(r.Fields)

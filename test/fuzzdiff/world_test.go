@@ -25,19 +25,26 @@ import (
 var resources = []Resource{
 	{Prefix: "/api/v1", Plural: "configmaps", Namespaced: true, Names: []string{"a", "b", "b.1", "z"}},
 	{Prefix: "/api/v1", Plural: "pods", Namespaced: true, Names: []string{"a", "b"}, Fields: map[string][]string{
-		"spec.nodeName": {"n1", "n2"}, "spec.host": {"n1"}, "spec.restartPolicy": {"Always", "Never"}, "spec.schedulerName": {"nobody"}, "spec.hostNetwork": {"true", "false"},
-		"status.phase": {"Pending", "Running"}, "status.podIP": {"10.0.0.1"}, "status.podIPs": {"10.0.0.1"}, "status.nominatedNodeName": {"n1"}, "spec.serviceAccountName": {"default"},
+		"spec.nodeName": {"n1", "n2"}, "spec.host": {"n1"}, "spec.restartPolicy": {"Always", "Never"},
+		"spec.schedulerName": {"nobody"}, "spec.hostNetwork": {"true", "false"},
+		"status.phase": {"Pending", "Running"}, "status.podIP": {"10.0.0.1"}, "status.podIPs": {"10.0.0.1"},
+		"status.nominatedNodeName": {"n1"}, "spec.serviceAccountName": {"default"},
 	}},
-	{Prefix: "/api/v1", Plural: "secrets", Namespaced: true, Names: []string{"a", "b"}, Fields: map[string][]string{"type": {"Opaque", "example.com/own"}}},
-	{Prefix: "/api/v1", Plural: "services", Namespaced: true, Names: []string{"a", "b"}, Fields: map[string][]string{"spec.clusterIP": {"None"}, "spec.type": {"ClusterIP", "ExternalName"}}},
+	{Prefix: "/api/v1", Plural: "secrets", Namespaced: true, Names: []string{"a", "b"},
+		Fields: map[string][]string{"type": {"Opaque", "example.com/own"}}},
+	{Prefix: "/api/v1", Plural: "services", Namespaced: true, Names: []string{"a", "b"},
+		Fields: map[string][]string{"spec.clusterIP": {"None"}, "spec.type": {"ClusterIP", "ExternalName"}}},
 	{Prefix: "/api/v1", Plural: "endpoints", Namespaced: true, Names: []string{"a"}},
 	{Prefix: "/api/v1", Plural: "podtemplates", Namespaced: true, Names: []string{"heavy-0", "heavy-7"}},
-	{Prefix: "/api/v1", Plural: "namespaces", Names: []string{"a", "a-x", "b"}, Fields: map[string][]string{"status.phase": {"Active", "Terminating"}}},
-	{Prefix: "/api/v1", Plural: "nodes", Names: []string{"n1", "n2"}, Fields: map[string][]string{"spec.unschedulable": {"true", "false"}}},
+	{Prefix: "/api/v1", Plural: "namespaces", Names: []string{"a", "a-x", "b"},
+		Fields: map[string][]string{"status.phase": {"Active", "Terminating"}}},
+	{Prefix: "/api/v1", Plural: "nodes", Names: []string{"n1", "n2"},
+		Fields: map[string][]string{"spec.unschedulable": {"true", "false"}}},
 	{Prefix: "/apis/apps/v1", Plural: "deployments", Namespaced: true, Names: []string{"a"}},
-	{Prefix: "/apis/fuzz.example.com/v1", Plural: "widgets", Namespaced: true, Names: []string{"a", "b"}, Fields: map[string][]string{
-		"spec.color": {"red", "blue"}, "spec.size": {"3", "12345678901234"},
-	}},
+	{Prefix: "/apis/fuzz.example.com/v1", Plural: "widgets", Namespaced: true, Names: []string{"a", "b"},
+		Fields: map[string][]string{
+			"spec.color": {"red", "blue"}, "spec.size": {"3", "12345678901234"},
+		}},
 }
 
 const mirrored = "configmaps,pods,secrets,services,endpoints,podtemplates,namespaces,nodes,deployments.apps,widgets.v1.fuzz.example.com"
@@ -57,7 +64,8 @@ type world struct {
 	now     map[string]uint64
 }
 
-// newWorld starts a cluster whose history begins, for the proxies and for the apiserver, after its objects were made.
+// newWorld starts a cluster whose history begins, for the proxies and for the apiserver, after its
+// objects were made.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{
@@ -80,7 +88,8 @@ func newWorld(t *testing.T) *world {
 	w.startProxies(t, config)
 	w.state = State{
 		Resources: resources, Namespaces: namespaces, Ancient: []uint64{1, 5, ancient / 2, ancient - 1},
-		Credentials: []string{"Bearer nonsense", "Bearer " + cp.Config(controlplane.Alice).BearerToken, "Basic abc", "Bearer"},
+		Credentials: []string{"Bearer nonsense", "Bearer " + cp.Config(controlplane.Alice).BearerToken, "Basic abc",
+			"Bearer"},
 	}
 	return w
 }
@@ -88,9 +97,11 @@ func newWorld(t *testing.T) *world {
 func (w *world) startProxies(t *testing.T, config *rest.Config) {
 	t.Helper()
 	binary := process.BuildProxy(t)
-	p := process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored, "--plain-identity=self", "--plain-self-connect")
+	p := process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
+		"--plain-identity=self", "--plain-self-connect")
 	w.proxied = append(w.proxied, exchange.NewEndpoint("plain", p.Plain, &rest.Config{Host: p.Plain}))
-	p = process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored, "--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
+	p = process.StartProxy(t, binary, "--kubeconfig="+w.cp.Kubeconfig(controlplane.Admin), "--resources="+mirrored,
+		"--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
 	w.proxied = append(w.proxied, exchange.NewEndpoint("tls", p.TLS, &rest.Config{
 		Host: p.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
 	}))
@@ -118,7 +129,9 @@ func (w *world) makeObjects(t *testing.T) {
 	ctx := t.Context()
 	w.kubectl(t, "create", "-f", "testdata/definition.yaml")
 	for _, name := range namespaces {
-		_, err := w.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}}}, metav1.CreateOptions{})
+		_, err := w.client.CoreV1().Namespaces().Create(
+			ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "x"}}},
+			metav1.CreateOptions{})
 		must(t, err)
 	}
 	for _, name := range []string{"n1", "n2"} {
@@ -127,8 +140,10 @@ func (w *world) makeObjects(t *testing.T) {
 	}
 	for i := range 12 { // large enough, together, to be gzipped (W-6)
 		_, err := w.client.CoreV1().PodTemplates("a").Create(ctx, &corev1.PodTemplate{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("heavy-%d", i), Labels: map[string]string{"app": "x"}, Annotations: map[string]string{"note": strings.Repeat("spillway ", 1400)}},
-			Template:   corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main", Image: "example.com/none"}}}},
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("heavy-%d", i), Labels: map[string]string{"app": "x"},
+				Annotations: map[string]string{"note": strings.Repeat("spillway ", 1400)}},
+			Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "main",
+				Image: "example.com/none"}}}},
 		}, metav1.CreateOptions{})
 		must(t, err)
 	}
@@ -154,20 +169,23 @@ func gvr(r Resource) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: parts[1], Version: parts[2], Resource: r.Plural}
 }
 
-// remembered is how many rounds back watches begin. An apiserver remembers at least a hundred events of a resource, and a
-// round makes fewer than six.
+// remembered is how many rounds back watches begin. An apiserver remembers at least a hundred
+// events of a resource, and a round makes fewer than six.
 const remembered = 12
 
-// round changes some objects, waits until everybody knows, and takes stock of what can be asked then. The number decides what
-// is changed, so that the state of a round depends on nothing else.
+// round changes some objects, waits until everybody knows, and takes stock of what can be asked
+// then. The number decides what is changed, so that the state of a round depends on nothing else.
 func (w *world) round(t *testing.T, number int) *State {
 	t.Helper()
 	var versions []uint64
 	for i, r := range resources {
-		versions = append(versions, w.patch(t, r, number+i, fmt.Sprintf(`{"metadata":{"labels":{"app":%q,"tier":%q}}}`, []string{"x", "y", "z"}[(number+i)%3], fmt.Sprint(number%7))))
+		versions = append(versions,
+			w.patch(t, r, number+i, fmt.Sprintf(`{"metadata":{"labels":{"app":%q,"tier":%q}}}`,
+				[]string{"x", "y", "z"}[(number+i)%3], fmt.Sprint(number%7))))
 	}
 	versions = append(versions, w.comeAndGo(t)...)
-	for i, r := range resources { // every resource has an event after those, so that everybody knows that there are no more
+	// every resource has an event after those, so that everybody knows that there are no more
+	for i, r := range resources {
 		w.now[r.Plural] = w.patch(t, r, number+i, fmt.Sprintf(`{"metadata":{"annotations":{"round":"%d"}}}`, number))
 	}
 	for _, r := range resources {
@@ -205,7 +223,9 @@ func (w *world) patch(t *testing.T, r Resource, which int, patch string) uint64 
 func (w *world) comeAndGo(t *testing.T) []uint64 {
 	t.Helper()
 	maps := w.client.CoreV1().ConfigMaps("a")
-	made, err := maps.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "passing", Labels: map[string]string{"app": "y"}}}, metav1.CreateOptions{})
+	made, err := maps.Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "passing", Labels: map[string]string{"app": "y"}}},
+		metav1.CreateOptions{})
 	must(t, err)
 	must(t, maps.Delete(t.Context(), "passing", metav1.DeleteOptions{}))
 	return []uint64{exchange.Number(made.ResourceVersion)}
@@ -232,7 +252,8 @@ func (w *world) tokens(t *testing.T) []string {
 	for _, r := range resources {
 		for _, namespace := range []string{"", "a"} {
 			for _, e := range append([]*exchange.Endpoint{w.direct}, w.proxied...) {
-				_, token, err := listMeta(t.Context(), e, fmt.Sprintf("%s?limit=1&resourceVersion=%d", r.collection(namespace), w.now[r.Plural]))
+				_, token, err := listMeta(t.Context(), e, fmt.Sprintf("%s?limit=1&resourceVersion=%d", r.collection(namespace),
+					w.now[r.Plural]))
 				must(t, err)
 				if token != "" {
 					tokens = append(tokens, token)

@@ -19,7 +19,8 @@ import (
 	"spillway/test/process"
 )
 
-// crumb is the length of the value that a head repeats: it fits into HPACK's table, so that each repetition is a byte.
+// crumb is the length of the value that a head repeats: it fits into HPACK's table, so that each
+// repetition is a byte.
 const crumb = 3950
 
 // head is what every stream of an attack asks.
@@ -38,33 +39,37 @@ const nodes = "/api/v1/nodes"
 
 // attacks are heads that are small on the wire.
 var attacks = map[string]head{
-	"cookie":                           {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
-	"x-forwarded-for":                  {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
-	"a field that is not joined":       {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
-	"user-agent":                       {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
-	"impersonate-group":                {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
-	"accept":                           {name: "accept", value: strings.Repeat("a", crumb), times: 250},
-	"traceparent":                      {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
-	"many small fields":                {name: "x", value: "", times: 30_000},
-	"ordinary heads":                   {name: "x-other", value: "o", times: 1},
-	"sec-websocket-protocol":           {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
-	"accept of many elements":          {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
-	"accept of what is mirrored":       {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10, path: "/api/v1/configmaps"},
-	"accept-encoding":                  {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10, path: "/api/v1/configmaps"},
-	"warning":                          {name: "warning", value: strings.Repeat("w", crumb), times: 250},
-	"te":                               {name: "te", value: strings.Repeat("t", crumb), times: 250},
-	"connection":                       {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
-	"x-remote-group":                   {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
-	"x-remote-extra":                   {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"impersonate-extra":                {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
-	"authorization":                    {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
-	"a path of many segments":          {path: nodes + strings.Repeat("/a", 6000) + "//"},
-	"a path that is decoded":           {path: nodes + strings.Repeat("/%2561", 2000)},
-	"a query of many parameters":       {path: nodes + "?" + strings.Repeat("a&", 20_000)},
-	"a frame that is announced":        {raw: (*attacker).announce},
-	"a head without an end":            {name: "cookie", value: strings.Repeat("c", crumb), times: 250, old: true, endless: true},
-	"trailer":                          {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
-	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, credentials: "Bearer nobody"},
+	"cookie":                     {name: "cookie", value: strings.Repeat("c", crumb), times: 250},
+	"x-forwarded-for":            {name: "x-forwarded-for", value: strings.Repeat("f", crumb), times: 250},
+	"a field that is not joined": {name: "x-other", value: strings.Repeat("o", crumb), times: 250},
+	"user-agent":                 {name: "user-agent", value: strings.Repeat("u", crumb), times: 250},
+	"impersonate-group":          {name: "impersonate-group", value: strings.Repeat("g", crumb), times: 250},
+	"accept":                     {name: "accept", value: strings.Repeat("a", crumb), times: 250},
+	"traceparent":                {name: "traceparent", value: strings.Repeat("t", crumb), times: 250},
+	"many small fields":          {name: "x", value: "", times: 30_000},
+	"ordinary heads":             {name: "x-other", value: "o", times: 1},
+	"sec-websocket-protocol":     {name: "sec-websocket-protocol", value: strings.Repeat("p,", crumb/2), times: 250},
+	"accept of many elements":    {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10},
+	"accept of what is mirrored": {name: "accept", value: strings.Repeat("*,", crumb/2), times: 10,
+		path: "/api/v1/configmaps"},
+	"accept-encoding": {name: "accept-encoding", value: strings.Repeat("a,", crumb/2), times: 10,
+		path: "/api/v1/configmaps"},
+	"warning":                    {name: "warning", value: strings.Repeat("w", crumb), times: 250},
+	"te":                         {name: "te", value: strings.Repeat("t", crumb), times: 250},
+	"connection":                 {name: "connection", value: strings.Repeat("c,", crumb/2), times: 10},
+	"x-remote-group":             {name: "x-remote-group", value: strings.Repeat("g", crumb), times: 250},
+	"x-remote-extra":             {name: "x-remote-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"impersonate-extra":          {name: "impersonate-extra-a", value: strings.Repeat("e", crumb), times: 10},
+	"authorization":              {name: "authorization", value: "Bearer " + strings.Repeat("a", crumb), times: 10},
+	"a path of many segments":    {path: nodes + strings.Repeat("/a", 6000) + "//"},
+	"a path that is decoded":     {path: nodes + strings.Repeat("/%2561", 2000)},
+	"a query of many parameters": {path: nodes + "?" + strings.Repeat("a&", 20_000)},
+	"a frame that is announced":  {raw: (*attacker).announce},
+	"a head without an end": {name: "cookie", value: strings.Repeat("c", crumb), times: 250, old: true,
+		endless: true},
+	"trailer": {name: "trailer", value: strings.Repeat("t,", crumb/2), times: 250},
+	"cookie, with a token of nobody's": {name: "cookie", value: strings.Repeat("c", crumb), times: 250,
+		credentials: "Bearer nobody"},
 }
 
 // over11 are those that are tried over HTTP/1.1, too: each of the ways in which a head is held.

@@ -1,5 +1,6 @@
-// Package heads has clients without credentials try to make a Spillway hold memory by heads of requests that are small
-// on the wire and large once they are decoded, and others send large heads that are to pass.
+// Package heads has clients without credentials try to make a Spillway hold memory by heads of
+// requests that are small on the wire and large once they are decoded, and others send large heads
+// that are to pass.
 package heads
 
 import (
@@ -80,9 +81,9 @@ func newWorld(t *testing.T, binary string, args ...string) *world {
 	return w
 }
 
-// gathered is how many requests are under way at a time before anything is measured: as many as all connections of an
-// attack can have. The connections to upstream that these need are kept for later requests, and are bounded by
-// --max-passthrough-requests, not by what one connection may have.
+// gathered is how many requests are under way at a time before anything is measured: as many as all
+// connections of an attack can have. The connections to upstream that these need are kept for later
+// requests, and are bounded by --max-passthrough-requests, not by what one connection may have.
 const gathered = 260
 
 // warm has a client that means well do what needs that.
@@ -152,8 +153,8 @@ func (w *world) list(client *http.Client) error {
 	return nil
 }
 
-// TestLargeHeadsPass: heads up to the API server's own limit pass, over HTTP/1.1 without credentials, and over HTTP/2
-// with some.
+// TestLargeHeadsPass: heads up to the API server's own limit pass, over HTTP/1.1 without
+// credentials, and over HTTP/2 with some.
 func TestLargeHeadsPass(t *testing.T) {
 	w := newWorld(t, process.BuildProxy(t))
 	one := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
@@ -186,8 +187,8 @@ func TestLargeHeadsPass(t *testing.T) {
 	w.quiet(0)
 }
 
-// follow has a client that means well list and watch until the returned function is called, which fails if the client
-// was not served.
+// follow has a client that means well list and watch until the returned function is called, which
+// fails if the client was not served.
 func (w *world) follow() (stop func()) {
 	w.Helper()
 	client := w.client()

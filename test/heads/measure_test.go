@@ -20,9 +20,10 @@ import (
 // perConnection is what a connection without credentials may make the process hold, in bytes.
 const perConnection = 64 << 10
 
-// Without any connection of the attack, what is resident differs by leastNoise from round to round at least, by pages
-// of which a part is in use; and what is in use by up to drift, over any number of rounds, by goroutines that wait for
-// a while for more work. A connection that left 10 kB behind would be more.
+// Without any connection of the attack, what is resident differs by leastNoise from round to round
+// at least, by pages of which a part is in use; and what is in use by up to drift, over any number
+// of rounds, by goroutines that wait for a while for more work. A connection that left 10 kB behind
+// would be more.
 const (
 	leastNoise = 512 << 10
 	drift      = 2 << 20
@@ -34,17 +35,19 @@ const (
 	fewRounds = 3 // of many connections
 )
 
-// budgets are the memory budgets of the proxies. With all but the first only many connections are measured.
+// budgets are the memory budgets of the proxies. With all but the first only many connections are
+// measured.
 var budgets = []string{"1Ti", "512Mi"}
 
-// joined are the attacks that are tried, by many connections and with the first budget, where time is short.
+// joined are the attacks that are tried, by many connections and with the first budget, where time
+// is short.
 var joined = []string{
 	"cookie", "cookie, over HTTP/1.1", "cookie, with a token of nobody's", "x-forwarded-for", "sec-websocket-protocol",
 	"a query of many parameters", "many small fields, over HTTP/1.1", "ordinary heads",
 }
 
-// held is what the process has, in bytes: what is in use after a collection, heap and stacks; what is resident then,
-// with free memory given back to the system; and what was resident before.
+// held is what the process has, in bytes: what is in use after a collection, heap and stacks; what
+// is resident then, with free memory given back to the system; and what was resident before.
 type held struct{ used, resident, raw int64 }
 
 func (h held) less(other held) held {
@@ -102,8 +105,8 @@ func (w *world) profile(file string) {
 	}
 }
 
-// quiet waits until no more than so many connections of HTTP/2 are open beside those of clients that mean well, and what
-// they asked for has been answered.
+// quiet waits until no more than so many connections of HTTP/2 are open beside those of clients
+// that mean well, and what they asked for has been answered.
 func (w *world) quiet(connections int) {
 	w.Helper()
 	limits := map[string]int{
@@ -136,7 +139,8 @@ type outcome struct {
 	before []held // without a connection of the attack, before each round and after the last
 }
 
-// measure has connections attack round by round, and compares what the process holds with what it held before.
+// measure has connections attack round by round, and compares what the process holds with what it
+// held before.
 func (w *world) measure(h head, connections, rounds int) outcome {
 	w.Helper()
 	var o outcome
@@ -192,10 +196,11 @@ func median(all []held, of func(held) int64) int64 {
 	return values[len(values)/2]
 }
 
-// TestFewBytesHoldLittle: connections without credentials open all the streams that they may, with heads that are a
-// megabyte once they are decoded, and take nothing of the answers. What the process holds for each of them is bounded,
-// and a client that means well is served. The process has been through the same attack before: what it grows by once, for
-// all connections, is no connection's (attack).
+// TestFewBytesHoldLittle: connections without credentials open all the streams that they may, with
+// heads that are a megabyte once they are decoded, and take nothing of the answers. What the
+// process holds for each of them is bounded, and a client that means well is served. The process
+// has been through the same attack before: what it grows by once, for all connections, is no
+// connection's (attack).
 func TestFewBytesHoldLittle(t *testing.T) {
 	binary := buildMeasured(t)
 	for _, budget := range budgets {
@@ -226,8 +231,9 @@ func (w *world) in(t *testing.T) *world {
 	return &part
 }
 
-// attack measures an attack by few and by many connections. After one by many has warmed the process, a connection holds
-// no more than perConnection, in use and resident, and rounds leave nothing behind.
+// attack measures an attack by few and by many connections. After one by many has warmed the
+// process, a connection holds no more than perConnection, in use and resident, and rounds leave
+// nothing behind.
 func (w *world) attack(name, budget string) {
 	h := attacks[name]
 	w.measure(h, 64, 1)
@@ -248,7 +254,8 @@ func (w *world) attack(name, budget string) {
 		noise, left := o.noise(), o.before[len(o.before)-1].less(o.before[0]).used
 		w.Logf("| %s | %s | %d, %d open | %s | %d kB sent | in use %.1f kB each | resident %.1f kB each "+
 			"| before free memory is given back %.1f | noise %d kB | left behind %d kB |",
-			name, protocol, connections, o.open, budget, o.sent>>10, each(o.used), each(o.resident), each(o.raw), noise>>10, left>>10)
+			name, protocol, connections, o.open, budget, o.sent>>10, each(o.used), each(o.resident), each(o.raw), noise>>10,
+			left>>10)
 		most := int64(connections) * perConnection
 		if o.used > most {
 			w.Errorf("%d connections have %d kB in use", connections, o.used>>10)
@@ -263,7 +270,8 @@ func (w *world) attack(name, budget string) {
 	}
 }
 
-// noise is by how much what is resident differs from round to round while no connection of the attack is there.
+// noise is by how much what is resident differs from round to round while no connection of the
+// attack is there.
 func (o outcome) noise() int64 {
 	steps := make([]int64, len(o.before)-1)
 	for i := range steps {

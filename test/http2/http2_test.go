@@ -1,4 +1,5 @@
-// Package http2 asks h2spec, which breaks every rule of HTTP/2 in turn, what it thinks of a kube-apiserver and of Spillway.
+// Package http2 asks h2spec, which breaks every rule of HTTP/2 in turn, what it thinks of a
+// kube-apiserver and of Spillway.
 package http2
 
 import (
@@ -24,7 +25,8 @@ import (
 )
 
 const (
-	// timeout is how long h2spec waits for what a server must do. A GOAWAY is one second before the end of the connection.
+	// timeout is how long h2spec waits for what a server must do. A GOAWAY is one second before the
+	// end of the connection.
 	timeout = 3 * time.Second
 	// atATime is how many cases are tried of a server: most of them wait.
 	atATime = 8
@@ -35,7 +37,8 @@ const (
 // fewest is fewer cases than h2spec has: should they not be found, nothing is shown.
 const fewest = 130
 
-// Spillway keeps every rule that a kube-apiserver keeps. Those that both break are named in the log.
+// Spillway keeps every rule that a kube-apiserver keeps. Those that both break are named in the
+// log.
 func TestSpec(t *testing.T) {
 	t.Parallel()
 	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
@@ -43,7 +46,8 @@ func TestSpec(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Stop)
-	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps",
+	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
+		"--resources=configmaps",
 		"--listen=", "--listen-tls=127.0.0.1:0", "--insecure-allow-all")
 	var servers sync.WaitGroup
 	var direct, proxied map[string]error
@@ -119,10 +123,12 @@ func configuration(server string) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &config.Config{Host: host, Port: number, Path: "/version", Timeout: timeout, MaxHeaderLen: 4000, TLS: true, Insecure: true, Strict: true}, nil
+	return &config.Config{Host: host, Port: number, Path: "/version", Timeout: timeout, MaxHeaderLen: 4000, TLS: true,
+		Insecure: true, Strict: true}, nil
 }
 
-// try tries a case on a connection of its own. What a server is not asked for is not held against it.
+// try tries a case on a connection of its own. What a server is not asked for is not held against
+// it.
 func try(c *config.Config, one *spec.TestCase) error {
 	var err error
 	for range tries {

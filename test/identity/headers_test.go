@@ -13,7 +13,8 @@ type shape struct {
 	name string
 	// write returns the header lines, and what comes as a trailer. other is a second value.
 	write func(c claim, other string) (lines []string, trailer string)
-	// http2: it can be said in HTTP/2, too, where names are in lower case, folds do not exist, and Connection is an error.
+	// http2: it can be said in HTTP/2, too, where names are in lower case, folds do not exist, and
+	// Connection is an error.
 	http2 bool
 }
 
@@ -48,7 +49,9 @@ var shapes = []shape{
 		}
 		return []string{strings.ReplaceAll(c.name, "-", "_") + ": " + c.value}, ""
 	}, true},
-	{"with a blank before the colon", func(c claim, _ string) ([]string, string) { return []string{c.name + " : " + c.value}, "" }, false},
+	{"with a blank before the colon", func(c claim, _ string) ([]string, string) {
+		return []string{c.name + " : " + c.value}, ""
+	}, false},
 	{"empty", func(c claim, _ string) ([]string, string) { return []string{c.name + ":"}, "" }, true},
 }
 
@@ -71,26 +74,36 @@ const object = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"}
 var ways = []way{
 	{name: "direct", method: "GET", path: "/api/v1/namespaces/default/configmaps/a"},
 	{name: "direct, a list", method: "GET", path: "/api/v1/namespaces/default/services"},
-	{name: "direct, with a body", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", lines: []string{"Content-Type: application/json"}, body: object},
-	{name: "replay, chunked", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", lines: []string{"Content-Type: application/json"}, body: object, chunked: true},
-	{name: "replay, large", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All", lines: []string{"Content-Type: application/json"}, body: large()},
+	{name: "direct, with a body", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All",
+		lines: []string{"Content-Type: application/json"}, body: object},
+	{name: "replay, chunked", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All",
+		lines: []string{"Content-Type: application/json"}, body: object, chunked: true},
+	{name: "replay, large", method: "POST", path: "/api/v1/namespaces/default/configmaps?dryRun=All",
+		lines: []string{"Content-Type: application/json"}, body: large()},
 	{name: "replay, a log", method: "GET", path: "/api/v1/namespaces/default/pods/p/log"},
-	{name: "upgrade, exec over a WebSocket", method: "GET", path: "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1", lines: []string{
-		"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: v5.channel.k8s.io",
-	}},
-	{name: "upgrade, exec over SPDY", method: "POST", path: "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1", lines: []string{
-		"Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v5.channel.k8s.io",
-	}},
-	{name: "upgrade, a watch over a WebSocket", method: "GET", path: "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1", lines: []string{
-		"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
-	}},
+	{name: "upgrade, exec over a WebSocket", method: "GET",
+		path: "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1", lines: []string{
+			"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Protocol: v5.channel.k8s.io",
+		}},
+	{name: "upgrade, exec over SPDY", method: "POST", path: "/api/v1/namespaces/default/pods/p/exec?command=x&stdout=1",
+		lines: []string{
+			"Connection: Upgrade", "Upgrade: SPDY/3.1", "X-Stream-Protocol-Version: v5.channel.k8s.io",
+		}},
+	{name: "upgrade, a watch over a WebSocket", method: "GET",
+		path: "/api/v1/namespaces/default/configmaps?watch=1&timeoutSeconds=1", lines: []string{
+			"Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13",
+			"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+		}},
 	{name: "memory, a list", method: "GET", path: "/api/v1/namespaces/default/configmaps?resourceVersion=0"},
-	{name: "memory, a watch", method: "GET", path: "/api/v1/namespaces/default/configmaps?resourceVersion=0&watch=1&timeoutSeconds=1"},
+	{name: "memory, a watch", method: "GET",
+		path: "/api/v1/namespaces/default/configmaps?resourceVersion=0&watch=1&timeoutSeconds=1"},
 }
 
 // large is a body that is not read into memory before it is sent on.
 func large() string {
-	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"},"data":{"x":%q}}`, strings.Repeat("x", 1200<<10))
+	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"made"},"data":{"x":%q}}`,
+		strings.Repeat("x", 1200<<10))
 }
 
 // request is what goes over the wire: own shows who is asking, shaped is what is tried.

@@ -36,7 +36,8 @@ type hostile struct {
 
 func (h hostile) String() string { return h.name }
 
-// arriving are the values as a server reads them. HTTP/1.1 drops blanks around those of a front proxy's headers.
+// arriving are the values as a server reads them. HTTP/1.1 drops blanks around those of a front
+// proxy's headers.
 func (h hostile) arriving(http2 bool) []string {
 	if h.subject != nil || http2 {
 		return h.texts
@@ -48,7 +49,8 @@ func (h hostile) arriving(http2 bool) []string {
 	return trimmed
 }
 
-// malformed reports that no request can bring the identity: a header of a front proxy has a control character.
+// malformed reports that no request can bring the identity: a header of a front proxy has a control
+// character.
 func (h hostile) malformed() bool { return h.subject == nil && controls(h.texts) }
 
 // carriable reports that a header carries the identity on to upstream.
@@ -120,7 +122,8 @@ func (h hostile) entitled(kind, name string) hostile {
 	return h
 }
 
-// people are all hostile identities. Every other one that is in a position to has all rights under its own odd name.
+// people are all hostile identities. Every other one that is in a position to has all rights under
+// its own odd name.
 func people() []hostile {
 	var all []hostile
 	add := func(i int, h hostile, kind, name string) {
@@ -167,7 +170,8 @@ func special() []hostile {
 		byCertificate("system:node:n", "", "system:nodes "))
 }
 
-// fronts are those that a front proxy vouches for. A line break would end the header, so there is none.
+// fronts are those that a front proxy vouches for. A line break would end the header, so there is
+// none.
 func fronts() []hostile {
 	var all []hostile
 	add := func(i int, h hostile, kind, name string) {

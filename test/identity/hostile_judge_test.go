@@ -13,7 +13,8 @@ import (
 	"spillway/test/process"
 )
 
-// lost is how the proxy refuses an identity that no header carries, and never how it refuses one of the deny list.
+// lost is how the proxy refuses an identity that no header carries, and never how it refuses one of
+// the deny list.
 const (
 	lost  = "its identity cannot be sent to the apiserver in a header: the "
 	never = "the client certificate that it came with cannot be shown to the apiserver"
@@ -32,7 +33,8 @@ const (
 	other      verdict = "SOMETHING ELSE"
 )
 
-// identities are those as which requests were carried out, by their marks, as upstream wrote them down.
+// identities are those as which requests were carried out, by their marks, as upstream wrote them
+// down.
 func (s *stage) identities(t *testing.T, cells []*cell) map[string]who {
 	t.Helper()
 	expected := map[string]bool{}

@@ -68,7 +68,8 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: map[controlplane.User][]string{client: nil, victim: nil, powerless: nil}})}
+	w := &world{Cluster: crowd.Start(
+		t, crowd.Options{Users: map[controlplane.User][]string{client: nil, victim: nil, powerless: nil}})}
 	for _, user := range []controlplane.User{client, victim} {
 		w.Grant(t, w.User(user), crowd.In("default", crowd.Rule("*", "", "*")))
 	}
@@ -76,29 +77,35 @@ func newWorld(t *testing.T) *world {
 		return crowd.Rule("impersonate", group, resource, names...)
 	}
 	w.Grant(t, w.User(client), crowd.Everywhere(
-		impersonate("", "users", string(victim)), impersonate("", "groups", "claimed"), impersonate("authentication.k8s.io", "uids", "claimed"),
+		impersonate("", "users", string(victim)), impersonate("", "groups", "claimed"),
+		impersonate("authentication.k8s.io", "uids", "claimed"),
 		impersonate("authentication.k8s.io", "userextras/claim", "claimed"),
 	))
 	w.Settle(t)
 	core, create := w.Admin.CoreV1(), metav1.CreateOptions{}
-	if _, err := core.ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, create); err != nil {
+	if _, err := core.ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, create); err != nil {
 		t.Fatal(err)
 	}
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
 	if _, err := core.Pods("default").Create(t.Context(), pod, create); err != nil {
 		t.Fatal(err)
 	}
 	w.claims = []claim{
 		{"Authorization", w.bearer(client)},
-		{"Impersonate-User", string(victim)}, {"Impersonate-Group", "claimed"}, {"Impersonate-Uid", "claimed"}, {"Impersonate-Extra-Claim", "claimed"},
-		{"X-Remote-User", string(victim)}, {"X-Remote-Group", "system:masters"}, {"X-Remote-Uid", "claimed"}, {"X-Remote-Extra-Claim", "claimed"},
+		{"Impersonate-User", string(victim)}, {"Impersonate-Group", "claimed"}, {"Impersonate-Uid", "claimed"},
+		{"Impersonate-Extra-Claim", "claimed"},
+		{"X-Remote-User", string(victim)}, {"X-Remote-Group", "system:masters"}, {"X-Remote-Uid", "claimed"},
+		{"X-Remote-Extra-Claim", "claimed"},
 	}
 	return w
 }
 
 func (w *world) bearer(u controlplane.User) string { return w.User(u).Header.Get("Authorization") }
 
-// shown is what a request shows besides what is tried. To the proxy as itself it shows nothing else: then upstream would refuse it.
+// shown is what a request shows besides what is tried. To the proxy as itself it shows nothing
+// else: then upstream would refuse it.
 func (w *world) shown(r *trial) (own []string, c claim, other string) {
 	c = r.claim
 	if c.name == "Authorization" {
@@ -180,7 +187,9 @@ func (w *world) carryOut(ctx context.Context, r *trial) {
 		return
 	}
 	defer conn.Close()
-	a, _, err := conn.AskUntil(r.way.method, r.way.request(r.at.to.Host, r.mark, own, lines, trailer), func([]byte) bool { return false })
+	a, _, err := conn.AskUntil(r.way.method, r.way.request(r.at.to.Host, r.mark, own, lines, trailer), func([]byte) bool {
+		return false
+	})
 	if err != nil {
 		r.err = err
 		return
@@ -200,7 +209,8 @@ func (r *trial) overHTTP2(ctx context.Context, lines []string) {
 	transport.Protocols = new(http.Protocols)
 	transport.Protocols.SetHTTP2(true)
 	kept, _ := transports.LoadOrStore(r.at.to.Host, transport)
-	req, err := http.NewRequestWithContext(ctx, r.way.method, "https://"+r.at.to.Host+r.way.target(r.mark), strings.NewReader(r.way.body))
+	req, err := http.NewRequestWithContext(ctx, r.way.method, "https://"+r.at.to.Host+r.way.target(r.mark),
+		strings.NewReader(r.way.body))
 	if err != nil {
 		r.err = err
 		return
@@ -236,8 +246,8 @@ func describe(e crowd.Entry) string {
 	return text
 }
 
-// ended is what upstream wrote down about all trials. A request is written down before it is answered, and as whom it was carried out perhaps
-// only after that.
+// ended is what upstream wrote down about all trials. A request is written down before it is
+// answered, and as whom it was carried out perhaps only after that.
 func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 	t.Helper()
 	process.Awaiting(t, "upstream to have written down the ends of all requests", func(context.Context) error {
@@ -247,7 +257,8 @@ func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 			open[e.AuditID] = e.RequestURI
 		}
 		for _, e := range all {
-			refused := e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized // of those there is but one entry
+			// of those there is but one entry
+			refused := e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized
 			if refused || e.Stage == "ResponseComplete" || e.Stage == "Panic" {
 				delete(open, e.AuditID)
 			}
@@ -260,7 +271,8 @@ func (w *world) ended(t *testing.T) (all []crowd.Entry) {
 	return all
 }
 
-// judge holds what upstream wrote down about a request through the proxy against what it wrote down about the same request sent directly.
+// judge holds what upstream wrote down about a request through the proxy against what it wrote down
+// about the same request sent directly.
 func (w *world) judge(t *testing.T, trials []*trial) {
 	wrote := map[string]who{}
 	for _, e := range w.ended(t) {
@@ -293,7 +305,8 @@ func (w *world) judge(t *testing.T, trials []*trial) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(summary)) {
 		t.Logf("%s: %v", name, summary[name])
-		if summary[name]["as the client"] == 0 || summary[name]["refused by the proxy"] == 0 || summary[name]["from memory"]+summary[name]["as itself"] == 0 {
+		if summary[name]["as the client"] == 0 || summary[name]["refused by the proxy"] == 0 || summary[name]["from memory"]+
+			summary[name]["as itself"] == 0 {
 			t.Errorf("%s: something never happened", name)
 		}
 	}
@@ -301,7 +314,8 @@ func (w *world) judge(t *testing.T, trials []*trial) {
 
 // judge says what became of a trial, and what is wrong with that.
 func (r *trial) judge(direct *trial, wrote, wroteDirectly who) (outcome, problem string) {
-	lists := fmt.Sprintf("%d (%v), upstream wrote down %q; directly %d (%v), %q", r.status, r.err, slices.Sorted(maps.Keys(wrote)), direct.status, direct.err,
+	lists := fmt.Sprintf("%d (%v), upstream wrote down %q; directly %d (%v), %q", r.status, r.err,
+		slices.Sorted(maps.Keys(wrote)), direct.status, direct.err,
 		slices.Sorted(maps.Keys(wroteDirectly)))
 	if r.at.self && !r.credentials() {
 		for name := range wrote {
@@ -335,7 +349,8 @@ func (r *trial) judge(direct *trial, wrote, wroteDirectly who) (outcome, problem
 	return "", "something else: " + lists
 }
 
-// credentials reports whether a request to the proxy as itself brings some of its own, in a way that an HTTP server could take for such.
+// credentials reports whether a request to the proxy as itself brings some of its own, in a way
+// that an HTTP server could take for such.
 func (r *trial) credentials() bool {
 	switch {
 	case strings.HasPrefix(r.claim.name, "X-Remote-"):

@@ -22,7 +22,8 @@ const (
 	created  = "2023-11-14T22:13:20Z"
 )
 
-// builder is buildah with a store of its own, in which the two base images are. It needs neither an engine nor, with chroot for isolation, cgroups.
+// builder is buildah with a store of its own, in which the two base images are. It needs neither an
+// engine nor, with chroot for isolation, cgroups.
 type builder struct {
 	t    *testing.T
 	root string // of the repository
@@ -39,20 +40,26 @@ func newBuilder(t *testing.T) *builder {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may start containers without an engine")
 	}
-	if out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--mount-proc", "true").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "unshare", "--mount", "--pid", "--fork", "--mount-proc",
+		"true").CombinedOutput(); err != nil {
 		t.Skipf("no namespaces may be made here: %v: %s", err, out)
 	}
 	dir := t.TempDir()
 	b := &builder{t: t, root: process.Repository(t)}
 	store, conf := filepath.Join(dir, "store"), filepath.Join(dir, "storage.conf")
-	must(t, os.WriteFile(conf, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", store, filepath.Join(dir, "run")), 0o600))
-	b.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+conf, "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot", "TMPDIR="+dir)
+	must(t, os.WriteFile(conf, fmt.Appendf(nil, "[storage]\ndriver = \"vfs\"\ngraphroot = %q\nrunroot = %q\n", store,
+		filepath.Join(dir, "run")), 0o600))
+	b.env = append(os.Environ(), "CONTAINERS_STORAGE_CONF="+conf, "STORAGE_DRIVER=vfs", "BUILDAH_ISOLATION=chroot",
+		"TMPDIR="+dir)
 
-	b.run("go", "-C", b.root, "mod", "download") // which the build does, too, without a network: of modules for other systems no build here has asked
+	// which the build does, too, without a network: of modules for other systems no build here has
+	// asked
+	b.run("go", "-C", b.root, "mod", "download")
 	busybox, err := exec.LookPath("busybox")
 	must(t, err)
 	for name, context := range map[string]string{"golang": filepath.Dir(busybox), "base": "testdata"} {
-		b.run("buildah", "build", "--layers=false", "--tag=localhost/"+name, "--file="+filepath.Join("testdata", name+".Dockerfile"), context)
+		b.run("buildah", "build", "--layers=false", "--tag=localhost/"+name,
+			"--file="+filepath.Join("testdata", name+".Dockerfile"), context)
 	}
 	return b
 }
@@ -74,11 +81,13 @@ func (b *builder) run(name string, args ...string) string {
 // build is make image with the bases at hand, and returns the image's digest.
 func (b *builder) build(tag string) string {
 	b.t.Helper()
-	flags := []string{"--layers=false", "--pull-never", "--build-arg=GOLANG=localhost/golang", "--build-arg=BASE=localhost/base"}
+	flags := []string{"--layers=false", "--pull-never", "--build-arg=GOLANG=localhost/golang",
+		"--build-arg=BASE=localhost/base"}
 	for mount, of := range map[string]string{"/usr/local/go:ro": "GOROOT", "/modules": "GOMODCACHE", "/cache": "GOCACHE"} {
 		flags = append(flags, "--volume="+b.run("go", "env", of)+":"+mount)
 	}
-	b.run("make", "-C", b.root, "--no-print-directory", "image", "IMAGE=localhost/"+tag, "VERSION="+version, "REVISION="+revision, "SOURCE="+source,
+	b.run("make", "-C", b.root, "--no-print-directory", "image", "IMAGE=localhost/"+tag, "VERSION="+version, "REVISION="+
+		revision, "SOURCE="+source,
 		"SOURCE_DATE_EPOCH="+epoch, "IMAGE_TOOL=buildah", "IMAGE_FLAGS="+strings.Join(flags, " "))
 	return b.run("buildah", "images", "--no-trunc", "--quiet", "localhost/"+tag)
 }

@@ -16,15 +16,17 @@ import (
 	"spillway/test/process"
 )
 
-// container is a program in a container of runc's, in this machine's network: with a root that cannot be written, no capabilities, and no way to
-// more rights. It is in a PID namespace whose first process is our child, so that it ends with us, which runc by itself does not see to.
+// container is a program in a container of runc's, in this machine's network: with a root that
+// cannot be written, no capabilities, and no way to more rights. It is in a PID namespace whose
+// first process is our child, so that it ends with us, which runc by itself does not see to.
 type container struct {
 	child *process.Child
 	log   *process.Log
 	args  []string
 }
 
-// startContainer starts an image's entry point with args. A file that an argument names (--flag=/file) is there too.
+// startContainer starts an image's entry point with args. A file that an argument names
+// (--flag=/file) is there too.
 func startContainer(t *testing.T, root string, s settings, args ...string) *container {
 	t.Helper()
 	bundle := t.TempDir()
@@ -36,7 +38,8 @@ func startContainer(t *testing.T, root string, s settings, args ...string) *cont
 	c.configure(t, filepath.Join(bundle, "config.json"), root, s)
 	state := t.TempDir()
 	cmd := exec.Command("unshare", "--pid", "--fork", "--kill-child", "--mount-proc",
-		"runc", "--root="+state, "run", "--bundle="+bundle, "spillway-"+strings.ReplaceAll(strings.Trim(bundle, "/"), "/", "-"))
+		"runc", "--root="+state, "run", "--bundle="+bundle, "spillway-"+strings.ReplaceAll(strings.Trim(bundle, "/"), "/",
+			"-"))
 	child, err := process.Start(cmd, nil, c.log.File)
 	must(t, err)
 	c.child = child
@@ -67,10 +70,13 @@ func (c *container) configure(t *testing.T, path, root string, s settings) {
 	linux["namespaces"] = slices.DeleteFunc(linux["namespaces"].([]any), func(n any) bool {
 		return slices.Contains([]any{"network", "pid", "cgroup"}, n.(map[string]any)["type"])
 	})
-	mounts := slices.DeleteFunc(config["mounts"].([]any), func(m any) bool { return m.(map[string]any)["type"] == "cgroup" })
+	mounts := slices.DeleteFunc(config["mounts"].([]any), func(m any) bool {
+		return m.(map[string]any)["type"] == "cgroup"
+	})
 	for _, arg := range c.args {
 		if _, file, ok := strings.Cut(arg, "="); ok && filepath.IsAbs(file) {
-			mounts = append(mounts, map[string]any{"destination": file, "source": file, "type": "bind", "options": []string{"bind", "ro"}})
+			mounts = append(mounts, map[string]any{"destination": file, "source": file, "type": "bind",
+				"options": []string{"bind", "ro"}})
 		}
 	}
 	config["mounts"] = mounts
@@ -89,7 +95,8 @@ func (c *container) answers(url func(process.Addresses) string) func(context.Con
 	}
 }
 
-// process is the container's own process, by the number that it has for us: runc knows it by another.
+// process is the container's own process, by the number that it has for us: runc knows it by
+// another.
 func (c *container) process(t *testing.T) int {
 	t.Helper()
 	all, err := filepath.Glob("/proc/[0-9]*/cmdline")

@@ -20,7 +20,8 @@ import (
 	"spillway/test/process"
 )
 
-// The image tells what it is, is the same when it is built again, and holds the program that a checkout gives: with its licence, and nothing else.
+// The image tells what it is, is the same when it is built again, and holds the program that a
+// checkout gives: with its licence, and nothing else.
 func TestImage(t *testing.T) {
 	b := newBuilder(t)
 	first := b.build("spillway")
@@ -36,7 +37,8 @@ func TestImage(t *testing.T) {
 		t.Errorf("it was created at %v, want %s", s.Created, created)
 	}
 	for label, want := range map[string]string{
-		"title": "Spillway", "licenses": "Apache-2.0", "version": version, "revision": revision, "source": source, "created": created,
+		"title": "Spillway", "licenses": "Apache-2.0", "version": version, "revision": revision, "source": source,
+		"created": created,
 	} {
 		if got := s.Config.Labels["org.opencontainers.image."+label]; got != want {
 			t.Errorf("its label %s is %q, want %q", label, got, want)
@@ -59,7 +61,8 @@ func TestImage(t *testing.T) {
 	t.Run("container", func(t *testing.T) { testContainer(t, root, s) })
 }
 
-// testContainer starts what is below root as the image says, and as the strictest Pod Security Standard wants it.
+// testContainer starts what is below root as the image says, and as the strictest Pod Security
+// Standard wants it.
 func testContainer(t *testing.T, root string, s settings) {
 	said := startContainer(t, root, s, "--version")
 	<-said.child.Done
@@ -76,7 +79,8 @@ func testContainer(t *testing.T, root string, s settings) {
 	c := startContainer(t, root, s, "--kubeconfig="+kubeconfig, "--resources=configmaps", "--plain-identity=self",
 		"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0")
 	for _, path := range []string{"livez", "readyz"} {
-		process.Awaiting(t, "/"+path, c.answers(func(a process.Addresses) string { return "http://" + a.Metrics + "/" + path }))
+		process.Awaiting(t, "/"+path,
+			c.answers(func(a process.Addresses) string { return "http://" + a.Metrics + "/" + path }))
 	}
 	process.Awaiting(t, "an answer", c.answers(func(a process.Addresses) string {
 		return "http://" + a.Plain + "/api/v1/namespaces/default/configmaps?resourceVersion=0"
@@ -92,7 +96,8 @@ func testContainer(t *testing.T, root string, s settings) {
 			t.Errorf("its %s is %q, want %q", name, got, want)
 		}
 	}
-	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "root", "file"), nil, 0o600); err == nil || !strings.Contains(err.Error(), syscall.EROFS.Error()) {
+	if err := os.WriteFile(filepath.Join("/proc", strconv.Itoa(pid), "root", "file"), nil, 0o600); err == nil ||
+		!strings.Contains(err.Error(), syscall.EROFS.Error()) {
 		t.Errorf("writing below its root: %v", err)
 	}
 

@@ -256,7 +256,8 @@ func TestWebhookKeepsNobodyOut(t *testing.T) {
 		if i%3 == 1 {
 			_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\n"+heads(7<<10))
 		} else {
-			_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n"+strings.Repeat(" ", 29<<10))
+			_, _ = io.WriteString(conn, "POST /inject HTTP/1.1\r\nHost: a\r\nContent-Length: 30000\r\n\r\n"+
+				strings.Repeat(" ", 29<<10))
 		}
 	}
 	answer, _, err := ask(t.Context(), w.clientOf(t), w.url, reviewOf(goodPod(0), ""))

@@ -27,7 +27,8 @@ const (
 	account   = "kube-dns-autoscaler"
 )
 
-// cluster is a control plane that admits pods as they are everywhere, with a service account that may read config maps.
+// cluster is a control plane that admits pods as they are everywhere, with a service account that
+// may read config maps.
 type cluster struct {
 	*controlplane.ControlPlane
 	client              *kubernetes.Clientset
@@ -47,16 +48,19 @@ func newClusterWith(t *testing.T, o controlplane.Options) *cluster {
 	t.Cleanup(cp.Stop)
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
 	must(t, err)
-	c := &cluster{ControlPlane: cp, client: client, spillway: process.BuildProxy(t), incluster: filepath.Join(t.TempDir(), "incluster")}
+	c := &cluster{ControlPlane: cp, client: client, spillway: process.BuildProxy(t),
+		incluster: filepath.Join(t.TempDir(), "incluster")}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", c.incluster, "./incluster")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	_, err = client.CoreV1().ServiceAccounts(namespace).Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
+	_, err = client.CoreV1().ServiceAccounts(namespace).Create(t.Context(),
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: account}}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.RbacV1().ClusterRoles().Create(t.Context(), &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: account},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get", "list", "watch"}}},
 	}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = client.RbacV1().ClusterRoleBindings().Create(t.Context(), &rbacv1.ClusterRoleBinding{
@@ -104,19 +108,24 @@ func TestInjected(t *testing.T) {
 	t.Run("kubeconfig", c.takesKubeconfig)
 }
 
-// takesKubeconfig: kubectl talks to a spillway by what `spillway kubeconfig` writes, as nobody and as somebody.
+// takesKubeconfig: kubectl talks to a spillway by what `spillway kubeconfig` writes, as nobody and
+// as somebody.
 func (c *cluster) takesKubeconfig(t *testing.T) {
 	dir := t.TempDir()
 	writePair(t, dir)
-	proxy := process.StartProxy(t, c.spillway, "--kubeconfig="+c.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--plain-identity=self",
-		"--listen-tls=127.0.0.1:0", "--tls-cert-file="+filepath.Join(dir, "tls.crt"), "--tls-private-key-file="+filepath.Join(dir, "tls.key"))
+	proxy := process.StartProxy(t, c.spillway, "--kubeconfig="+c.Kubeconfig(controlplane.Admin), "--resources=configmaps",
+		"--plain-identity=self",
+		"--listen-tls=127.0.0.1:0", "--tls-cert-file="+filepath.Join(dir, "tls.crt"), "--tls-private-key-file="+
+			filepath.Join(dir, "tls.key"))
 	for how, flags := range map[string][]string{
-		"nobody":   {"--server=" + proxy.Plain},
-		"somebody": {"--server=" + proxy.TLS, "--certificate-authority=" + filepath.Join(dir, "tls.crt"), "--kubeconfig=" + c.Kubeconfig(controlplane.Alice)},
+		"nobody": {"--server=" + proxy.Plain},
+		"somebody": {"--server=" + proxy.TLS, "--certificate-authority=" + filepath.Join(dir, "tls.crt"), "--kubeconfig=" +
+			c.Kubeconfig(controlplane.Alice)},
 	} {
 		name := filepath.Join(t.TempDir(), "kubeconfig")
 		c.run(t, "", append([]string{"kubeconfig", "--output=" + name}, flags...)...)
-		out, err := c.Kubectl(t.Context(), "--kubeconfig="+name, "auth", "whoami", "--output=jsonpath={.status.userInfo.username}")
+		out, err := c.Kubectl(t.Context(), "--kubeconfig="+name, "auth", "whoami",
+			"--output=jsonpath={.status.userInfo.username}")
 		must(t, err)
 		if want := map[string]string{"nobody": "admin", "somebody": "alice"}[how]; out != want {
 			t.Errorf("as %s it is %q", how, out)
@@ -124,7 +133,8 @@ func (c *cluster) takesKubeconfig(t *testing.T) {
 	}
 }
 
-// takesManifests: kube-apiserver takes what is injected, as it is; and what is uninjected is what there was.
+// takesManifests: kube-apiserver takes what is injected, as it is; and what is uninjected is what
+// there was.
 func (c *cluster) takesManifests(t *testing.T) {
 	_, err := c.Kubectl(t.Context(), "create", "namespace", "cert-manager")
 	must(t, err)
@@ -133,7 +143,8 @@ func (c *cluster) takesManifests(t *testing.T) {
 		if !strings.Contains(injected, "spillway/injected") {
 			t.Errorf("%s: nothing is injected", name)
 		}
-		if _, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict", "-f=-"); err != nil {
+		if _, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict",
+			"-f=-"); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		if back := c.run(t, injected, "uninject"); back != text {
@@ -148,17 +159,21 @@ func (c *cluster) takesManifests(t *testing.T) {
 	deployment, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "metrics-server", metav1.GetOptions{})
 	must(t, err)
 	spec := deployment.Spec.Template.Spec
-	if len(spec.InitContainers) != 0 || len(spec.Volumes) != 1 || len(spec.Containers[0].Env) != 0 || len(spec.Containers[0].VolumeMounts) != 1 {
+	if len(spec.InitContainers) != 0 || len(spec.Volumes) != 1 || len(spec.Containers[0].Env) != 0 ||
+		len(spec.Containers[0].VolumeMounts) != 1 {
 		t.Errorf("in the cluster there remain %v", spec)
 	}
 }
 
-// runsUnmodifiedProgram: one that has never heard of Spillway, in an injected pod, lists and watches through it with nothing but what the pod gives it:
-// after its token was rotated twice, and after the sidecar was killed.
+// runsUnmodifiedProgram: one that has never heard of Spillway, in an injected pod, lists and
+// watches through it with nothing but what the pod gives it: after its token was rotated twice, and
+// after the sidecar was killed.
 func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 	ports := freePorts(t)
-	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"], "    metadata:\n      labels:", fmt.Sprintf(
-		"    metadata:\n      annotations:\n        spillway/port: %q\n        spillway/health-port: %q\n      labels:", ports[0], ports[1]), 1)
+	text := strings.Replace(kubernetesOwn(t)["cluster/addons/dns-horizontal-autoscaler/dns-horizontal-autoscaler.yaml"],
+		"    metadata:\n      labels:", fmt.Sprintf(
+			"    metadata:\n      annotations:\n        spillway/port: %q\n        spillway/health-port: %q\n      labels:",
+			ports[0], ports[1]), 1)
 	injected := c.run(t, text, "inject", "--image=spillway:1")
 	_, err := c.KubectlInput(t.Context(), injected, "apply", "--server-side", "--validate=strict", "-f=-")
 	must(t, err)
@@ -178,8 +193,9 @@ func (c *cluster) runsUnmodifiedProgram(t *testing.T) {
 
 func podOf(d *appsv1.Deployment) *corev1.Pod {
 	return &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace, Labels: d.Spec.Template.Labels, Annotations: d.Spec.Template.Annotations},
-		Spec:       d.Spec.Template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: d.Name, Namespace: d.Namespace, Labels: d.Spec.Template.Labels,
+			Annotations: d.Spec.Template.Annotations},
+		Spec: d.Spec.Template.Spec,
 	}
 }
 
@@ -206,7 +222,8 @@ type running struct {
 func (c *cluster) start(t *testing.T, pod *corev1.Pod, ports [2]string) *running {
 	t.Helper()
 	p := &running{kubelet: newKubelet(t, c.ControlPlane, c.client, pod), c: c, ports: ports}
-	if len(pod.Spec.InitContainers) != 1 || *pod.Spec.InitContainers[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
+	if len(pod.Spec.InitContainers) != 1 ||
+		*pod.Spec.InitContainers[0].RestartPolicy != corev1.ContainerRestartPolicyAlways {
 		t.Fatalf("no native sidecar: %v", pod.Spec.InitContainers)
 	}
 	p.token = p.rotate()
@@ -231,12 +248,14 @@ func (p *running) startSidecar() {
 	})
 }
 
-// serves makes a config map, and waits until the program has heard of it by its watch, and lists from the sidecar's memory with the pod's present token.
+// serves makes a config map, and waits until the program has heard of it by its watch, and lists
+// from the sidecar's memory with the pod's present token.
 func (p *running) serves(name string) {
 	p.t.Helper()
 	began := time.Now()
 	defer func() { p.t.Logf("%s: %v", name, time.Since(began).Round(time.Millisecond)) }()
-	_, err := p.client.CoreV1().ConfigMaps("default").Create(p.t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := p.client.CoreV1().ConfigMaps("default").Create(p.t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	must(p.t, err)
 	process.Awaiting(p.t, "the program to see "+name, func(context.Context) error {
 		var told, listed bool

@@ -22,8 +22,9 @@ import (
 	"spillway/test/process"
 )
 
-// kubelet runs the containers of one pod as processes of this machine: each with its arguments, its environment and no other, its user, and its
-// volumes where it mounts them, which it alone sees there.
+// kubelet runs the containers of one pod as processes of this machine: each with its arguments, its
+// environment and no other, its user, and its volumes where it mounts them, which it alone sees
+// there.
 type kubelet struct {
 	t       *testing.T
 	cp      *controlplane.ControlPlane
@@ -37,7 +38,8 @@ type kubelet struct {
 func newKubelet(t *testing.T, cp *controlplane.ControlPlane, client kubernetes.Interface, pod *corev1.Pod) *kubelet {
 	t.Helper()
 	if out, err := exec.Command(unshare()[0], append(unshare()[1:], "true")...).CombinedOutput(); err != nil {
-		t.Skipf("containers cannot be given mounts of their own here, neither as root nor in a user namespace: %v: %s", err, out)
+		t.Skipf("containers cannot be given mounts of their own here, neither as root nor in a user namespace: %v: %s", err,
+			out)
 	}
 	k := &kubelet{t: t, cp: cp, client: client, pod: pod, volumes: t.TempDir()}
 	for _, v := range pod.Spec.Volumes {
@@ -55,13 +57,16 @@ func newKubelet(t *testing.T, cp *controlplane.ControlPlane, client kubernetes.I
 
 func (k *kubelet) volume(name string) string { return filepath.Join(k.volumes, name) }
 
-// rotate gives the pod a new token, in the manner of the kubelet: the one before is good for some time yet.
+// rotate gives the pod a new token, in the manner of the kubelet: the one before is good for some
+// time yet.
 func (k *kubelet) rotate() string {
 	k.t.Helper()
 	k.tokens++
-	token, err := k.client.CoreV1().ServiceAccounts(k.pod.Namespace).CreateToken(k.t.Context(), k.pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
-		Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: k.pod.Name, UID: k.pod.UID}},
-	}, metav1.CreateOptions{})
+	token, err := k.client.CoreV1().ServiceAccounts(k.pod.Namespace).CreateToken(k.t.Context(),
+		k.pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{
+			Spec: authenticationv1.TokenRequestSpec{BoundObjectRef: &authenticationv1.BoundObjectReference{Kind: "Pod",
+				APIVersion: "v1", Name: k.pod.Name, UID: k.pod.UID}},
+		}, metav1.CreateOptions{})
 	must(k.t, err)
 	for _, v := range k.pod.Spec.Volumes {
 		if v.Projected == nil {
@@ -70,7 +75,8 @@ func (k *kubelet) rotate() string {
 		dir := k.volume(v.Name)
 		fresh := fmt.Sprintf("..time-%d", k.tokens)
 		must(k.t, os.Mkdir(filepath.Join(dir, fresh), 0o755))
-		for file, text := range map[string][]byte{"token": []byte(token.Status.Token), "namespace": []byte(k.pod.Namespace), "ca.crt": k.cp.CA()} {
+		for file, text := range map[string][]byte{"token": []byte(token.Status.Token), "namespace": []byte(k.pod.Namespace),
+			"ca.crt": k.cp.CA()} {
 			must(k.t, os.WriteFile(filepath.Join(dir, fresh, file), text, 0o644))
 			_ = os.Symlink(filepath.Join("..data", file), filepath.Join(dir, file)) // there but for the first time
 		}
@@ -124,7 +130,8 @@ func (k *kubelet) run(c corev1.Container, program string) (*process.Child, *proc
 	return child, log
 }
 
-// user is who a container runs as: the image's own user, if its pod does not say, which is nobody here.
+// user is who a container runs as: the image's own user, if its pod does not say, which is nobody
+// here.
 func (k *kubelet) user(c corev1.Container) int64 {
 	if s := c.SecurityContext; s != nil && s.RunAsUser != nil {
 		return *s.RunAsUser
@@ -143,7 +150,8 @@ func quoted(all []string) string {
 	return out.String()
 }
 
-// environment is what the kubelet gives a container: where the API server is, unless its own variables say otherwise.
+// environment is what the kubelet gives a container: where the API server is, unless its own
+// variables say otherwise.
 func (k *kubelet) environment(c corev1.Container) []string {
 	at, err := url.Parse(k.cp.URL())
 	must(k.t, err)
@@ -182,7 +190,8 @@ type line struct {
 	Error  string
 }
 
-// freePorts are two that nobody listens on, nor is given by the kernel to anybody else before they are used.
+// freePorts are two that nobody listens on, nor is given by the kernel to anybody else before they
+// are used.
 func freePorts(t *testing.T) (ports [2]string) {
 	t.Helper()
 	for i := range ports {

@@ -57,7 +57,9 @@ func policies() []policy {
 	return []policy{
 		{name: "none"},
 		{name: "restricted", labels: restricted},
-		{name: "default-small", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Default = amounts("cpu=40m memory=100Mi") })},
+		{name: "default-small", ranges: ofContainer(func(i *corev1.LimitRangeItem) {
+			i.Default = amounts("cpu=40m memory=100Mi")
+		})},
 		{name: "default-cpu-500m", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Default = amounts("cpu=500m") })},
 		{name: "min-cpu-100m", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Min = amounts("cpu=100m") })},
 		{name: "max-memory-100mi", ranges: ofContainer(func(i *corev1.LimitRangeItem) { i.Max = amounts("memory=100Mi") })},
@@ -106,12 +108,14 @@ func shapes() map[string]func(*corev1.Pod) {
 	guaranteed := size("cpu=20m memory=30Mi", "cpu=20m memory=30Mi")
 	projected := func(p *corev1.Pod) {
 		p.Spec.AutomountServiceAccountToken = ptr.To(false)
-		p.Spec.Volumes = append(p.Spec.Volumes, corev1.Volume{Name: "mine", VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
-			{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](600)}},
-			{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
-			{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
-				FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
-		}}}})
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			corev1.Volume{Name: "mine",
+				VolumeSource: corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
+					{ServiceAccountToken: &corev1.ServiceAccountTokenProjection{Path: "token", ExpirationSeconds: ptr.To[int64](600)}},
+					{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: corev1.LocalObjectReference{Name: "kube-root-ca.crt"}}},
+					{DownwardAPI: &corev1.DownwardAPIProjection{Items: []corev1.DownwardAPIVolumeFile{{Path: "namespace",
+						FieldRef: &corev1.ObjectFieldSelector{FieldPath: "metadata.namespace"}}}}},
+				}}}})
 		p.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "mine",
 			MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
 	}
@@ -256,7 +260,8 @@ func TestNoPodIsKeptFromBeingCreated(t *testing.T) {
 		}
 	}
 	_ = out.Flush()
-	t.Logf("S: with a sidecar, w: without, with a warning, -: refused as it is, X: refused with the webhook\n%s\n%s\n%v", &table, strings.Join(names, ", "), counts)
+	t.Logf("S: with a sidecar, w: without, with a warning, -: refused as it is, X: refused with the webhook\n%s\n%s\n%v",
+		&table, strings.Join(names, ", "), counts)
 	for reason := range reasons {
 		t.Log(reason)
 	}
@@ -288,7 +293,8 @@ func TestPodsAreCreatedWhileLimitsAreUnknown(t *testing.T) {
 			t.Fatal("there is a sidecar")
 		}
 		if !slices.ContainsFunc(client.warnings, func(text string) bool {
-			return strings.HasPrefix(text, "spillway: not injected: it is not known what the namespace allows its pods: ") && strings.Contains(text, "forbidden")
+			return strings.HasPrefix(text, "spillway: not injected: it is not known what the namespace allows its pods: ") &&
+				strings.Contains(text, "forbidden")
 		}) {
 			return fmt.Errorf("not yet: %q", client.warnings)
 		}

@@ -13,8 +13,9 @@ import (
 	"spillway/test/process"
 )
 
-// fitsQuota: a namespace whose ResourceQuota has limits.cpu refuses a pod with a sidecar that has none, and takes one whose sidecar has one by its annotation, by a
-// flag of inject or by the webhook's.
+// fitsQuota: a namespace whose ResourceQuota has limits.cpu refuses a pod with a sidecar that has
+// none, and takes one whose sidecar has one by its annotation, by a flag of inject or by the
+// webhook's.
 func (c *cluster) fitsQuota(t *testing.T) {
 	const team, refusal = "team", "must specify limits.cpu for: spillway"
 	_, err := c.Kubectl(t.Context(), "create", "namespace", team)
@@ -26,7 +27,9 @@ func (c *cluster) fitsQuota(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "cpu"}, Spec: corev1.ResourceQuotaSpec{Hard: hard},
 	}, metav1.CreateOptions{})
 	must(t, err)
-	quota.Status = corev1.ResourceQuotaStatus{Hard: hard, Used: corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("0")}} // as the controller would
+	// as the controller would
+	quota.Status = corev1.ResourceQuotaStatus{Hard: hard,
+		Used: corev1.ResourceList{corev1.ResourceLimitsCPU: resource.MustParse("0")}}
 	_, err = c.client.CoreV1().ResourceQuotas(team).UpdateStatus(t.Context(), quota, metav1.UpdateOptions{})
 	must(t, err)
 
@@ -51,16 +54,19 @@ func (c *cluster) fitsQuota(t *testing.T) {
 	if err := apply(c.run(t, pod(""), "inject", "--image=spillway:1", "--cpu-limit=200m")); err != nil {
 		t.Errorf("with a flag: %v", err)
 	}
-	if err := apply(c.run(t, pod("\n  annotations: {spillway/cpu-limit: 200m}"), "inject", "--image=spillway:1")); err != nil {
+	if err := apply(c.run(t, pod("\n  annotations: {spillway/cpu-limit: 200m}"), "inject",
+		"--image=spillway:1")); err != nil {
 		t.Errorf("with an annotation: %v", err)
 	}
-	if err := apply(c.run(t, pod(""), "inject", "--image=spillway:1", "--cpu-limit=2")); err == nil || !strings.Contains(err.Error(), "exceeded quota") {
+	if err := apply(c.run(t, pod(""), "inject", "--image=spillway:1", "--cpu-limit=2")); err == nil ||
+		!strings.Contains(err.Error(), "exceeded quota") {
 		t.Errorf("with more than there is: %v", err)
 	}
 	w := c.startWebhook(t, "--cpu-limit=200m")
 	c.register(t, w)
 	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
-		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway/inject: enabled}"), "create", "--dry-run=server", "--output=yaml", "-f=-")
+		made, err := c.KubectlInput(ctx, pod("\n  labels: {spillway/inject: enabled}"), "create", "--dry-run=server",
+			"--output=yaml", "-f=-")
 		must(t, err)
 		if !strings.Contains(made, "spillway/injected") {
 			return errors.New("not yet")

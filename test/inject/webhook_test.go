@@ -53,7 +53,8 @@ func (c *cluster) startWebhook(t *testing.T, args ...string) *webhook {
 	var err error
 	w.child, err = process.Start(exec.Command(c.spillway,
 		append([]string{"webhook", "--listen=127.0.0.1:0", "--image=spillway:1", follow,
-			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")}, args...)...), nil, log.File)
+			"--tls-cert-file=" + filepath.Join(dir, "tls.crt"), "--tls-private-key-file=" + filepath.Join(dir, "tls.key")},
+			args...)...), nil, log.File)
 	must(t, err)
 	t.Cleanup(func() {
 		w.child.Stop(20 * time.Second)
@@ -91,7 +92,8 @@ func writePair(t *testing.T, dir string) (certificate []byte) {
 	must(t, err)
 	certificate = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	must(t, os.WriteFile(filepath.Join(dir, "tls.crt"), certificate, 0o600))
-	must(t, os.WriteFile(filepath.Join(dir, "tls.key"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
+	must(t, os.WriteFile(filepath.Join(dir, "tls.key"),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private}), 0o600))
 	return certificate
 }
 
@@ -107,10 +109,14 @@ func admissionConfig(t *testing.T) (file, certificate string) {
 		return path
 	}
 	certificate = filepath.Join(dir, "tls.crt")
-	kubeconfig := write("kubeconfig", "apiVersion: v1\nkind: Config\nusers:\n- name: \"*\"\n  user:\n    client-certificate: "+certificate+
-		"\n    client-key: "+filepath.Join(dir, "tls.key")+"\n")
-	return write("admission.yaml", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: MutatingAdmissionWebhook\n  configuration:\n"+
-		"    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: "+kubeconfig+"\n"), certificate
+	kubeconfig := write("kubeconfig",
+		"apiVersion: v1\nkind: Config\nusers:\n- name: \"*\"\n  user:\n    client-certificate: "+certificate+
+			"\n    client-key: "+filepath.Join(dir, "tls.key")+"\n")
+	return write("admission.yaml",
+		"apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n- name: "+
+			"MutatingAdmissionWebhook\n  configuration:\n"+
+			"    apiVersion: apiserver.config.k8s.io/v1\n    kind: WebhookAdmissionConfiguration\n    kubeConfigFile: "+
+			kubeconfig+"\n"), certificate
 }
 
 // TestWebhookOfAPIServersAlone: a webhook with --client-ca-file answers a kube-apiserver that has a
@@ -165,25 +171,28 @@ func TestWebhookOfAPIServersAlone(t *testing.T) {
 func (c *cluster) register(t *testing.T, w *webhook) {
 	t.Helper()
 	ignore, none, seconds := admissionregistrationv1.Ignore, admissionregistrationv1.SideEffectClassNone, int32(10)
-	_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(), &admissionregistrationv1.MutatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: "spillway"},
-		Webhooks: []admissionregistrationv1.MutatingWebhook{{
-			Name:         "pods.spillway.example.com",
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.ca},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
+	_, err := c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Create(t.Context(),
+		&admissionregistrationv1.MutatingWebhookConfiguration{
+			ObjectMeta: metav1.ObjectMeta{Name: "spillway"},
+			Webhooks: []admissionregistrationv1.MutatingWebhook{{
+				Name:         "pods.spillway.example.com",
+				ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &w.url, CABundle: w.ca},
+				Rules: []admissionregistrationv1.RuleWithOperations{{
+					Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Create},
+					Rule: admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"},
+						Resources: []string{"pods"}},
+				}},
+				ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway/inject": "enabled"}},
+				FailurePolicy:           &ignore,
+				SideEffects:             &none,
+				TimeoutSeconds:          &seconds,
+				AdmissionReviewVersions: []string{"v1"},
 			}},
-			ObjectSelector:          &metav1.LabelSelector{MatchLabels: map[string]string{"spillway/inject": "enabled"}},
-			FailurePolicy:           &ignore,
-			SideEffects:             &none,
-			TimeoutSeconds:          &seconds,
-			AdmissionReviewVersions: []string{"v1"},
-		}},
-	}, metav1.CreateOptions{})
+		}, metav1.CreateOptions{})
 	must(t, err)
 	t.Cleanup(func() {
-		must(t, c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "spillway", metav1.DeleteOptions{}))
+		must(t, c.client.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(context.Background(), "spillway",
+			metav1.DeleteOptions{}))
 	})
 }
 
@@ -206,8 +215,8 @@ func (c *cluster) warned(t *testing.T) *warned {
 	return w
 }
 
-// asksWebhook: a pod with the label gets a sidecar when it is created, and its program, unmodified, talks to that; others stay as they are, and
-// none is kept from being created.
+// asksWebhook: a pod with the label gets a sidecar when it is created, and its program, unmodified,
+// talks to that; others stay as they are, and none is kept from being created.
 func (c *cluster) asksWebhook(t *testing.T) {
 	ports := freePorts(t)
 	w := c.startWebhook(t, "--port="+ports[0], "--health-port="+ports[1])
@@ -218,9 +227,11 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		t.Helper()
 		client.warnings = nil
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace, Labels: map[string]string{"spillway/inject": "enabled"}},
+			ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace,
+				Labels: map[string]string{"spillway/inject": "enabled"}},
 			Spec: corev1.PodSpec{ServiceAccountName: account, Containers: []corev1.Container{{
-				Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{RunAsUser: &one}, Env: []corev1.EnvVar{{Name: "A", Value: "it's here"}},
+				Name: "app", Image: "app", SecurityContext: &corev1.SecurityContext{RunAsUser: &one},
+				Env: []corev1.EnvVar{{Name: "A", Value: "it's here"}},
 			}}},
 		}
 		if change != nil {
@@ -231,7 +242,8 @@ func (c *cluster) asksWebhook(t *testing.T) {
 		return pod
 	}
 	var injected *corev1.Pod
-	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error { // it hears of it by a watch
+	// it hears of it by a watch
+	process.Awaiting(t, "kube-apiserver to know the webhook", func(ctx context.Context) error {
 		injected = create("injected", nil)
 		if injected.Annotations["spillway/injected"] == "true" {
 			return nil

@@ -67,7 +67,9 @@ func (w *world) lines(part string) int {
 func definition(group, plural, kind, webhook string) string {
 	conversion := `"conversion":{"strategy":"None"}`
 	if webhook != "" {
-		conversion = fmt.Sprintf(`"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q}}}`, webhook)
+		conversion = fmt.Sprintf(
+			`"conversion":{"strategy":"Webhook","webhook":{"conversionReviewVersions":["v1"],"clientConfig":{"url":%q}}}`,
+			webhook)
 	}
 	version := func(name string, stored bool) string {
 		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}`, name, stored)

@@ -20,8 +20,8 @@ import (
 
 const configMaps = "/api/v1/namespaces/default/configmaps"
 
-// Whatever the dashboard and the alerts ask for is there, in a proxy that serves clients of all sorts, and so is every metric in the
-// reference, as it is described there.
+// Whatever the dashboard and the alerts ask for is there, in a proxy that serves clients of all
+// sorts, and so is every metric in the reference, as it is described there.
 func TestEverythingAskedForIsThere(t *testing.T) {
 	w := newWorld(t)
 	w.traffic()
@@ -49,7 +49,8 @@ func TestEverythingAskedForIsThere(t *testing.T) {
 
 // What is not there is found to be missing, so that the test above can fail.
 func TestWhatIsNotThereIsMissed(t *testing.T) {
-	s := parsed(t, []byte("# TYPE spillway_a gauge\nspillway_a{resource=\"pods\"} 1\n# TYPE spillway_b counter\nspillway_b 1\n"))
+	s := parsed(t, []byte("# TYPE spillway_a gauge\nspillway_a{resource=\"pods\"} 1\n# TYPE spillway_b "+
+		"counter\nspillway_b 1\n"))
 	for text, problems := range map[string]int{
 		`sum by (resource) (spillway_a)`:               0,
 		`max(spillway_a{resource=~"po.*"}) > 0`:        0,
@@ -63,7 +64,8 @@ func TestWhatIsNotThereIsMissed(t *testing.T) {
 			t.Errorf("%s: %q, want %d", text, got, problems)
 		}
 	}
-	if got := (query{text: "sum by (resource) (spillway_a)", legend: "{{resource}} {{version}}"}).unresolved(s); len(got) != 1 {
+	if got := (query{text: "sum by (resource) (spillway_a)", legend: "{{resource}} {{version}}"}).unresolved(s); len(
+		got) != 1 {
 		t.Errorf("a legend that names another label: %q", got)
 	}
 	if got := knows(map[string]described{"spillway_a": {kind: "counter"}}, s); len(got) != 3 {
@@ -71,7 +73,8 @@ func TestWhatIsNotThereIsMissed(t *testing.T) {
 	}
 }
 
-// world is a control plane and a proxy before it with something of everything, and a client whose token it is.
+// world is a control plane and a proxy before it with something of everything, and a client whose
+// token it is.
 type world struct {
 	t     *testing.T
 	proxy *process.Proxy
@@ -90,7 +93,8 @@ func newWorld(t *testing.T) *world {
 	must(t, err)
 	policy := filepath.Join(t.TempDir(), "policy.yaml")
 	must(t, os.WriteFile(policy, []byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n"), 0o600))
-	proxy := process.StartProxy(t, process.BuildProxy(t), "--audit-policy-file="+policy, "--audit-log-path="+policy+".log", "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps,pods",
+	proxy := process.StartProxy(t, process.BuildProxy(t), "--audit-policy-file="+policy, "--audit-log-path="+policy+".log",
+		"--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--resources=configmaps,pods",
 		"--memory-budget=2Gi", "--authorization-local-rbac")
 	return &world{t: t, proxy: proxy, token: cp.Config(controlplane.Admin).BearerToken, past: past}
 }
@@ -98,9 +102,10 @@ func newWorld(t *testing.T) *world {
 // traffic has clients do everything once.
 func (w *world) traffic() {
 	for path, code := range map[string]int{
-		configMaps + "?resourceVersion=0":                            http.StatusOK, // from memory
-		configMaps + "/before?resourceVersion=0":                     http.StatusOK,
-		configMaps + "?resourceVersion=abc&resourceVersionMatch=abc": http.StatusUnprocessableEntity, // refused in upstream's words
+		configMaps + "?resourceVersion=0":        http.StatusOK, // from memory
+		configMaps + "/before?resourceVersion=0": http.StatusOK,
+		// refused in upstream's words
+		configMaps + "?resourceVersion=abc&resourceVersionMatch=abc": http.StatusUnprocessableEntity,
 		configMaps:                          http.StatusOK, // the most recent state
 		"/version":                          http.StatusOK, // passes through
 		"/api/v1/pods?resourceVersion=0":    http.StatusOK,

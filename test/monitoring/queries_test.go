@@ -20,7 +20,8 @@ import (
 // query is what a panel or an alert asks Prometheus.
 type query struct{ where, text, legend string }
 
-// dashboardQueries are those of the chart's dashboard, with everything chosen that can be chosen there.
+// dashboardQueries are those of the chart's dashboard, with everything chosen that can be chosen
+// there.
 func dashboardQueries(t *testing.T) (all []query) {
 	t.Helper()
 	var dashboard struct {
@@ -81,7 +82,8 @@ func alertQueries(t *testing.T) (all []query) {
 	t.Helper()
 	for _, group := range alertRules(t).Groups {
 		for _, rule := range group.Rules {
-			all = append(all, query{where: rule.Alert, text: rule.Expr, legend: strings.ReplaceAll(rule.Annotations["description"], "$labels.", "")})
+			all = append(all, query{where: rule.Alert, text: rule.Expr,
+				legend: strings.ReplaceAll(rule.Annotations["description"], "$labels.", "")})
 		}
 	}
 	return all

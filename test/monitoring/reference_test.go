@@ -26,7 +26,8 @@ func reference(t *testing.T) map[string]described {
 	text, err := os.ReadFile(filepath.Join(process.Repository(t), "docs", "metrics.md"))
 	must(t, err)
 	all := map[string]described{}
-	for _, row := range regexp.MustCompile("(?m)^\\| `(spillway_[a-z0-9_]+)` \\| ([a-z]+) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, row := range regexp.MustCompile(
+		"(?m)^\\| `(spillway_[a-z0-9_]+)` \\| ([a-z]+) \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
 		d := described{kind: row[2], labels: regexp.MustCompile("[a-z_]+").FindAllString(row[3], -1)}
 		slices.Sort(d.labels)
 		all[row[1]] = d

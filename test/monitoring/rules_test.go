@@ -25,7 +25,8 @@ func promtool(t *testing.T, args ...string) {
 }
 
 func TestAlerts(t *testing.T) {
-	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(process.Repository(t), "charts", "spillway", "alerts.yaml"))
+	promtool(t, "check", "rules", "--lint=all", "--lint-fatal", filepath.Join(process.Repository(t), "charts", "spillway",
+		"alerts.yaml"))
 	promtool(t, "test", "rules", "testdata/alerts.yaml")
 }
 
@@ -55,7 +56,8 @@ func TestEveryAlertIsTried(t *testing.T) {
 	for _, group := range alertRules(t).Groups {
 		for _, rule := range group.Rules {
 			if !slices.Contains(fires, rule.Alert) || !slices.Contains(silent, rule.Alert) {
-				t.Errorf("%s: tried where it fires: %t, where it does not: %t", rule.Alert, slices.Contains(fires, rule.Alert), slices.Contains(silent, rule.Alert))
+				t.Errorf("%s: tried where it fires: %t, where it does not: %t", rule.Alert, slices.Contains(fires, rule.Alert),
+					slices.Contains(silent, rule.Alert))
 			}
 		}
 	}

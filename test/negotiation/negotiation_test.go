@@ -1,5 +1,5 @@
-// Package negotiation compares how requests are negotiated here with kube-apiserver's own code: the router's stage and the handlers'
-// (W-9, W-10, W-40 to W-44).
+// Package negotiation compares how requests are negotiated here with kube-apiserver's own code: the
+// router's stage and the handlers' (W-9, W-10, W-40 to W-44).
 package negotiation
 
 import (
@@ -28,8 +28,10 @@ import (
 )
 
 var (
-	configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true, true)
-	widgets    = object.NewResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, "Widget", true, false)
+	configmaps = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, "ConfigMap", true,
+		true)
+	widgets = object.NewResource(schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"},
+		"Widget", true, false)
 )
 
 // catalog mirrors both.
@@ -59,7 +61,8 @@ var codecs = serializer.NewCodecFactory(runtime.NewScheme())
 
 // scope is a kube-apiserver's handler of a resource, as far as it negotiates.
 func scope(info *object.Resource) *handlers.RequestScope {
-	s := &handlers.RequestScope{Serializer: codecs, MetaGroupVersion: metav1.SchemeGroupVersion, TableConvertor: rest.NewDefaultTableConvertor(schema.GroupResource{})}
+	s := &handlers.RequestScope{Serializer: codecs, MetaGroupVersion: metav1.SchemeGroupVersion,
+		TableConvertor: rest.NewDefaultTableConvertor(schema.GroupResource{})}
 	if !info.Builtin { // see apiextensions-apiserver: everything but protobuf
 		for _, i := range codecs.SupportedMediaTypes() {
 			if i.MediaType != runtime.ContentTypeProtobuf {
@@ -90,7 +93,8 @@ type form struct {
 	pretty bool
 }
 
-// upstream is what kube-apiserver answers in; ok is false where it refuses, or where only it makes the answer.
+// upstream is what kube-apiserver answers in; ok is false where it refuses, or where only it makes
+// the answer.
 func upstream(t testing.TB, info *object.Resource, collection, watch bool, r *http.Request) (f form, ok bool) {
 	t.Helper()
 	if info.Builtin && !routed(r) {
@@ -155,7 +159,8 @@ func check(t *testing.T, planner *plan.Planner, accept, pretty, agent string) {
 		made := planner.Plan(plan.Request{
 			Method: http.MethodGet, Path: target.path, RawQuery: query, Accept: accept, UserAgent: agent, Plain: true,
 		})
-		got, here := form{media: made.Encoding.MediaType(), view: made.Encoding.View, pretty: made.Pretty}, made.Action != plan.Upstream
+		got, here := form{media: made.Encoding.MediaType(), view: made.Encoding.View, pretty: made.Pretty},
+			made.Action != plan.Upstream
 		switch {
 		case here && !ok:
 			t.Errorf("%s?%s, Accept %q: answered here in %+v, and upstream would not", target.path, query, accept, got)
@@ -172,18 +177,27 @@ func mentionsCBOR(accept string) bool { return strings.Contains(accept, "cbor") 
 
 const asList = ";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
-// FuzzNegotiation: whatever Accept header a client sends, it is answered here in the form that kube-apiserver would answer in, or passes
-// through; and it passes through only where kube-apiserver refuses, or makes a table.
+// FuzzNegotiation: whatever Accept header a client sends, it is answered here in the form that
+// kube-apiserver would answer in, or passes through; and it passes through only where
+// kube-apiserver refuses, or makes a table.
 func FuzzNegotiation(f *testing.F) {
 	for _, accept := range []string{
-		"", "*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json, */*", "*/*,application/yaml",
-		"application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf;stream=watch, */*;q=0.5", "application/*",
-		"application/json;q=0.5,application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1,application/json", "application/json" + asList,
-		"application/vnd.kubernetes.protobuf" + asList + ",application/json" + asList + ",application/json", "application/json;as=PartialObjectMetadata",
-		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1", "application/json;stream=other", "application/yaml;stream=watch,application/json",
-		"application/json;sv=v1", "application/json;sv=v2", "application/json;pretty=1", "application/json;q=x", "application/json;q=NaN,*/*", "text/html,*/*",
-		"garbage,application/json", "APPLICATION/JSON", ",", ";", "application/json;", " application/json ; charset=utf-8 ", "application/cbor,application/json",
-		"a/b/c,*,application/json;q=0.1;q=1", "*;q=0.3,application/yaml;q=0.2", "application/json;as=Foo;g=meta.k8s.io;v=v1,application/json",
+		"", "*/*", "application/json", "application/yaml", "application/vnd.kubernetes.protobuf", "application/json, */*",
+		"*/*,application/yaml",
+		"application/vnd.kubernetes.protobuf,application/json", "application/vnd.kubernetes.protobuf;stream=watch, */*;q=0.5",
+		"application/*",
+		"application/json;q=0.5,application/yaml", "application/json;as=Table;g=meta.k8s.io;v=v1,application/json",
+		"application/json" + asList,
+		"application/vnd.kubernetes.protobuf" + asList + ",application/json" + asList + ",application/json",
+		"application/json;as=PartialObjectMetadata",
+		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1beta1", "application/json;stream=other",
+		"application/yaml;stream=watch,application/json",
+		"application/json;sv=v1", "application/json;sv=v2", "application/json;pretty=1", "application/json;q=x",
+		"application/json;q=NaN,*/*", "text/html,*/*",
+		"garbage,application/json", "APPLICATION/JSON", ",", ";", "application/json;", " application/json ; charset=utf-8 ",
+		"application/cbor,application/json",
+		"a/b/c,*,application/json;q=0.1;q=1", "*;q=0.3,application/yaml;q=0.2",
+		"application/json;as=Foo;g=meta.k8s.io;v=v1,application/json",
 		"application/yaml;q=0.1,application/json;q=0.1,application/vnd.kubernetes.protobuf;q=0.1,*/*;q=0.1,application/*",
 	} {
 		f.Add(accept, "", "")

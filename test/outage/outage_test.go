@@ -28,7 +28,8 @@ var frozen = flag.Duration("frozen", 10*time.Second, "how long the apiserver is 
 const (
 	configMaps = "/api/v1/configmaps"
 	clients    = 5 // of each kind
-	// self is whom the proxy runs as: RBAC lets it read, so that it meets an apiserver that has not read its rules yet.
+	// self is whom the proxy runs as: RBAC lets it read, so that it meets an apiserver that has not
+	// read its rules yet.
 	self = controlplane.User("spillway")
 )
 
@@ -58,7 +59,8 @@ func newWorld(t *testing.T) *world {
 // newUpstream is a world without a proxy and clients, and how a proxy is to be started in it.
 func newUpstream(t *testing.T) (w *world, args []string) {
 	t.Helper()
-	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output(), Users: map[controlplane.User][]string{self: nil}})
+	cp, err := controlplane.Start(t.Context(),
+		controlplane.Options{Log: t.Output(), Users: map[controlplane.User][]string{self: nil}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +76,8 @@ func newUpstream(t *testing.T) (w *world, args []string) {
 	if err := controlplane.WriteKubeconfig(file, cp.Config(self)); err != nil {
 		t.Fatal(err)
 	}
-	return w, []string{"--kubeconfig=" + file, "--resources=configmaps,services,pods,deployments.apps", "--plain-identity=self"}
+	return w, []string{"--kubeconfig=" + file, "--resources=configmaps,services,pods,deployments.apps",
+		"--plain-identity=self"}
 }
 
 func (w *world) allowSelf() {
@@ -91,7 +94,8 @@ func (w *world) allowSelf() {
 	if _, err := w.admin.RbacV1().ClusterRoles().Create(w.t.Context(), role, metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
-	if _, err := w.admin.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding, metav1.CreateOptions{}); err != nil {
+	if _, err := w.admin.RbacV1().ClusterRoleBindings().Create(w.t.Context(), binding,
+		metav1.CreateOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 }
@@ -100,7 +104,8 @@ func (w *world) allowSelf() {
 func (w *world) write(name string) {
 	w.t.Helper()
 	process.Awaiting(w.t, "a write", func(ctx context.Context) error {
-		_, err := w.admin.CoreV1().ConfigMaps("default").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		_, err := w.admin.CoreV1().ConfigMaps("default").Create(
+			ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil // of the try before, whose answer did not come
 		}
@@ -146,10 +151,12 @@ const ofAnyAge = configMaps + "?resourceVersion=0"
 // checkAway holds what must hold while the apiserver is away, once that is known.
 func (w *world) checkAway() {
 	w.t.Helper()
-	if a := w.ask(http.MethodGet, ofAnyAge, ""); a.code != http.StatusOK || a.age == "" || !strings.Contains(a.body, `"before"`) {
+	if a := w.ask(http.MethodGet, ofAnyAge, ""); a.code != http.StatusOK || a.age == "" ||
+		!strings.Contains(a.body, `"before"`) {
 		w.t.Errorf("a state of any age: %d, Age %q", a.code, a.age)
 	}
-	if a := w.ask(http.MethodGet, "/api/v1/namespaces/default/configmaps/before?resourceVersion=0", ""); a.code != http.StatusOK || a.age == "" {
+	if a := w.ask(http.MethodGet, "/api/v1/namespaces/default/configmaps/before?resourceVersion=0",
+		""); a.code != http.StatusOK || a.age == "" {
 		w.t.Errorf("an object of any age: %d, Age %q", a.code, a.age)
 	}
 	for _, target := range []string{configMaps, "/api/v1/namespaces/default/configmaps/before"} {
@@ -158,7 +165,8 @@ func (w *world) checkAway() {
 		}
 	}
 	lost := `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"lost"}}`
-	if a := w.ask(http.MethodPost, "/api/v1/namespaces/default/configmaps", lost); a.code != 0 && a.code < http.StatusInternalServerError {
+	if a := w.ask(http.MethodPost, "/api/v1/namespaces/default/configmaps", lost); a.code != 0 &&
+		a.code < http.StatusInternalServerError {
 		w.t.Errorf("a write: %d", a.code)
 	}
 	for _, s := range w.raw {
@@ -191,13 +199,15 @@ func (w *world) awaitAge() int {
 	return n
 }
 
-// awaitCurrent writes, waits until all have heard of it and answers tell no age any more, and returns how long the first took from a moment on.
+// awaitCurrent writes, waits until all have heard of it and answers tell no age any more, and
+// returns how long the first took from a moment on.
 func (w *world) awaitCurrent(name string, from time.Time) time.Duration {
 	w.t.Helper()
 	w.write(name)
 	took := awaitAll(w.t, w.all, name, from)
 	process.Awaiting(w.t, "answers without age", func(context.Context) error {
-		if a := w.ask(http.MethodGet, ofAnyAge, ""); a.code != http.StatusOK || a.age != "" || !strings.Contains(a.body, strconv.Quote(name)) {
+		if a := w.ask(http.MethodGet, ofAnyAge, ""); a.code != http.StatusOK || a.age != "" ||
+			!strings.Contains(a.body, strconv.Quote(name)) {
 			return fmt.Errorf("%d, Age %q", a.code, a.age)
 		}
 		return nil
@@ -263,7 +273,8 @@ func TestFrozen(t *testing.T) {
 	}
 }
 
-// An apiserver that is killed and comes back without its history: the proxy has to list, and nobody else.
+// An apiserver that is killed and comes back without its history: the proxy has to list, and nobody
+// else.
 func TestKilled(t *testing.T) {
 	w := newWorld(t)
 	for _, pause := range []time.Duration{0, 20 * time.Second} {
@@ -278,8 +289,10 @@ func TestKilled(t *testing.T) {
 		}
 		ready := time.Now()
 		took := w.awaitCurrent(fmt.Sprintf("after-%d", int(pause.Seconds())), ready)
-		t.Logf("killed; ready again after %.1f s; a write reaches all %d clients %.2f s after that; %d lists and %d watches of the proxy's mirrors",
-			ready.Sub(killed).Seconds(), len(w.all), took.Seconds(), w.metric("spillway_upstream_lists_total")-lists, w.metric("spillway_upstream_watches_total")-watches)
+		t.Logf("killed; ready again after %.1f s; a write reaches all %d clients %.2f s after that; %d lists and %d "+
+			"watches of the proxy's mirrors",
+			ready.Sub(killed).Seconds(), len(w.all), took.Seconds(), w.metric("spillway_upstream_lists_total")-lists,
+			w.metric("spillway_upstream_watches_total")-watches)
 		w.checkClients()
 	}
 }

@@ -36,7 +36,8 @@ func (w *world) listed() (string, error) {
 func (w *world) watched(rv string) (string, error) {
 	ctx, cancel := context.WithTimeout(w.t.Context(), process.Patience)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.proxy.Plain+configMaps+"?watch=1&timeoutSeconds=1&resourceVersion="+rv, nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, w.proxy.Plain+configMaps+
+		"?watch=1&timeoutSeconds=1&resourceVersion="+rv, nil)
 	if err != nil {
 		return "", err
 	}
@@ -52,8 +53,9 @@ func (w *world) watched(rv string) (string, error) {
 	return all.String(), nil
 }
 
-// An etcd is put back to an earlier state, and its revisions are not raised. Everybody has to begin anew, once: what upstream tells then, the
-// proxy takes, though the resource itself hears of nothing until its revisions have come to where they were.
+// An etcd is put back to an earlier state, and its revisions are not raised. Everybody has to begin
+// anew, once: what upstream tells then, the proxy takes, though the resource itself hears of
+// nothing until its revisions have come to where they were.
 func TestRestored(t *testing.T) {
 	w := newWorld(t)
 	backup := filepath.Join(t.TempDir(), "etcd")
@@ -104,7 +106,8 @@ func TestRestored(t *testing.T) {
 	for _, s := range w.all {
 		asked = max(asked, s.started())
 	}
-	t.Logf("etcd was put back from %d to %d at most; no informer has asked for the complete state more than %d times in all", promised, revision, asked)
+	t.Logf("etcd was put back from %d to %d at most; no informer has asked for the complete state more than %d times in "+
+		"all", promised, revision, asked)
 	// First; the version that is no more, by a watch-list and by a LIST; and what is most recent.
 	if asked > 5 {
 		t.Errorf("an informer has asked for the complete state %d times", asked)

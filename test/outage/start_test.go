@@ -22,20 +22,25 @@ func freeAddress(t *testing.T) string {
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
-// The proxy starts first, then informers, then etcd and the apiserver, which forbids everything until it has read its rules. Nobody ends, and
-// all have what there is.
+// The proxy starts first, then informers, then etcd and the apiserver, which forbids everything
+// until it has read its rules. Nobody ends, and all have what there is.
 func TestStartsFirst(t *testing.T) {
 	w, args := newUpstream(t)
 	w.cp.APIServer().Kill()
 	w.cp.StopEtcd()
 	plain, metrics := freeAddress(t), freeAddress(t)
-	w.proxy = process.LaunchProxy(t, process.BuildProxy(t), append(args, "--listen="+plain, "--metrics-listen="+metrics)...)
+	w.proxy = process.LaunchProxy(t, process.BuildProxy(t),
+		append(args, "--listen="+plain, "--metrics-listen="+metrics)...)
 	w.proxy.Plain, w.proxy.Metrics = "http://"+plain, "http://"+metrics
-	process.Awaiting(t, "the proxy to live", func(ctx context.Context) error { return process.ExpectOK(ctx, w.proxy.Metrics+"/livez") })
-	if err := process.ExpectOK(t.Context(), w.proxy.Metrics+"/readyz"); err == nil || !strings.Contains(err.Error(), "cannot be reached") {
+	process.Awaiting(t, "the proxy to live", func(ctx context.Context) error {
+		return process.ExpectOK(ctx, w.proxy.Metrics+"/livez")
+	})
+	if err := process.ExpectOK(t.Context(), w.proxy.Metrics+"/readyz"); err == nil ||
+		!strings.Contains(err.Error(), "cannot be reached") {
 		t.Errorf("readiness: %v", err)
 	}
-	for target, want := range map[string]int{ofAnyAge: http.StatusServiceUnavailable, configMaps + "?watch=1&resourceVersion=5": http.StatusTooManyRequests} {
+	for target, want := range map[string]int{ofAnyAge: http.StatusServiceUnavailable, configMaps +
+		"?watch=1&resourceVersion=5": http.StatusTooManyRequests} {
 		if a := w.ask(http.MethodGet, target, ""); a.code != want {
 			t.Errorf("%s: %d %s", target, a.code, a.body)
 		}
@@ -66,7 +71,8 @@ func TestStartsFirst(t *testing.T) {
 	for _, s := range w.all {
 		asked += s.started()
 	}
-	t.Logf("the apiserver is there: the proxy is ready after %.2f s, all %d informers have what there is after %.2f s; they have asked %d times",
+	t.Logf("the apiserver is there: the proxy is ready after %.2f s, all %d informers have what there is after %.2f s; "+
+		"they have asked %d times",
 		ready.Seconds(), len(w.all), took.Seconds(), asked)
 	w.awaitCurrent("after", time.Now())
 }

@@ -57,7 +57,8 @@ func (s *seen) started() int {
 func watchRaw(t *testing.T, proxy *process.Proxy, names func(line string) string) *seen {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.Plain+configMaps+"?watch=1&resourceVersion=0&timeoutSeconds=3600", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, proxy.Plain+configMaps+
+		"?watch=1&resourceVersion=0&timeoutSeconds=3600", nil)
 	if err != nil {
 		t.Fatal(err)
 	}

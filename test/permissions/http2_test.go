@@ -48,13 +48,15 @@ func (c *tap) take() []byte {
 	return b
 }
 
-// overHTTP2 asks some people's questions in HTTP/2, each on a connection of its own, of which every byte is looked at.
+// overHTTP2 asks some people's questions in HTTP/2, each on a connection of its own, of which every
+// byte is looked at.
 func (w *world) overHTTP2(t *testing.T) {
 	t.Parallel()
 	columns := slices.DeleteFunc(targets(), func(c target) bool { return c.more || c.until != nil })
 	n := counts{stranded: map[string]int{}, early: map[string]int{}}
 	var asking sync.WaitGroup
-	for _, name := range []string{"nothing", "cm-red", "cm-list-red", "cm-a-red", "in-masters", "system:anonymous", "an expired token"} {
+	for _, name := range []string{"nothing", "cm-red", "cm-list-red", "cm-a-red", "in-masters", "system:anonymous",
+		"an expired token"} {
 		p := w.person(t, name)
 		for _, lane := range lanes(columns) {
 			asking.Go(func() {
@@ -102,12 +104,15 @@ func (w *world) cellOverHTTP2(ctx context.Context, n *counts, p somebody, column
 	return problem
 }
 
-// askOverHTTP2 asks on a connection of its own, and returns every byte that came on it until the end of the answer.
-func askOverHTTP2(ctx context.Context, to wire.Address, p crowd.Person, column target) (*exchange.Answer, []byte, error) {
+// askOverHTTP2 asks on a connection of its own, and returns every byte that came on it until the
+// end of the answer.
+func askOverHTTP2(ctx context.Context, to wire.Address, p crowd.Person, column target) (*exchange.Answer, []byte,
+	error) {
 	var c *tap
 	config := to.TLS.Clone()
 	config.NextProtos = []string{"h2"}
-	transport := &http2.Transport{DisableCompression: true, DialTLSContext: func(ctx context.Context, network, addr string, _ *tls.Config) (net.Conn, error) {
+	transport := &http2.Transport{DisableCompression: true, DialTLSContext: func(ctx context.Context, network, addr string,
+		_ *tls.Config) (net.Conn, error) {
 		raw, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err

@@ -36,18 +36,21 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: tokenUsers()}), binary: process.BuildProxy(t), tally: exchange.NewTally()}
+	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: tokenUsers()}), binary: process.BuildProxy(t),
+		tally: exchange.NewTally()}
 	makeObjects(t, w.Cluster)
 	w.people = populate(t, w.Cluster)
 	impersonator := w.User("impersonator")
-	w.Grant(t, impersonator, crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"), crowd.Rule("impersonate", "authentication.k8s.io", "*")))
+	w.Grant(t, impersonator, crowd.Everywhere(crowd.Rule("impersonate", "", "users,groups,serviceaccounts"),
+		crowd.Rule("impersonate", "authentication.k8s.io", "*")))
 	w.Settle(t)
 	if err := controlplane.WriteKubeconfig(w.Kubeconfig("impersonator"), w.Config("impersonator")); err != nil {
 		t.Fatal(err)
 	}
 	flags := append(w.ProxyFlags(), "--resources="+mirrored)
 	w.proxy = process.StartProxy(t, w.binary, flags...)
-	w.lender = process.StartProxy(t, w.binary, append(flags, "--impersonate-client-certs", "--impersonation-kubeconfig="+w.Kubeconfig("impersonator"))...)
+	w.lender = process.StartProxy(t, w.binary, append(flags, "--impersonate-client-certs", "--impersonation-kubeconfig="+
+		w.Kubeconfig("impersonator"))...)
 	return w
 }
 
@@ -93,15 +96,18 @@ func (w *world) matrix(t *testing.T) {
 		}
 	}
 	_ = group.Wait() // what went wrong is noted
-	t.Logf("%d people, %d requests of each, %d cells in %.0f s: %d answered 401 or 403; %d from memory, %d refused by the proxy itself, %d passed through, %d not forwardable",
-		len(w.people), len(columns), n.cells, time.Since(start).Seconds(), n.refused, n.memory, n.own, n.passed, n.strandedCells())
+	t.Logf("%d people, %d requests of each, %d cells in %.0f s: %d answered 401 or 403; %d from memory, %d refused by "+
+		"the proxy itself, %d passed through, %d not forwardable",
+		len(w.people), len(columns), n.cells, time.Since(start).Seconds(), n.refused, n.memory, n.own, n.passed,
+		n.strandedCells())
 	if len(w.people) < 40 || n.refused < n.cells/4 || n.refused > n.cells*9/10 || n.memory+n.own < n.cells/3 {
 		t.Error("the matrix is lopsided")
 	}
 	n.judgeStranded(t, columns)
 }
 
-// lanes are what is asked one after another on a connection. Watches wait, so they have some to themselves.
+// lanes are what is asked one after another on a connection. Watches wait, so they have some to
+// themselves.
 func lanes(columns []target) [][]target {
 	const watching = 3
 	all := make([][]target, 1+watching)
@@ -123,7 +129,8 @@ func (w *world) row(ctx context.Context, t *testing.T, n *counts, p somebody, co
 	if p.byLender {
 		proxy = w.lender
 	}
-	direct, proxied := &caller{to: w.Direct(p.Person), who: p.Person}, &caller{to: crowd.Through(proxy, p.Person), who: p.Person}
+	direct, proxied := &caller{to: w.Direct(p.Person), who: p.Person}, &caller{to: crowd.Through(proxy, p.Person),
+		who: p.Person}
 	for _, column := range columns {
 		for try := 1; ; try++ {
 			again, err := w.cell(ctx, n, p, column, direct, proxied)
@@ -143,8 +150,10 @@ func (w *world) row(ctx context.Context, t *testing.T, n *counts, p somebody, co
 	}
 }
 
-// cell asks one thing both ways. It reports again if upstream itself had not the time to answer, or answers with the time.
-func (w *world) cell(ctx context.Context, n *counts, p somebody, column target, direct, proxied *caller) (again bool, err error) {
+// cell asks one thing both ways. It reports again if upstream itself had not the time to answer, or
+// answers with the time.
+func (w *world) cell(ctx context.Context, n *counts, p somebody, column target, direct, proxied *caller) (again bool,
+	err error) {
 	var answers [2]*exchange.Answer
 	var received [2][]byte
 	group, ctx := errgroup.WithContext(ctx)
@@ -182,8 +191,8 @@ func (w *world) cell(ctx context.Context, n *counts, p somebody, column target, 
 	return false, nil
 }
 
-// sameFlow makes two answers equal in what flow control says of them, if upstream's had a part in both: a LIST that several share is the
-// proxy's own there.
+// sameFlow makes two answers equal in what flow control says of them, if upstream's had a part in
+// both: a LIST that several share is the proxy's own there.
 func sameFlow(direct, proxied *exchange.Answer) {
 	for _, name := range []string{exchange.FlowControl, "X-Kubernetes-Pf-Prioritylevel-Uid"} {
 		if direct.Header.Get(name) != "" && proxied.Header.Get(name) != "" {

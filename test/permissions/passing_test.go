@@ -1,11 +1,13 @@
 package permissions
 
-// passing are the columns that the proxy passes through, each by its name, and perhaps those that it does depending on what it expects to
-// be sooner (D7), or only for people who may have what they ask for. To who proves himself by a certificate that nobody may impersonate him
-// for, it answers them itself, since upstream cannot be shown the certificate, and says so: in these cells, and in no others, the answer need
-// not be the same.
+// passing are the columns that the proxy passes through, each by its name, and perhaps those that
+// it does depending on what it expects to be sooner (D7), or only for people who may have what they
+// ask for. To who proves himself by a certificate that nobody may impersonate him for, it answers
+// them itself, since upstream cannot be shown the certificate, and says so: in these cells, and in
+// no others, the answer need not be the same.
 var passing = map[string]bool{
-	// A namespace of this name cannot exist, and its name could lead elsewhere in a path that the proxy asks for itself.
+	// A namespace of this name cannot exist, and its name could lead elsewhere in a path that the
+	// proxy asks for itself.
 	`GET /api/v1/namespaces/%3Cred%3E/configmaps?resourceVersion=0`: true,
 
 	`GET /api/v1/namespaces/green/services`:                                                                   true,

@@ -18,18 +18,20 @@ const read = "get,list,watch"
 
 // users have tokens, and these rights.
 var users = map[controlplane.User][]crowd.Right{
-	"nothing":       nil,
-	"cm":            {crowd.Everywhere(crowd.Rule(read, "", "configmaps"))},
-	"cm-red":        {crowd.In("red", crowd.Rule(read, "", "configmaps"))},
-	"cm-get-red":    {crowd.In("red", crowd.Rule("get", "", "configmaps"))},
-	"cm-list-red":   {crowd.In("red", crowd.Rule("list", "", "configmaps"))},
-	"cm-watch-red":  {crowd.In("red", crowd.Rule("watch", "", "configmaps"))},
-	"cm-list":       {crowd.Everywhere(crowd.Rule("list", "", "configmaps"))},
-	"cm-watch":      {crowd.Everywhere(crowd.Rule("watch", "", "configmaps"))},
-	"cm-a-red":      {crowd.In("red", crowd.Rule(read, "", "configmaps", "a"))},
-	"cm-a":          {crowd.Everywhere(crowd.Rule(read, "", "configmaps", "a"))},
-	"cm-list-b":     {crowd.In("red", crowd.Rule("list,watch", "", "configmaps", "b")), crowd.In("blue", crowd.Rule("list,watch", "", "configmaps", "b"))},
-	"cm-red-blue-a": {crowd.In("red", crowd.Rule(read, "", "configmaps")), crowd.In("blue", crowd.Rule(read, "", "configmaps", "a"))},
+	"nothing":      nil,
+	"cm":           {crowd.Everywhere(crowd.Rule(read, "", "configmaps"))},
+	"cm-red":       {crowd.In("red", crowd.Rule(read, "", "configmaps"))},
+	"cm-get-red":   {crowd.In("red", crowd.Rule("get", "", "configmaps"))},
+	"cm-list-red":  {crowd.In("red", crowd.Rule("list", "", "configmaps"))},
+	"cm-watch-red": {crowd.In("red", crowd.Rule("watch", "", "configmaps"))},
+	"cm-list":      {crowd.Everywhere(crowd.Rule("list", "", "configmaps"))},
+	"cm-watch":     {crowd.Everywhere(crowd.Rule("watch", "", "configmaps"))},
+	"cm-a-red":     {crowd.In("red", crowd.Rule(read, "", "configmaps", "a"))},
+	"cm-a":         {crowd.Everywhere(crowd.Rule(read, "", "configmaps", "a"))},
+	"cm-list-b": {crowd.In("red", crowd.Rule("list,watch", "", "configmaps", "b")),
+		crowd.In("blue", crowd.Rule("list,watch", "", "configmaps", "b"))},
+	"cm-red-blue-a": {crowd.In("red", crowd.Rule(read, "", "configmaps")),
+		crowd.In("blue", crowd.Rule(read, "", "configmaps", "a"))},
 	"pods-red":      {crowd.In("red", crowd.Rule(read, "", "pods"))},
 	"pods-log":      {crowd.In("red", crowd.Rule("get", "", "pods/log"))},
 	"pods-status":   {crowd.In("red", crowd.Rule("get,patch,update", "", "pods/status"))},
@@ -52,13 +54,16 @@ var users = map[controlplane.User][]crowd.Right{
 	"deletes-a":     {crowd.In("red", crowd.Rule("delete", "", "configmaps", "a"))},
 	"health":        {crowd.Everywhere(crowd.Paths("get", "/healthz", "/livez/*"))},
 	"paths":         {crowd.Everywhere(crowd.Paths("*", "*"))},
-	"other-group":   {crowd.Everywhere(crowd.Rule(read, "extensions", "deployments"), crowd.Rule(read, "apps", "configmaps"), crowd.Rule(read, "", "gems"))},
+	"other-group": {crowd.Everywhere(crowd.Rule(read, "extensions", "deployments"),
+		crowd.Rule(read, "apps", "configmaps"), crowd.Rule(read, "", "gems"))},
 	"green":         {crowd.In("green", crowd.Rule(read, "*", "*"))},
 	"in-readers":    nil,
 	"in-two-groups": {crowd.In("blue", crowd.Rule("get", "", "configmaps"))},
 	"in-masters":    nil,
-	"impersonates":  {crowd.Everywhere(rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""}, Resources: []string{"users"}, ResourceNames: []string{"cm-red"}})},
-	"reads-reviews": {crowd.Everywhere(crowd.Rule("create", "authentication.k8s.io", "tokenreviews"), crowd.Rule("create", "authorization.k8s.io", "subjectaccessreviews"))},
+	"impersonates": {crowd.Everywhere(rbacv1.PolicyRule{Verbs: []string{"impersonate"}, APIGroups: []string{""},
+		Resources: []string{"users"}, ResourceNames: []string{"cm-red"}})},
+	"reads-reviews": {crowd.Everywhere(crowd.Rule("create", "authentication.k8s.io", "tokenreviews"),
+		crowd.Rule("create", "authorization.k8s.io", "subjectaccessreviews"))},
 }
 
 // groups are those that users are in. What the first two may do is bound to them.
@@ -79,7 +84,8 @@ type somebody struct {
 	crowd.Person
 	// unforwardable: upstream cannot be shown how he proves who he is.
 	unforwardable bool
-	// byLender: his requests go to the proxy that may impersonate him for that. unlendable: and does not.
+	// byLender: his requests go to the proxy that may impersonate him for that. unlendable: and does
+	// not.
 	byLender, unlendable bool
 	// never looks for what none of his answers may show; nil: nothing.
 	never func(received []byte) error
@@ -141,7 +147,8 @@ func impersonators(c *crowd.Cluster) []somebody {
 	}
 	return []somebody{
 		as("in-masters", http.Header{"Impersonate-User": {"cm-red"}}),
-		as("in-masters", http.Header{"Impersonate-User": {"x"}, "Impersonate-Group": {"readers", "system:authenticated"}, "Impersonate-Extra-Scopes": {"a"}}),
+		as("in-masters", http.Header{"Impersonate-User": {"x"}, "Impersonate-Group": {"readers", "system:authenticated"},
+			"Impersonate-Extra-Scopes": {"a"}}),
 		as("in-masters", http.Header{"Impersonate-Group": {"readers"}}),
 		as("impersonates", http.Header{"Impersonate-User": {"cm-red"}}),
 		as("impersonates", http.Header{"Impersonate-User": {"all"}}),
@@ -193,7 +200,8 @@ func strangers(t *testing.T, c *crowd.Cluster) []somebody {
 		raw("two tokens, the second good", "Bearer "+rand.Text(), "Bearer "+good),
 		raw("a token, and more", "Bearer "+good+" more"),
 		{Person: claims},
-		{Person: stolen, unforwardable: true, unlendable: true}, {Person: unvouched, unforwardable: true}, unproven(wrongFront),
+		{Person: stolen, unforwardable: true, unlendable: true}, {Person: unvouched, unforwardable: true},
+		unproven(wrongFront),
 		unproven(crowd.WithCertificate(t, "an expired certificate", expired)),
 		unproven(crowd.WithCertificate(t, "a certificate of another authority", unknown)),
 	}

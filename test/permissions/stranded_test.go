@@ -12,13 +12,15 @@ import (
 	"spillway/test/exchange"
 )
 
-// early are the columns that upstream answers before it looks at who asks. Those whose certificate is no good hear of that first here.
+// early are the columns that upstream answers before it looks at who asks. Those whose certificate
+// is no good hear of that first here.
 var early = map[string]bool{
 	"GET /api/v1/namespaces/red/configmaps?timeout=abc": true,
 	"GET /api/v1/watch": true,
 }
 
-// strandedBy reports whether an answer may differ since the request could not be passed through as whom it is from.
+// strandedBy reports whether an answer may differ since the request could not be passed through as
+// whom it is from.
 func (p somebody) strandedBy(column target, a *exchange.Answer) bool {
 	own := a.Header.Get(exchange.FlowControl) == ""
 	if p.unproven {
@@ -32,7 +34,9 @@ func (p somebody) strandedBy(column target, a *exchange.Answer) bool {
 	}
 	var status metav1.Status
 	return json.Unmarshal(a.Body, &status) == nil &&
-		strings.HasPrefix(status.Message, "this request is not answered from memory, and the client certificate that it came with cannot be shown to the apiserver")
+		strings.HasPrefix(status.Message,
+			"this request is not answered from memory, and the client certificate that it came with cannot be shown to the "+
+				"apiserver")
 }
 
 // strand notes a cell that was answered so.
@@ -64,7 +68,8 @@ func (n *counts) strandedCells() int {
 	return sum
 }
 
-// judgeStranded fails for columns that are said to be passed through, or to be answered early, and were not.
+// judgeStranded fails for columns that are said to be passed through, or to be answered early, and
+// were not.
 func (n *counts) judgeStranded(t *testing.T, columns []target) {
 	for _, column := range columns {
 		name := column.String()

@@ -1,5 +1,6 @@
-// Package pressure has clients try to make a Spillway with little memory grow: by answers that they do not read, by selectors that nobody else
-// has, by resources that nobody needs, and by requests that never end. None of them does anything that is forbidden.
+// Package pressure has clients try to make a Spillway with little memory grow: by answers that they
+// do not read, by selectors that nobody else has, by resources that nobody needs, and by requests
+// that never end. None of them does anything that is forbidden.
 package pressure
 
 import (
@@ -38,7 +39,8 @@ func cluster(t *testing.T) *fakeapiserver.Server {
 	t.Helper()
 	options := fakeapiserver.Options{ProofDelay: 10 * time.Millisecond}
 	for i := range things {
-		options.Resources = append(options.Resources, fakeapiserver.Resource{GVR: thing(i), Kind: fmt.Sprint("Thing", i), Namespaced: true, Custom: true})
+		options.Resources = append(options.Resources, fakeapiserver.Resource{GVR: thing(i), Kind: fmt.Sprint("Thing", i),
+			Namespaced: true, Custom: true})
 	}
 	up := fakeapiserver.New(options)
 	t.Cleanup(up.Close)
@@ -76,7 +78,8 @@ func newCrowd(t *testing.T, binary string, args ...string) *crowd {
 	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--plain-identity=self", "--log-level=info"}, args...)
+	args = append([]string{"--kubeconfig=" + kubeconfig, "--resources=configmaps,*", "--plain-identity=self",
+		"--log-level=info"}, args...)
 	c := &crowd{t: t, up: up, proxy: process.StartProxy(t, binary, args...)}
 	t.Cleanup(func() {
 		for _, conn := range c.conns {
@@ -90,7 +93,9 @@ func newCrowd(t *testing.T, binary string, args ...string) *crowd {
 func (c *crowd) ask(text string) {
 	dialer := net.Dialer{Timeout: process.Patience, Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
-		err := raw.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		err := raw.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+		})
 		if err == nil {
 			err = failed
 		}
@@ -136,19 +141,22 @@ func (c *crowd) attack() {
 	})
 	c.each(150, func(i int) string {
 		const size = 1 << 20
-		head := fmt.Sprintf("POST /api/v1/namespaces/n/secrets HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", size)
+		head := fmt.Sprintf("POST /api/v1/namespaces/n/secrets HTTP/1.1\r\nHost: localhost\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n", size)
 		return head + strings.Repeat(" ", size-1)
 	})
 	var asking sync.WaitGroup
 	for i := range things {
 		asking.Go(func() { // who does read: it is not him who is to be refused
-			response, err := http.Get(fmt.Sprintf("%s/apis/example.com/v1/%s?resourceVersion=0", c.proxy.Plain, thing(i).Resource))
+			response, err := http.Get(fmt.Sprintf("%s/apis/example.com/v1/%s?resourceVersion=0", c.proxy.Plain,
+				thing(i).Resource))
 			if err != nil {
 				c.t.Error(err)
 				return
 			}
 			defer response.Body.Close()
-			if n, err := io.Copy(io.Discard, response.Body); response.StatusCode == http.StatusOK && (err != nil || n < thingSize) {
+			if n, err := io.Copy(io.Discard, response.Body); response.StatusCode == http.StatusOK &&
+				(err != nil || n < thingSize) {
 				c.t.Errorf("thing %d: %d bytes, %v", i, n, err)
 			}
 		})
@@ -177,7 +185,8 @@ func (c *crowd) served() {
 	}
 }
 
-// TestPressure does the same to a proxy with a budget and to one without, which shows that there was something to survive.
+// TestPressure does the same to a proxy with a budget and to one without, which shows that there
+// was something to survive.
 func TestPressure(t *testing.T) {
 	binary := process.BuildProxy(t)
 	t.Run("with a budget", func(t *testing.T) {
@@ -186,7 +195,8 @@ func TestPressure(t *testing.T) {
 		c.served()
 		most := c.proxy.MostResident(t)
 		t.Logf("%d MiB at most; steps taken: %d; resources refused: %d", most>>20,
-			process.Metric(t, c.proxy.Metrics, "spillway_memory_degradations_total"), process.Metric(t, c.proxy.Metrics, "spillway_memory_resources_refused_total"))
+			process.Metric(t, c.proxy.Metrics, "spillway_memory_degradations_total"),
+			process.Metric(t, c.proxy.Metrics, "spillway_memory_resources_refused_total"))
 		if most > budget*5/4 { // Go's limit is a soft one: how far it is passed for a moment depends on the machine
 			t.Errorf("it took %d MiB of %d", most>>20, budget>>20)
 		}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Child is a process that ends with us, however we end: the kernel kills it when the thread that started it is gone, so
-// that thread does nothing but wait for it.
+// Child is a process that ends with us, however we end: the kernel kills it when the thread that
+// started it is gone, so that thread does nothing but wait for it.
 type Child struct {
 	cmd  *exec.Cmd
 	Done chan struct{}

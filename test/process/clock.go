@@ -10,11 +10,13 @@ import (
 	"time"
 )
 
-// Clock is the wall clock of programs that were built with SettableClock. It is the machine's until it is set; what they measure time with
-// that passes is as steady as ever. Programs that start later find it as it is.
+// Clock is the wall clock of programs that were built with SettableClock. It is the machine's until
+// it is set; what they measure time with that passes is as steady as ever. Programs that start
+// later find it as it is.
 type Clock struct{ file *os.File }
 
-// clockFile is the environment variable (without the prefix of settings, which the proxy checks) that names such a program's clock: a file of eight bytes, which say how many seconds it is ahead.
+// clockFile is the environment variable (without the prefix of settings, which the proxy checks)
+// that names such a program's clock: a file of eight bytes, which say how many seconds it is ahead.
 const clockFile = "TEST_CLOCK"
 
 // NewClock is a clock that is right.
@@ -41,8 +43,8 @@ func (c *Clock) Set(ahead time.Duration) error {
 // Variable is what a program must have in its environment to go by the clock.
 func (c *Clock) Variable() string { return clockFile + "=" + c.file.Name() }
 
-// SettableClock is Go's own library, changed so that a program has a Clock: a program without libc is out of reach of what is preloaded, and
-// the kernel knows one wall clock for all.
+// SettableClock is Go's own library, changed so that a program has a Clock: a program without libc
+// is out of reach of what is preloaded, and the kernel knows one wall clock for all.
 func SettableClock(t *testing.T) []Fault {
 	t.Helper()
 	const reading = "func Now() Time {\n	sec, nsec, mono := runtimeNow()\n"

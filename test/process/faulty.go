@@ -9,11 +9,13 @@ import (
 	"testing"
 )
 
-// Fault is a piece of a source file, which must stand there once, and what a faulty proxy has in its place. A file of the repository is named
-// from its root on, one of Go's library by its whole path. Where nothing stands in Old, New is a file that is not there otherwise.
+// Fault is a piece of a source file, which must stand there once, and what a faulty proxy has in
+// its place. A file of the repository is named from its root on, one of Go's library by its whole
+// path. Where nothing stands in Old, New is a file that is not there otherwise.
 type Fault struct{ File, Old, New string }
 
-// BuildFaultyProxy compiles a proxy with faults. The files themselves stay as they are: what is planted leaves no trace in the product.
+// BuildFaultyProxy compiles a proxy with faults. The files themselves stay as they are: what is
+// planted leaves no trace in the product.
 func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
 	t.Helper()
 	dir, sources := t.TempDir(), Planted(t, faults...)
@@ -40,7 +42,8 @@ func BuildFaultyProxy(t *testing.T, faults ...Fault) string {
 	return binary
 }
 
-// Planted returns the source files with the faults in them, by path. The test ends if a fault does not fit the sources as they are.
+// Planted returns the source files with the faults in them, by path. The test ends if a fault does
+// not fit the sources as they are.
 func Planted(t *testing.T, faults ...Fault) map[string]string {
 	t.Helper()
 	sources := map[string]string{}
@@ -54,7 +57,8 @@ func Planted(t *testing.T, faults ...Fault) map[string]string {
 	return sources
 }
 
-// planted is the text of the file at path with the fault in it, and with those that are there already.
+// planted is the text of the file at path with the fault in it, and with those that are there
+// already.
 func (f Fault) planted(t *testing.T, path string, sources map[string]string) string {
 	t.Helper()
 	if f.Old == "" {

@@ -12,8 +12,9 @@ import (
 	"spillway/test/controlplane"
 )
 
-// Forwarder is an address that outlives the servers behind it, as that of a Service or of a load balancer does. It hands connections to them in
-// turn, and neither knows nor asks which of them answers. While it is down, connections are refused.
+// Forwarder is an address that outlives the servers behind it, as that of a Service or of a load
+// balancer does. It hands connections to them in turn, and neither knows nor asks which of them
+// answers. While it is down, connections are refused.
 type Forwarder struct {
 	// Static after the first Up.
 	Address string // host:port
@@ -29,7 +30,8 @@ type Forwarder struct {
 	frozen   chan struct{} // closed when it is not frozen any more; nil: it is not
 }
 
-// NewForwarder forwards to the servers at these URLs, at a port that is still free when it comes up again. It ends with the test.
+// NewForwarder forwards to the servers at these URLs, at a port that is still free when it comes up
+// again. It ends with the test.
 func NewForwarder(t *testing.T, urls ...string) *Forwarder {
 	t.Helper()
 	port, err := controlplane.FreePort()
@@ -82,7 +84,8 @@ func (f *Forwarder) Up(urls ...string) {
 	})
 }
 
-// Freeze leaves all connections open, accepts others, and carries nothing any more, as what is half-open does. It ends with Down.
+// Freeze leaves all connections open, accepts others, and carries nothing any more, as what is
+// half-open does. It ends with Down.
 func (f *Forwarder) Freeze() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

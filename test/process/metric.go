@@ -20,8 +20,8 @@ func Metric(t *testing.T, address, name string) int {
 	return total
 }
 
-// ReadMetric is the sum of a metric over all labels, read at the address that serves a proxy's metrics. The labels that a sample must
-// begin with may be part of the name: name{label="x".
+// ReadMetric is the sum of a metric over all labels, read at the address that serves a proxy's
+// metrics. The labels that a sample must begin with may be part of the name: name{label="x".
 func ReadMetric(ctx context.Context, address, name string) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address+"/metrics", nil)
 	if err != nil {

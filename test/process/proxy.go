@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// Repository is the root of the module that is tested: the nearest folder upwards that holds the proxy's source.
+// Repository is the root of the module that is tested: the nearest folder upwards that holds the
+// proxy's source.
 func Repository(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")
@@ -27,7 +28,8 @@ func Repository(t *testing.T) string {
 	return ""
 }
 
-// BuildProxy compiles what is in the repository and returns the program's path. flags are the build's.
+// BuildProxy compiles what is in the repository and returns the program's path. flags are the
+// build's.
 func BuildProxy(t *testing.T, flags ...string) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "spillway")
@@ -56,10 +58,12 @@ func (p *Proxy) Stop() { p.child.Stop(stopGrace) }
 // Kill ends the proxy as a crash does, and returns when it is gone.
 func (p *Proxy) Kill() { p.child.Kill() }
 
-// Flags is the environment variable with flags that every proxy gets before those of its test, such as --writers=off.
+// Flags is the environment variable with flags that every proxy gets before those of its test, such
+// as --writers=off.
 const Flags = "PROXY_FLAGS"
 
-// StartProxy starts the binary and returns when it is ready. It ends with the test; its log is shown if the test fails.
+// StartProxy starts the binary and returns when it is ready. It ends with the test; its log is
+// shown if the test fails.
 func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 	t.Helper()
 	p := LaunchProxy(t, binary, args...)
@@ -67,11 +71,12 @@ func StartProxy(t *testing.T, binary string, args ...string) *Proxy {
 	return p
 }
 
-// LaunchProxy is StartProxy for a proxy that may have to wait for its upstream before it is ready, and says where it serves only then. AwaitReady
-// is next.
+// LaunchProxy is StartProxy for a proxy that may have to wait for its upstream before it is ready,
+// and says where it serves only then. AwaitReady is next.
 func LaunchProxy(t *testing.T, binary string, args ...string) *Proxy {
 	t.Helper()
-	usual := append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"}, strings.Fields(os.Getenv(Flags))...)
+	usual := append([]string{"--listen=127.0.0.1:0", "--metrics-listen=127.0.0.1:0", "--log-level=debug"},
+		strings.Fields(os.Getenv(Flags))...)
 	args = append(usual, args...)
 	log := NewLog(t)
 	child, err := Start(exec.Command(binary, args...), nil, log.File)

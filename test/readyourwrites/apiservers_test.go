@@ -25,9 +25,10 @@ const (
 	balancedTries = 400
 )
 
-// Behind a load balancer stand two apiservers, of which the proxy cannot know which answers what: one that has heard of nothing
-// lately, one that stands still for seconds. Proofs succeed or fail truthfully; no read is ever stale; and whoever starts gets started,
-// at the latest when everybody answers again (design D7).
+// Behind a load balancer stand two apiservers, of which the proxy cannot know which answers what:
+// one that has heard of nothing lately, one that stands still for seconds. Proofs succeed or fail
+// truthfully; no read is ever stale; and whoever starts gets started, at the latest when everybody
+// answers again (design D7).
 func TestTwoAPIServers(t *testing.T) {
 	cp := startControlPlane(t)
 	peer, err := cp.StartPeer(t.Context())
@@ -40,7 +41,8 @@ func TestTwoAPIServers(t *testing.T) {
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps")
+	proxy := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig, "--plain-identity=self",
+		"--resources=configmaps")
 	atPeer := cp.Config(controlplane.Admin)
 	atPeer.Host = peer.URL()
 
@@ -59,7 +61,8 @@ func TestTwoAPIServers(t *testing.T) {
 		name    string
 		frozen  *controlplane.Process
 		healthy *rest.Config
-	}{{"the second stands still", peer.Process, cp.Config(controlplane.Admin)}, {"the first stands still", cp.APIServer(), atPeer}} {
+	}{{"the second stands still", peer.Process, cp.Config(controlplane.Admin)},
+		{"the first stands still", cp.APIServer(), atPeer}} {
 		players.writeTo(t, round.healthy)
 		if err := round.frozen.Freeze(); err != nil {
 			t.Fatal(err)
@@ -113,7 +116,8 @@ func (i *informer) synced(t *testing.T) {
 	t.Logf("an informer was seen to have started after %v", time.Since(i.began).Round(time.Millisecond))
 }
 
-// startInformers starts informers one after another while nobody writes ConfigMaps and everything else moves.
+// startInformers starts informers one after another while nobody writes ConfigMaps and everything
+// else moves.
 func startInformers(t *testing.T, cp *controlplane.ControlPlane, proxy *process.Proxy, p *players) {
 	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
 	if err != nil {
@@ -121,7 +125,8 @@ func startInformers(t *testing.T, cp *controlplane.ControlPlane, proxy *process.
 	}
 	for range 5 {
 		patch := []byte(`{"metadata":{"annotations":{"at":"` + time.Now().String() + `"}}}`)
-		if _, err := client.CoreV1().Namespaces().Patch(t.Context(), namespaceOf(0), "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+		if _, err := client.CoreV1().Namespaces().Patch(t.Context(), namespaceOf(0), "application/merge-patch+json", patch,
+			metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
 		i := startInformer(t, proxy)
@@ -152,7 +157,8 @@ func proofs(t *testing.T, proxy *process.Proxy) string {
 	}
 	var lines []string
 	for line := range bytes.Lines(text) {
-		if s := strings.TrimSpace(string(line)); strings.HasPrefix(s, "spillway_pro") || strings.HasPrefix(s, "spillway_recent") || strings.HasPrefix(s, "spillway_watch_ends") {
+		if s := strings.TrimSpace(string(line)); strings.HasPrefix(s, "spillway_pro") ||
+			strings.HasPrefix(s, "spillway_recent") || strings.HasPrefix(s, "spillway_watch_ends") {
 			lines = append(lines, s)
 		}
 	}

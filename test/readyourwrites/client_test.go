@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// client sends requests about the ConfigMaps of one namespace and reads no more of the answers than versions.
+// client sends requests about the ConfigMaps of one namespace and reads no more of the answers than
+// versions.
 type client struct {
 	base string
 	http *http.Client
@@ -40,7 +41,8 @@ type meta struct {
 // versions are a namespace's objects: resourceVersions by name.
 type versions map[string]string
 
-// answer is what a read said: the objects, the resourceVersion at which it said so, and whether the proxy said it by itself.
+// answer is what a read said: the objects, the resourceVersion at which it said so, and whether the
+// proxy said it by itself.
 type answer struct {
 	objects versions
 	rv      uint64
@@ -78,7 +80,8 @@ func (c *client) put(ctx context.Context, namespace, name, value string, create 
 	if create {
 		method, target, code = http.MethodPost, maps(namespace), http.StatusCreated
 	}
-	resp, err := c.do(ctx, method, target, fmt.Appendf(nil, `{"metadata":{"name":%q},"data":{"value":%q}}`, name, value), code)
+	resp, err := c.do(ctx, method, target, fmt.Appendf(nil, `{"metadata":{"name":%q},"data":{"value":%q}}`, name, value),
+		code)
 	if err != nil {
 		return "", err
 	}
@@ -132,14 +135,16 @@ func (c *client) get(ctx context.Context, namespace, name string) (answer, error
 	return a, nil
 }
 
-// errUnfinished is a watch that ended before it said that its initial events are complete: its client tries again.
+// errUnfinished is a watch that ended before it said that its initial events are complete: its
+// client tries again.
 var errUnfinished = errors.New("the watch ended before its initial events did")
 
 // watchList reads the namespace as of now, as informers do.
 func (c *client) watchList(ctx context.Context, namespace string) (answer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	target := maps(namespace) + "?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
+	target := maps(namespace) +
+		"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&timeoutSeconds=60"
 	resp, err := c.do(ctx, http.MethodGet, target, nil, http.StatusOK)
 	if err != nil {
 		return answer{}, err
@@ -173,7 +178,8 @@ func (c *client) watchList(ctx context.Context, namespace string) (answer, error
 	}
 }
 
-// ownAnswer reports that no flow schema of the apiserver had a part in the answer: the proxy gave it from memory.
+// ownAnswer reports that no flow schema of the apiserver had a part in the answer: the proxy gave
+// it from memory.
 func ownAnswer(resp *http.Response) bool {
 	return resp.Header.Get("X-Kubernetes-Pf-Flowschema-Uid") == ""
 }

@@ -11,13 +11,15 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// players are the workers of a test. They may play several times: what they wrote stays, and they know it.
+// players are the workers of a test. They may play several times: what they wrote stays, and they
+// know it.
 type players struct {
 	workers []*worker
 	enough  func(*tally) bool // ends a play early
 }
 
-// newPlayers write to the first address and read from the second. Their reads may fail until they are strict.
+// newPlayers write to the first address and read from the second. Their reads may fail until they
+// are strict.
 func newPlayers(t *testing.T, direct, through *rest.Config) *players {
 	t.Helper()
 	proxied, err := newClient(through)
@@ -28,7 +30,8 @@ func newPlayers(t *testing.T, direct, through *rest.Config) *players {
 	p := &players{enough: func(*tally) bool { return false }}
 	for i := range workers {
 		p.workers = append(p.workers, &worker{
-			namespace: namespaceOf(i), proxy: proxied, random: rand.New(rand.NewPCG(1, uint64(i))), truth: versions{}, lenient: true,
+			namespace: namespaceOf(i), proxy: proxied, random: rand.New(rand.NewPCG(1, uint64(i))), truth: versions{},
+			lenient: true,
 		})
 	}
 	p.writeTo(t, direct)

@@ -23,8 +23,9 @@ const (
 	plantedTries = 2000
 )
 
-// Whoever reads after a write, with resourceVersion unset, finds exactly what was written, however late the mirror's own watch is; and
-// some of the answers come from memory all the same (W-210, W-212). How many is a matter of what upstream's answers take at the moment.
+// Whoever reads after a write, with resourceVersion unset, finds exactly what was written, however
+// late the mirror's own watch is; and some of the answers come from memory all the same (W-210,
+// W-212). How many is a matter of what upstream's answers take at the moment.
 func TestReadYourWrites(t *testing.T) {
 	cp := startControlPlane(t)
 	seen := play(t, cp, process.BuildProxy(t), *tries, func(*tally) bool { return false })
@@ -42,7 +43,8 @@ func TestReadYourWrites(t *testing.T) {
 	}
 }
 
-// The same proxy, but for taking upstream's resourceVersion for a proof that it has arrived, is caught.
+// The same proxy, but for taking upstream's resourceVersion for a proof that it has arrived, is
+// caught.
 func TestPlantedStaleness(t *testing.T) {
 	cp := startControlPlane(t)
 	binary := process.BuildFaultyProxy(t, process.Fault{
@@ -79,7 +81,8 @@ func startControlPlane(t *testing.T) *controlplane.ControlPlane {
 
 func namespaceOf(worker int) string { return fmt.Sprintf("w%d", worker) }
 
-// play lets workers write to the apiserver and read through a proxy behind a relay, until the tries are used up or enough was seen.
+// play lets workers write to the apiserver and read through a proxy behind a relay, until the tries
+// are used up or enough was seen.
 func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int, enough func(*tally) bool) *tally {
 	t.Helper()
 	relay := newRelay(t, cp)

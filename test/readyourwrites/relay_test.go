@@ -18,11 +18,14 @@ import (
 	"spillway/test/controlplane"
 )
 
-// relay stands between the proxy and the apiserver and makes everything slow that a cache may lean on, and nothing else.
+// relay stands between the proxy and the apiserver and makes everything slow that a cache may lean
+// on, and nothing else.
 //
-// The bytes of the mirror's own watch arrive some milliseconds late, each run of them by a time of its own and all in their order, as
-// from an apiserver whose watchers lag (W-212); probes and their watches do not, so that what is known of upstream is always ahead of
-// what has arrived. Complete LISTs take long to come, as from an apiserver under load: else none of them would be worth a proof.
+// The bytes of the mirror's own watch arrive some milliseconds late, each run of them by a time of
+// its own and all in their order, as from an apiserver whose watchers lag (W-212); probes and their
+// watches do not, so that what is known of upstream is always ahead of what has arrived. Complete
+// LISTs take long to come, as from an apiserver under load: else none of them would be worth a
+// proof.
 type relay struct {
 	url     string
 	delayed atomic.Int64 // runs of bytes of watches
@@ -30,7 +33,8 @@ type relay struct {
 
 const (
 	leastDelay, mostDelay = 5 * time.Millisecond, 50 * time.Millisecond
-	// dearList is how much longer a LIST takes. A client can tell that from a proof that came late, and from nothing else.
+	// dearList is how much longer a LIST takes. A client can tell that from a proof that came late,
+	// and from nothing else.
 	dearList = 75 * time.Millisecond
 )
 
@@ -50,7 +54,8 @@ func newRelay(t *testing.T, cp *controlplane.ControlPlane) *relay {
 		Transport: transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0), // clients that leave
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(upstream)
-			p.Out.Header.Set("Authorization", "Bearer "+cp.Config(controlplane.Admin).BearerToken) // a kubeconfig has none for plain HTTP
+			// a kubeconfig has none for plain HTTP
+			p.Out.Header.Set("Authorization", "Bearer "+cp.Config(controlplane.Admin).BearerToken)
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			switch mirror, watch := isMirror(resp.Request), isWatch(resp.Request); {
@@ -72,7 +77,8 @@ func newRelay(t *testing.T, cp *controlplane.ControlPlane) *relay {
 	return r
 }
 
-// isMirror reports a request that the proxy sends to mirror a resource. Its probes say so in their User-Agent.
+// isMirror reports a request that the proxy sends to mirror a resource. Its probes say so in their
+// User-Agent.
 func isMirror(r *http.Request) bool {
 	agent := r.Header.Get("User-Agent")
 	return strings.HasPrefix(agent, "spillway/") && !strings.HasSuffix(agent, " probe")

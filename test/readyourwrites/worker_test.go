@@ -36,8 +36,10 @@ func (t *tally) String() string {
 	share := func(part, whole int64) string {
 		return fmt.Sprintf("%d (%.0f %% from memory)", whole, 100*float64(part)/float64(max(whole, 1)))
 	}
-	return fmt.Sprintf("%d tries: %s LISTs, %s watch-lists, %d GETs; %d watch-lists had to be asked for again; %d reads failed; %d stale",
-		t.tries.Load(), share(t.listsFromMemory.Load(), t.lists.Load()), share(t.watchListsFromMemory.Load(), t.watchLists.Load()),
+	return fmt.Sprintf("%d tries: %s LISTs, %s watch-lists, %d GETs; %d watch-lists had to be asked for again; %d reads "+
+		"failed; %d stale",
+		t.tries.Load(), share(t.listsFromMemory.Load(), t.lists.Load()),
+		share(t.watchListsFromMemory.Load(), t.watchLists.Load()),
 		t.gets.Load(), t.unfinished.Load(), t.failed.Load(), len(t.staleReads()))
 }
 
@@ -47,8 +49,8 @@ const (
 	most   = 20
 )
 
-// worker writes to a namespace in which nobody else does, and reads it after every write. So it knows exactly what each answer must
-// show: neither less nor more.
+// worker writes to a namespace in which nobody else does, and reads it after every write. So it
+// knows exactly what each answer must show: neither less nor more.
 type worker struct {
 	namespace     string
 	direct, proxy *client
@@ -86,7 +88,8 @@ func (w *worker) try(ctx context.Context) error {
 // readPatience bounds one read.
 const readPatience = time.Minute
 
-// write creates, changes or deletes an object, mostly at the apiserver, sometimes through the proxy.
+// write creates, changes or deletes an object, mostly at the apiserver, sometimes through the
+// proxy.
 func (w *worker) write(ctx context.Context) (name string, err error) {
 	c := w.direct
 	if w.random.IntN(4) == 0 && !w.lenient {
@@ -160,7 +163,8 @@ func (w *worker) get(ctx context.Context, name string) error {
 	return nil
 }
 
-// compare notes an answer that does not show exactly what the worker wrote, or that says it is older.
+// compare notes an answer that does not show exactly what the worker wrote, or that says it is
+// older.
 func (w *worker) compare(what string, a answer, want versions) {
 	source := "upstream"
 	if a.own {
@@ -168,7 +172,8 @@ func (w *worker) compare(what string, a answer, want versions) {
 	}
 	switch {
 	case !reflect.DeepEqual(a.objects, want):
-		w.tally.isStale(fmt.Errorf("%s of %s from %s at %d shows %v, not %v", what, w.namespace, source, a.rv, a.objects, want))
+		w.tally.isStale(fmt.Errorf("%s of %s from %s at %d shows %v, not %v", what, w.namespace, source, a.rv, a.objects,
+			want))
 	case a.rv < w.newest:
 		w.tally.isStale(fmt.Errorf("%s of %s from %s says it is at %d, below %d", what, w.namespace, source, a.rv, w.newest))
 	}

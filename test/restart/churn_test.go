@@ -18,8 +18,8 @@ import (
 // The pulse is an object that every informer sees; it counts.
 const pulseNamespace, pulseName = "n1", "pulse"
 
-// churn is what happens upstream all the while: objects come, change, leave selectors and enter them, and go; and the pulse counts. It fails
-// nobody that upstream is away.
+// churn is what happens upstream all the while: objects come, change, leave selectors and enter
+// them, and go; and the pulse counts. It fails nobody that upstream is away.
 type churn struct {
 	client kubernetes.Interface
 	random *rand.Rand
@@ -42,7 +42,8 @@ func startChurn(t *testing.T, client kubernetes.Interface) *churn {
 	}
 	c := &churn{client: client, random: rand.New(rand.NewPCG(1, 1))} // #nosec G404 -- reproducible
 	first := configMap(pulseNamespace, pulseName, "x", 1)
-	if _, err := client.CoreV1().ConfigMaps(pulseNamespace).Create(t.Context(), first, metav1.CreateOptions{}); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(pulseNamespace).Create(t.Context(), first,
+		metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -81,14 +82,16 @@ func (c *churn) run(ctx context.Context) {
 
 func (c *churn) beat(ctx context.Context) error {
 	next := int(c.pulse.Load()) + 1
-	_, err := c.client.CoreV1().ConfigMaps(pulseNamespace).Update(ctx, configMap(pulseNamespace, pulseName, "x", next), metav1.UpdateOptions{})
+	_, err := c.client.CoreV1().ConfigMaps(pulseNamespace).Update(ctx, configMap(pulseNamespace, pulseName, "x", next),
+		metav1.UpdateOptions{})
 	if err == nil {
 		c.pulse.Store(int64(next))
 	}
 	return err
 }
 
-// change does something to one of a few objects. That it is not there, or is there already, is no matter.
+// change does something to one of a few objects. That it is not there, or is there already, is no
+// matter.
 func (c *churn) change(ctx context.Context) error {
 	namespace, name := fmt.Sprint("n", c.random.IntN(3)), fmt.Sprint("object-", c.random.IntN(30))
 	maps := c.client.CoreV1().ConfigMaps(namespace)

@@ -17,10 +17,12 @@ import (
 	"spillway/test/process"
 )
 
-// upstreamName is a name that the certificate of kube-apiserver is good for, and that has two addresses for the proxy alone.
+// upstreamName is a name that the certificate of kube-apiserver is good for, and that has two
+// addresses for the proxy alone.
 const upstreamName = "kubernetes.default.svc"
 
-// twoAddresses makes a program of the proxy for which upstreamName has two addresses: it runs in a mount namespace with hosts of its own.
+// twoAddresses makes a program of the proxy for which upstreamName has two addresses: it runs in a
+// mount namespace with hosts of its own.
 func twoAddresses(t *testing.T, binary string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +78,9 @@ func passes(t *testing.T, p *process.Proxy, since time.Time) (read, written time
 		`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectRulesReview","spec":{"namespace":"default"}}`)
 }
 
-// Upstream is one name with two addresses, and a kube-apiserver behind each. What stands before the first one hangs: connections stay open, and
-// others are accepted, but no byte arrives. Later it is well again, and the second one is gone with all its connections.
+// Upstream is one name with two addresses, and a kube-apiserver behind each. What stands before the
+// first one hangs: connections stay open, and others are accepted, but no byte arrives. Later it is
+// well again, and the second one is gone with all its connections.
 func TestUpstreamFailsOver(t *testing.T) {
 	s := newScene(t)
 	program := twoAddresses(t, s.binary)
@@ -97,14 +100,16 @@ func TestUpstreamFailsOver(t *testing.T) {
 	if err := controlplane.WriteKubeconfig(kubeconfig, config); err != nil {
 		t.Fatal(err)
 	}
-	p := process.StartProxy(t, program, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps", "--log-level=info")
+	p := process.StartProxy(t, program, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps",
+		"--log-level=info")
 	c := newCrowd(t, &rest.Config{Host: p.Plain}, *crowdSize)
 	passes(t, p, time.Now())
 	over := func(what string) {
 		began := time.Now()
 		_, last := c.reach(int(s.churn.pulse.Load())+1, began)
 		read, written := passes(t, p, began)
-		t.Logf("%s: mirrors are up to date after %v; a read passes through after %v, a write after %v", what, last.Round(time.Millisecond),
+		t.Logf("%s: mirrors are up to date after %v; a read passes through after %v, a write after %v", what,
+			last.Round(time.Millisecond),
 			read.Round(time.Millisecond), written.Round(time.Millisecond))
 	}
 	lists := process.Metric(t, p.Metrics, "spillway_upstream_lists_total")

@@ -56,7 +56,8 @@ type view struct{ namespace, labels, fields string }
 
 // views are such that each shows the pulse (see churn).
 var views = []view{
-	{}, {namespace: pulseNamespace}, {labels: "app=x"}, {fields: "metadata.name=" + pulseName}, {labels: "app!=y"}, {fields: "metadata.namespace!=n0", labels: "app"},
+	{}, {namespace: pulseNamespace}, {labels: "app=x"}, {fields: "metadata.name=" + pulseName}, {labels: "app!=y"},
+	{fields: "metadata.namespace!=n0", labels: "app"},
 }
 
 func (v view) apply(o *metav1.ListOptions) { o.LabelSelector, o.FieldSelector = v.labels, v.fields }
@@ -97,7 +98,8 @@ func newCrowd(t *testing.T, config *rest.Config, n int) *crowd {
 	})
 	for i := range n {
 		v := views[i%len(views)]
-		one := informer{view: v, SharedIndexInformer: informers.NewSharedInformerFactoryWithOptions(clients[i/len(views)%2], 0,
+		one := informer{view: v, SharedIndexInformer: informers.NewSharedInformerFactoryWithOptions(clients[i/len(views)%2],
+			0,
 			informers.WithNamespace(v.namespace), informers.WithTweakListOptions(v.apply)).Core().V1().ConfigMaps().Informer()}
 		running.Go(func() { one.Run(stop) })
 		c.all = append(c.all, one)
@@ -123,7 +125,8 @@ func (i informer) pulse() int {
 	return n
 }
 
-// reach waits until everybody has seen so much of the pulse, and returns how long the last one and the median took.
+// reach waits until everybody has seen so much of the pulse, and returns how long the last one and
+// the median took.
 func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	c.t.Helper()
 	waiting := c.all
@@ -147,8 +150,8 @@ func (c *crowd) reach(pulse int, since time.Time) (median, last time.Duration) {
 	return median, last
 }
 
-// check waits until everybody holds what upstream has, at the versions that it has, and nothing else. Upstream is asked each time: a write that its
-// sender had given up may yet be done.
+// check waits until everybody holds what upstream has, at the versions that it has, and nothing
+// else. Upstream is asked each time: a write that its sender had given up may yet be done.
 func (c *crowd) check(direct kubernetes.Interface) {
 	c.t.Helper()
 	for _, v := range views {

@@ -16,7 +16,8 @@ import (
 
 var crowdSize = flag.Int("informers", 50, "informers that watch through the proxy")
 
-// away is how long nobody answers the informers: long enough that much happens, short enough that upstream remembers.
+// away is how long nobody answers the informers: long enough that much happens, short enough that
+// upstream remembers.
 const away = 2 * time.Second
 
 // scene is a real control plane where things happen, and a proxy.
@@ -51,19 +52,22 @@ func newScene(t *testing.T, more ...*controlplane.Authority) *scene {
 // proxy starts one that listens at an address; "" chooses one.
 func (s *scene) proxy(address string) *process.Proxy {
 	s.t.Helper()
-	args := []string{"--kubeconfig=" + s.cp.Kubeconfig(controlplane.Admin), "--plain-identity=self", "--resources=configmaps", "--log-level=info"}
+	args := []string{"--kubeconfig=" + s.cp.Kubeconfig(controlplane.Admin), "--plain-identity=self",
+		"--resources=configmaps", "--log-level=info"}
 	if address != "" {
 		args = append(args, "--listen="+strings.TrimPrefix(address, "http://"))
 	}
 	return process.StartProxy(s.t, s.binary, args...)
 }
 
-// disturb takes something from the informers and gives it back, and tells how they got over it: nobody may have listed anew, and all must
-// hold what upstream has in the end.
+// disturb takes something from the informers and gives it back, and tells how they got over it:
+// nobody may have listed anew, and all must hold what upstream has in the end.
 func (s *scene) disturb(c *crowd, what string, disturb func()) {
 	s.t.Helper()
-	c.reach(int(s.churn.pulse.Load())+5, time.Now()) // a watch that shows nothing and is over within a second is an error to client-go
-	states, resumes, refused, writes := c.sent.states.Load(), c.sent.resumes.Load(), c.sent.refused.Load(), s.churn.writes.Load()
+	// a watch that shows nothing and is over within a second is an error to client-go
+	c.reach(int(s.churn.pulse.Load())+5, time.Now())
+	states, resumes, refused, writes := c.sent.states.Load(), c.sent.resumes.Load(), c.sent.refused.Load(),
+		s.churn.writes.Load()
 	began := time.Now()
 	disturb()
 	back := time.Now()
@@ -73,8 +77,10 @@ func (s *scene) disturb(c *crowd, what string, disturb func()) {
 	s.churn.end()
 	c.check(s.direct)
 	states, resumes, refused = c.sent.states.Load()-states, c.sent.resumes.Load()-resumes, c.sent.refused.Load()-refused
-	s.t.Logf("%s: %d informers, %d writes while it lasted (%v): all are up to date after %v, half of them after %v; %d relists, %d resumes, %d told to wait",
-		what, len(c.all), writes, back.Sub(began).Round(time.Millisecond), last.Round(time.Millisecond), median.Round(time.Millisecond), states, resumes, refused)
+	s.t.Logf("%s: %d informers, %d writes while it lasted (%v): all are up to date after %v, half of them after %v; %d "+
+		"relists, %d resumes, %d told to wait",
+		what, len(c.all), writes, back.Sub(began).Round(time.Millisecond), last.Round(time.Millisecond),
+		median.Round(time.Millisecond), states, resumes, refused)
 	if states != 0 {
 		s.t.Errorf("%d relists", states)
 	}
@@ -86,7 +92,8 @@ func (s *scene) disturb(c *crowd, what string, disturb func()) {
 // backfilled checks that informers were told of the past by a proxy that does not have it.
 func (s *scene) backfilled(p *process.Proxy, least int) {
 	s.t.Helper()
-	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfill_streams_total"), process.Metric(s.t, p.Metrics, "spillway_backfill_watches_total")
+	streams, watches := process.Metric(s.t, p.Metrics, "spillway_backfill_streams_total"),
+		process.Metric(s.t, p.Metrics, "spillway_backfill_watches_total")
 	s.t.Logf("%d streams were told of the past by %d upstream watches", streams, watches)
 	if streams < least {
 		s.t.Errorf("only %d streams were told of the past: this tests too little", streams)

@@ -35,13 +35,15 @@ type mortal struct {
 	err    error
 }
 
-// TestRightsEnd lets rights end while watches run by them: each ends cleanly, by its reason, in time, and is sent nothing after; who asks
-// again is told what upstream itself would tell him. Nobody else notices.
+// TestRightsEnd lets rights end while watches run by them: each ends cleanly, by its reason, in
+// time, and is sent nothing after; who asks again is told what upstream itself would tell him.
+// Nobody else notices.
 func TestRightsEnd(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
 	s := newScribe(t, c, "red")
-	deleted, unbound, roleless, stays := c.ServiceAccount(t, "red", "deleted", 0), c.ServiceAccount(t, "red", "unbound", 0),
+	deleted, unbound, roleless, stays := c.ServiceAccount(t, "red", "deleted", 0),
+		c.ServiceAccount(t, "red", "unbound", 0),
 		c.ServiceAccount(t, "red", "roleless", 0), c.ServiceAccount(t, "red", "stays", 0)
 	expiring := c.ServiceAccount(t, "red", "expiring", 0)
 	certified := c.Certified(t, "certified")
@@ -103,7 +105,8 @@ func TestRightsEnd(t *testing.T) {
 	}
 	mortals[len(mortals)-1].goesOn(t)
 	for reason, n := range wanted {
-		if got := process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_ends_total{reason=%q`, reason)); got != n {
+		if got := process.Metric(t, proxy.Metrics, fmt.Sprintf(`spillway_reauthorization_ends_total{reason=%q`,
+			reason)); got != n {
 			t.Errorf("%d watches were ended for %s, want %d", got, reason, n)
 		}
 	}
@@ -136,7 +139,8 @@ func (m *mortal) start(ctx context.Context, t *testing.T, proxy *process.Proxy, 
 	})
 }
 
-// fewest is how many events a watch must have been sent before its end shows anything: the state, and a change.
+// fewest is how many events a watch must have been sent before its end shows anything: the state,
+// and a change.
 const fewest = 2
 
 // awaitEvents waits until the watch has been sent events.

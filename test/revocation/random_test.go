@@ -53,8 +53,8 @@ type pair struct {
 	late  []string
 }
 
-// TestRandomRights gives and takes rights at random while everybody watches. Nobody is sent an event more than 30 s after he may not have
-// it; and those who may in the end see all there is.
+// TestRandomRights gives and takes rights at random while everybody watches. Nobody is sent an
+// event more than 30 s after he may not have it; and those who may in the end see all there is.
 func TestRandomRights(t *testing.T) {
 	t.Parallel()
 	users := map[controlplane.User][]string{}
@@ -77,7 +77,9 @@ func TestRandomRights(t *testing.T) {
 			pairs = append(pairs, p)
 		}
 	}
-	slices.SortFunc(pairs, func(a, b *pair) int { return slices.Compare([]string{a.name, a.place}, []string{b.name, b.place}) })
+	slices.SortFunc(pairs, func(a, b *pair) int {
+		return slices.Compare([]string{a.name, a.place}, []string{b.name, b.place})
+	})
 	c.Settle(t)
 	proxy := process.StartProxy(t, process.BuildProxy(t), append(c.ProxyFlags(), "--resources=configmaps")...)
 
@@ -143,7 +145,9 @@ func (p *pair) grant(ctx context.Context) error {
 	none, options := metav1.DeleteOptions{}, metav1.CreateOptions{}
 	_ = rbac.RoleBindings(p.place).Delete(ctx, p.name, none) // neither need be there
 	_ = rbac.Roles(p.place).Delete(ctx, p.name, none)
-	_, err := rbac.Roles(p.place).Create(ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{crowd.Rule("get,list,watch", "", "configmaps")}}, options)
+	_, err := rbac.Roles(p.place).Create(
+		ctx, &rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{crowd.Rule("get,list,watch", "", "configmaps")}},
+		options)
 	if err != nil {
 		return err
 	}
@@ -170,7 +174,8 @@ func (p *pair) revoke(ctx context.Context, way int) error {
 	case 2:
 		_, err = rbac.RoleBindings(p.place).Update(ctx, p.binding(), metav1.UpdateOptions{})
 	case 3:
-		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: p.name}, Rules: []rbacv1.PolicyRule{crowd.Rule("get,list", "", "configmaps")}}
+		role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: p.name},
+			Rules: []rbacv1.PolicyRule{crowd.Rule("get,list", "", "configmaps")}}
 		_, err = rbac.Roles(p.place).Update(ctx, role, metav1.UpdateOptions{})
 	}
 	p.mu.Lock()

@@ -23,7 +23,8 @@ import (
 	"spillway/test/process"
 )
 
-// renewer sends requests with the token of the moment, counts those for the whole state, and holds those that go on until it is told.
+// renewer sends requests with the token of the moment, counts those for the whole state, and holds
+// those that go on until it is told.
 type renewer struct {
 	next          http.RoundTripper
 	token         atomic.Pointer[string]
@@ -51,8 +52,9 @@ func (r *renewer) RoundTrip(request *http.Request) (*http.Response, error) {
 	return r.next.RoundTrip(request)
 }
 
-// TestResume lets an informer's watch end, first since its token has expired, then since its binding is gone. It has another token, and
-// the binding comes back: it goes on from where it was, asks for the state only once, and misses nothing.
+// TestResume lets an informer's watch end, first since its token has expired, then since its
+// binding is gone. It has another token, and the binding comes back: it goes on from where it was,
+// asks for the state only once, and misses nothing.
 func TestResume(t *testing.T) {
 	t.Parallel()
 	c := crowd.Start(t, crowd.Options{})
@@ -113,7 +115,8 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	await("the lost binding to end the watch", func() bool { return ended("forbidden") && r.rests.Load() > before })
-	if _, err := c.Admin.CoreV1().ConfigMaps("red").Create(ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile"}}, metav1.CreateOptions{}); err != nil {
+	if _, err := c.Admin.CoreV1().ConfigMaps("red").Create(
+		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile"}}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	old.ResourceVersion, old.UID = "", ""
@@ -132,8 +135,10 @@ func TestResume(t *testing.T) {
 	t.Logf("%d requests for the state, %d to go on", r.states.Load(), r.rests.Load())
 }
 
-// informed starts an informer that shows a token, and returns when it has its state. There is none if that does not come before the end.
-func informed(ctx context.Context, t *testing.T, proxy *process.Proxy, token string, end time.Time) (*renewer, informersv1.ConfigMapInformer) {
+// informed starts an informer that shows a token, and returns when it has its state. There is none
+// if that does not come before the end.
+func informed(ctx context.Context, t *testing.T, proxy *process.Proxy, token string, end time.Time) (*renewer,
+	informersv1.ConfigMapInformer) {
 	t.Helper()
 	r := &renewer{}
 	r.token.Store(&token)

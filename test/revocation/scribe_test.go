@@ -45,7 +45,8 @@ func (s *scribe) run(ctx context.Context, t *testing.T, every time.Duration) {
 	defer ticks.Stop()
 	for n := 0; ; n++ {
 		for _, namespace := range s.namespaces {
-			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scribbled, Namespace: namespace}, Data: map[string]string{"n": fmt.Sprint(n)}}
+			o := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: scribbled, Namespace: namespace},
+				Data: map[string]string{"n": fmt.Sprint(n)}}
 			written, err := s.cluster.Admin.CoreV1().ConfigMaps(namespace).Update(ctx, o, metav1.UpdateOptions{})
 			if ctx.Err() != nil {
 				return

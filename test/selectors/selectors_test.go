@@ -109,7 +109,8 @@ func TestCostlySelectorsDelayNoOtherUser(t *testing.T) {
 	const events = 50
 	written := write(t, c, events)
 	heard(t, quiet.Body, written)
-	// Of mallory's selectors the hub has a share of 4,096: those of 256 terms are 272 each, those of 10 are 26.
+	// Of mallory's selectors the hub has a share of 4,096: those of 256 terms are 272 each, those of
+	// 10 are 26.
 	if n := metric(`spillway_dispatch_evaluations_total{resource="configmaps"`); n > (2*events+10)*(4096/26+20) {
 		t.Errorf("the hub asked %d selectors about %d events", n, 2*events)
 	}
@@ -163,7 +164,8 @@ func besiege(ctx context.Context, t *testing.T, get func(context.Context, string
 			if a.equal {
 				i = 0
 			}
-			response, err := get(ctx, base+"/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&labelSelector="+selector(a.terms, 1000*kind+i))
+			response, err := get(ctx, base+"/api/v1/watch/namespaces/a/configmaps?resourceVersion=0&labelSelector="+
+				selector(a.terms, 1000*kind+i))
 			if err != nil {
 				t.Fatal(err)
 			}

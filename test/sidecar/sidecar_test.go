@@ -1,5 +1,6 @@
-// Package sidecar runs the proxy as it runs in a pod, as the pod's own service account, which has no rights but to read some things: those
-// in the pod get what they may have, and nobody else who reaches the listener gets anything.
+// Package sidecar runs the proxy as it runs in a pod, as the pod's own service account, which has
+// no rights but to read some things: those in the pod get what they may have, and nobody else who
+// reaches the listener gets anything.
 package sidecar
 
 import (
@@ -48,13 +49,15 @@ func newPod(t *testing.T) *pod {
 	p := &pod{t: t, cp: cp, admin: admin}
 	for _, name := range []string{"app", "other"} {
 		meta := metav1.ObjectMeta{Name: name}
-		if _, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{}); err != nil {
+		if _, err := admin.CoreV1().ServiceAccounts("default").Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: meta},
+			metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
-		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch"}}},
+		Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"},
+			Verbs: []string{"get", "list", "watch"}}},
 	}
 	if _, err := admin.RbacV1().ClusterRoles().Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
@@ -62,7 +65,8 @@ func newPod(t *testing.T) *pod {
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: "reader"},
 		Subjects: []rbacv1.Subject{
-			{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "app"}, {Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "other"},
+			{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "app"},
+			{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "other"},
 		},
 		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reader"},
 	}
@@ -75,7 +79,8 @@ func newPod(t *testing.T) *pod {
 // token is a new one of a service account.
 func (p *pod) token(account string) string {
 	p.t.Helper()
-	token, err := p.admin.CoreV1().ServiceAccounts("default").CreateToken(p.t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	token, err := p.admin.CoreV1().ServiceAccounts("default").CreateToken(p.t.Context(), account,
+		&authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -131,7 +136,8 @@ func (p *pod) ask(proxy *process.Proxy, method, target, token string) answer {
 func TestPodToken(t *testing.T) {
 	p := newPod(t)
 	binary := process.BuildProxy(t)
-	proxy := process.StartProxy(t, binary, "--kubeconfig="+p.kubeconfig("app"), "--plain-identity=pod-token", "--resources=configmaps")
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+p.kubeconfig("app"), "--plain-identity=pod-token",
+		"--resources=configmaps")
 	own, rotated, other := p.token("app"), p.token("app"), p.token("other")
 	const maps = "/api/v1/namespaces/default/configmaps"
 	for _, c := range []struct {
@@ -162,7 +168,8 @@ func (p *pod) watchEnds(proxy *process.Proxy, maps, token string) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
 	defer cancel()
-	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, proxy.Plain+maps+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", http.NoBody)
+	r, _ := http.NewRequestWithContext(ctx, http.MethodGet, proxy.Plain+maps+
+		"?watch=1&resourceVersion=0&allowWatchBookmarks=1", http.NoBody)
 	r.Header.Set("Authorization", "Bearer "+token)
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -195,10 +202,13 @@ func TestPodTokenOutsideOfPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cp.Stop)
-	start := exec.CommandContext(t.Context(), process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=pod-token", "--listen=127.0.0.1:0", "--metrics-listen=")
+	start := exec.CommandContext(t.Context(), process.BuildProxy(t), "--kubeconfig="+cp.Kubeconfig(controlplane.Admin),
+		"--plain-identity=pod-token", "--listen=127.0.0.1:0", "--metrics-listen=")
 	var said bytes.Buffer
 	start.Stderr = &said
-	if err := start.Run(); err == nil || !strings.Contains(said.String(), "--plain-identity=pod-token: is for pods: spillway must run as their service account") {
+	if err := start.Run(); err == nil ||
+		!strings.Contains(said.String(),
+			"--plain-identity=pod-token: is for pods: spillway must run as their service account") {
 		t.Errorf("%v: %s", err, said.String())
 	}
 }

@@ -12,8 +12,8 @@ const (
 	events                     // no state: a watch from some resourceVersion
 )
 
-// client is a watcher with a mind of its own: it stalls, reads by the byte, vanishes, comes back with what it saw last, and
-// starts over when it is told 410.
+// client is a watcher with a mind of its own: it stalls, reads by the byte, vanishes, comes back
+// with what it saw last, and starts over when it is told 410.
 type client struct {
 	sim     *Simulation
 	id      int
@@ -35,7 +35,8 @@ func newClient(s *Simulation, id int) *client {
 }
 
 func (c *client) String() string {
-	return fmt.Sprintf("client %d (%v, %+v, %+v) at %d", c.id, [...]string{"watch-list", "consistent watch-list", "list and watch", "events"}[c.kind],
+	return fmt.Sprintf("client %d (%v, %+v, %+v) at %d", c.id, [...]string{"watch-list", "consistent watch-list",
+		"list and watch", "events"}[c.kind],
 		c.filter, c.format, c.last)
 }
 

@@ -6,7 +6,8 @@ import (
 	"spillway/internal/object"
 )
 
-// faults are what a run is made to do wrong, to see that the oracle sees it. None is the zero value.
+// faults are what a run is made to do wrong, to see that the oracle sees it. None is the zero
+// value.
 type faults struct {
 	onSource   func(*stream, source) source
 	onResume   func(s *Simulation, rv uint64, sel object.Selector, enc object.Encoding) (source, error)

@@ -50,7 +50,9 @@ func isEvent(frame []byte) bool { return !bytes.Contains(frame, []byte(`"BOOKMAR
 
 // tamper is a fault in what cursors return.
 func tamper(edit func(e *edited, frames [][]byte) [][]byte) faults {
-	return faults{onSource: func(s *stream, c source) source { return &edited{source: c, stream: s, every: 20, edit: edit} }}
+	return faults{onSource: func(s *stream, c source) source {
+		return &edited{source: c, stream: s, every: 20, edit: edit}
+	}}
 }
 
 // through is a cursor that promises something else.
@@ -146,7 +148,8 @@ func (s *slow) Next() ([]byte, error) {
 	return f, nil
 }
 
-// diligent is a cursor that promises what it sent last, even inside a seam, and has a bookmark sent there.
+// diligent is a cursor that promises what it sent last, even inside a seam, and has a bookmark sent
+// there.
 type diligent struct {
 	slow
 	last   uint64

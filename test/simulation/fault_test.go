@@ -85,8 +85,10 @@ var planted = []struct {
 	}, nil},
 	{"a bookmark overtakes an event", Bookmark, func() faults {
 		return tamper(func(e *edited, f [][]byte) [][]byte {
-			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() && !e.InSeam() {
-				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(), rvOf(f[n]), false))
+			if n := len(f) - 1; n >= 0 && e.stream.client.format.bookmarks && isEvent(f[n]) && rvOf(f[n]) == e.Through() &&
+				!e.InSeam() {
+				overtaking := made(fanout.AppendBookmark(nil, e.stream.client.format.encoding(), e.stream.sim.resource.Template(),
+					rvOf(f[n]), false))
 				return append(f[:n:n], overtaking, f[n])
 			}
 			return f
@@ -158,7 +160,8 @@ var planted = []struct {
 			if !s.client.format.chunked {
 				return last
 			}
-			return made(fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(), s.sim.resource.Through(), false))
+			return made(fanout.AppendBookmark(last, s.client.format.encoding(), s.sim.resource.Template(),
+				s.sim.resource.Through(), false))
 		}}
 	}, nil},
 	{"a stream expires while history reaches back to it", End, func() faults {

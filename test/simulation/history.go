@@ -7,8 +7,8 @@ import (
 	"sort"
 )
 
-// history is what the mirror was told, as the oracle keeps it: all of it, never trimmed. A seam is worked out here from the
-// truth, by the letter of design D5.
+// history is what the mirror was told, as the oracle keeps it: all of it, never trimmed. A seam is
+// worked out here from the truth, by the letter of design D5.
 type history struct {
 	generations []*generation
 	greatest    uint64 // ever promised; 0 once the present is beyond it
@@ -132,8 +132,8 @@ func (h *history) relist(state map[string]*version, l uint64) (voids, seam bool)
 	return false, seam
 }
 
-// has reports whether a client that is complete through rv has the entry. Nobody has part of a seam: who is at p gets it
-// all, again if need be.
+// has reports whether a client that is complete through rv has the entry. Nobody has part of a
+// seam: who is at p gets it all, again if need be.
 func (e *entry) has(rv uint64) bool {
 	if e.seam != nil {
 		return rv >= e.seam.l
@@ -141,8 +141,8 @@ func (e *entry) has(rv uint64) bool {
 	return rv >= e.rv
 }
 
-// index is the first entry that a client does not have which is complete through rv. inside says that rv lies strictly inside a
-// gap: no index is right then.
+// index is the first entry that a client does not have which is complete through rv. inside says
+// that rv lies strictly inside a gap: no index is right then.
 func (g *generation) index(rv uint64) (i int, inside bool) {
 	i = sort.Search(len(g.entries), func(i int) bool { return !g.entries[i].has(rv) })
 	return i, i < len(g.entries) && g.entries[i].seam != nil && rv > g.entries[i].seam.p

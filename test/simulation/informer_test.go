@@ -75,7 +75,8 @@ func (in *informed) set(o any, there bool) {
 	}
 }
 
-// holds waits until both the informer's store and what its handlers were told are what the server stores.
+// holds waits until both the informer's store and what its handlers were told are what the server
+// stores.
 func (in *informed) holds(t *testing.T, s *fakeapiserver.Server) {
 	t.Helper()
 	want := map[string]string{}
@@ -100,8 +101,9 @@ func (in *informed) holds(t *testing.T, s *fakeapiserver.Server) {
 	}
 }
 
-// Real informers that are cut off after the k-th of n deletions of a seam end up with the truth, for every k. Each has a
-// connection of its own to one proxy, which itself has lost its upstream watch for good.
+// Real informers that are cut off after the k-th of n deletions of a seam end up with the truth,
+// for every k. Each has a connection of its own to one proxy, which itself has lost its upstream
+// watch for good.
 func TestInformersCutInsideASeam(t *testing.T) {
 	const deletions = 4
 	for _, watchList := range []bool{true, false} {

@@ -6,8 +6,8 @@ import (
 	"spillway/internal/object"
 )
 
-// mirror is the reflector: it brings upstream's writes to the cache, in order, when its connection lives. What it does, the
-// history notes.
+// mirror is the reflector: it brings upstream's writes to the cache, in order, when its connection
+// lives. What it does, the history notes.
 type mirror struct {
 	sim       *Simulation
 	next      int // the first of upstream's writes that was not delivered
@@ -39,8 +39,8 @@ func (m *mirror) step() {
 	}
 }
 
-// lost reports that upstream's history is no longer the one that the mirror followed. (A real one may be unable to tell; then
-// nobody is.)
+// lost reports that upstream's history is no longer the one that the mirror followed. (A real one
+// may be unable to tell; then nobody is.)
 func (m *mirror) lost() bool { return m.sim.up.lowest < m.sim.history.now().through }
 
 // deliver brings at most n writes.

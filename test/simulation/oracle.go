@@ -4,7 +4,8 @@ import (
 	"spillway/internal/object"
 )
 
-// message judges one message, and returns the resourceVersion that the client may resume at from now on, 0 for none.
+// message judges one message, and returns the resourceVersion that the client may resume at from
+// now on, 0 for none.
 func (s *session) message(m *message) uint64 {
 	s.scan()
 	switch {
@@ -60,14 +61,16 @@ func (s *session) event(m *message) uint64 {
 	return m.rv
 }
 
-// settle checks that what the last bookmark vouched for has come: had it only been overtaken, it would have been next.
+// settle checks that what the last bookmark vouched for has come: had it only been overtaken, it
+// would have been next.
 func (s *session) settle() {
 	if s.unsettled() {
 		s.report(Complete, "%v is missing; a bookmark said that all is there up to %d", s.pending[0].delivery, s.bookmark)
 	}
 }
 
-// endOfState is the bookmark after the initial events: they must be the state at its resourceVersion.
+// endOfState is the bookmark after the initial events: they must be the state at its
+// resourceVersion.
 func (s *session) endOfState(m *message) uint64 {
 	if !m.end {
 		s.report(Bookmark, "%v among the initial events", m)
@@ -138,7 +141,8 @@ func (s *session) compare() {
 	}
 }
 
-// refused judges a stream that is told in its course that it has expired: history must be void, or have moved past it.
+// refused judges a stream that is told in its course that it has expired: history must be void, or
+// have moved past it.
 func (s *session) refused(st *stream) {
 	log := s.client.sim.resource.Log()
 	g := s.client.sim.history.now()
@@ -152,7 +156,8 @@ func (s *session) refused(st *stream) {
 	}
 }
 
-// ended is invariant 8, at the end of a stream: one reason, which the client has learned, and nothing after it.
+// ended is invariant 8, at the end of a stream: one reason, which the client has learned, and
+// nothing after it.
 func (s *session) ended(st *stream, w *wire) {
 	sim := s.client.sim
 	s.scan()
@@ -199,7 +204,8 @@ func (s *session) rest() {
 	case len(s.pending) > 0:
 		s.report(Complete, "%v never came", s.pending[0].delivery)
 	case s.client.stream.source.Through() != g.through:
-		s.report(Bookmark, "the client has everything up to %d, and is promised %d", g.through, s.client.stream.source.Through())
+		s.report(Bookmark, "the client has everything up to %d, and is promised %d", g.through,
+			s.client.stream.source.Through())
 	}
 	if s.state {
 		s.advance(len(g.entries))

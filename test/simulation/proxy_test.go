@@ -17,10 +17,12 @@ const patience = time.Minute
 func startProxy(t *testing.T, upstream, resources string) *process.Proxy {
 	t.Helper()
 	config := filepath.Join(t.TempDir(), "kubeconfig")
-	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],`+
-		`"contexts":[{"name":"c","context":{"cluster":"c","user":""}}]}`, upstream)
+	kubeconfig := fmt.Sprintf(
+		`{"apiVersion":"v1","kind":"Config","current-context":"c","clusters":[{"name":"c","cluster":{"server":%q}}],`+
+			`"contexts":[{"name":"c","context":{"cluster":"c","user":""}}]}`, upstream)
 	if err := os.WriteFile(config, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+config, "--resources="+resources, "--plain-identity=self", "--drain-period=0s")
+	return process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+config, "--resources="+resources,
+		"--plain-identity=self", "--drain-period=0s")
 }

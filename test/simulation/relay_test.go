@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// relay stands between a client and the proxy. Once armed, it cuts the connection of a watch when so many deletions have
-// passed, before the frame that follows.
+// relay stands between a client and the proxy. Once armed, it cuts the connection of a watch when
+// so many deletions have passed, before the frame that follows.
 type relay struct {
 	listener net.Listener
 	target   string
@@ -84,7 +84,8 @@ const (
 	deletionStart = `{"type":"DELETED"`
 )
 
-// pass copies what the proxy sends, and holds back the start of a line for as long as it may be that of an event.
+// pass copies what the proxy sends, and holds back the start of a line for as long as it may be
+// that of an event.
 func (r *relay) pass(client io.Writer, server io.Reader) error {
 	var held []byte // of the line, while it may be a deletion; nil after that
 	start := true

@@ -36,7 +36,8 @@ func (s *Simulation) put(names ...string) {
 	}
 }
 
-// gapped is a history with a seam: five objects go, of which the last is the one written at p; one changes, one comes.
+// gapped is a history with a seam: five objects go, of which the last is the one written at p; one
+// changes, one comes.
 func gapped(s *Simulation, before func()) (p, l uint64, seam []string) {
 	for _, key := range slices.Sorted(keys(s.up.state)) {
 		s.up.remove(key)
@@ -81,8 +82,8 @@ func (c *client) take(n, more int) {
 	}
 }
 
-// A client that vanishes anywhere inside a seam ends up with the truth, whether it takes bookmarks or not: it gets the
-// deletions again, or is told to start over, and never keeps a ghost.
+// A client that vanishes anywhere inside a seam ends up with the truth, whether it takes bookmarks
+// or not: it gets the deletions again, or is told to start over, and never keeps a ghost.
 func TestClientCutInsideASeam(t *testing.T) {
 	for _, k := range []kind{watchList, consistentList, listWatch, events} {
 		for _, f := range []format{{true, true}, {false, true}, {true, false}, {false, false}} {
@@ -136,7 +137,8 @@ func cutInside(t *testing.T, s *Simulation, c *client, cut, more int) {
 	c.rest()
 }
 
-// Every resourceVersion around a seam, for those who come when it is there and those who were waiting for it.
+// Every resourceVersion around a seam, for those who come when it is there and those who were
+// waiting for it.
 func TestResumeAroundASeam(t *testing.T) {
 	for _, bookmarks := range []bool{true, false} {
 		for _, early := range []bool{false, true} {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// session is the oracle's knowledge of one client since it last started over: what it must get, what it got, and so what it
-// must hold. It spans the client's connections.
+// session is the oracle's knowledge of one client since it last started over: what it must get,
+// what it got, and so what it must hold. It spans the client's connections.
 type session struct {
 	client     *client
 	generation *generation
@@ -44,7 +44,8 @@ type delivery struct {
 }
 
 func newSession(c *client) *session {
-	s := &session{client: c, generation: c.sim.history.now(), scanned: -1, delivered: map[delivery]bool{}, store: map[string]string{}}
+	s := &session{client: c, generation: c.sim.history.now(), scanned: -1, delivered: map[delivery]bool{},
+		store: map[string]string{}}
 	s.state = c.kind != events
 	s.initial = c.kind == watchList || c.kind == consistentList
 	s.connected()
@@ -74,7 +75,8 @@ func (s *session) list() uint64 {
 func (s *session) place(rv uint64) {
 	i, inside := s.generation.index(rv)
 	if inside || rv > s.generation.through {
-		s.report(Bookmark, "%d is promised, but the present is %d, and it may be inside a gap: %v", rv, s.generation.through, inside)
+		s.report(Bookmark, "%d is promised, but the present is %d, and it may be inside a gap: %v", rv, s.generation.through,
+			inside)
 		return
 	}
 	s.scanned, s.wanted = i, i
@@ -82,8 +84,8 @@ func (s *session) place(rv uint64) {
 	maps.DeleteFunc(s.want, func(_ string, v *version) bool { return !s.client.filter.matches(v) })
 }
 
-// foreign reports that a resourceVersion is of a generation that is void, but also one of the present: nobody can tell, so the
-// client does not try.
+// foreign reports that a resourceVersion is of a generation that is void, but also one of the
+// present: nobody can tell, so the client does not try.
 func (s *session) foreign(rv uint64) bool {
 	h := s.client.sim.history
 	g := h.now()
@@ -161,13 +163,15 @@ func (s *session) take(d delivery) *expected {
 	return e
 }
 
-// inSeam reports that a client which is complete through rv at most is between two messages of a seam.
+// inSeam reports that a client which is complete through rv at most is between two messages of a
+// seam.
 func (s *session) inSeam(rv uint64) bool {
 	return slices.ContainsFunc(s.pending, func(e *expected) bool {
 		return e.seam != nil && s.parts[e.seam] && e.entry >= s.reached && rv < e.seam.l
 	})
 }
 
-// unsettled reports that the connection broke after a bookmark that vouched for something which had not come. Whether it was
-// overtaken or lost is not known: such a client starts over, and what is wrong will show elsewhere.
+// unsettled reports that the connection broke after a bookmark that vouched for something which had
+// not come. Whether it was overtaken or lost is not known: such a client starts over, and what is
+// wrong will show elsewhere.
 func (s *session) unsettled() bool { return len(s.pending) > 0 && s.pending[0].entry < s.promised }

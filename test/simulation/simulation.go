@@ -1,7 +1,8 @@
-// Package simulation runs the watch cache, the hub and many clients against a model of upstream, step by step, from a seed.
+// Package simulation runs the watch cache, the hub and many clients against a model of upstream,
+// step by step, from a seed.
 //
-// Invariant: a run is a function of its seed. Every client is judged by an oracle that knows what upstream did and reads
-// nothing but the bytes that the client received.
+// Invariant: a run is a function of its seed. Every client is judged by an oracle that knows what
+// upstream did and reads nothing but the bytes that the client received.
 package simulation
 
 import (
@@ -16,9 +17,10 @@ import (
 
 // Simulation is one upstream, one mirrored resource, its hub, and their clients.
 //
-// Everything happens in steps of one goroutine, because what is tested is what may happen between any two of them: locks and
-// atomics are the business of the packages' own tests. Only Dispatch has a goroutine, to see that it never waits. Run it
-// inside a synctest bubble, where that is decided without a clock.
+// Everything happens in steps of one goroutine, because what is tested is what may happen between
+// any two of them: locks and atomics are the business of the packages' own tests. Only Dispatch has
+// a goroutine, to see that it never waits. Run it inside a synctest bubble, where that is decided
+// without a clock.
 type Simulation struct {
 	rand     *rand.Rand
 	clock    time.Time
@@ -90,7 +92,8 @@ type config struct {
 	faults  faults
 }
 
-// randomConfig draws the size of history: from so short that everybody expires to so long that nobody does.
+// randomConfig draws the size of history: from so short that everybody expires to so long that
+// nobody does.
 func randomConfig(r *rand.Rand) config {
 	bytes := []int64{8 << 10, 40 << 10, 200 << 10, 10 << 20}[r.IntN(4)]
 	age := []time.Duration{0, 20 * time.Second}[r.IntN(2)]
@@ -147,7 +150,8 @@ func (s *Simulation) step() {
 	s.checkMemory()
 }
 
-// rest lets upstream's last word arrive everywhere, and checks that everybody ends up with the truth.
+// rest lets upstream's last word arrive everywhere, and checks that everybody ends up with the
+// truth.
 func (s *Simulation) rest() {
 	s.mirror.rest()
 	for _, c := range s.clients {
@@ -168,8 +172,8 @@ func (s *Simulation) report(check Check, format string, args ...any) {
 	}
 }
 
-// dispatch lets the hub go to the head of the log. It must come back, whatever the clients do (6), and make no frame twice
-// (7).
+// dispatch lets the hub go to the head of the log. It must come back, whatever the clients do (6),
+// and make no frame twice (7).
 func (s *Simulation) dispatch() {
 	most := s.mostFrames()
 	back := make(chan struct{})
@@ -195,7 +199,8 @@ func (s *Simulation) dispatch() {
 	s.frames = frames
 }
 
-// mostFrames is how many frames the next dispatch needs: one per event and distinct feed that sees it.
+// mostFrames is how many frames the next dispatch needs: one per event and distinct feed that sees
+// it.
 func (s *Simulation) mostFrames() int {
 	type key struct {
 		filter filter

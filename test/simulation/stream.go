@@ -40,8 +40,8 @@ const (
 	phaseEnded
 )
 
-// stream is the server's side of one watch, as internal/serve has it, but for the connection: bytes go to the client when the
-// simulation says so, as many as it says.
+// stream is the server's side of one watch, as internal/serve has it, but for the connection: bytes
+// go to the client when the simulation says so, as many as it says.
 type stream struct {
 	sim        *Simulation
 	client     *client

@@ -13,7 +13,8 @@ import (
 
 var pods = object.NewResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}, "Pod", true, true)
 
-// version is one version of one object, as the truth has it: nothing here is read from what is tested.
+// version is one version of one object, as the truth has it: nothing here is read from what is
+// tested.
 type version struct {
 	namespace, name, app, node string
 	uid, rv                    uint64
@@ -25,7 +26,8 @@ func (v *version) key() string { return v.namespace + "/" + v.name }
 
 func (v *version) String() string { return fmt.Sprintf("%s@%d", v.key(), v.rv) }
 
-// json is the version as upstream writes it, at a resourceVersion that is its own unless it is deleted.
+// json is the version as upstream writes it, at a resourceVersion that is its own unless it is
+// deleted.
 func (v *version) json(rv uint64) string {
 	if rv == v.rv && v.text != "" {
 		return v.text
@@ -44,13 +46,15 @@ func (v *version) object(rv uint64) *object.Object {
 	return o
 }
 
-// write is one change of the resource upstream: a creation has no old version, a deletion no new one.
+// write is one change of the resource upstream: a creation has no old version, a deletion no new
+// one.
 type write struct {
 	rv       uint64
 	old, new *version
 }
 
-// upstream is the truth: every write to the resource, in order. Other resources share the counter of resourceVersions.
+// upstream is the truth: every write to the resource, in order. Other resources share the counter
+// of resourceVersions.
 type upstream struct {
 	rand    *rand.Rand
 	rv, uid uint64
@@ -61,12 +65,13 @@ type upstream struct {
 	made    map[identity]bool // in all timelines
 }
 
-// identity is what tells versions apart. After a restore upstream could make another version of the same identity; nobody
-// could tell then that it did, so it does not.
+// identity is what tells versions apart. After a restore upstream could make another version of the
+// same identity; nobody could tell then that it did, so it does not.
 type identity struct{ uid, rv uint64 }
 
 func newUpstream(r *rand.Rand, padding int) *upstream {
-	return &upstream{rand: r, rv: 1000, lowest: math.MaxUint64, padding: padding, state: map[string]*version{}, made: map[identity]bool{}}
+	return &upstream{rand: r, rv: 1000, lowest: math.MaxUint64, padding: padding, state: map[string]*version{},
+		made: map[identity]bool{}}
 }
 
 func (u *upstream) step() {
@@ -117,7 +122,8 @@ func (u *upstream) remove(key string) {
 	delete(u.state, key)
 }
 
-// restore brings back an etcd of some writes ago. What is written from now on reuses resourceVersions.
+// restore brings back an etcd of some writes ago. What is written from now on reuses
+// resourceVersions.
 func (u *upstream) restore(writes int) {
 	for ; writes > 0 && len(u.writes) > 0; writes-- {
 		last := u.writes[len(u.writes)-1]

@@ -29,8 +29,8 @@ func (m *message) String() string {
 	return fmt.Sprintf("%s %s %d", m.Type, m.key, m.rv)
 }
 
-// wire is a client's side of a connection: bytes come in pieces, messages come out. A frame that is cut off is as if it had
-// never been sent.
+// wire is a client's side of a connection: bytes come in pieces, messages come out. A frame that is
+// cut off is as if it had never been sent.
 type wire struct {
 	chunked bool
 	buf     []byte
@@ -54,7 +54,8 @@ func (w *wire) write(p []byte) ([]*message, error) {
 	}
 }
 
-// line cuts off the next event, nil if it is not complete: a line, and exactly one chunk where there are chunks.
+// line cuts off the next event, nil if it is not complete: a line, and exactly one chunk where
+// there are chunks.
 func (w *wire) line() ([]byte, error) {
 	if w.ended && len(w.buf) > 0 {
 		return nil, fmt.Errorf("%q after the end", w.buf)

@@ -45,7 +45,8 @@ func chromium(t *testing.T) string {
 
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)), chromedp.UserDataDir(t.TempDir()))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium(t)),
+		chromedp.UserDataDir(t.TempDir()))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox) // as root it has none
 	}
@@ -118,7 +119,8 @@ func (b *browser) size(width int64, scheme string) {
 // column is the text of a column of the watches.
 func (b *browser) column(class string) []string {
 	b.t.Helper()
-	return value[[]string](b, fmt.Sprintf(`[...document.querySelectorAll("#watches-body .%s")].map(cell => cell.innerText)`, class))
+	return value[[]string](b,
+		fmt.Sprintf(`[...document.querySelectorAll("#watches-body .%s")].map(cell => cell.innerText)`, class))
 }
 
 // falls checks that a column of durations is sorted from the largest on.
@@ -154,12 +156,14 @@ func (b *browser) fits(width int64, scheme string) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(*screenshots, fmt.Sprintf("status-%d-%s.png", width, scheme)), picture, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*screenshots, fmt.Sprintf("status-%d-%s.png", width, scheme)), picture,
+		0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-// named checks that everything that one can use has a name for those who do not see it, and returns how many of each role there are.
+// named checks that everything that one can use has a name for those who do not see it, and returns
+// how many of each role there are.
 func (b *browser) named() map[string]int {
 	b.t.Helper()
 	tree, err := chromedp.Call(b.ctx, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
@@ -198,7 +202,8 @@ func (w *world) browse(t *testing.T) {
 		}
 	}
 	b.size(1280, "light")
-	if roles := b.named(); roles["button"] < 2 || roles["link"] < 25 || roles["spinbutton"] != 1 || roles["table"] != 3 || roles["columnheader"] < 30 {
+	if roles := b.named(); roles["button"] < 2 || roles["link"] < 25 || roles["spinbutton"] != 1 || roles["table"] != 3 ||
+		roles["columnheader"] < 30 {
 		t.Errorf("there are %v", roles)
 	}
 
@@ -207,10 +212,13 @@ func (w *world) browse(t *testing.T) {
 	b.becomes("a refresh", `document.getElementById("moment").innerText !== window.before`)
 	b.falls("lag")
 	b.do(click("watches-by-user"))
-	b.becomes("the order by user", `document.querySelector("#watches-by-user").parentElement.ariaSort === "ascending" && document.querySelector("#watches-body th").innerText === "alice"`)
+	b.becomes("the order by user",
+		`document.querySelector("#watches-by-user").parentElement.ariaSort === "ascending" && document.querySelector("#watches-body th").innerText === "alice"`)
 	b.do(click("watches-by-user"))
-	b.becomes("the other way round", `document.querySelector("#watches-by-user").parentElement.ariaSort === "descending" && document.querySelector("#watches-body th").innerText !== "alice"`)
-	b.becomes("the link to have the focus", `document.activeElement.id === "watches-by-user" && location.search === "?sort=-user"`)
+	b.becomes("the other way round",
+		`document.querySelector("#watches-by-user").parentElement.ariaSort === "descending" && document.querySelector("#watches-body th").innerText !== "alice"`)
+	b.becomes("the link to have the focus",
+		`document.activeElement.id === "watches-by-user" && location.search === "?sort=-user"`)
 	b.do(click("watches-by-lag"))
 	b.becomes("the order by lag", `document.querySelector("#watches-by-lag").parentElement.ariaSort === "descending"`)
 	b.falls("lag")
@@ -218,13 +226,15 @@ func (w *world) browse(t *testing.T) {
 	b.becomes("the pause", `document.getElementById("pause").ariaPressed === "true"`)
 	value[string](b, `window.before = document.getElementById("moment").innerText`)
 	b.do(click("pause"))
-	b.becomes("news after the pause", `document.getElementById("pause").ariaPressed === "false" && document.getElementById("moment").innerText !== window.before`)
+	b.becomes("news after the pause",
+		`document.getElementById("pause").ariaPressed === "false" && document.getElementById("moment").innerText !== window.before`)
 	if title := value[string](b, "document.title"); title != "Spillway status" || !value[bool](b, "window.same") {
 		t.Errorf("the page was replaced, or owned: %s", title)
 	}
 
 	// Without its script it is a page with tables, sorted by links.
-	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
+	if _, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: true}); err != nil {
 		t.Fatal(err)
 	}
 	b.do(chromedp.Navigate(page + "?limit=50"))

@@ -54,7 +54,8 @@ func exactly(want []watches) func(*status.Report) error {
 		for _, one := range r.Watches.Items {
 			ids[one.ID] = true
 			counts[key(one.User, one.UserAgent, one.Protocol, one.LabelSelector)]--
-			if one.Resource != "configmaps" || one.Namespace != namespace || one.Peer == "" || one.AgeSeconds < 0 || one.Encoding != "json" {
+			if one.Resource != "configmaps" || one.Namespace != namespace || one.Peer == "" || one.AgeSeconds < 0 ||
+				one.Encoding != "json" {
 				return fmt.Errorf("one is %+v", one)
 			}
 		}
@@ -70,8 +71,8 @@ func exactly(want []watches) func(*status.Report) error {
 	}
 }
 
-// TestStatus has 200 clients of two users watch over both protocols, and one more who reads nothing. Who looks sees exactly them, sees who
-// lags, and in the end who was evicted.
+// TestStatus has 200 clients of two users watch over both protocols, and one more who reads
+// nothing. Who looks sees exactly them, sees who lags, and in the end who was evicted.
 func TestStatus(t *testing.T) {
 	w := newWorld(t, "--stall-timeout=30s")
 	for _, of := range all {
@@ -92,7 +93,8 @@ func TestStatus(t *testing.T) {
 	}
 	w.awaitReport("what was sent", "limit=1000", func(r *status.Report) error {
 		for _, one := range r.Watches.Items {
-			if sees := one.LabelSelector != "app=none"; one.LagEvents != 0 || one.Phase != "live" || sees != (one.Bytes > writes*1000) || !sees && one.LastEvent != nil {
+			if sees := one.LabelSelector != "app=none"; one.LagEvents != 0 || one.Phase != "live" ||
+				sees != (one.Bytes > writes*1000) || !sees && one.LastEvent != nil {
 				return fmt.Errorf("one is %+v", one)
 			}
 		}
@@ -101,7 +103,8 @@ func TestStatus(t *testing.T) {
 		}
 		return nil
 	})
-	// What a watch reads from the log itself, as some do that were there before their feed, is not accounted for: of the others the last event is known.
+	// What a watch reads from the log itself, as some do that were there before their feed, is not
+	// accounted for: of the others the last event is known.
 	w.awaitReport("somebody's last event", "limit=1000", func(r *status.Report) error {
 		for _, one := range r.Watches.Items {
 			if one.LastEvent != nil {
@@ -112,7 +115,8 @@ func TestStatus(t *testing.T) {
 		return fmt.Errorf("nobody was told anything by a feed: %+v", r.Watches.Items[0])
 	})
 	report := w.awaitReport("rates", "limit=3&sort=-user", func(*status.Report) error { return nil })
-	if len(report.Watches.Items) != 3 || report.Watches.Total != 200 || report.Watches.Items[0].User != "bob" || report.Watches.Sort != "-user" {
+	if len(report.Watches.Items) != 3 || report.Watches.Total != 200 || report.Watches.Items[0].User != "bob" ||
+		report.Watches.Sort != "-user" {
 		t.Errorf("a report of three shows %+v", report.Watches)
 	}
 
@@ -122,13 +126,15 @@ func TestStatus(t *testing.T) {
 		w.write("b", "none", 100_000+i)
 	}
 	w.awaitReport("the one who lags", "limit=1", func(r *status.Report) error {
-		if one := r.Watches.Items[0]; one.User != "carol" || one.LagEvents == 0 || one.LagSeconds == 0 || one.UnsentBytes == 0 || one.BlockedSeconds < 1 {
+		if one := r.Watches.Items[0]; one.User != "carol" || one.LagEvents == 0 || one.LagSeconds == 0 ||
+			one.UnsentBytes == 0 || one.BlockedSeconds < 1 {
 			return fmt.Errorf("the first by lag is %+v", one)
 		}
 		return nil
 	})
 	w.awaitReport("all of them", "limit=1000", exactly(stalled))
-	if text := w.top(); !strings.Contains(text, "All 201 watches, by lag.") || !regexp.MustCompile(`\ncarol .* `+sleeper+` +blocked `).MatchString(text) {
+	if text := w.top(); !strings.Contains(text, "All 201 watches, by lag.") ||
+		!regexp.MustCompile(`\ncarol .* `+sleeper+` +blocked `).MatchString(text) {
 		t.Errorf("top prints\n%s", text)
 	}
 	t.Run("terminal", w.terminal)
@@ -139,7 +145,8 @@ func TestStatus(t *testing.T) {
 		if r.Ended["stalled"] != 1 || len(r.Evictions) != 1 {
 			return fmt.Errorf("%v %v", r.Ended, r.Evictions)
 		}
-		if e := r.Evictions[0]; e.User != "carol" || e.UserAgent != sleeper || e.Resource != "configmaps" || e.Namespace != namespace {
+		if e := r.Evictions[0]; e.User != "carol" || e.UserAgent != sleeper || e.Resource != "configmaps" ||
+			e.Namespace != namespace {
 			return fmt.Errorf("evicted was %+v", e)
 		}
 		return exactly(all)(r)
@@ -149,10 +156,12 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// strangers are let in by what upstream says, and by nothing else, where the page is not on loopback.
+// strangers are let in by what upstream says, and by nothing else, where the page is not on
+// loopback.
 func (w *world) strangers(t *testing.T) {
 	log := process.NewLog(t)
-	command := exec.Command(w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--metrics-listen=0.0.0.0:0", "--metrics-tls")...)
+	command := exec.Command(w.binary, append(w.ProxyFlags(), "--resources=configmaps", "--metrics-listen=0.0.0.0:0",
+		"--metrics-tls")...)
 	child, err := process.Start(command, nil, log.File)
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +172,8 @@ func (w *world) strangers(t *testing.T) {
 			log.Show(t)
 		}
 	})
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+		DisableKeepAlives: true}}
 	address := ""
 	process.Awaiting(t, "the proxy to serve", func(context.Context) error {
 		_, port, err := net.SplitHostPort(log.Addresses().Metrics)
@@ -205,10 +215,12 @@ func (w *world) strangers(t *testing.T) {
 
 	token, ca := filepath.Join(t.TempDir(), "token"), presented(t, address)
 	for name, want := range map[string]string{"operator": "Nobody watches.", "alice": "403: "} {
-		if err := os.WriteFile(token, []byte(strings.TrimPrefix(w.people[name].Header.Get("Authorization"), "Bearer ")), 0o600); err != nil {
+		if err := os.WriteFile(token, []byte(strings.TrimPrefix(w.people[name].Header.Get("Authorization"), "Bearer ")),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
-		out, err := exec.CommandContext(t.Context(), w.binary, "top", "--once", "--address="+address, "--token-file="+token, "--ca-file="+ca).CombinedOutput()
+		out, err := exec.CommandContext(t.Context(), w.binary, "top", "--once", "--address="+address, "--token-file="+token,
+			"--ca-file="+ca).CombinedOutput()
 		var failed *exec.ExitError
 		if !strings.Contains(string(out), want) || errors.As(err, &failed) != (name != "operator") {
 			t.Errorf("top as %s: %v %s", name, err, out)

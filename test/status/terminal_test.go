@@ -18,7 +18,8 @@ func (w *world) terminal(t *testing.T) {
 	}
 	socket := filepath.Join(t.TempDir(), "tmux")
 	tmux := func(ctx context.Context, args ...string) (string, error) {
-		out, err := exec.CommandContext(ctx, "tmux", append([]string{"-S", socket, "-f", "/dev/null"}, args...)...).CombinedOutput()
+		out, err := exec.CommandContext(ctx, "tmux",
+			append([]string{"-S", socket, "-f", "/dev/null"}, args...)...).CombinedOutput()
 		if err != nil {
 			err = fmt.Errorf("tmux %s: %w: %s", args[0], err, out)
 		}

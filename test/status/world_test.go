@@ -35,11 +35,13 @@ type world struct {
 	people map[string]crowd.Person
 }
 
-// newWorld has people who may read config maps, and an operator who may read the status page and nothing else.
+// newWorld has people who may read config maps, and an operator who may read the status page and
+// nothing else.
 func newWorld(t *testing.T, flags ...string) *world {
 	t.Helper()
 	users := map[controlplane.User][]string{"alice": nil, "bob": nil, "carol": nil, "operator": nil}
-	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: users}), t: t, binary: process.BuildProxy(t), people: map[string]crowd.Person{}}
+	w := &world{Cluster: crowd.Start(t, crowd.Options{Users: users}), t: t, binary: process.BuildProxy(t),
+		people: map[string]crowd.Person{}}
 	for name := range users {
 		w.people[string(name)] = w.User(name)
 		if name != "operator" {
@@ -58,7 +60,8 @@ func (w *world) write(name, app string, size int) {
 	w.t.Helper()
 	maps := w.Admin.CoreV1().ConfigMaps(namespace)
 	o := &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}}, Data: map[string]string{"padding": strings.Repeat("x", size)},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": app}},
+		Data:       map[string]string{"padding": strings.Repeat("x", size)},
 	}
 	if _, err := maps.Update(w.t.Context(), o, metav1.UpdateOptions{}); err == nil {
 		return
@@ -78,7 +81,8 @@ type watches struct {
 func (w *world) watch(of watches) {
 	w.t.Helper()
 	transport := &http.Transport{
-		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: of.protocol == "HTTP/2", MaxIdleConnsPerHost: of.n,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: of.protocol == "HTTP/2",
+		MaxIdleConnsPerHost: of.n,
 	}
 	if of.protocol != "HTTP/2" {
 		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -122,18 +126,22 @@ func (w *world) stall(who, agent string) {
 	w.t.Helper()
 	dialer := net.Dialer{Control: func(_, _ string, raw syscall.RawConn) error {
 		var failed error
-		err := raw.Control(func(fd uintptr) { failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096) })
+		err := raw.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 4096)
+		})
 		if err == nil {
 			err = failed
 		}
 		return err
 	}}
-	conn, err := tls.DialWithDialer(&dialer, "tcp", strings.TrimPrefix(w.proxy.TLS, "https://"), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
+	conn, err := tls.DialWithDialer(&dialer, "tcp", strings.TrimPrefix(w.proxy.TLS, "https://"),
+		&tls.Config{InsecureSkipVerify: true, NextProtos: []string{"http/1.1"}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { conn.NetConn().Close() }) // TLS would wait to say goodbye
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nUser-Agent: %s\r\n\r\n", watchPath, w.people[who].Header.Get("Authorization"), agent)
+	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: localhost\r\nAuthorization: %s\r\nUser-Agent: %s\r\n\r\n", watchPath,
+		w.people[who].Header.Get("Authorization"), agent)
 	response, err := http.ReadResponse(bufio.NewReaderSize(conn, 16), nil)
 	if err != nil || response.StatusCode != http.StatusOK {
 		w.t.Fatalf("%v %v", response, err)
@@ -175,7 +183,8 @@ func (w *world) awaitReport(what, query string, check func(*status.Report) error
 // top is what spillway top prints.
 func (w *world) top(args ...string) string {
 	w.t.Helper()
-	out, err := exec.CommandContext(w.t.Context(), w.binary, append([]string{"top", "--once", "--address=" + w.proxy.Metrics}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(w.t.Context(), w.binary,
+		append([]string{"top", "--once", "--address=" + w.proxy.Metrics}, args...)...).CombinedOutput()
 	if err != nil {
 		w.t.Fatalf("%v: %s", err, out)
 	}

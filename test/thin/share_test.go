@@ -21,7 +21,8 @@ func TestOneUserMayHaveMoreThanAShare(t *testing.T) {
 	p := process.StartProxy(t, process.BuildProxy(t), "--kubeconfig="+kubeconfig(t, up), "--resources=configmaps",
 		"--listen-tls=127.0.0.1:0", "--insecure-allow-all",
 		"--memory-budget=64Mi", "--log-level=info")
-	transport := &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its own
+	transport := &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // its own
 	ctx, leave := context.WithCancel(t.Context())
 	t.Cleanup(transport.CloseIdleConnections)
 	t.Cleanup(leave)

@@ -29,7 +29,8 @@ type size struct {
 	stall            time.Duration
 }
 
-// TestMain has all lines used at the same time, however few processors there are: their clients sleep.
+// TestMain has all lines used at the same time, however few processors there are: their clients
+// sleep.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
@@ -106,7 +107,8 @@ func TestThinLine(t *testing.T) {
 				"HTTP2": {url: p.TLS, transport: &http.Transport{ForceAttemptHTTP2: true}},
 			} {
 				v.size, v.up = s, up
-				v.transport.DialContext, v.transport.TLSClientConfig = dial, &tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own
+				v.transport.DialContext, v.transport.TLSClientConfig = dial,
+					&tls.Config{InsecureSkipVerify: true} //nolint:gosec // its own
 				v.transport.DisableCompression = true
 				t.Run(name+"/LIST", func(t *testing.T) { t.Parallel(); v.list(t) })
 				t.Run(name+"/watch-list", func(t *testing.T) { t.Parallel(); v.watch(t, p) })
@@ -156,7 +158,8 @@ func (v visitor) list(t *testing.T) {
 // watch takes a whole state, and an event that follows.
 func (v visitor) watch(t *testing.T, p *process.Proxy) {
 	began := time.Now()
-	events := bufio.NewReader(v.ask(t, "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0").Body)
+	events := bufio.NewReader(
+		v.ask(t, "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&resourceVersion=0").Body)
 	name := strings.ToLower("later-" + strings.NewReplacer("/", "-", " ", "-").Replace(t.Name()))
 	added, complete, bytes := 0, false, 0
 	for {

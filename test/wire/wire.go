@@ -1,6 +1,7 @@
-// Package wire speaks HTTP/1.1 byte for byte, and keeps every byte that comes back. The invariant: what Ask returns as received is all
-// that arrived between the request and the end of its answer, and whatever arrives that is no part of an answer is an error, sooner or later: of
-// Ask, of the next Ask, or of Close.
+// Package wire speaks HTTP/1.1 byte for byte, and keeps every byte that comes back. The invariant:
+// what Ask returns as received is all that arrived between the request and the end of its answer,
+// and whatever arrives that is no part of an answer is an error, sooner or later: of Ask, of the
+// next Ask, or of Close.
 package wire
 
 import (
@@ -73,14 +74,16 @@ func Dial(ctx context.Context, to Address) (*Conn, error) {
 // Write sends bytes as they are.
 func (c *Conn) Write(p []byte) (int, error) { return c.conn.Write(p) }
 
-// Ask sends a request as it stands and reads its answer to the end. received is all that came, as it came. It must not be called again
-// after an answer that closes.
+// Ask sends a request as it stands and reads its answer to the end. received is all that came, as
+// it came. It must not be called again after an answer that closes.
 func (c *Conn) Ask(method string, raw []byte) (a *exchange.Answer, received []byte, err error) {
 	return c.AskUntil(method, raw, nil)
 }
 
-// AskUntil reads the answer until enough of its body is there, if it does not end before. After that the connection is of no use.
-func (c *Conn) AskUntil(method string, raw []byte, enough func(body []byte) bool) (a *exchange.Answer, received []byte, err error) {
+// AskUntil reads the answer until enough of its body is there, if it does not end before. After
+// that the connection is of no use.
+func (c *Conn) AskUntil(method string, raw []byte, enough func(body []byte) bool) (a *exchange.Answer, received []byte,
+	err error) {
 	if n := c.r.Buffered(); n > 0 {
 		rest, _ := c.r.Peek(n)
 		return nil, rest, fmt.Errorf("%d bytes came after the last answer: %q", n, exchange.Clip(rest))
@@ -90,7 +93,8 @@ func (c *Conn) AskUntil(method string, raw []byte, enough func(body []byte) bool
 		return nil, nil, err
 	}
 	start := time.Now()
-	// Who is refused may be so before all of the request has been sent, and the rest of it need not be taken any more.
+	// Who is refused may be so before all of the request has been sent, and the rest of it need not be
+	// taken any more.
 	written := make(chan error, 1)
 	go func() {
 		_, err := c.conn.Write(raw)
@@ -146,7 +150,8 @@ func readUntil(r io.Reader, enough func([]byte) bool) ([]byte, error) {
 
 func (c *Conn) received() []byte { return c.record.bytes.Bytes() }
 
-// Silent waits for so long, and is an error if anything comes that is not the end of the connection.
+// Silent waits for so long, and is an error if anything comes that is not the end of the
+// connection.
 func (c *Conn) Silent(d time.Duration) error {
 	if err := c.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
 		return err

@@ -1,5 +1,6 @@
-// Package crowd is many clients who are all somebody else: service accounts with a token each, spread over namespaces, whom RBAC lets watch
-// four things each. Invariant: what a member watches he may watch, and who sees a write is known beforehand.
+// Package crowd is many clients who are all somebody else: service accounts with a token each,
+// spread over namespaces, whom RBAC lets watch four things each. Invariant: what a member watches
+// he may watch, and who sees a write is known beforehand.
 package crowd
 
 import (
@@ -17,9 +18,10 @@ import (
 // Resources are what a crowd watches, as the proxy takes them.
 const Resources = "services,configmaps,pods,endpointslices.discovery.k8s.io"
 
-// Watches is how many each member can have open: of all Services, and of the ConfigMaps, of Pods by label and of EndpointSlices by label in
-// one namespace. The Services he may watch as a service account of the cluster, the others as one of his namespace; but each tenth member
-// watches the Pods of the next namespace, by a binding of his own.
+// Watches is how many each member can have open: of all Services, and of the ConfigMaps, of Pods by
+// label and of EndpointSlices by label in one namespace. The Services he may watch as a service
+// account of the cluster, the others as one of his namespace; but each tenth member watches the
+// Pods of the next namespace, by a binding of his own.
 const Watches = 4
 
 const (
@@ -52,7 +54,8 @@ func New(ctx context.Context, p *rig.Pair, n int) (*Crowd, error) {
 	return c, p.Settle(ctx)
 }
 
-// Options are the watches of all members, those that come first for each, on a connection each, from now on.
+// Options are the watches of all members, those that come first for each, on a connection each,
+// from now on.
 func (c *Crowd) Options(ctx context.Context, server rig.Server, watches int) (swarm.Options, error) {
 	o := swarm.Options{Server: server, PerConn: watches, Tokens: c.tokens, NoDelays: true}
 	newest := make([]uint64, watches)
@@ -64,7 +67,8 @@ func (c *Crowd) Options(ctx context.Context, server rig.Server, watches int) (sw
 	}
 	for member := range c.n {
 		for i, target := range c.targets(member)[:watches] {
-			o.Targets = append(o.Targets, fmt.Sprintf("%s&watch=true&allowWatchBookmarks=true&timeoutSeconds=7200&resourceVersion=%d", target, newest[i]))
+			o.Targets = append(o.Targets,
+				fmt.Sprintf("%s&watch=true&allowWatchBookmarks=true&timeoutSeconds=7200&resourceVersion=%d", target, newest[i]))
 		}
 	}
 	return o, nil
@@ -73,7 +77,8 @@ func (c *Crowd) Options(ctx context.Context, server rig.Server, watches int) (sw
 // Writer changes the objects, one of each resource in turn.
 func (c *Crowd) Writer() *rig.Writer { return c.writer }
 
-// Reached is how many deliveries the first writes of a run of the Writer come to, if each member has so many watches.
+// Reached is how many deliveries the first writes of a run of the Writer come to, if each member
+// has so many watches.
 func (c *Crowd) Reached(writes, watches int) int64 {
 	deliveries := int64(0)
 	for i := range writes {
@@ -94,7 +99,8 @@ const (
 )
 
 // collections are the resources in all namespaces.
-var collections = [Watches]string{"/api/v1/services", "/api/v1/configmaps", "/api/v1/pods", "/apis/discovery.k8s.io/v1/endpointslices"}
+var collections = [Watches]string{"/api/v1/services", "/api/v1/configmaps", "/api/v1/pods",
+	"/apis/discovery.k8s.io/v1/endpointslices"}
 
 // objectName is that of each object, and the value of the labels by which some are watched.
 const objectName = "web"

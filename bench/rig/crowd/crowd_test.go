@@ -31,7 +31,8 @@ func TestWritesReachWhoWatchesThem(t *testing.T) {
 	}
 }
 
-// selects reports whether a path is that of an object in the collection that a target watches. All objects have the labels.
+// selects reports whether a path is that of an object in the collection that a target watches. All
+// objects have the labels.
 func selects(t *testing.T, target, path string) bool {
 	t.Helper()
 	u, err := url.Parse(target)

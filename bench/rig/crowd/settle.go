@@ -30,7 +30,8 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 // settle makes the namespaces, with what is watched in them and who may.
 func (c *Crowd) settle(ctx context.Context, client kubernetes.Interface) error {
 	all := role("services", "", "services")
-	if _, err := client.RbacV1().ClusterRoles().Create(ctx, &rbacv1.ClusterRole{ObjectMeta: all.ObjectMeta, Rules: all.Rules}, metav1.CreateOptions{}); err != nil {
+	if _, err := client.RbacV1().ClusterRoles().Create(
+		ctx, &rbacv1.ClusterRole{ObjectMeta: all.ObjectMeta, Rules: all.Rules}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	binding := &rbacv1.ClusterRoleBinding{
@@ -49,42 +50,51 @@ func (c *Crowd) settle(ctx context.Context, client kubernetes.Interface) error {
 	})
 }
 
-// populate makes a namespace, the objects in it, its roles, and the binding of its service accounts.
+// populate makes a namespace, the objects in it, its roles, and the binding of its service
+// accounts.
 func populate(ctx context.Context, client kubernetes.Interface, name string) error {
 	o := metav1.CreateOptions{}
-	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, o); err != nil {
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}},
+		o); err != nil {
 		return err
 	}
 	meta := metav1.ObjectMeta{
-		Name: objectName, Annotations: map[string]string{"at": ""}, Labels: map[string]string{podLabel: objectName, sliceLabel: objectName},
+		Name: objectName, Annotations: map[string]string{"at": ""}, Labels: map[string]string{podLabel: objectName,
+			sliceLabel: objectName},
 	}
-	if _, err := client.CoreV1().ConfigMaps(name).Create(ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"log-level": "info"}}, o); err != nil {
+	if _, err := client.CoreV1().ConfigMaps(name).Create(
+		ctx, &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"log-level": "info"}}, o); err != nil {
 		return err
 	}
 	service := &corev1.Service{ObjectMeta: meta, Spec: corev1.ServiceSpec{
-		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{podLabel: objectName}, Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
+		ClusterIP: corev1.ClusterIPNone, Selector: map[string]string{podLabel: objectName},
+		Ports: []corev1.ServicePort{{Name: "http", Port: 80}},
 	}}
 	if _, err := client.CoreV1().Services(name).Create(ctx, service, o); err != nil {
 		return err
 	}
-	pod := &corev1.Pod{ObjectMeta: meta, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.com/team/web:v1.42.0"}}}}
+	pod := &corev1.Pod{ObjectMeta: meta,
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "web", Image: "registry.example.com/team/web:v1.42.0"}}}}
 	if _, err := client.CoreV1().Pods(name).Create(ctx, pod, o); err != nil {
 		return err
 	}
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
+		ObjectMeta: meta, AddressType: discoveryv1.AddressTypeIPv4,
+		Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}}},
 	}
 	if _, err := client.DiscoveryV1().EndpointSlices(name).Create(ctx, slice, o); err != nil {
 		return err
 	}
 	roles := []*rbacv1.Role{
-		role("configmaps", "", "configmaps"), role("pods", "", "pods"), role("endpointslices", discoveryv1.GroupName, "endpointslices"),
+		role("configmaps", "", "configmaps"), role("pods", "", "pods"), role("endpointslices", discoveryv1.GroupName,
+			"endpointslices"),
 	}
 	for _, r := range roles {
 		if _, err := client.RbacV1().Roles(name).Create(ctx, r, o); err != nil {
 			return err
 		}
-		if _, err := client.RbacV1().RoleBindings(name).Create(ctx, bind(r.Name, r.Name, group("system:serviceaccounts:"+name)), o); err != nil {
+		if _, err := client.RbacV1().RoleBindings(name).Create(
+			ctx, bind(r.Name, r.Name, group("system:serviceaccounts:"+name)), o); err != nil {
 			return err
 		}
 	}
@@ -95,14 +105,16 @@ func populate(ctx context.Context, client kubernetes.Interface, name string) err
 func role(name, apiGroup, resource string) *rbacv1.Role {
 	return &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Name: "crowd:" + name},
-		Rules:      []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{apiGroup}, Resources: []string{resource}}},
+		Rules: []rbacv1.PolicyRule{{Verbs: []string{"get", "list", "watch"}, APIGroups: []string{apiGroup},
+			Resources: []string{resource}}},
 	}
 }
 
 // bind binds a role of a namespace.
 func bind(name, role string, to []rbacv1.Subject) *rbacv1.RoleBinding {
 	return &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role}, Subjects: to,
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role",
+			Name: role}, Subjects: to,
 	}
 }
 
@@ -117,7 +129,8 @@ func (c *Crowd) enroll(ctx context.Context, client kubernetes.Interface) ([]stri
 		home, name := namespace(c.home(i)), memberName(i)
 		if isStranger(i) {
 			subject := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: home, Name: name}}
-			if _, err := client.RbacV1().RoleBindings(namespace(c.podsOf(i))).Create(ctx, bind(name, "crowd:pods", subject), metav1.CreateOptions{}); err != nil {
+			if _, err := client.RbacV1().RoleBindings(namespace(c.podsOf(i))).Create(ctx, bind(name, "crowd:pods", subject),
+				metav1.CreateOptions{}); err != nil {
 				return err
 			}
 		}

@@ -89,7 +89,8 @@ type drawing struct{ strings.Builder }
 
 // begin begins a drawing so high.
 func (d *drawing) begin(high int) {
-	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, high)
+	fmt.Fprintf(d, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+
+		"\n", width, high)
 	d.box(0, 0, width, float64(high), background)
 }
 
@@ -115,5 +116,6 @@ func (d *drawing) curve(points []Point, x, y scale, colour string) {
 			fmt.Fprintf(d, `<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>`+"\n", x.at(p.X), y.at(p.Y), colour)
 		}
 	}
-	fmt.Fprintf(d, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(path, " "), colour)
+	fmt.Fprintf(d, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n", strings.Join(path, " "),
+		colour)
 }

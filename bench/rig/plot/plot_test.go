@@ -48,7 +48,8 @@ func TestScale(t *testing.T) {
 func TestDrawingIsXMLWithEachPoint(t *testing.T) {
 	f := func(log bool, points int) {
 		t.Helper()
-		text := Plot{Title: "title", X: "x", Y: "y", Log: log, Curves: []Curve{{"a", []Point{{1, 2}, {10, 20}}}, {"b", []Point{{1, 3}, {2, 0}}}}}.SVG()
+		text := Plot{Title: "title", X: "x", Y: "y", Log: log,
+			Curves: []Curve{{"a", []Point{{1, 2}, {10, 20}}}, {"b", []Point{{1, 3}, {2, 0}}}}}.SVG()
 		if got := strings.Count(text, "<circle"); got != points {
 			t.Errorf("%d points were drawn, want %d", got, points)
 		}
@@ -69,7 +70,8 @@ func mustBeXML(t *testing.T, text string) {
 	}
 }
 
-// All panels have the spans, the short ones too, and what lies beyond them is not drawn twice in the legend.
+// All panels have the spans, the short ones too, and what lies beyond them is not drawn twice in
+// the legend.
 func TestStackMarksAllPanels(t *testing.T) {
 	line := []Curve{{"a", []Point{{0, 1}, {60, 10000}}}}
 	text := Stack{
@@ -87,7 +89,8 @@ func TestStackMarksAllPanels(t *testing.T) {
 }
 
 func TestPanelHasFewTicks(t *testing.T) {
-	for _, s := range []scale{newScale([]float64{10}, 0, 1), newScale([]float64{29.9}, 0, 1), newLogScale([]float64{0.3, 20000}, 0, 1)} {
+	for _, s := range []scale{newScale([]float64{10}, 0, 1), newScale([]float64{29.9}, 0, 1),
+		newLogScale([]float64{0.3, 20000}, 0, 1)} {
 		if got := (Panel{}).ticks(s); len(got) < 3 || len(got) > 6 {
 			t.Errorf("ticks %v of %v", got, s.ticks())
 		}

@@ -7,7 +7,8 @@ import (
 	"slices"
 )
 
-// Stack is several drawings one above the other, whose x is the same and begins at 0, with spans that are marked in all of them.
+// Stack is several drawings one above the other, whose x is the same and begins at 0, with spans
+// that are marked in all of them.
 type Stack struct {
 	Title, X string
 	Spans    []Span

@@ -2,7 +2,8 @@ package swarm
 
 import "fmt"
 
-// chunks takes the chunked coding of HTTP/1.1 off a stream that comes in pieces. The zero value is at the beginning of a body.
+// chunks takes the chunked coding of HTTP/1.1 off a stream that comes in pieces. The zero value is
+// at the beginning of a body.
 type chunks struct {
 	left  int // bytes of data that are to come; or the size as far as it was read
 	state chunkState

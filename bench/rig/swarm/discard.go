@@ -11,7 +11,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// Discard reads the answer to a GET of a plain server without having it copied, and returns the length of its body.
+// Discard reads the answer to a GET of a plain server without having it copied, and returns the
+// length of its body.
 func Discard(server rig.Server, target string) (int64, error) {
 	w, rest, err := open(Options{Server: server, Accept: "application/json"}, target, server.Token)
 	if err != nil {
@@ -36,9 +37,11 @@ func Discard(server rig.Server, target string) (int64, error) {
 	return got, nil
 }
 
-// discard throws away what has arrived, as much as would fit. MSG_TRUNC makes TCP copy none of it (tcp(7)).
+// discard throws away what has arrived, as much as would fit. MSG_TRUNC makes TCP copy none of it
+// (tcp(7)).
 func discard(fd int, unused []byte) (int, error) {
-	n, _, failed := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&unused[0])), uintptr(len(unused)), unix.MSG_TRUNC, 0, 0)
+	n, _, failed := unix.Syscall6(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&unused[0])),
+		uintptr(len(unused)), unix.MSG_TRUNC, 0, 0)
 	if failed != 0 {
 		return 0, failed
 	}

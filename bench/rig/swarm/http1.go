@@ -123,7 +123,8 @@ func newPoller(s *Swarm, n int) (*poller, error) {
 	if err != nil {
 		return nil, fmt.Errorf("eventfd: %w", err)
 	}
-	p := &poller{swarm: s, epoll: epoll, stop: stop, watches: make([]atomic.Pointer[watch], n), buffer: make([]byte, bufferSize), plain: make([]byte, bufferSize), done: make(chan struct{})}
+	p := &poller{swarm: s, epoll: epoll, stop: stop, watches: make([]atomic.Pointer[watch], n),
+		buffer: make([]byte, bufferSize), plain: make([]byte, bufferSize), done: make(chan struct{})}
 	return p, p.listen(stop, stopped)
 }
 

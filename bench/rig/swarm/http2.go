@@ -84,7 +84,8 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 	if _, err := c.conn.Write([]byte(http2.ClientPreface)); err != nil {
 		return err
 	}
-	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}, http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
+	if err := c.framer.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0},
+		http2.Setting{ID: http2.SettingInitialWindowSize, Val: window}); err != nil {
 		return err
 	}
 	if err := c.framer.WriteWindowUpdate(0, window); err != nil {
@@ -95,8 +96,10 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 	for i, target := range targets {
 		block.Reset()
 		for _, field := range []hpack.HeaderField{
-			{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: u.Host}, {Name: ":path", Value: target},
-			{Name: "accept", Value: o.Accept}, {Name: "authorization", Value: "Bearer " + token}, {Name: "user-agent", Value: "swarm"},
+			{Name: ":method", Value: "GET"}, {Name: ":scheme", Value: "https"}, {Name: ":authority", Value: u.Host},
+			{Name: ":path", Value: target},
+			{Name: "accept", Value: o.Accept}, {Name: "authorization", Value: "Bearer " + token},
+			{Name: "user-agent", Value: "swarm"},
 		} {
 			if err := encoder.WriteField(field); err != nil {
 				return err
@@ -104,7 +107,8 @@ func (c *muxed) open(ctx context.Context, o Options, targets []string, token str
 		}
 		stream := uint32(2*i + 1)
 		c.watches[stream] = &scanner{}
-		if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndStream: true, EndHeaders: true}); err != nil {
+		if err := c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(),
+			EndStream: true, EndHeaders: true}); err != nil {
 			return err
 		}
 	}
@@ -184,7 +188,8 @@ func (c *muxed) take(frame http2.Frame, delays []int32) ([]int32, error) {
 	return delays, nil
 }
 
-// grant lets the server send on by the connection, once much has been read. The window of a stream is never used up.
+// grant lets the server send on by the connection, once much has been read. The window of a stream
+// is never used up.
 func (c *muxed) grant(f *http2.DataFrame) error {
 	if f.StreamEnded() {
 		return fmt.Errorf("stream %d ended", f.StreamID)

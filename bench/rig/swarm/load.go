@@ -63,7 +63,8 @@ func (l Load) Open(ctx context.Context) (*Swarm, error) {
 	return Start(ctx, o)
 }
 
-// Pulse writes for a while to watches that are open. What the server uses while nothing is written is measured before, and taken off.
+// Pulse writes for a while to watches that are open. What the server uses while nothing is written
+// is measured before, and taken off.
 func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
 	time.Sleep(calm)
 	before, err := l.Server.CPU()
@@ -83,7 +84,8 @@ func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
 	if err != nil {
 		return Sample{}, err
 	}
-	r := Sample{Written: n, Every: max(l.Every, 1), Complete: s.Await(ctx, int64(n*l.Reach), patience), Took: time.Since(began)}
+	r := Sample{Written: n, Every: max(l.Every, 1), Complete: s.Await(ctx, int64(n*l.Reach), patience),
+		Took: time.Since(began)}
 	after, err := l.Server.CPU()
 	if err != nil {
 		return Sample{}, err
@@ -94,8 +96,10 @@ func (l Load) Pulse(ctx context.Context, s *Swarm) (Sample, error) {
 		lost, how := s.Lost()
 		r.Trouble = fmt.Sprintf("%d of %d deliveries, %d watches lost (%v)", len(r.Delays), n*l.Reach, lost, how)
 	}
-	rig.Say("%s: %.2f µs per delivery, p50 %s, p99 %s (%d writes, %d deliveries in %s, %.2f cores, %.3f at rest) %s", l.Server.Name, r.PerDelivery(),
-		r.Delays.At(50), r.Delays.At(99), n, len(r.Delays)*r.Every, r.Took.Round(time.Millisecond), r.Cores(), atRest, r.Trouble)
+	rig.Say("%s: %.2f µs per delivery, p50 %s, p99 %s (%d writes, %d deliveries in %s, %.2f cores, %.3f at rest) %s",
+		l.Server.Name, r.PerDelivery(),
+		r.Delays.At(50), r.Delays.At(99), n, len(r.Delays)*r.Every, r.Took.Round(time.Millisecond), r.Cores(), atRest,
+		r.Trouble)
 	return r, ctx.Err()
 }
 

@@ -9,8 +9,8 @@ import (
 // stampLen is the length of a whole stamp.
 const stampLen = len(rig.StampPrefix) + 19
 
-// scanner finds the stamps in a stream that comes in pieces. It is all the parsing there is: an object bears one stamp, whatever it is
-// encoded and framed as.
+// scanner finds the stamps in a stream that comes in pieces. It is all the parsing there is: an
+// object bears one stamp, whatever it is encoded and framed as.
 type scanner struct {
 	carry []byte // the end of the last piece, if a stamp may begin there; shorter than a stamp
 }

@@ -12,8 +12,9 @@ import (
 	"spillway/bench/rig/wire"
 )
 
-// sock is a TCP connection of which we own the file descriptor. It blocks until it is polled; from then on Read fails with errAgain where
-// it would block, which crypto/tls takes for a timeout, to be tried again. It implements net.Conn as far as crypto/tls needs it.
+// sock is a TCP connection of which we own the file descriptor. It blocks until it is polled; from
+// then on Read fails with errAgain where it would block, which crypto/tls takes for a timeout, to
+// be tried again. It implements net.Conn as far as crypto/tls needs it.
 type sock struct {
 	fd int
 

@@ -1,6 +1,7 @@
-// Package swarm is many watch clients that cost next to nothing, so that what is measured is the server: on HTTP/1.1 one epoll and one
-// thread read all connections, nothing is parsed but a stamp that each object bears, and nothing is allocated per event. Invariant: each
-// stamp that arrives is counted once, with its delay.
+// Package swarm is many watch clients that cost next to nothing, so that what is measured is the
+// server: on HTTP/1.1 one epoll and one thread read all connections, nothing is parsed but a stamp
+// that each object bears, and nothing is allocated per event. Invariant: each stamp that arrives is
+// counted once, with its delay.
 package swarm
 
 import (
@@ -21,10 +22,13 @@ type Options struct {
 	PerConn int      // watches on each connection, by HTTP/2; 0 is HTTP/1.1, where each has its own
 	Tokens  []string // what each connection shows, its own; nil: all of them the server's
 	AtOnce  int      // connections that are opened at a time; 0 is 16
-	Tries   int      // how often each connection of HTTP/2 is tried, as a server that has too much to do sends clients away; 0 is once
+	// how often each connection of HTTP/2 is tried, as a server that has too much to do sends clients
+	// away; 0 is once
+	Tries int
 
-	// Every makes a swarm on HTTP/1.1 listen to each so-many-th watch only. The others are read without being copied or decrypted, which
-	// costs half as much: for when the server could do more than clients on the same machine can take. 0 is every one.
+	// Every makes a swarm on HTTP/1.1 listen to each so-many-th watch only. The others are read
+	// without being copied or decrypted, which costs half as much: for when the server could do more
+	// than clients on the same machine can take. 0 is every one.
 	Every int
 
 	Wire *wire.Wire // by which clients reach the server; nil is loopback
@@ -123,7 +127,8 @@ func (s *Swarm) Lost() (int64, error) {
 // Again is how many connections were tried again until all were open.
 func (s *Swarm) Again() int64 { return s.tried.Load() }
 
-// Await waits until n stamps have arrived since Reset, or for so long none, and reports whether they have.
+// Await waits until n stamps have arrived since Reset, or for so long none, and reports whether
+// they have.
 func (s *Swarm) Await(ctx context.Context, n int64, patience time.Duration) bool {
 	seen, since := s.Seen(), time.Now()
 	for seen < n && ctx.Err() == nil && time.Since(since) < patience {

@@ -33,7 +33,8 @@ func TestEachStampIsCountedOnce(t *testing.T) {
 				<-begin
 				for i := range events {
 					// Of all sizes: stamps come to lie across chunks, records and frames.
-					fmt.Fprintf(w, `{"at":"%s%d","padding":"%s"}`, rig.StampPrefix, time.Now().Add(-time.Second).UnixNano(), strings.Repeat("x", i*997))
+					fmt.Fprintf(w, `{"at":"%s%d","padding":"%s"}`, rig.StampPrefix, time.Now().Add(-time.Second).UnixNano(),
+						strings.Repeat("x", i*997))
 					if i%3 == 0 {
 						_ = http.NewResponseController(w).Flush()
 					}
@@ -49,7 +50,9 @@ func TestEachStampIsCountedOnce(t *testing.T) {
 			}
 			defer server.Close()
 			defer close(end)
-			s, err := Start(t.Context(), Options{Server: rig.Server{URL: server.URL}, Targets: slices.Repeat([]string{"/"}, watches), PerConn: c.perConn, Every: c.every})
+			s, err := Start(t.Context(),
+				Options{Server: rig.Server{URL: server.URL}, Targets: slices.Repeat([]string{"/"}, watches), PerConn: c.perConn,
+					Every: c.every})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +83,8 @@ func TestLostWatchesAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if !rig.Eventually(t.Context(), 30*time.Second, time.Millisecond, func() bool { lost, _ := s.Lost(); return lost == 1 }) {
+	if !rig.Eventually(t.Context(), 30*time.Second, time.Millisecond,
+		func() bool { lost, _ := s.Lost(); return lost == 1 }) {
 		t.Error("a watch has ended and nobody noticed")
 	}
 }

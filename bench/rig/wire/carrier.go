@@ -15,8 +15,9 @@ type carrier struct {
 	done chan struct{}
 }
 
-// A carrier that found nothing looks again after pause: what a network card may wait before it interrupts, to do so once for many
-// packets. One that was woken for each would cost the sender as much as the receiver's half does.
+// A carrier that found nothing looks again after pause: what a network card may wait before it
+// interrupts, to do so once for many packets. One that was woken for each would cost the sender as
+// much as the receiver's half does.
 const pause = 200 * time.Microsecond
 
 // turn is how many packets are carried one way before the other is looked at.
@@ -28,7 +29,8 @@ func newCarrier(a, b *device) *carrier {
 	return c
 }
 
-// run carries until close. It keeps its thread, which sleeps by itself: the runtime sleeps a millisecond at least.
+// run carries until close. It keeps its thread, which sleeps by itself: the runtime sleeps a
+// millisecond at least.
 func (c *carrier) run() {
 	defer close(c.done)
 	runtime.LockOSThread()
@@ -42,8 +44,8 @@ func (c *carrier) run() {
 	}
 }
 
-// carry takes what waits in one device to the other, and returns how many packets that were. One that the other does not take is lost, as
-// on any network, and TCP sends it again.
+// carry takes what waits in one device to the other, and returns how many packets that were. One
+// that the other does not take is lost, as on any network, and TCP sends it again.
 func carry(from, to *device, packet []byte) int {
 	for n := range turn {
 		size, err := unix.Read(from.fd, packet)

@@ -10,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// device is a TUN device: what is sent through it is read from fd, and what is written to fd has arrived by it. Packets may be as large as
-// TCP makes them, and without checksums, as for a network card that cuts and sums by itself (linux/if_tun.h).
+// device is a TUN device: what is sent through it is read from fd, and what is written to fd has
+// arrived by it. Packets may be as large as TCP makes them, and without checksums, as for a network
+// card that cuts and sums by itself (linux/if_tun.h).
 type device struct {
 	name string
 	fd   int
@@ -44,13 +45,15 @@ func newDevice(name string) (*device, error) {
 
 // up gives the device an address, lets addresses of loopback through, and starts it.
 func (d *device) up(address *net.IPNet) error {
-	for setting, value := range map[string]string{"route_localnet": "1", "rp_filter": "0"} { // Documentation/networking/ip-sysctl.rst
+	// Documentation/networking/ip-sysctl.rst
+	for setting, value := range map[string]string{"route_localnet": "1", "rp_filter": "0"} {
 		if err := os.WriteFile("/proc/sys/net/ipv4/conf/"+d.name+"/"+setting, []byte(value), 0); err != nil {
 			return err
 		}
 	}
 	return d.configured("its address", func(link netlink.Link) error {
-		return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: address}), netlink.LinkSetTxQLen(link, queue), netlink.LinkSetUp(link))
+		return errors.Join(netlink.AddrAdd(link, &netlink.Addr{IPNet: address}), netlink.LinkSetTxQLen(link, queue),
+			netlink.LinkSetUp(link))
 	})
 }
 

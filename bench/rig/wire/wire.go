@@ -1,11 +1,13 @@
-// Package wire is a network between the servers of this machine and clients on it, so that what a server is charged for is its own half of
-// the work. Over loopback the receiver's half of TCP runs within the sender's call, on the sender's account: half of what a send costs
-// there, and the same for whoever sends, so it hides how the senders differ. A machine that has its clients on other machines does not
-// pay for it.
+// Package wire is a network between the servers of this machine and clients on it, so that what a
+// server is charged for is its own half of the work. Over loopback the receiver's half of TCP runs
+// within the sender's call, on the sender's account: half of what a send costs there, and the same
+// for whoever sends, so it hides how the senders differ. A machine that has its clients on other
+// machines does not pay for it.
 //
-// The clients' sockets are in a network namespace of their own, with a TUN device there and one here; a thread carries packets from one
-// to the other, and looks for them every so often, as a network card does that coalesces interrupts. What clients receive is on the
-// account of that thread. Servers stay on loopback, and clients reach them by the addresses they have there.
+// The clients' sockets are in a network namespace of their own, with a TUN device there and one
+// here; a thread carries packets from one to the other, and looks for them every so often, as a
+// network card does that coalesces interrupts. What clients receive is on the account of that
+// thread. Servers stay on loopback, and clients reach them by the addresses they have there.
 package wire
 
 import (
@@ -18,7 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wire is one such network. All methods of a nil Wire do as if there were none: clients are on loopback.
+// Wire is one such network. All methods of a nil Wire do as if there were none: clients are on
+// loopback.
 type Wire struct {
 	carrier *carrier
 	calls   chan func() // for the thread in the clients' namespace
@@ -69,8 +72,8 @@ func New() (*Wire, error) {
 	return w, nil
 }
 
-// clients is the thread in the clients' namespace. It is never unlocked, so it ends with its goroutine, and the namespace with its last
-// socket.
+// clients is the thread in the clients' namespace. It is never unlocked, so it ends with its
+// goroutine, and the namespace with its last socket.
 func (w *Wire) clients(moved chan<- error) {
 	runtime.LockOSThread()
 	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
@@ -83,7 +86,8 @@ func (w *Wire) clients(moved chan<- error) {
 	}
 }
 
-// Enter runs f where the clients are: the sockets that it makes are theirs, whoever uses them later.
+// Enter runs f where the clients are: the sockets that it makes are theirs, whoever uses them
+// later.
 func (w *Wire) Enter(f func() error) error {
 	if w == nil {
 		return f()
@@ -102,7 +106,8 @@ func (w *Wire) Close() {
 	close(w.calls)
 }
 
-// routeLoopback sends what goes to addresses of loopback through the device. The namespace's own loopback device is down.
+// routeLoopback sends what goes to addresses of loopback through the device. The namespace's own
+// loopback device is down.
 func (d *device) routeLoopback() error {
 	return d.configured("the route to loopback", func(link netlink.Link) error {
 		return netlink.RouteAdd(&netlink.Route{

@@ -11,7 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A client on the wire reaches a server on loopback, both ways and with more than a packet holds, and is not on loopback itself.
+// A client on the wire reaches a server on loopback, both ways and with more than a packet holds,
+// and is not on loopback itself.
 func TestWire(t *testing.T) {
 	listener, err := net.Listen("tcp4", "127.0.0.1:0")
 	if err != nil {
@@ -36,7 +37,10 @@ func TestWire(t *testing.T) {
 	}
 	defer w.Close()
 	var conn net.Conn
-	if err := w.Enter(func() (err error) { conn, err = net.Dial("tcp4", listener.Addr().String()); return err }); err != nil {
+	if err := w.Enter(func() (err error) {
+		conn, err = net.Dial("tcp4", listener.Addr().String())
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
@@ -52,7 +56,9 @@ func TestWire(t *testing.T) {
 
 // lacking reports that an error says what we may not do here, or what there is not.
 func lacking(err error) bool {
-	return slices.ContainsFunc([]error{fs.ErrPermission, fs.ErrNotExist, unix.ENODEV, unix.EROFS}, func(one error) bool { return errors.Is(err, one) })
+	return slices.ContainsFunc([]error{fs.ErrPermission, fs.ErrNotExist, unix.ENODEV, unix.EROFS}, func(one error) bool {
+		return errors.Is(err, one)
+	})
 }
 
 // Without a wire, clients are where we are.

@@ -41,11 +41,13 @@ func crowd(b *testing.B, clock *clocktesting.FakeClock, namespaces int) *Rights 
 	}
 	const meta = `{"kind":"X","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"robot","namespace":"ns-%d","uid":"5a7c1b0e-0000-4000-8000-%012d","resourceVersion":"1"},`
 	fill(r.roles, func(i int) string {
-		return fmt.Sprintf(meta, i, i) + `"rules":[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["pods","configmaps"]},` +
+		return fmt.Sprintf(meta, i, i) +
+			`"rules":[{"verbs":["get","list","watch"],"apiGroups":[""],"resources":["pods","configmaps"]},` +
 			`{"verbs":["*"],"apiGroups":["apps"],"resources":["deployments"]}]}`
 	})
 	fill(r.roleBindings, func(i int) string {
-		return fmt.Sprintf(meta, i, i) + `"subjects":[{"kind":"ServiceAccount","name":"robot"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"robot"}}`
+		return fmt.Sprintf(meta, i, i) +
+			`"subjects":[{"kind":"ServiceAccount","name":"robot"}],"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"Role","name":"robot"}}`
 	})
 	fill(r.accounts, func(i int) string { return strings.TrimSuffix(fmt.Sprintf(meta, i, i), ",") + "}" })
 	for _, t := range r.rbacTables() {

@@ -107,7 +107,8 @@ func claims(changes map[string]any) map[string]any {
 }
 
 var inPod = map[string]any{
-	".pod": map[string]any{"name": "p", "uid": "pod-1"}, ".node": map[string]any{"name": "n", "uid": "node-1"}, ".warnafter": 5,
+	".pod": map[string]any{"name": "p", "uid": "pod-1"}, ".node": map[string]any{"name": "n", "uid": "node-1"},
+	".warnafter": 5,
 }
 
 // publish has upstream publish keys.
@@ -129,7 +130,8 @@ func onMint(t *testing.T, kept TokensKept, test func(g *guard, m *mint)) {
 	onGuard(t, func(g *guard, s *setup) {
 		s.rights.Tokens, s.Authn.Audiences, s.Reauth.Sweep = kept, []string{"api", "other"}, 0
 		g.registry.publish(m.public())
-		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+		g.put("serviceaccounts",
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
 		g.put("pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "p", UID: "pod-1"}})
 	}, func(g *guard) { test(g, m) })
 }
@@ -186,13 +188,19 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 		for what, changes := range map[string]map[string]any{
 			"another issuer": {"iss": "https://elsewhere"}, "no issuer": {"iss": nil},
 			"another audience": {"aud": []string{"vault"}}, "no audience": {"aud": nil}, "audience of a kind": {"aud": 5},
-			"expired": {"exp": now - 1}, "expires now": {"exp": now}, "without end": {"exp": nil}, "end that is no number": {"exp": "never"},
-			"not yet": {"nbf": now + 2}, "issued in the future": {"iat": now + 2},
-			"another subject": {"sub": "system:serviceaccount:c1:admin"}, "subject is a user": {"sub": "admin"}, "no subject": {"sub": nil},
-			"another namespace": {".namespace": "c2"}, "no account": {".serviceaccount": nil}, "unknown account": {"sub": "system:serviceaccount:c1:x", ".serviceaccount": ref("x", "sa-1")},
-			"account of old": {".serviceaccount": ref("robot", "sa-0")}, "account without uid": {".serviceaccount": map[string]any{"name": "robot"}},
-			"pod of old": {".pod": ref("p", "pod-0")}, "unknown pod": {".pod": ref("q", "pod-1")}, "pod is null": {".pod": nil, ".poddy": ref("p", "pod-1")},
-			"bound to a secret": {".secret": ref("s", "1")}, "bound to a node": {".node": ref("n", "1")}, "bound to a webhook": {".validatingwebhookconfiguration": ref("w", "1")},
+			"expired": {"exp": now - 1}, "expires now": {"exp": now}, "without end": {"exp": nil},
+			"end that is no number": {"exp": "never"},
+			"not yet":               {"nbf": now + 2}, "issued in the future": {"iat": now + 2},
+			"another subject": {"sub": "system:serviceaccount:c1:admin"}, "subject is a user": {"sub": "admin"},
+			"no subject":        {"sub": nil},
+			"another namespace": {".namespace": "c2"}, "no account": {".serviceaccount": nil},
+			"unknown account":     {"sub": "system:serviceaccount:c1:x", ".serviceaccount": ref("x", "sa-1")},
+			"account of old":      {".serviceaccount": ref("robot", "sa-0")},
+			"account without uid": {".serviceaccount": map[string]any{"name": "robot"}},
+			"pod of old":          {".pod": ref("p", "pod-0")}, "unknown pod": {".pod": ref("q", "pod-1")},
+			"pod is null":       {".pod": nil, ".poddy": ref("p", "pod-1")},
+			"bound to a secret": {".secret": ref("s", "1")}, "bound to a node": {".node": ref("n", "1")},
+			"bound to a webhook":        {".validatingwebhookconfiguration": ref("w", "1")},
 			"a word of a later version": {".serviceaccount": map[string]any{"name": "robot", "uid": "sa-1", "generation": "2"}},
 			"no binding":                {"kubernetes.io": nil}, "binding of a kind": {"kubernetes.io": []string{"c1"}},
 		} {
@@ -213,7 +221,8 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, shared := range [][]byte{der, []byte(strings.Repeat("k", 32))} { // the public key as a shared secret
-			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: shared, KeyID: "k1"}}, nil)
+			signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: jose.JSONWebKey{Key: shared, KeyID: "k1"}},
+				nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,12 +240,13 @@ func TestLocalTokensLeaveTheRest(t *testing.T) {
 			"four parts":        good + ".",
 			"padded":            good + "=",
 			"cut":               good[:len(good)-4],
-			"claims changed":    parts[0] + "." + head(strings.Replace(mustDecode(t, parts[1]), "robot", "admin", 2)) + "." + parts[2],
-			"key in the head":   withOwnKey(t, stranger),
-			"a critical word":   head(`{"alg":"RS256","kid":"k1","crit":["x"],"x":1}`) + "." + parts[1] + "." + parts[2],
-			"as an object":      `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
-			"long":              m.sign(claims(map[string]any{"x": strings.Repeat("x", maxLocalToken)})),
-			"opaque":            "opaque",
+			"claims changed": parts[0] + "." + head(strings.Replace(mustDecode(t, parts[1]), "robot", "admin", 2)) + "." +
+				parts[2],
+			"key in the head": withOwnKey(t, stranger),
+			"a critical word": head(`{"alg":"RS256","kid":"k1","crit":["x"],"x":1}`) + "." + parts[1] + "." + parts[2],
+			"as an object":    `{"payload":"` + parts[1] + `","protected":"` + parts[0] + `","signature":"` + parts[2] + `"}`,
+			"long":            m.sign(claims(map[string]any{"x": strings.Repeat("x", maxLocalToken)})),
+			"opaque":          "opaque",
 		} {
 			if what == "as an object" {
 				token = strings.ReplaceAll(token, " ", "")
@@ -262,7 +272,8 @@ func mustDecode(t *testing.T, part string) string {
 // withOwnKey is a token that brings the key to verify it by.
 func withOwnKey(t *testing.T, m *mint) string {
 	t.Helper()
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: m.key}, &jose.SignerOptions{EmbedJWK: true, ExtraHeaders: map[jose.HeaderKey]any{"kid": "k1"}})
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: m.key},
+		&jose.SignerOptions{EmbedJWK: true, ExtraHeaders: map[jose.HeaderKey]any{"kid": "k1"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +294,8 @@ func TestLocalTokensWithoutPods(t *testing.T) {
 	onGuard(t, func(g *guard, s *setup) {
 		s.rights.Tokens = TokensPods
 		g.publish(m.public())
-		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+		g.put("serviceaccounts",
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
 	}, func(g *guard) {
 		time.Sleep(auth.AllowedFor)
 		g.shows("unbound", m.sign(claims(nil)), auth.Refused, 1)
@@ -315,7 +327,8 @@ func TestLocalTokensEnd(t *testing.T) {
 		g.shows("pod is gone", bound, auth.Refused, 0)
 		unbound := m.sign(claims(nil))
 		g.shows("unbound", unbound, auth.Authenticated, 0)
-		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1", DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
+		account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1",
+			DeletionTimestamp: &metav1.Time{Time: time.Now()}}}
 		g.put("serviceaccounts", account)
 		synctest.Wait()
 		g.shows("account is ending", unbound, auth.Refused, 1)
@@ -331,9 +344,11 @@ func TestLocalTokensEnd(t *testing.T) {
 func TestLocalTokensAreRenewed(t *testing.T) {
 	m := newMint(t, "k1", jose.ES256)
 	onGuard(t, func(g *guard, s *setup) {
-		s.rights.Tokens, s.rights.RBAC, s.Authn.Audiences, s.Reauth.Sweep = TokensUnbound, true, []string{"api"}, reauth.MinSweep
+		s.rights.Tokens, s.rights.RBAC, s.Authn.Audiences, s.Reauth.Sweep = TokensUnbound, true, []string{"api"},
+			reauth.MinSweep
 		g.registry.publish(m.public())
-		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
+		g.put("serviceaccounts",
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "sa-1"}})
 		g.grant("c1", "configmaps", rbacv1.Subject{Kind: "ServiceAccount", Name: "robot"}, reads("configmaps"))
 	}, func(g *guard) {
 		stream, _ := g.patrol.Watch(reauthtest.WithToken(m.sign(claims(nil))), "namespaces/c1/configmaps")
@@ -412,8 +427,10 @@ func TestParseKeys(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "{}": 0, `{"keys":5}`: 0, `{"keys":[5,null,{}]}`: 0,
 		`{"keys":[` + marshal(good) + `]}`: 1, `{"keys":[{"kty":"new"},` + marshal(good) + `]}`: 1,
-		`{"keys":[` + marshal(good) + `,` + marshal(good) + `]}`: 0, `{"keys":[` + marshal(good) + `,` + marshal(good) + `,` + marshal(good) + `]}`: 0,
-		`{"keys":[` + marshal(unnamed) + `]}`: 0, `{"keys":[` + marshal(encrypts) + `]}`: 0, `{"keys":[` + marshal(private) + `]}`: 0,
+		`{"keys":[` + marshal(good) + `,` + marshal(good) + `]}`: 0, `{"keys":[` + marshal(good) + `,` + marshal(good) + `,` +
+			marshal(good) + `]}`: 0,
+		`{"keys":[` + marshal(unnamed) + `]}`: 0, `{"keys":[` + marshal(encrypts) + `]}`: 0, `{"keys":[` + marshal(private) +
+			`]}`: 0,
 		`{"keys":[{"kty":"oct","kid":"k1","k":"c2VjcmV0"}]}`: 0,
 	} {
 		if got := parseKeys([]byte(text)); len(got) != want {
@@ -432,7 +449,8 @@ func TestLocalTokensDisagreement(t *testing.T) {
 		g.shows("at first", token, auth.Authenticated, 0)
 		time.Sleep(2 * auth.AllowedFor)
 		g.shows("after upstream refused it", token, auth.Refused, 1)
-		if g.metric("spillway_local_decisions", "token") != 0 || g.metric("spillway_local_decision_disagreements_total", "token") != 1 {
+		if g.metric("spillway_local_decisions", "token") != 0 || g.metric("spillway_local_decision_disagreements_total",
+			"token") != 1 {
 			t.Error("no metric tells of it")
 		}
 		g.shows("another", m.sign(claims(map[string]any{"jti": "id-2"})), auth.Refused, 1)
@@ -447,12 +465,14 @@ func FuzzLocalTokens(f *testing.F) {
 	}
 	keys := map[string]*jose.JSONWebKey{"k1": {Key: key.Public(), KeyID: "k1"}}
 	l := &localTokens{audiences: []string{"api"}}
-	for _, head := range []string{`{"alg":"ES256","kid":"k1"}`, `{"alg":"none","kid":"k1"}`, `{"alg":"HS256","kid":"k1"}`} {
+	for _, head := range []string{`{"alg":"ES256","kid":"k1"}`, `{"alg":"none","kid":"k1"}`,
+		`{"alg":"HS256","kid":"k1"}`} {
 		raw, err := json.Marshal(claims(inPod))
 		if err != nil {
 			f.Fatal(err)
 		}
-		f.Add(base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(raw) + "." + strings.Repeat("A", 86))
+		f.Add(base64.RawURLEncoding.EncodeToString([]byte(head)) + "." + base64.RawURLEncoding.EncodeToString(raw) + "." +
+			strings.Repeat("A", 86))
 	}
 	f.Fuzz(func(t *testing.T, token string) {
 		if taken := l.read(token, testIssuer, keys); taken != nil {

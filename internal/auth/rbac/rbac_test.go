@@ -25,7 +25,8 @@ func TestRules(t *testing.T) {
 		}
 	}
 	get := func(group, resource string, names ...string) rbacv1.PolicyRule {
-		return rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names}
+		return rbacv1.PolicyRule{Verbs: []string{"get"}, APIGroups: []string{group}, Resources: []string{resource},
+			ResourceNames: names}
 	}
 	const pod, log = "/api/v1/namespaces/a/pods/p", "/api/v1/namespaces/a/pods/p/log"
 	f(get("", "pods"), pod, true)
@@ -42,9 +43,11 @@ func TestRules(t *testing.T) {
 	f(get("", "pods"), "/api/v1/namespaces/a/pods", false)
 	f(get("", "pods", "p"), pod, true)
 	f(get("", "pods", "q"), pod, false)
-	f(rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"p"}},
+	f(rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods"},
+		ResourceNames: []string{"p"}},
 		"/api/v1/pods?fieldSelector=metadata.name%3Dp", true)
-	f(rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods"}, ResourceNames: []string{"p"}}, "/api/v1/pods", false)
+	f(rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{""}, Resources: []string{"pods"},
+		ResourceNames: []string{"p"}}, "/api/v1/pods", false)
 	f(rbacv1.PolicyRule{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}, "/version", false)
 	url := func(urls ...string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{Verbs: []string{"get"}, NonResourceURLs: urls}
@@ -74,7 +77,8 @@ func (u *unindexed) allows(who *auth.Identity, what *auth.Attributes) bool {
 		}
 	}
 	for _, b := range u.bindings {
-		if what.Namespace != "" && b.Namespace == what.Namespace && u.applies(who, b.Subjects, b.Namespace) && u.grants(b.RoleRef, b.Namespace, what) {
+		if what.Namespace != "" && b.Namespace == what.Namespace && u.applies(who, b.Subjects, b.Namespace) &&
+			u.grants(b.RoleRef, b.Namespace, what) {
 			return true
 		}
 	}
@@ -120,7 +124,8 @@ func TestRBACIndex(t *testing.T) {
 		rules := make([]rbacv1.PolicyRule, 1+random.IntN(3))
 		for i := range rules {
 			rules[i] = rbacv1.PolicyRule{
-				Verbs: some("get", "list", "watch", "*"), APIGroups: some("", "apps", "*"), Resources: some("pods", "pods/log", "*/log", "nodes", "*"), ResourceNames: some("x", "y"),
+				Verbs: some("get", "list", "watch", "*"), APIGroups: some("", "apps", "*"),
+				Resources: some("pods", "pods/log", "*/log", "nodes", "*"), ResourceNames: some("x", "y"),
 				NonResourceURLs: some("/version", "/api*"),
 			}
 		}
@@ -129,7 +134,8 @@ func TestRBACIndex(t *testing.T) {
 	subjects := func() []rbacv1.Subject {
 		subjects := make([]rbacv1.Subject, random.IntN(5))
 		for i := range subjects {
-			subjects[i] = rbacv1.Subject{Kind: pick("User", "Group", "ServiceAccount", "Robot"), Name: pick("x", "y", "system:serviceaccount:a:x"), Namespace: pick("", "", "a", "b")}
+			subjects[i] = rbacv1.Subject{Kind: pick("User", "Group", "ServiceAccount", "Robot"),
+				Name: pick("x", "y", "system:serviceaccount:a:x"), Namespace: pick("", "", "a", "b")}
 		}
 		return subjects
 	}
@@ -137,7 +143,8 @@ func TestRBACIndex(t *testing.T) {
 		return rbacv1.RoleRef{Kind: pick("Role", "ClusterRole", "Other"), Name: pick(names...)}
 	}
 	r := NewRights(RightsOptions{})
-	u := &unindexed{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{}, map[string]*rbacv1.ClusterRoleBinding{}}
+	u := &unindexed{map[string]*rbacv1.Role{}, map[string]*rbacv1.ClusterRole{}, map[string]*rbacv1.RoleBinding{},
+		map[string]*rbacv1.ClusterRoleBinding{}}
 	version := 0
 	tell := func(table *Table, meta *metav1.ObjectMeta, o any, gone bool) {
 		version++
@@ -189,12 +196,14 @@ func TestRBACIndex(t *testing.T) {
 			tell(r.clusterBinds, &o.ObjectMeta, o, gone)
 		}
 	}
-	targets := []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/b/pods?watch=1", "/api/v1/namespaces/a/pods/y/log", "/api/v1/nodes", "/apis/apps/v1/namespaces/b/pods", "/version", "/apis"}
+	targets := []string{"/api/v1/pods", "/api/v1/namespaces/a/pods/x", "/api/v1/namespaces/b/pods?watch=1",
+		"/api/v1/namespaces/a/pods/y/log", "/api/v1/nodes", "/apis/apps/v1/namespaces/b/pods", "/version", "/apis"}
 	var questions, yes int
 	for range 3000 {
 		step()
 		for range 5 {
-			who := reauthtest.Named(pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"), some("x", "y", "w")...)
+			who := reauthtest.Named(pick("x", "y", "w", "system:serviceaccount:a:x", "system:serviceaccount:b:y"),
+				some("x", "y", "w")...)
 			what := reauthtest.Wants(t, pick(targets...))
 			ours, theirs := r.rbac.allows(who, &what, func(*binding) bool { return true }), u.allows(who, &what)
 			if questions++; ours {
@@ -227,7 +236,8 @@ func FuzzRoleObjects(f *testing.F) {
 	f.Fuzz(func(t *testing.T, members []byte) {
 		r := NewRights(RightsOptions{RBAC: true})
 		for _, table := range r.Tables() {
-			raw := []byte(`{"kind":"X","apiVersion":"v1","metadata":{"name":"n","namespace":"m","resourceVersion":"7"},` + string(members) + `}`)
+			raw := []byte(`{"kind":"X","apiVersion":"v1","metadata":{"name":"n","namespace":"m","resourceVersion":"7"},` +
+				string(members) + `}`)
 			if !json.Valid(raw) || strings.Contains(string(members), "metadata") {
 				return
 			}
@@ -238,7 +248,8 @@ func FuzzRoleObjects(f *testing.F) {
 			if err := table.Replace([]*object.Object{o}, 7); (err == nil) != table.whole {
 				t.Errorf("%s: whole %v, error %v", table.Resource(), table.whole, err)
 			}
-			if _, ok := r.access(auth.Digest{}, auth.Question{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
+			if _, ok := r.access(auth.Digest{},
+				auth.Question{Who: reauthtest.Named("a"), What: auth.Attributes{Verb: "get", Resource: "pods"}}); ok {
 				t.Error("allowed without a proof")
 			}
 		}

@@ -197,7 +197,8 @@ func gone(c change) any {
 	if !ok {
 		namespace, name = "", c.key
 	}
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, ResourceVersion: fmt.Sprint(c.rv)}}
+	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name,
+		ResourceVersion: fmt.Sprint(c.rv)}}
 }
 
 func (g *registry) parse(t *Table, o any) *object.Object {
@@ -243,7 +244,8 @@ func (g *registry) RoundTrip(r *http.Request) (*http.Response, error) {
 	if text == "" {
 		code = http.StatusNotFound
 	}
-	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte(text))), Request: r}, nil
+	return &http.Response{StatusCode: code, Header: http.Header{}, Body: io.NopCloser(bytes.NewReader([]byte(text))),
+		Request: r}, nil
 }
 
 // guard is a patrol whose rights are watched.
@@ -355,11 +357,13 @@ func (g *guard) grant(namespace, name string, who rbacv1.Subject, rules ...rbacv
 	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
 	if namespace == "" {
 		g.put("clusterroles", &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules})
-		g.put("clusterrolebindings", &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who}, RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}})
+		g.put("clusterrolebindings", &rbacv1.ClusterRoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who},
+			RoleRef: rbacv1.RoleRef{Kind: "ClusterRole", Name: name}})
 		return
 	}
 	g.put("roles", &rbacv1.Role{ObjectMeta: meta, Rules: rules})
-	g.put("rolebindings", &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who}, RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}})
+	g.put("rolebindings", &rbacv1.RoleBinding{ObjectMeta: meta, Subjects: []rbacv1.Subject{who},
+		RoleRef: rbacv1.RoleRef{Kind: "Role", Name: name}})
 }
 
 // decide is what is decided about somebody's request, and how many reviews that took.
@@ -376,7 +380,8 @@ func (g *guard) by(who *auth.Identity, target string, want auth.Verdict, reviews
 	g.patrol.T.Helper()
 	d, n := g.decide(who, target)
 	if d.Verdict != want || n != reviews {
-		g.patrol.T.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want, reviews)
+		g.patrol.T.Errorf("after %v: %s is %s by %d reviews, want %s by %d", time.Since(g.began), target, d.Verdict, n, want,
+			reviews)
 	}
 	if d.Verdict == auth.Allowed && time.Since(d.At) >= auth.AllowedFor {
 		g.patrol.T.Errorf("%s was allowed by what was known %v ago", target, time.Since(d.At))
@@ -543,7 +548,8 @@ func TestLocalRBACStale(t *testing.T) {
 			time.Sleep(7 * time.Second)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Allowed, 0)
 			g.do(func() { g.cut[resource] = true })
-			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}}) // which it does not hear of
+			// which it does not hear of
+			g.put(resource, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "another", Namespace: "default"}})
 			g.Change(func() { g.Denied["bob pods"] = true })
 			time.Sleep(auth.AllowedFor)
 			g.by(reauthtest.Bob, "/api/v1/pods?watch=1", auth.Denied, 1)
@@ -652,7 +658,8 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		g.checkEverything()
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 0)
 		time.Sleep(time.Second)
-		if g.metric("spillway_local_decision_checks_total", "agreed") != 1 || g.metric("spillway_local_decisions", "access") != 1 {
+		if g.metric("spillway_local_decision_checks_total", "agreed") != 1 ||
+			g.metric("spillway_local_decisions", "access") != 1 {
 			t.Error("the check did not agree")
 		}
 		g.Change(func() { g.Denied["bob pods"] = true }) // by an authorizer that cannot be seen
@@ -662,7 +669,8 @@ func TestLocalRBACDisagreement(t *testing.T) {
 		time.Sleep(time.Hour)
 		g.by(reauthtest.Bob, "/api/v1/nodes", auth.Allowed, 1)
 		g.by(reauthtest.Bob, "/api/v1/pods", auth.Denied, 1)
-		if g.metric("spillway_local_decision_disagreements_total", "access") != 1 || g.metric("spillway_local_decisions", "access") != 0 {
+		if g.metric("spillway_local_decision_disagreements_total", "access") != 1 ||
+			g.metric("spillway_local_decisions", "access") != 0 {
 			t.Error("no metric tells of it")
 		}
 		if n := g.log.FilterLevelExact(zap.ErrorLevel).Len(); n != 1 {
@@ -767,7 +775,8 @@ func TestChangesAreChecked(t *testing.T) {
 		g.grant("", "pods", user("alice"), reads("pods"))
 		g.grant("", "nodes", rbacv1.Subject{Kind: "Group", Name: "dev"}, reads("nodes"))
 		g.grant("c1", "configmaps", user("carol"), reads("configmaps"))
-		g.put("serviceaccounts", &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "1"}})
+		g.put("serviceaccounts",
+			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "c1", Name: "robot", UID: "1"}})
 		alice, carol, dave := g.patrol.Know("alice"), g.patrol.Know("carol"), g.patrol.Know("dave")
 		robot := g.patrol.Know("system:serviceaccount:c1:robot")
 		time.Sleep(time.Second)
@@ -911,7 +920,8 @@ func TestForbiddenTables(t *testing.T) {
 func TestUnreadableObject(t *testing.T) {
 	r := NewRights(RightsOptions{RBAC: true})
 	table := r.clusterRoles
-	o, err := table.Resource().ParseCopy([]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a","resourceVersion":"7"},"rules":5}`))
+	o, err := table.Resource().ParseCopy(
+		[]byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"a","resourceVersion":"7"},"rules":5}`))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,9 +14,11 @@ import (
 func TestEndsAreAwaitedByTheClockThatRuns(t *testing.T) {
 	now := time.Now()
 	end := now.Add(5 * time.Second).Round(0)
-	token := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.NewSecret("token"), end), confirmed: now, sweep: time.Minute}
+	token := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.NewSecret("token"), end),
+		confirmed: now, sweep: time.Minute}
 	token.plan(now.Add(token.sweep))
-	certificate := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.Secret{}, end), confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
+	certificate := &check{kind: ofCredential, credential: auth.NewCredential(auth.Digest{}, auth.Secret{}, end),
+		confirmed: now, sweep: time.Minute, next: now.Add(time.Minute)}
 	certificate.ends = auth.OnRunningClock(end, now)
 	for what, at := range map[string]time.Time{
 		"when a token is asked about":     token.next,

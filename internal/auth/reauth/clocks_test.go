@@ -93,7 +93,8 @@ func TestClockJumpsDoNotChangeHowLongAnswersCount(t *testing.T) {
 				alice := p.Know("alice")
 				asks := func() (auth.Outcome, auth.Verdict) {
 					result := p.Authn.Authenticate(context.Background(), alice)
-					return result.Outcome, p.Authz.Authorize(context.Background(), reauthtest.Bob, reauthtest.Wants(t, "/api/v1/pods")).Verdict
+					return result.Outcome, p.Authz.Authorize(context.Background(), reauthtest.Bob,
+						reauthtest.Wants(t, "/api/v1/pods")).Verdict
 				}
 				check := func(who auth.Outcome, what auth.Verdict) {
 					t.Helper()

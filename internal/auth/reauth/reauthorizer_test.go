@@ -251,7 +251,8 @@ func TestThirtySeconds(t *testing.T) {
 	if len(took) < 100 {
 		t.Fatalf("only %d streams lost what they ran by", len(took))
 	}
-	t.Logf("%d streams: p50 %v, p99 %v, longest %v", len(took), took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+	t.Logf("%d streams: p50 %v, p99 %v, longest %v", len(took), took[len(took)/2], took[len(took)*99/100],
+		took[len(took)-1])
 }
 
 // storm changes things at random for ten minutes, and returns how long streams went on without a
@@ -280,7 +281,8 @@ func storm(p *reauthtest.Patrol, seed uint64) (took []time.Duration) {
 	note := func() { // with mu held
 		for _, cl := range clients {
 			_, known := c.Users["token-of-"+cl.user]
-			for right, there := range map[string]bool{cl.user: known, cl.user + " " + cl.resource: !c.Denied[cl.user+" "+cl.resource]} {
+			for right, there := range map[string]bool{cl.user: known, cl.user + " " +
+				cl.resource: !c.Denied[cl.user+" "+cl.resource]} {
 				if there {
 					delete(lost, right)
 				} else if _, already := lost[right]; !already {
@@ -491,7 +493,8 @@ func TestCheckPanics(t *testing.T) {
 	if len(lines) == 0 {
 		t.Fatalf("the log says nothing of it: %v", logs.All())
 	}
-	if fields := lines[0].ContextMap(); fields["panic"] != "string" || fields["check"] != "credential" || !strings.Contains(fmt.Sprint(fields["stack"]), "RoundTrip") {
+	if fields := lines[0].ContextMap(); fields["panic"] != "string" || fields["check"] != "credential" ||
+		!strings.Contains(fmt.Sprint(fields["stack"]), "RoundTrip") {
 		t.Errorf("it says %v", fields)
 	}
 }

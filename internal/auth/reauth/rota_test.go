@@ -291,7 +291,8 @@ func TestRotaIdentityChanges(t *testing.T) {
 	c := d.turn()[0]
 	d.rota.found(c, finding{verdict: auth.Allowed, at: d.now, who: named("alice", "fewer")}, d.now)
 	asked := d.turn()
-	if len(asked) != 2 || asked[0].kind != ofPermission || !asked[0].who.MemberOf("fewer") || len(d.rota.permissions) != 2 {
+	if len(asked) != 2 || asked[0].kind != ofPermission || !asked[0].who.MemberOf("fewer") ||
+		len(d.rota.permissions) != 2 {
 		t.Fatalf("%d checks, %d permissions", len(asked), len(d.rota.permissions))
 	}
 	for _, c := range asked {
@@ -428,7 +429,8 @@ func TestRotaAtRandom(t *testing.T) {
 				p.stream = s
 				token, name := fmt.Sprint("token ", random.IntN(8)), fmt.Sprint("user ", random.IntN(5))
 				old := func() time.Time { return d.now.Add(-time.Duration(random.Int64N(int64(auth.AllowedFor)))) }
-				d.rota.admit(p, d.proven(token, name, old()), auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))}, old(), d.now)
+				d.rota.admit(p, d.proven(token, name, old()), auth.Attributes{Verb: "watch", Resource: fmt.Sprint(random.IntN(3))},
+					old(), d.now)
 				permits, streams[p] = append(permits, p), s
 			case 2:
 				if len(permits) > 0 {
@@ -445,7 +447,8 @@ func TestRotaAtRandom(t *testing.T) {
 					i := random.IntN(len(asking))
 					c := asking[i]
 					asking = slices.Delete(asking, i, i+1)
-					f := finding{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked, auth.Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
+					f := finding{verdict: []auth.Verdict{auth.Allowed, auth.Allowed, auth.Allowed, auth.Unasked,
+						auth.Denied}[random.IntN(5)], at: asked[c], end: EndForbidden, who: c.who}
 					if c.kind == ofCredential && random.IntN(4) == 0 {
 						f.who = named(fmt.Sprint("user ", random.IntN(5)))
 					}

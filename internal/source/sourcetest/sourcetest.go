@@ -1,5 +1,5 @@
-// Package sourcetest makes sources for tests: of a few resources, without a mirror, with an upstream that
-// the test plays.
+// Package sourcetest makes sources for tests: of a few resources, without a mirror, with an
+// upstream that the test plays.
 package sourcetest
 
 import (

@@ -1,4 +1,5 @@
-// Package collector is an OpenTelemetry collector for tests: it keeps the spans that it is sent, or hangs.
+// Package collector is an OpenTelemetry collector for tests: it keeps the spans that it is sent, or
+// hangs.
 package collector
 
 import (
@@ -47,7 +48,8 @@ func start(t testing.TB, c *Collector) *Collector {
 			close(c.hangs)
 		}
 		server.Stop()
-		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which it is if the test ends before it begins
+		// which it is if the test ends before it begins
+		if err := <-served; err != nil && !errors.Is(err, grpc.ErrServerStopped) {
 			t.Error(err)
 		}
 	})
@@ -55,7 +57,8 @@ func start(t testing.TB, c *Collector) *Collector {
 }
 
 // Export implements the service.
-func (c *Collector) Export(_ context.Context, r *service.ExportTraceServiceRequest) (*service.ExportTraceServiceResponse, error) {
+func (c *Collector) Export(_ context.Context, r *service.ExportTraceServiceRequest) (
+	*service.ExportTraceServiceResponse, error) {
 	if c.hangs != nil {
 		<-c.hangs
 	}

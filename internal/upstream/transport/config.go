@@ -39,7 +39,8 @@ func inCluster() (*rest.Config, error) {
 	case errors.Is(err, rest.ErrNotInCluster):
 		return nil, errors.New("no cluster to talk to: name a kubeconfig with --kubeconfig, or run in a pod")
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, fmt.Errorf("the pod has no service account token (%s): set automountServiceAccountToken: true", OneLine(err))
+		return nil, fmt.Errorf("the pod has no service account token (%s): set automountServiceAccountToken: true",
+			OneLine(err))
 	case err != nil:
 		return nil, fmt.Errorf("the pod's service account: %s", OneLine(err))
 	}
@@ -62,7 +63,8 @@ func readKubeconfig(path string) (*clientcmdapi.Config, error) {
 		return nil, fmt.Errorf("kubeconfig %s is malformed: %s", path, OneLine(err))
 	}
 	if raw.CurrentContext == "" {
-		return nil, fmt.Errorf("kubeconfig %s has no current context: kubectl --kubeconfig %s config use-context NAME", path, path)
+		return nil, fmt.Errorf("kubeconfig %s has no current context: kubectl --kubeconfig %s config use-context NAME", path,
+			path)
 	}
 	return raw, nil
 }

@@ -25,7 +25,8 @@ func TestLoadConfig(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := source.Config
-	if cfg.Host != "https://up:6443/prefix/" || cfg.BearerToken != "t" || cfg.QPS != -1 || cfg.CAFile != filepath.Join(dir, "ca.crt") {
+	if cfg.Host != "https://up:6443/prefix/" || cfg.BearerToken != "t" || cfg.QPS != -1 ||
+		cfg.CAFile != filepath.Join(dir, "ca.crt") {
 		t.Errorf("%+v", cfg)
 	}
 	if u, err := BaseURL(cfg); err != nil || u.String() != "https://up:6443/prefix" {

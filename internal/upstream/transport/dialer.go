@@ -42,7 +42,8 @@ func newDialer() *dialer {
 	return &dialer{mutes: &mutes{}, Dialer: net.Dialer{
 		Timeout: dialTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{
-			Enable: true, Idle: keepaliveIdle, Interval: keepaliveProbe, Count: int((unacknowledged - keepaliveIdle) / keepaliveProbe),
+			Enable: true, Idle: keepaliveIdle, Interval: keepaliveProbe,
+			Count: int((unacknowledged - keepaliveIdle) / keepaliveProbe),
 		},
 		Control: limitUnacknowledged,
 	}}

@@ -13,7 +13,8 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// resolving is a resolver for which every name has the addresses 127.0.0.1 and 127.0.0.2, in this order.
+// resolving is a resolver for which every name has the addresses 127.0.0.1 and 127.0.0.2, in this
+// order.
 func resolving(t *testing.T) *net.Resolver {
 	t.Helper()
 	server, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -46,7 +47,8 @@ func answerTo(question []byte) ([]byte, error) {
 	if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
 		for _, last := range []byte{1, 2} {
 			m.Answers = append(m.Answers, dnsmessage.Resource{
-				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, last}},
+				Header: dnsmessage.ResourceHeader{Name: q.Name, Type: q.Type, Class: q.Class, TTL: 1},
+				Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, last}},
 			})
 		}
 	}
@@ -72,7 +74,8 @@ func both(t *testing.T) (first, second net.Listener, port string) {
 	return nil, nil, ""
 }
 
-// An address that accepts and never says a word is left for another one, until it speaks or nobody else accepts.
+// An address that accepts and never says a word is left for another one, until it speaks or nobody
+// else accepts.
 func TestDialerLeavesTheMute(t *testing.T) {
 	_, second, port := both(t)
 	d := newDialer()
@@ -125,7 +128,8 @@ func TestDialerLeavesTheMute(t *testing.T) {
 	}
 }
 
-// Who speaks is mute no more; and where somebody is mute, nobody sends a request on a connection that has been idle.
+// Who speaks is mute no more; and where somebody is mute, nobody sends a request on a connection
+// that has been idle.
 func TestMuteAddress(t *testing.T) {
 	var mu sync.Mutex
 	states := map[http.ConnState]int{}

@@ -14,7 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Requests that begin at once have a connection each, which ends with the answer. That may begin before the request has ended.
+// Requests that begin at once have a connection each, which ends with the answer. That may begin
+// before the request has ended.
 func TestFresh(t *testing.T) {
 	const requests = 24
 	made, ended := make(chan net.Conn, 2*requests), make(chan net.Conn, 2*requests)

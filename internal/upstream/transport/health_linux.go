@@ -10,7 +10,8 @@ import (
 // sent. Keepalive alone does not: while bytes are on their way, no probes are sent.
 func limitUnacknowledged(_, _ string, c syscall.RawConn) (err error) {
 	controlled := c.Control(func(fd uintptr) {
-		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(unacknowledged.Milliseconds())) // #nosec G115 -- a descriptor
+		err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT,
+			int(unacknowledged.Milliseconds())) // #nosec G115 -- a descriptor
 	})
 	if controlled != nil {
 		return controlled

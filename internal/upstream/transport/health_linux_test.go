@@ -25,7 +25,8 @@ func TestUnacknowledged(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = raw.Control(func(fd uintptr) {
-		for option, want := range map[int]int{unix.TCP_USER_TIMEOUT: 10_000, unix.TCP_KEEPIDLE: 5, unix.TCP_KEEPINTVL: 2, unix.TCP_KEEPCNT: 2} {
+		for option, want := range map[int]int{unix.TCP_USER_TIMEOUT: 10_000, unix.TCP_KEEPIDLE: 5, unix.TCP_KEEPINTVL: 2,
+			unix.TCP_KEEPCNT: 2} {
 			if got, err := unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, option); err != nil || got != want {
 				t.Errorf("option %d is %d, %v; want %d", option, got, err, want)
 			}

@@ -8,8 +8,9 @@ import (
 	"spillway/internal/fakeapiserver"
 )
 
-// Mirrors notice in seconds that a connection is dead; requests of clients, which are lost with theirs, are given the time that client-go
-// gives them. Those of HTTP/1.1 keep as many idle as they are meant to.
+// Mirrors notice in seconds that a connection is dead; requests of clients, which are lost with
+// theirs, are given the time that client-go gives them. Those of HTTP/1.1 keep as many idle as they
+// are meant to.
 func TestTransportHealth(t *testing.T) {
 	s := fakeapiserver.New(fakeapiserver.Options{HTTP2: true})
 	defer s.Close()

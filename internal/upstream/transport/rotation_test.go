@@ -515,7 +515,8 @@ func TestOtherIdentities(t *testing.T) {
 	}
 }
 
-// An exec plugin is client-go's: its token is shown, by what adds credentials alone, unless there are others.
+// An exec plugin is client-go's: its token is shown, by what adds credentials alone, unless there
+// are others.
 func TestExecPluginsGiveCredentials(t *testing.T) {
 	ca := newAuthority(t)
 	up := newRotating(t, ca)

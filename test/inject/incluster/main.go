@@ -1,5 +1,6 @@
-// Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig and nothing else. It watches config maps with an
-// informer, and lists them again and again with a configuration of its own each time. What it sees it prints, a line of JSON each.
+// Command incluster is a program as they run in pods: client-go, configured by rest.InClusterConfig
+// and nothing else. It watches config maps with an informer, and lists them again and again with a
+// configuration of its own each time. What it sees it prints, a line of JSON each.
 package main
 
 import (

@@ -1,5 +1,6 @@
-// Command controlplane runs a real control plane on free loopback ports until it is told to end (SIGINT, SIGTERM) or the
-// process that started it is gone. It prints the path of an admin kubeconfig on standard output once everything is ready.
+// Command controlplane runs a real control plane on free loopback ports until it is told to end
+// (SIGINT, SIGTERM) or the process that started it is gone. It prints the path of an admin
+// kubeconfig on standard output once everything is ready.
 package main
 
 import (
@@ -25,8 +26,10 @@ type flags struct {
 
 func main() {
 	var f flags
-	flag.StringVar(&f.dir, "dir", "", "keep data, logs and kubeconfigs in this folder (default: a temporary one, removed at the end)")
-	flag.StringVar(&f.kubeconfigOut, "kubeconfig-out", "", "write the admin kubeconfig to this file as well, once everything is ready; removed at the end")
+	flag.StringVar(&f.dir, "dir", "",
+		"keep data, logs and kubeconfigs in this folder (default: a temporary one, removed at the end)")
+	flag.StringVar(&f.kubeconfigOut, "kubeconfig-out", "",
+		"write the admin kubeconfig to this file as well, once everything is ready; removed at the end")
 	flag.StringVar(&f.nodes, "nodes", "", "comma-separated names of Ready nodes to make by hand")
 	flag.BoolVar(&f.controllerManager, "controller-manager", false, "run kube-controller-manager too")
 	flag.BoolVar(&f.scheduler, "scheduler", false, "run kube-scheduler too")
@@ -87,8 +90,9 @@ func remove(path string) {
 	}
 }
 
-// withParent returns a context that ends with ctx or when our parent dies, as `go run` and a shell script's death leave us.
-// Polling, since a parent-death signal would also come when merely the parent's forking thread ends.
+// withParent returns a context that ends with ctx or when our parent dies, as `go run` and a shell
+// script's death leave us. Polling, since a parent-death signal would also come when merely the
+// parent's forking thread ends.
 func withParent(ctx context.Context) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	parent := os.Getppid()
