@@ -59,52 +59,52 @@ fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@./hack/fuzz.sh $(FUZZTIME)
 
 conformance: controlplane ## Ask kube-apiserver and Spillway the same, and compare every answer (PROXY_FLAGS=--writers=off: of a proxy with other flags); bin/conformance/coverage.md tells which rules were shown
-	cd test && go test -v -count=1 ./conformance -args -report=$(CURDIR)/bin/conformance
+	cd test && go test -v -count=1 ./e2e/conformance -args -report=$(CURDIR)/bin/conformance
 
 conformance-full: controlplane ## The same with every combination of options, and with what takes minutes
-	cd test && go test -v -count=1 -timeout=2h ./conformance -args -full -report=$(CURDIR)/bin/conformance
+	cd test && go test -v -count=1 -timeout=2h ./e2e/conformance -args -full -report=$(CURDIR)/bin/conformance
 
 fuzz-diff: REQUESTS ?= 20000
 fuzz-diff: MINUTES ?= 15
 fuzz-diff: SEED ?= $(shell od -An -N3 -tu4 /dev/urandom | tr -d ' ')
 fuzz-diff: controlplane ## Ask both the same random things (REQUESTS=20000, at most MINUTES=15), and shrink what differs (SEED=)
-	cd test && go test -v -count=1 -timeout=0 ./fuzzdiff -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
+	cd test && go test -v -count=1 -timeout=0 ./e2e/fuzzdiff -requests=$(REQUESTS) -minutes=$(MINUTES) -seed=$(SEED)
 
 simulation: ## Run the simulation with its default, small number of seeds
-	cd test && go test -race -count=1 ./simulation
+	cd test && go test -race -count=1 ./e2e/simulation
 
 simulation-full: ## Run the simulation with 200 seeds of 2000 steps each
-	cd test && go test -race -count=1 -timeout=4h ./simulation -seeds=200 -steps=2000
+	cd test && go test -race -count=1 -timeout=4h ./e2e/simulation -seeds=200 -steps=2000
 
 readyourwrites: controlplane ## Write, and at once read through a proxy whose own watch is late: 2000 times
-	cd test && go test -v -count=1 ./readyourwrites
+	cd test && go test -v -count=1 ./e2e/readyourwrites
 
 readyourwrites-full: controlplane ## The same 100,000 times
-	cd test && go test -v -count=1 -timeout=4h ./readyourwrites -tries=100000
+	cd test && go test -v -count=1 -timeout=4h ./e2e/readyourwrites -tries=100000
 
 restart: controlplane ## Kill and restart Spillway, move to another replica, restart kube-apiserver, all under 50 informers: nobody may list anew
-	cd test && go test -v -count=1 ./restart
+	cd test && go test -v -count=1 ./e2e/restart
 
 restart-full: controlplane ## The same under 500 informers
-	cd test && go test -v -count=1 -timeout=1h ./restart -informers=500
+	cd test && go test -v -count=1 -timeout=1h ./e2e/restart -informers=500
 
 chaos: RUNS ?= 300
 chaos: SEED ?= 1
 chaos: PARALLEL ?= 2
 chaos: controlplane ## Break everything around the proxy, and the proxy, in RUNS (300) runs with seeds from SEED (1) on, PARALLEL (2) at a time, and list what was survived
-	cd test && go test -v -count=1 -timeout=0 ./chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED) -chaos.parallel=$(PARALLEL)
+	cd test && go test -v -count=1 -timeout=0 ./e2e/chaos -run '^TestChaos$$' -chaos.runs=$(RUNS) -chaos.first=$(SEED) -chaos.parallel=$(PARALLEL)
 
 permissions: controlplane ## Ask kube-apiserver and Spillway everything for people with all sorts of rights, and compare every answer
-	cd test && go test -v -count=1 ./permissions
+	cd test && go test -v -count=1 ./e2e/permissions
 
 revocation: CHANGING ?= 10m
 revocation: SEED ?= 1
 revocation: controlplane ## Take rights away while people watch, at random for CHANGING (10m), and tell how long it took (SEED=1)
-	cd test && go test -v -count=1 -timeout=0 ./revocation -changing=$(CHANGING) -seed=$(SEED)
+	cd test && go test -v -count=1 -timeout=0 ./e2e/revocation -changing=$(CHANGING) -seed=$(SEED)
 
 show-frozen: FROZEN ?= 5m
 show-frozen: controlplane ## Freeze the apiserver for FROZEN (5m) under watches and informers, and kill it: nobody lists anew, and what is old says so
-	cd test && go test -v -count=1 -timeout=0 ./outage -frozen=$(FROZEN)
+	cd test && go test -v -count=1 -timeout=0 ./e2e/outage -frozen=$(FROZEN)
 
 controllers: show-controllers ## Run kube-controller-manager and kube-scheduler with Spillway as their only apiserver
 
@@ -116,7 +116,7 @@ show: $(shell grep -sohE '^show-[a-z-]+' bench/bench.mk) ## Run every program th
 -include bench/bench.mk
 
 # The control plane that tests, benchmarks and the demo run against.
-include test/controlplane/controlplane.mk
+include test/framework/controlplane/controlplane.mk
 
 ##@ Keep house
 

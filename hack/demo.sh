@@ -26,7 +26,7 @@ fi
 kubectl=$(command -v kubectl || :)
 if [[ -z $kubectl ]]; then
 	say "building kubectl, since there is none in PATH (once per machine)"
-	./test/controlplane/build.sh kubectl
+	./test/framework/controlplane/build.sh kubectl
 	kubectl=${CONTROLPLANE_DIR:-bin/controlplane}/kubectl
 fi
 say "the show begins"

@@ -2,7 +2,7 @@
 # people's programs and those that only name tools have no code to check.
 modules() {
 	git ls-files --cached --others --exclude-standard -- go.mod '*/go.mod' |
-		grep -vx -e 'test/controlplane/binaries/go.mod' -e 'hack/tools/go.mod' -e 'hack/tools/helm/go.mod' -e 'hack/tools/promtool/go.mod' \
+		grep -vx -e 'test/framework/controlplane/binaries/go.mod' -e 'hack/tools/go.mod' -e 'hack/tools/helm/go.mod' -e 'hack/tools/promtool/go.mod' \
 		-e 'hack/tools/golangci/go.mod' |
 		while read -r file; do dirname "$file"; done | LC_ALL=C sort
 }

@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 digests=
 for folder in one another/of/a/longer/name; do
 	mkdir -p "$work/$folder"
-	git ls-files -z --cached --others --exclude-standard -- Makefile go.mod go.sum cmd internal bench/bench.mk test/controlplane/controlplane.mk |
+	git ls-files -z --cached --others --exclude-standard -- Makefile go.mod go.sum cmd internal bench/bench.mk test/framework/controlplane/controlplane.mk |
 		xargs -0 cp --parents -t "$work/$folder"
 	GOCACHE=$work/$folder/cache make --no-print-directory -C "$work/$folder" build VERSION="$VERSION" >&2
 	digest=$(sha256sum "$work/$folder/bin/spillway")

@@ -13,9 +13,9 @@ mkdir -p "$results"
 
 # The suites of the module test in whose own process the proxy's code runs; before all others the proxy is a process of its own,
 # and a race detector would watch over the clients.
-within="./authentication ./flowcontrol ./negotiation ./simulation"
+within="./e2e/authentication ./e2e/flowcontrol ./e2e/negotiation ./e2e/simulation"
 # Those that -short cuts.
-cut="./chaos ./conformance ./fuzzdiff ./thin"
+cut="./e2e/chaos ./e2e/conformance ./e2e/fuzzdiff ./e2e/thin"
 
 race=(-race)
 if ! command -v "$(go env CC)" >/dev/null || [[ ${CGO_ENABLED:-} == 0 ]]; then
@@ -43,7 +43,7 @@ others() {
 }
 
 if [[ ${1:-} == long ]]; then
-	PROXY_FLAGS=--writers=off run test -short -count=1 ./conformance >"$results/beside" &
+	PROXY_FLAGS=--writers=off run test -short -count=1 ./e2e/conformance >"$results/beside" &
 	runs=$((runs + 1)) # its own
 	run test -count=1 -p=2 -timeout=30m $cut
 	wait "$!" || status=1
@@ -59,7 +59,7 @@ else
 			;;
 		test)
 			run test "${race[@]}" -count=1 -p=1 $within
-			PROXY_FLAGS=--writers=off run test "${race[@]}" -count=1 ./simulation # of a proxy whose watches are goroutines
+			PROXY_FLAGS=--writers=off run test "${race[@]}" -count=1 ./e2e/simulation # of a proxy whose watches are goroutines
 			run test -short -count=1 -p=3 -timeout=30m $(others)
 			;;
 		*) run "$module" ./... ;; # programs: they are built, and what they judge by is tested

@@ -234,6 +234,6 @@ func TestForbidden(t *testing.T) {
 	f("internal/tracing", "go.opentelemetry.io/otel/trace", "")
 	f("internal/serve", "go.opentelemetry.io/otel/trace", "only tracing may")
 	f("internal/object", "k8s.io/apimachinery/pkg/labels", "")
-	f("test/conformance", "k8s.io/client-go/rest", "")
+	f("test/e2e/conformance", "k8s.io/client-go/rest", "")
 	f("bench", "github.com/valyala/fasthttp", "")
 }

@@ -1,4 +1,4 @@
-// The suites that run against a real control plane: conformance, simulation and the control plane itself.
+// What runs against a real control plane: framework has the packages that suites share, e2e the suites.
 module spillway/test
 
 go 1.26.0

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // makeCases prepares what the cases need: files, a port that is taken, an apiserver that is not

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // requests sends bad requests to both sides and compares the answers byte for byte.

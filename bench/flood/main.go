@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 var (

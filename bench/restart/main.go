@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 var (

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/common/model"
 	"k8s.io/client-go/rest"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // Metrics are some metrics of a process at one moment, by name.

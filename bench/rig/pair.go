@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // Server is one of those that are compared.

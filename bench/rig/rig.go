@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // Main is main of a load program: it parses the flags, runs, prints the report and exits. An error

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 // NewServiceAccount makes a service account and returns a token for it that outlives any program.

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 var (

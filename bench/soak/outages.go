@@ -8,7 +8,7 @@ import (
 
 	"spillway/bench/rig"
 	"spillway/bench/rig/plot"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 var pulses = flag.Int("pulses", 150, "events per run")

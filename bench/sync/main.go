@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"spillway/bench/rig"
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 var (

@@ -195,7 +195,7 @@ func described(t *testing.T, c prometheus.Collector) (all []description) {
 		switch _, histogram := c.(*prometheus.HistogramVec); {
 		case histogram || isObserver(c):
 			d.kind = "histogram"
-		case strings.HasSuffix(name, "_total"): // test/monitoring lints a scrape
+		case strings.HasSuffix(name, "_total"): // test/e2e/monitoring lints a scrape
 			d.kind = "counter"
 		}
 		if d.help == "" {

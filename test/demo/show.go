@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"spillway/test/controlplane"
+	"spillway/test/framework/controlplane"
 )
 
 const (

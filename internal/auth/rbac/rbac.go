@@ -15,8 +15,8 @@ import (
 
 // rbac is what subjects may do by the roles and bindings that upstream has, indexed by the subjects
 // of bindings. It decides as kube-apiserver's RBAC authorizer does, which is not a module that
-// could be imported; test/authorization holds it against a real one. Rules only ever add: what is
-// missing here can make it say no where upstream says yes, not the other way round.
+// could be imported; test/e2e/authorization holds it against a real one. Rules only ever add: what
+// is missing here can make it say no where upstream says yes, not the other way round.
 //
 // A binding gives only a role that upstream had together with it at one moment
 // (Rights.togetherLocked). The two are watched apart: without that condition, a user that is bound

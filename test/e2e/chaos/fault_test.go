@@ -1,0 +1,421 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/process"
+)
+
+// fault is something that breaks and is mended again.
+type fault struct {
+	name    string
+	touches []string // faults that touch the same do not come together
+	effects []effect
+	inject  func(context.Context, *world) error
+	heal    func(context.Context, *world) error
+}
+
+// What faults touch.
+const (
+	theProxy, theAPIServer, theEtcd, theDefinition, theClock, theWebhook = "proxy", "apiserver", "etcd", "definition",
+		"clock", "webhook"
+	clientsLink, upstreamLink, etcdLink = "link to the proxy", "link to the apiserver",
+		"link to etcd"
+)
+
+// vanishes is the death of the proxy's machine.
+const vanishes = "proxy vanishes"
+
+// What the effects of upstream's absence are, of an apiserver that is started anew, and of the
+// proxy's absence.
+var (
+	upstreamGone = []effect{cut, refuse, seam, expire}
+	proxyGone    = []effect{cut, refuse, expire}
+	upstreamNew  = append([]effect{deny}, upstreamGone...)
+)
+
+// faults are all there are.
+func faults() []fault {
+	all := []fault{
+		{"proxy killed", []string{theProxy}, proxyGone, killProxy, startProxy},
+		{"proxy frozen", []string{theProxy}, proxyGone, freezeProxy, thawProxy},
+		clockJumps("5 minutes ahead", 5*time.Minute),
+		clockJumps("a day ahead", 24*time.Hour),
+		clockJumps("an hour behind", -time.Hour),
+		clockJumps("a day behind", -24*time.Hour),
+		{vanishes, []string{theProxy, clientsLink}, proxyGone, vanish, reappear},
+		{"logs on a full disk", []string{theProxy}, proxyGone, fillDisk, emptyDisk},
+		{"apiserver killed", []string{theAPIServer}, upstreamNew, killAPIServer, startAPIServer},
+		{"apiserver restarted", []string{theAPIServer}, upstreamNew, stopAPIServer, startAPIServer},
+		frozen(theAPIServer, func(w *world) *controlplane.Process { return w.cp.APIServer() }),
+		{"etcd killed", []string{theEtcd}, upstreamGone, killEtcd, startEtcd},
+		frozen(theEtcd, func(w *world) *controlplane.Process { return w.cp.Etcd() }),
+		{"history forgotten", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew, forget, remember},
+		{"etcd compacted", []string{theEtcd, etcdLink}, upstreamGone, compact, nothing},
+		restored("etcd restored", 0),
+		restored("etcd restored, revisions skipped", 1000),
+		{"definition removed", []string{theDefinition}, []effect{cut, refuse, seam, expire, remove}, undefine, define},
+		{"partition", []string{clientsLink, upstreamLink}, upstreamGone, setLinks(Weather{Held: true}), setLinks(Weather{})},
+		lagging(),
+		{"one of two addresses of the apiserver dead", []string{upstreamLink}, []effect{cut, refuse}, loseAddress,
+			setUpstream(Weather{})},
+		{"webhook stalled", []string{theWebhook}, []effect{refuse}, stallWebhook(true), stallWebhook(false)},
+		{"webhook failing", []string{theWebhook}, []effect{refuse}, failWebhook(true), failWebhook(false)},
+		slugs("slow clients", true),
+		slugs("dead clients", false),
+	}
+	for _, l := range []struct {
+		name    string
+		of      func(*world) weathered
+		effects []effect
+	}{
+		{clientsLink, func(w *world) weathered { return w.clients }, []effect{cut}},
+		{upstreamLink, func(w *world) weathered { return w.upstream }, upstreamGone},
+		{etcdLink, func(w *world) weathered { return w.etcd }, upstreamGone},
+	} {
+		set := func(weather Weather) func(context.Context, *world) error {
+			return func(_ context.Context, w *world) error {
+				l.of(w).Set(weather)
+				return nil
+			}
+		}
+		reset := func(_ context.Context, w *world) error {
+			l.of(w).Reset()
+			return nil
+		}
+		all = append(all,
+			fault{l.name + " reset", []string{l.name}, l.effects, reset, reset},
+			fault{l.name + " half-open", []string{l.name}, l.effects, set(Weather{Silent: true}), set(Weather{})},
+			fault{l.name + " stalled", []string{l.name}, l.effects, set(Weather{Held: true}), set(Weather{})},
+			fault{l.name + lossy(), []string{l.name}, l.effects, set(Weather{Loss: 0.02, Latency: 2 * time.Millisecond}),
+				set(Weather{})},
+			fault{l.name + " far (300 ms)", []string{l.name}, l.effects, set(Weather{Latency: 300 * time.Millisecond}),
+				set(Weather{})},
+			fault{l.name + " narrow (100 kB/s)", []string{l.name}, l.effects, set(Weather{Bandwidth: 100_000}), set(Weather{})},
+		)
+	}
+	return all
+}
+
+// weathered is a link, or several.
+type weathered interface {
+	Set(Weather)
+	Reset()
+}
+
+// loseAddress makes nothing arrive any more at the address of the apiserver that everybody tries
+// first. Connections are reset, so that others are asked for at once; the other address is as good
+// as ever.
+func loseAddress(_ context.Context, w *world) error {
+	w.upstream[0].Set(Weather{Held: true, Loss: 1})
+	w.upstream[0].Reset()
+	return nil
+}
+
+func setUpstream(weather Weather) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.upstream.Set(weather)
+		return nil
+	}
+}
+
+// lossy says how packets are lost.
+func lossy() string {
+	if noLoss() != nil {
+		return " lossy (2 %, made up by delays)"
+	}
+	return " lossy (2 % of packets)"
+}
+
+// clockJumps is the proxy's wall clock that is wrong for a while, and then right at once. It
+// excuses nothing.
+func clockJumps(name string, by time.Duration) fault {
+	set := func(ahead time.Duration) func(context.Context, *world) error {
+		return func(_ context.Context, w *world) error { return w.clock.Set(ahead) }
+	}
+	return fault{"clock " + name, []string{theClock}, nil, set(by), set(0)}
+}
+
+func stallWebhook(held bool) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.webhook.link.Set(Weather{Held: held})
+		return nil
+	}
+}
+
+func failWebhook(failing bool) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.webhook.failing.Store(failing)
+		return nil
+	}
+}
+
+func killProxy(_ context.Context, w *world) error {
+	w.proxy.kill()
+	return nil
+}
+func startProxy(_ context.Context, w *world) error  { return w.proxy.start("") }
+func freezeProxy(_ context.Context, w *world) error { return w.proxy.signal(syscall.SIGSTOP) }
+func thawProxy(_ context.Context, w *world) error   { return w.proxy.signal(syscall.SIGCONT) }
+
+// vanish is told to nobody.
+func vanish(_ context.Context, w *world) error {
+	w.clients.Set(Weather{Silent: true})
+	w.proxy.kill()
+	return nil
+}
+
+func reappear(_ context.Context, w *world) error {
+	w.clients.Set(Weather{})
+	return w.proxy.start("")
+}
+
+func fillDisk(_ context.Context, w *world) error {
+	w.proxy.kill()
+	return w.proxy.start(fullDisk)
+}
+
+func emptyDisk(_ context.Context, w *world) error {
+	if err := w.proxy.well(); err != nil {
+		return err
+	}
+	w.proxy.kill()
+	return w.proxy.start("")
+}
+
+func killAPIServer(_ context.Context, w *world) error {
+	w.cp.APIServer().Kill()
+	return nil
+}
+
+func stopAPIServer(_ context.Context, w *world) error {
+	w.cp.APIServer().Stop(2 * time.Second)
+	return nil
+}
+func startAPIServer(ctx context.Context, w *world) error { return w.cp.StartAPIServer(ctx) }
+
+func killEtcd(_ context.Context, w *world) error {
+	w.cp.Etcd().Kill()
+	return nil
+}
+func startEtcd(ctx context.Context, w *world) error { return w.cp.StartEtcd(ctx) }
+
+// frozen is a process that stands still. It is thawed as it is: the control plane may have another
+// one by then.
+func frozen(name string, of func(*world) *controlplane.Process) fault {
+	var p *controlplane.Process
+	return fault{name + " frozen", []string{name}, upstreamGone, func(_ context.Context, w *world) error {
+		p = of(w)
+		return p.Freeze()
+	}, func(context.Context, *world) error {
+		return p.Thaw()
+	}}
+}
+
+// forget lets things happen of which the proxy can never learn: it is cut off, then the apiserver
+// dies and its history with it.
+func forget(ctx context.Context, w *world) error {
+	w.upstream.Set(Weather{Held: true})
+	pause(ctx, 500*time.Millisecond)
+	return nil
+}
+
+func remember(ctx context.Context, w *world) error {
+	w.cp.APIServer().Kill()
+	w.upstream.Reset()
+	err := w.compact(ctx)
+	if err == nil {
+		err = w.cp.StartAPIServer(ctx)
+	}
+	w.upstream.Set(Weather{})
+	return err
+}
+
+// compact forgets etcd's history, and makes the apiserver ask for it.
+func compact(ctx context.Context, w *world) error {
+	err := w.compact(ctx)
+	w.etcd.Reset()
+	return err
+}
+
+func nothing(context.Context, *world) error { return nil }
+
+// compact waits for the recorder, which needs history too.
+func (w *world) compact(ctx context.Context) error {
+	if _, err := w.recorder.caughtUp(ctx); err != nil {
+		return err
+	}
+	_, err := w.cp.Compact(ctx)
+	return err
+}
+
+// restored is etcd put back to how it was some time ago, with its revisions raised by skip
+// afterwards. The apiserver is started anew, as whoever restores an etcd has to. If its revisions
+// are not raised nobody writes before all have noticed: that there is another history can be told
+// for as long alone as it has not counted up to where they were.
+func restored(name string, skip int) fault {
+	var backup string
+	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition},
+		append([]effect{rewrite}, upstreamNew...),
+		func(_ context.Context, w *world) error {
+			var err error
+			if backup, err = os.MkdirTemp(w.dir, "backup"); err != nil {
+				return err
+			}
+			backup = filepath.Join(backup, "etcd")
+			return w.cp.BackupEtcd(backup)
+		}, func(ctx context.Context, w *world) error {
+			w.pen.Lock()
+			defer w.pen.Unlock()
+			if _, err := w.recorder.caughtUp(ctx); err != nil {
+				return err
+			}
+			w.cp.APIServer().Kill()
+			if err := w.cp.RestoreEtcd(ctx, backup); err != nil {
+				return err
+			}
+			revision, err := w.cp.Revision(ctx)
+			if err == nil && skip > 0 {
+				_, err = w.cp.SkipRevisions(ctx, skip)
+			}
+			if err == nil {
+				err = w.recorder.restored(ctx, revision)
+			}
+			if err == nil {
+				err = w.cp.StartAPIServer(ctx)
+			}
+			if err == nil && skip == 0 {
+				err = eventually(ctx, w.wentBack)
+			}
+			return errors.Join(err, os.RemoveAll(filepath.Dir(backup)))
+		}}
+}
+
+// wentBack succeeds when neither a mirror nor a client that goes on from where it was holds
+// anything newer than etcd. An informer lists anew if it was refused.
+func (w *world) wentBack(ctx context.Context) error {
+	revision, err := w.cp.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	for _, r := range resources {
+		through, err := process.ReadMetric(ctx, w.proxy.metrics, `spillway_mirror_resource_version{resource="`+
+			r.GroupResource().String()+`"`)
+		if err != nil || through == 0 || int64(through) > revision {
+			return errors.Join(err, fmt.Errorf("the mirror of %s is at %d, and etcd at %d", r.Resource, through, revision))
+		}
+	}
+	return w.cast.behind(uint64(revision))
+}
+
+// lagging is another apiserver behind the same address, that hears nothing of etcd once it is
+// ready: it answers from what it knows, or not at all, while the first one knows more (W-232).
+func lagging() fault {
+	var toEtcd *Link
+	var peer *controlplane.Peer
+	return fault{"one of two apiservers behind", []string{theAPIServer, theEtcd, upstreamLink}, upstreamNew,
+		func(ctx context.Context, w *world) error {
+			var err error
+			if toEtcd, err = NewLink(w.cp.EtcdAddress()); err != nil {
+				return err
+			}
+			if peer, err = w.cp.StartPeerBehind(ctx, toEtcd.Address()); err != nil {
+				return err
+			}
+			w.upstream.Lead(hostOf(w.cp.URL()), hostOf(peer.URL()))
+			w.upstream.Reset()
+			pause(ctx, 500*time.Millisecond)
+			toEtcd.Set(Weather{Held: true})
+			return nil
+		}, func(_ context.Context, w *world) error {
+			w.upstream.Lead(hostOf(w.cp.URL()))
+			if peer != nil {
+				peer.Kill()
+			}
+			if toEtcd != nil {
+				toEtcd.Close()
+			}
+			return nil
+		}}
+}
+
+func hostOf(url string) string { return strings.TrimPrefix(url, "https://") }
+
+func undefine(ctx context.Context, w *world) error { return w.undefine(ctx) }
+func define(ctx context.Context, w *world) error   { return w.define(ctx) }
+
+// setLinks is weather on both sides of the proxy.
+func setLinks(weather Weather) func(context.Context, *world) error {
+	return func(_ context.Context, w *world) error {
+		w.clients.Set(weather)
+		w.upstream.Set(weather)
+		return nil
+	}
+}
+
+// slugs is a crowd that reads next to nothing.
+func slugs(name string, read bool) fault {
+	var crowd *sluggards
+	return fault{name, []string{name}, nil, func(_ context.Context, w *world) (err error) {
+		crowd, err = newSluggards(w.endpoint(readerUser), 40, read)
+		return err
+	}, func(context.Context, *world) error {
+		crowd.leave()
+		return nil
+	}}
+}
+
+// step is a fault of a schedule.
+type step struct {
+	fault
+	at, lasts time.Duration
+	began     time.Time // once it has
+}
+
+// schedule is what breaks in a run, and when.
+type schedule []step
+
+func (s schedule) String() string {
+	var steps []string
+	for _, step := range s {
+		steps = append(steps, fmt.Sprintf("%s at %.1f s for %.1f s", step.name, step.at.Seconds(), step.lasts.Seconds()))
+	}
+	return strings.Join(steps, ", ")
+}
+
+// guarded reports that in the run of a seed everybody has to prove who he is.
+func guarded(seed uint64) bool { return rand.New(rand.NewPCG(seed, 11)).IntN(2) == 0 }
+
+// newSchedule is that of a seed: of even ones a single fault, each in its turn; of odd ones a few
+// at random.
+func newSchedule(seed uint64) schedule {
+	random, all := rand.New(rand.NewPCG(seed, 7)), faults()
+	lasts := func() time.Duration { return 300*time.Millisecond + time.Duration(random.IntN(3700))*time.Millisecond }
+	if seed%2 == 0 {
+		return schedule{{fault: all[seed/2%uint64(len(all))], lasts: lasts()}}
+	}
+	var s schedule
+	touched := map[string]bool{}
+	n := 2 + random.IntN(3)
+	for _, i := range random.Perm(len(all)) {
+		f := all[i]
+		if len(s) == n || slices.ContainsFunc(f.touches, func(what string) bool { return touched[what] }) {
+			continue
+		}
+		for _, what := range f.touches {
+			touched[what] = true
+		}
+		s = append(s, step{fault: f, at: time.Duration(random.IntN(2500)) * time.Millisecond, lasts: lasts()})
+	}
+	return s
+}

@@ -1,0 +1,169 @@
+package chart
+
+import (
+	"strings"
+	"testing"
+
+	"spillway/test/framework/controlplane"
+)
+
+// settings are values that people set, each a chart of its own.
+var settings = map[string][]string{
+	"defaults":        nil,
+	"a daemon set":    {"--set=workload.kind=DaemonSet,service.internalTrafficPolicy=Local"},
+	"autoscaling":     {"--set=autoscaling.enabled=true,autoscaling.targetWatchesPerPod=5000"},
+	"one replica":     {"--set=workload.replicas=1,podDisruptionBudget.enabled=false"},
+	"a given Secret":  {"--set=tls.source=secret,tls.secretName=mine"},
+	"cert-manager":    {"--set=tls.source=certManager,tls.certManager.issuerRef.kind=ClusterIssuer,tls.certManager.issuerRef.name=ca"},
+	"more names":      {"--set=tls.extraNames={spillway.example.com},fullnameOverride=watch-proxy"},
+	"client CA":       {"--set=clientCA.configMapName=clients"},
+	"an audit log":    {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}],"omitStages":["RequestReceived"]},"required":true}`},
+	"traces":          {"--set=tracing.endpoint=collector.monitoring:4317,tracing.samplingRatePerMillion=1000000,networkPolicy.enabled=true"},
+	"audit logs kept": {`--set-json=audit={"policy":{"rules":[{"level":"Metadata"}]},"volume":{"emptyDir":{"sizeLimit":"1Gi"}}}`},
+	"flow control":    {"--set=flowControl.enabled=true"},
+	"network policy": {"--set=networkPolicy.enabled=true",
+		`--set-json=networkPolicy.clients=[{"namespaceSelector":{}}]`},
+	"monitoring": {"--set=monitoring.serviceMonitor.enabled=true,monitoring.prometheusRule.enabled=true",
+		"--set=monitoring.dashboard.enabled=true,monitoring.dashboard.annotations.grafana_folder=Kubernetes",
+		`--set-json=rbac.metricsReaders=[{"kind":"ServiceAccount","name":"prometheus","namespace":"monitoring"}]`},
+	"readers":          {`--set-json=rbac.statusReaders=[{"kind":"Group","name":"operators","apiGroup":"rbac.authorization.k8s.io"}]`},
+	"dual stack":       {"--set=service.ipFamilyPolicy=PreferDualStack,service.trafficDistribution=PreferSameZone"},
+	"local decisions":  {"--set=config.authorization-local-rbac=true,config.authentication-local-jwks=pods,config.api-audiences={https://kubernetes.default.svc},config.reauth-sweep=1m"},
+	"everything":       {"--set=resources={*},rbac.readEverything=true,config.max-resources=500"},
+	"custom resources": {"--set=resources={pods,deployments.apps,widgets.v1.example.com,gadgets.v2beta1.example.com}"},
+	"an image": {"--set=image.repository=registry.example.com/spillway,image.digest=sha256:" +
+		strings.Repeat("0a", 32), "--set=imagePullSecrets[0].name=pull"},
+	"no accounts":              {"--set=serviceAccount.create=false,serviceAccount.name=mine,rbac.create=false"},
+	"a node's":                 {"--set=workload.nodeSelector.a=b,workload.priorityClassName=system-cluster-critical,workload.tolerations[0].operator=Exists", `--set-json=workload.extraEnv=[{"name":"GOMEMLIMIT","value":"900MiB"}]`},
+	"sidecars":                 {"--set=mode=sidecar,sidecar.flags={--history-bytes=8Mi,--log-level=debug},sidecar.memoryLimit=256Mi"},
+	"sidecars, shut off":       {"--set=mode=sidecar,networkPolicy.enabled=true,clientCA.configMapName=ca,webhook.clientNames={kube-apiserver}", `--set-json=networkPolicy.clients=[{"ipBlock":{"cidr":"10.0.0.0/28"}}]`},
+	"sidecars, without rights": {"--set=mode=sidecar,webhook.namespaceLimits=ignore,sidecar.place=last,networkPolicy.enabled=true"},
+	"sidecars, a given Secret": {"--set=mode=sidecar,webhook.failurePolicy=Fail,tls.source=secret,tls.secretName=mine",
+		"--set-file=webhook.caBundle=testdata/ca.crt"},
+	"sidecars, cert-manager": {"--set=mode=sidecar,tls.source=certManager,tls.certManager.issuerRef.kind=Issuer,tls.certManager.issuerRef.name=ca"},
+	"shedding":               {"--set=mode=shed,flowControl.enabled=true,config.max-watches-per-user=100,shed.limits.max-passthrough-qps-per-user=0.5"},
+}
+
+// Whatever is rendered, kube-apiserver takes as it is: no field that it does not know, no value
+// that it would change its mind about.
+func TestAPIServerTakesIt(t *testing.T) {
+	cp := startControlPlane(t)
+	h := newHelm(t)
+	for name, values := range settings {
+		t.Run(name, func(t *testing.T) {
+			manifest, err := h.template(t.Context(), values...)
+			must(t, err)
+			for _, how := range []string{"--dry-run=server", "--dry-run=none"} {
+				if _, err := cp.KubectlInput(t.Context(), manifest, "apply", "--server-side", "--force-conflicts",
+					"--validate=strict", how, "-f=-"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err = cp.KubectlInput(t.Context(), manifest, "delete", "--wait=false", "-f=-")
+			must(t, err)
+		})
+	}
+}
+
+// Who sets what the chart does not know, or what does not fit together, is told what and where.
+func TestBadValues(t *testing.T) {
+	h := newHelm(t)
+	for values, want := range map[string]string{
+		"workloda.replicas=2":   "'workloda' not allowed",
+		"workload.replicas=two": "'/workload/replicas': got string, want integer",
+		"workload.kind=StatefulSet": "'/workload/kind': value must be one of 'Deployment', " +
+			"'DaemonSet'",
+		"resources={Pods}":            "'/resources/0'",
+		"resources={*}":               "needs rbac.readEverything=true",
+		"config.listen-tls=:1":        "config.listen-tls: the chart sets this itself",
+		"config.Listen=x":             "invalid propertyName 'Listen'",
+		"audit.required=true":         "need audit.policy",
+		"tracing.endpoint=http://a:1": "'/tracing/endpoint'",
+		"tracing.endpoint=a:1,config.tracing-config-file=x":        "config.tracing-config-file: the chart sets this itself",
+		"audit.policy.omitStages={Never}":                          "'/audit/policy/omitStages/0'",
+		"audit.policy.rule=1":                                      "'rule' not allowed",
+		"audit.policy.rules[0].level=None,config.audit-log-path=x": "config.audit-log-path: the chart sets this itself",
+		"tls.source=none":                                          "'/tls/source': value must be one of",
+		"tls.source=secret":                                        "tls.secretName is needed",
+		"tls.source=certManager":                                   "tls.certManager.issuerRef is needed",
+		"serviceAccount.create=false":                              "serviceAccount.name is needed",
+		"image.digest=latest":                                      "'/image/digest'",
+		"rbac.statusReaders[0].kind=Robot":                         "'/rbac/statusReaders/0",
+		"monitoring.dashboard.enabled=maybe":                       "'/monitoring/dashboard/enabled'",
+		"mode=both": "'/mode': value must be one of 'cluster', 'sidecar', " +
+			"'shed'",
+		"mode=sidecar,workload.kind=DaemonSet":  "workload.kind must be Deployment when mode is sidecar",
+		"mode=sidecar,autoscaling.enabled=true": "autoscaling.enabled has no meaning when mode is sidecar",
+		"mode=sidecar,config.history-bytes=8Mi": "config has no meaning when mode is sidecar",
+		"mode=sidecar,sidecar.flags={debug}":    "'/sidecar/flags/0'",
+		"mode=sidecar,sidecar.resources=":       "'/sidecar/resources'",
+		"mode=sidecar,webhook.namespaceLimits=some": "'/webhook/namespaceLimits': value must be one of " +
+			"'read', 'ignore'",
+		"mode=sidecar,sidecar.place=middle": "'/sidecar/place'",
+		"mode=sidecar,webhook.failurePolicy=Ask": "'/webhook/failurePolicy': value must be one of " +
+			"'Ignore', 'Fail'",
+		"mode=sidecar,tls.source=secret,tls.secretName=a":  "webhook.caBundle is needed",
+		"mode=shed,shed.limits.max-requests=1":             "'max-requests' not allowed",
+		"drainSeconds=0":                                   "'/drainSeconds'",
+		"service.trafficDistribution=me":                   "'/service/trafficDistribution'",
+		"autoscaling.enabled=true,workload.kind=DaemonSet": "autoscaling.enabled needs workload.kind=Deployment",
+	} {
+		if _, err := h.template(t.Context(), "--set="+values); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", values, err, want)
+		}
+	}
+}
+
+// What a pod runs as, the strictest Pod Security Standard takes.
+func TestRestrictedPods(t *testing.T) {
+	cp := startControlPlane(t)
+	h := newHelm(t)
+	_, err := cp.Kubectl(t.Context(), "label", "--overwrite", "namespace", namespace,
+		"pod-security.kubernetes.io/enforce=restricted")
+	must(t, err)
+	for name, values := range settings {
+		if name == "no accounts" {
+			continue
+		}
+		manifest, err := h.template(t.Context(), values...)
+		must(t, err)
+		for _, o := range objects(t, manifest) {
+			pod := o
+			switch o.GetKind() {
+			case "Deployment", "DaemonSet":
+				pod = podOf(t, o)
+			case "Pod":
+			default:
+				continue
+			}
+			pod.SetName("a")
+			text, err := pod.MarshalJSON()
+			must(t, err)
+			if _, err := cp.KubectlInput(t.Context(), string(text), "create", "--dry-run=server", "-f=-"); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+}
+
+func startControlPlane(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{})
+	must(t, err)
+	t.Cleanup(cp.Stop)
+	_, err = cp.Kubectl(t.Context(), "create", "namespace", namespace)
+	must(t, err)
+	_, err = cp.Kubectl(t.Context(), "create", "-f=testdata/definitions.yaml")
+	must(t, err)
+	_, err = cp.Kubectl(t.Context(), "wait", "--for=condition=Established", "--timeout=1m", "customresourcedefinitions",
+		"--all")
+	must(t, err)
+	return cp
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

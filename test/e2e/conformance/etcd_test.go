@@ -1,0 +1,89 @@
+package conformance
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"spillway/test/framework/exchange"
+	"spillway/test/framework/process"
+)
+
+// testWithoutEtcd freezes etcd: what may be of any age is answered as before, and what must be of
+// now is not answered from memory either (W-66, W-217).
+func (s *suite) testWithoutEtcd(t *testing.T) {
+	recent := s.now(t, c1)
+	s.settle(t, allMaps, s.put(t, configMap("c1", "frozen", "x", "1")))
+	must(t, s.cp.FreezeEtcd())
+	thaw := func() { must(t, s.cp.ThawEtcd()) }
+	t.Cleanup(thaw)
+	t.Run("reads", func(t *testing.T) {
+		s.runAll(t, s.plain, []scenario{
+			get("list at 0", "W-66", c1+"?resourceVersion=0", memory, 0),
+			get("object at 0", "W-66", c1+"/a?resourceVersion=0", memory, 0),
+			get("watch from N", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion="+recent, memory, 0),
+			get("watch from 0", "W-66", c1+"?watch=1&timeoutSeconds=1&resourceVersion=0"+marked, memory, 0),
+			get("short watch now", "W-66 W-217", c1+"?watch=1&timeoutSeconds=2"+marked, upstream, 0),
+		})
+		t.Run("watch-list now", s.testUnproven)
+		t.Run("reads of now", s.testUnanswered)
+	})
+	thaw()
+	process.Awaiting(t, "a watch-list from memory again", func(ctx context.Context) error {
+		a, err := s.plain.Do(ctx, request{Target: allMaps + "?watch=1&timeoutSeconds=7" + informer})
+		if err != nil {
+			return err
+		}
+		for _, e := range exchange.SplitEvents(a.Body) {
+			if e.End && a.Header.Get(exchange.FlowControl) == "" {
+				return nil
+			}
+		}
+		return fmt.Errorf("%d, from upstream: %t", a.Status, a.Header.Get(exchange.FlowControl) != "")
+	})
+}
+
+// testUnanswered asks for what only etcd knows. The apiserver answers 504 or hangs up, as it
+// happens; an answer there is none.
+func (s *suite) testUnanswered(t *testing.T) {
+	for _, target := range []string{c1 + "?timeout=2s", c1 + "?limit=1&timeout=2s", c1 + "/a?timeout=2s",
+		"/api/v1/nodes?timeout=2s"} {
+		for _, e := range s.sides() {
+			t.Run(e.Name+" "+target, func(t *testing.T) {
+				t.Parallel()
+				a, err := e.Do(t.Context(), request{Target: target})
+				if err == nil && a.Status < 500 {
+					t.Errorf("%d %s", a.Status, exchange.Clip(a.Body))
+				}
+				s.show(t, "W-28 W-66 W-217", upstream)
+			})
+		}
+	}
+}
+
+// testUnproven asks for a watch-list that nobody can answer: neither side may say that it was
+// complete. The apiserver ends it with an error at its timeout, the proxy without a word once it
+// gives up.
+func (s *suite) testUnproven(t *testing.T) {
+	t.Parallel()
+	direct, proxied := s.both(t, s.plain, request{Target: "/api/v1/namespaces/c1/secrets?watch=1&timeoutSeconds=7" +
+		informer}, process.Patience)
+	if direct == nil {
+		return
+	}
+	told, heard := exchange.SplitEvents(direct.Body), exchange.SplitEvents(proxied.Body)
+	if len(told) != 1 || told[0].Type != "ERROR" {
+		t.Errorf("the apiserver says %s", summary(told))
+	}
+	for _, e := range heard {
+		if e.Type != "ADDED" {
+			t.Errorf("the proxy says %s", summary(heard))
+			break
+		}
+	}
+	if proxied.Cut != nil {
+		t.Errorf("the stream was cut: %v", proxied.Cut)
+	}
+	s.tally.Deviated(exchange.DevUnproven)
+	s.show(t, "W-66 W-215 W-216 W-217", memory)
+}

@@ -1,0 +1,247 @@
+package conformance
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"spillway/test/framework/exchange"
+	"spillway/test/framework/process"
+)
+
+// watcher is a watch that is open on every side while the script of its resource is played, and is
+// told the same story again from history afterwards.
+type watcher struct {
+	name   string
+	rules  string
+	path   string
+	query  string // selectors and options
+	until  string // "TYPE name" of the last event that is compared
+	header map[string]string
+}
+
+// testLive opens the watchers of every resource on every side, writes, and compares what each of
+// them was told, event for event and byte for byte. Then it asks for the same from history.
+func (s *suite) testLive(t *testing.T) {
+	for _, p := range s.plays() {
+		t.Run(p.name, func(t *testing.T) {
+			t.Parallel()
+			s.play(t, p)
+		})
+	}
+}
+
+// play is a script of writes and those who watch it.
+type play struct {
+	name     string
+	resource string // whose list says where to begin
+	watchers []watcher
+	script   func(*testing.T)
+}
+
+// audience is one watcher on every side, in every protocol.
+type audience struct {
+	watcher
+	streams map[*endpoint]*stream
+}
+
+func (s *suite) sides() []*endpoint { return []*endpoint{s.direct, s.plain, s.secure} }
+
+// everySide is sides, and the same in HTTP/2.
+func (s *suite) everySide() []*endpoint { return append(s.sides(), s.direct2, s.secure2) }
+
+func (s *suite) play(t *testing.T, p play) {
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	start := s.now(t, collections[p.resource])
+	var audiences []*audience
+	for _, w := range p.watchers {
+		for _, from := range []string{"&resourceVersion=" + start, "&resourceVersion=0" + marked, informer} {
+			v := w
+			v.name += " " + from
+			v.query += from
+			audiences = append(audiences, &audience{watcher: v})
+		}
+	}
+	s.openAll(ctx, t, audiences...)
+	p.script(t)
+	stories := map[string][]event{}
+	for _, a := range audiences {
+		told := s.hear(t, a)
+		if strings.HasSuffix(a.name, "&resourceVersion="+start) {
+			stories[strings.TrimSuffix(a.name, " &resourceVersion="+start)] = told
+		}
+	}
+	for _, w := range p.watchers {
+		s.replay(ctx, t, w, start, stories[w.name])
+	}
+}
+
+// now is the resourceVersion of a collection.
+func (s *suite) now(t *testing.T, path string) string {
+	t.Helper()
+	a, err := s.direct.Do(t.Context(), request{Target: path + "?limit=1"})
+	must(t, err)
+	return fmt.Sprint(listVersion(a.Body))
+}
+
+// openAll opens watchers on every side. Those that begin with state have seen it when the first
+// write comes: their last initial event is the end bookmark.
+func (s *suite) openAll(ctx context.Context, t *testing.T, audiences ...*audience) {
+	t.Helper()
+	var opening sync.WaitGroup
+	var mu sync.Mutex
+	for _, a := range audiences {
+		a.streams = map[*endpoint]*stream{}
+		for _, e := range s.everySide() {
+			opening.Go(func() {
+				st, err := a.open(ctx, t, e)
+				if err != nil {
+					t.Errorf("%s: %s: %v", e.Name, a.name, err)
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				a.streams[e] = st
+			})
+		}
+	}
+	opening.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
+// open opens it on one side, and reads the state that it begins with. One that ends within its
+// state, cleanly, has promised nothing: upstream did not say in time how far it is, and whoever it
+// is asks again (W-216). Upstream itself may answer then, until it says.
+func (a *audience) open(ctx context.Context, t *testing.T, e *endpoint) (*stream, error) {
+	for doubt := false; ; doubt = true {
+		st, err := e.open(ctx, request{Target: a.path + "?watch=1&timeoutSeconds=600" + a.query, Header: a.header})
+		if err != nil {
+			return nil, err
+		}
+		t.Cleanup(st.cancel)
+		if !strings.Contains(a.query, marked) {
+			return st, nil
+		}
+		st.events, err = st.until(ctx, func(e event) bool { return e.End || e.Type == "ERROR" })
+		switch passed := st.header.Get(exchange.FlowControl) != ""; {
+		case errors.Is(err, errEnded):
+			t.Logf("%s: %s: ended within its state, after %s", e.Name, a.name, summary(st.events))
+		case err == nil && doubt && passed && e.metrics != "": // a proxy
+			st.cancel()
+		default:
+			return st, err
+		}
+	}
+}
+
+// collect reads events up to the one that is wanted.
+func collect(ctx context.Context, t *testing.T, s *stream, wanted func(event) bool) []event {
+	t.Helper()
+	events, err := s.until(ctx, wanted)
+	if err != nil {
+		t.Errorf("%v after %s", err, summary(events))
+	}
+	return events
+}
+
+// errEnded says that a watch ended cleanly.
+var errEnded = errors.New("the watch ended")
+
+// until reads events up to the one that is wanted. Its error says why that did not come.
+func (s *stream) until(ctx context.Context, wanted func(event) bool) (events []event, err error) {
+	for {
+		select {
+		case line, ok := <-s.lines:
+			if !ok {
+				return events, cmp.Or(s.err, errEnded)
+			}
+			e := exchange.ParseEvent(line)
+			if events = append(events, e); wanted(e) {
+				return events, nil
+			}
+		case <-ctx.Done():
+			return events, context.Cause(ctx)
+		}
+	}
+}
+
+// summary is a short form of a sequence of events.
+func summary(events []event) string {
+	var b strings.Builder
+	for _, e := range events[max(0, len(events)-30):] {
+		fmt.Fprintf(&b, " %s %s %d,", e.Type, e.Name, e.Version)
+	}
+	return b.String()
+}
+
+func (w watcher) last(e event) bool {
+	typ, name, _ := strings.Cut(w.until, " ")
+	return e.Type == typ && (e.Name == name || strings.HasSuffix(e.Name, "/"+name))
+}
+
+// hear collects what every side told a watcher and compares it. It returns the apiserver's version.
+func (s *suite) hear(t *testing.T, a *audience) []event {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), process.Patience)
+	defer cancel()
+	told := map[*endpoint][]event{}
+	for _, e := range s.everySide() {
+		st := a.streams[e]
+		told[e] = append(st.events, collect(ctx, t, st, a.last)...)
+		st.cancel()
+		if t.Failed() {
+			t.Fatalf("%s, %s: heard only %s", e.Name, a.name, summary(told[e]))
+		}
+	}
+	for _, e := range []*endpoint{s.plain, s.secure, s.secure2} {
+		direct := s.straight(e)
+		s.sameStory(t, a.watcher, e.Name, a.streams[direct], told[direct], a.streams[e], told[e])
+	}
+	return told[s.direct]
+}
+
+// sameStory compares two streams.
+func (s *suite) sameStory(t *testing.T, w watcher, who string, direct *stream, told []event, proxied *stream,
+	heard []event) {
+	t.Helper()
+	r := request{Target: w.path + "?watch=1" + w.query, Header: w.header}
+	c := exchange.Compare(s.tally, r, &answer{Status: 200, Header: direct.header, Body: join(told)},
+		&answer{Status: 200, Header: proxied.header, Body: join(heard)})
+	for _, problem := range c.Problems {
+		t.Errorf("%s: %s: %s", who, w.name, problem)
+	}
+	if !c.FromMemory {
+		t.Errorf("%s: %s: not answered from memory", who, w.name)
+	}
+	s.show(t, w.rules, c.By())
+}
+
+func join(events []event) []byte {
+	var b []byte
+	for _, e := range events {
+		b = append(b, e.Line...)
+	}
+	return b
+}
+
+// replay asks every side for the story again, from history, and expects the very events that were
+// told live.
+func (s *suite) replay(ctx context.Context, t *testing.T, w watcher, start string, live []event) {
+	t.Helper()
+	w.query += "&resourceVersion=" + start
+	a := &audience{watcher: w}
+	a.name += " from history"
+	s.openAll(ctx, t, a)
+	told := s.hear(t, a)
+	c := exchange.CompareEvents(s.tally, request{Target: w.path + "?watch=1" + w.query}, live, told)
+	if len(c.Problems) > 0 {
+		t.Errorf("%s: not what was told live: %v", w.name, c.Problems)
+	}
+}

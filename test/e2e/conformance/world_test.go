@@ -1,0 +1,93 @@
+package conformance
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/process"
+)
+
+// mirrored is what the proxies keep in memory.
+var mirrored = []string{
+	"pods", "configmaps", "secrets", "services", "endpoints", "namespaces", "nodes", "deployments.apps",
+	"widgets.v1.conformance.example.com",
+	"customresourcedefinitions.apiextensions.k8s.io",
+}
+
+// world is one cluster and the ways to it.
+type world struct {
+	cp      *controlplane.ControlPlane
+	client  *kubernetes.Clientset // straight at the apiserver
+	dynamic dynamic.Interface
+
+	direct *endpoint // the apiserver
+	plain  *endpoint // Spillway over plain HTTP, acting as itself
+	secure *endpoint // Spillway over TLS, as whom the client's token says
+
+	direct2, secure2 *endpoint // the same in HTTP/2
+
+	marks map[string]string // what ${name} in a target stands for
+}
+
+// newWorld starts a cluster with its objects, and the proxies once their history is known to begin
+// where the apiserver's does.
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{
+		Log:           t.Output(),
+		APIServerArgs: []string{"--etcd-compaction-interval=0"}, // old states stay, however slow the machine
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cp.Stop)
+	w := &world{cp: cp, marks: map[string]string{
+		"future": "100000000",
+		"alice":  cp.Config(controlplane.Alice).BearerToken,
+		"bob":    cp.Config(controlplane.Bob).BearerToken,
+	}}
+	config := cp.Config(controlplane.Admin)
+	if w.client, err = kubernetes.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	if w.dynamic, err = dynamic.NewForConfig(config); err != nil {
+		t.Fatal(err)
+	}
+	w.direct = newEndpoint("direct", cp.URL(), config)
+	w.makeObjects(t)
+	// What came before can be had neither from the apiserver's watch cache nor from etcd.
+	if err := cp.RestartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cp.Compact(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	binary := process.BuildProxy(t)
+	plain := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--plain-identity=self",
+		"--plain-self-connect",
+		"--accept-origins=http://example.com")
+	w.plain = newEndpoint("plain", plain.Plain, &rest.Config{Host: plain.Plain})
+	w.plain.metrics = plain.Metrics
+	secure := startProxy(t, binary, "--kubeconfig="+cp.Kubeconfig(controlplane.Admin), "--listen=",
+		"--listen-tls=127.0.0.1:0", "--insecure-allow-all")
+	w.secure = newEndpoint("tls", secure.TLS, &rest.Config{
+		Host: secure.TLS, BearerToken: config.BearerToken, TLSClientConfig: rest.TLSClientConfig{Insecure: true},
+	})
+	w.secure.metrics = secure.Metrics
+	w.direct2, w.secure2 = w.direct.overHTTP2(), w.secure.overHTTP2()
+	w.mirroring(t, w.plain)
+	w.mirroring(t, w.secure)
+	w.changeObjects(t)
+	return w
+}
+
+// startProxy starts the binary before the suite's resources and returns when it is ready.
+func startProxy(t *testing.T, binary string, args ...string) *process.Proxy {
+	t.Helper()
+	return process.StartProxy(t, binary, append([]string{"--resources=" + strings.Join(mirrored, ",")}, args...)...)
+}

@@ -1,0 +1,200 @@
+package fuzzdiff
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"spillway/test/framework/exchange"
+)
+
+// Way is a way through Spillway, and the way around it that it is held against.
+type Way struct {
+	Direct, Proxied *exchange.Endpoint
+	// Trusting: nobody is asked who they are on this way, so credentials are left out.
+	Trusting bool
+}
+
+// Fuzzer asks an apiserver and the proxies before it the same. Its counts may be read at any time.
+type Fuzzer struct {
+	Ways    []Way // each request goes one of them
+	Workers int   // ask at a time; most of the time they wait
+	Seed    uint64
+	Tally   *exchange.Tally
+
+	Asked   atomic.Int64
+	Memory  atomic.Int64 // answered from memory
+	Refused atomic.Int64 // refused by the proxy itself
+	Watches atomic.Int64 // events were asked for
+	Errors  atomic.Int64 // the answer is an error, whoever gave it
+}
+
+// Finding is a request whose answers differ, and what remains of it when everything is left out
+// that does not matter.
+type Finding struct {
+	Seed, Number  uint64
+	Way           Way
+	Found, Shrunk ask
+	Problems      []string // of the shrunk request
+	Tries, Seen   int      // how often the shrunk request was asked in the end, and how often the answers differed
+}
+
+const (
+	patience   = 30 * time.Second // with one answer
+	clockTries = 4                // of answers that are a matter of the moment, or of which one came short
+	shrinkTime = 30 * time.Second // for one finding
+)
+
+// Round asks the requests with the numbers from first up to last, as long as ctx lasts, and returns
+// what it found, of which the first few are shrunk. Nobody may write meanwhile.
+func (f *Fuzzer) Round(ctx context.Context, state *State, first, last uint64) []Finding {
+	var (
+		next  atomic.Uint64
+		mu    sync.Mutex
+		found []Finding
+		group sync.WaitGroup
+	)
+	next.Store(first)
+	for range f.Workers {
+		group.Go(func() {
+			for number := next.Add(1) - 1; number < last && ctx.Err() == nil; number = next.Add(1) - 1 {
+				if finding := f.try(ctx, state, number); finding != nil {
+					mu.Lock()
+					found = append(found, *finding)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	group.Wait()
+	slices.SortFunc(found, func(a, b Finding) int { return int(a.Number) - int(b.Number) })
+	for i := range min(len(found), shrunkAtMost) {
+		f.shrink(ctx, &found[i])
+	}
+	return found
+}
+
+// shrunkAtMost bounds how many findings of a round are shrunk: many have one cause.
+const shrunkAtMost = 8
+
+// try makes a request, asks it, and tells what the answers differ in.
+func (f *Fuzzer) try(ctx context.Context, state *State, number uint64) *Finding {
+	a := generate(f.Seed, number, state)
+	way := f.Ways[number%uint64(len(f.Ways))]
+	if way.Trusting {
+		a.header = slices.DeleteFunc(a.header, func(f field) bool { return f.name == "Authorization" })
+	}
+	c := f.compare(ctx, way, a)
+	if ctx.Err() != nil {
+		return nil
+	}
+	f.count(a, c)
+	if len(c.Problems) == 0 {
+		return nil
+	}
+	return &Finding{Seed: f.Seed, Number: number, Way: way, Found: a, Shrunk: a, Problems: c.Problems, Tries: 1, Seen: 1}
+}
+
+func (f *Fuzzer) count(a ask, c *exchange.Comparison) {
+	f.Asked.Add(1)
+	if a.watches() {
+		f.Watches.Add(1)
+	}
+	failed := c.Direct != nil && c.Direct.Status >= 400
+	if failed {
+		f.Errors.Add(1)
+	}
+	switch {
+	case c.FromMemory && failed && !ofState(c.Direct.Status):
+		f.Refused.Add(1)
+	case c.FromMemory:
+		f.Memory.Add(1)
+	}
+}
+
+// ofState tells the errors that only the state or its history knows: that an object is not there,
+// or that a version is no longer.
+func ofState(status int) bool { return status == http.StatusNotFound || status == http.StatusGone }
+
+// Share is how much was answered from memory, in percent of all requests, those that anybody must
+// refuse included.
+func (f *Fuzzer) Share() float64 {
+	return 100 * float64(f.Memory.Load()) / float64(max(1, f.Asked.Load()))
+}
+
+// String tells what was asked, and who answered.
+func (f *Fuzzer) String() string {
+	asked, memory, refused := f.Asked.Load(), f.Memory.Load(), f.Refused.Load()
+	return fmt.Sprintf("%d requests (%d for events; %d answered with an error): %d from memory, %d refused by the proxy "+
+		"itself, %d passed through: %.1f %% from memory",
+		asked, f.Watches.Load(), f.Errors.Load(), memory, refused, asked-memory-refused, f.Share())
+}
+
+// compare asks both at once. Answers that are a matter of the moment are asked for until they are
+// equal (N-5), and so are those of a short watch in which one of the two ran out of time.
+func (f *Fuzzer) compare(ctx context.Context, way Way, a ask) *exchange.Comparison {
+	for tries := 1; ; tries++ {
+		c := f.compareOnce(ctx, way, a)
+		if len(c.Problems) == 0 || !a.momentary() && !c.OutOfTime() || tries == clockTries || ctx.Err() != nil {
+			return c
+		}
+	}
+}
+
+func (f *Fuzzer) compareOnce(ctx context.Context, way Way, a ask) *exchange.Comparison {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	r := a.request()
+	var (
+		direct  *exchange.Answer
+		failure error
+		group   sync.WaitGroup
+	)
+	group.Go(func() { direct, failure = way.Direct.Do(ctx, r) })
+	answered, err := way.Proxied.Do(ctx, r)
+	group.Wait()
+	switch {
+	case failure != nil && err != nil: // neither has an answer to this
+		return &exchange.Comparison{Request: r}
+	case failure != nil || err != nil:
+		return &exchange.Comparison{Request: r, Direct: direct,
+			Problems: []string{fmt.Sprintf("no answer: direct %v, proxied %v", failure, err)}}
+	}
+	c := exchange.Compare(f.Tally, r, direct, answered)
+	if c.OtherFormat {
+		f.compareInJSON(ctx, way, c)
+	}
+	return c
+}
+
+// compareInJSON compares an answer that was given in JSON instead of protobuf with the apiserver's
+// in JSON.
+func (f *Fuzzer) compareInJSON(ctx context.Context, way Way, c *exchange.Comparison) {
+	r := c.Request
+	r.Header = map[string]string{}
+	for name, value := range c.Request.Header {
+		r.Header[name] = value
+	}
+	r.Header["Accept"] = asJSON
+	direct, err := way.Direct.Do(ctx, r)
+	if err != nil {
+		c.Problems = append(c.Problems, "no answer in JSON: "+err.Error())
+		return
+	}
+	c.Problems = append(c.Problems, exchange.Compare(f.Tally, r, direct, c.Proxied).Problems...)
+}
+
+// String tells how to have the finding again.
+func (f Finding) String() string {
+	return fmt.Sprintf("seed %d, request %d, through %s: the answers differ, %d of %d times\n%s\nfound in\n%s\nshrunk "+
+		"to\n%s\ndirectly\n%s",
+		f.Seed, f.Number, f.Way.Proxied.Name, f.Seen, f.Tries, strings.Join(f.Problems, "\n"),
+		f.Found.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
+		f.Shrunk.curl(f.Way.Proxied.Base, f.Way.Proxied.Config.BearerToken),
+		f.Shrunk.curl(f.Way.Direct.Base, f.Way.Direct.Config.BearerToken))
+}

@@ -1,0 +1,366 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/crowd"
+	"spillway/test/framework/exchange"
+	"spillway/test/framework/process"
+	"spillway/test/framework/wire"
+)
+
+// The people: who asks, whom he may impersonate, and who may do nothing.
+const (
+	client    controlplane.User = "client"
+	victim    controlplane.User = "victim"
+	powerless controlplane.User = "powerless"
+)
+
+// listener is a way to the cluster.
+type listener struct {
+	name  string
+	to    wire.Address
+	self  bool // who brings no credentials is the proxy itself
+	http2 bool
+}
+
+// trial is a request with a claim in some shape, sent directly or through a listener.
+type trial struct {
+	at    listener
+	claim claim
+	shape shape
+	way   way
+
+	mark   string
+	status int  // 0: the connection was closed without an answer
+	memory bool // the answer is the proxy's own
+	err    error
+}
+
+func (r *trial) String() string {
+	return fmt.Sprintf("%s: %s, %s, %s", r.at.name, r.claim.name, r.shape.name, r.way.name)
+}
+
+// key is what a trial has in common with the same sent directly.
+func (r *trial) key() string {
+	return fmt.Sprintf("%t %t %s %s %s", r.at.self, r.at.http2, r.claim.name, r.shape.name, r.way.name)
+}
+
+type world struct {
+	*crowd.Cluster
+	claims []claim
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{Cluster: crowd.Start(
+		t, crowd.Options{Users: map[controlplane.User][]string{client: nil, victim: nil, powerless: nil}})}
+	for _, user := range []controlplane.User{client, victim} {
+		w.Grant(t, w.User(user), crowd.In("default", crowd.Rule("*", "", "*")))
+	}
+	impersonate := func(group, resource string, names ...string) rbacv1.PolicyRule {
+		return crowd.Rule("impersonate", group, resource, names...)
+	}
+	w.Grant(t, w.User(client), crowd.Everywhere(
+		impersonate("", "users", string(victim)), impersonate("", "groups", "claimed"),
+		impersonate("authentication.k8s.io", "uids", "claimed"),
+		impersonate("authentication.k8s.io", "userextras/claim", "claimed"),
+	))
+	w.Settle(t)
+	core, create := w.Admin.CoreV1(), metav1.CreateOptions{}
+	if _, err := core.ConfigMaps("default").Create(t.Context(),
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, create); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p"},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+	if _, err := core.Pods("default").Create(t.Context(), pod, create); err != nil {
+		t.Fatal(err)
+	}
+	w.claims = []claim{
+		{"Authorization", w.bearer(client)},
+		{"Impersonate-User", string(victim)}, {"Impersonate-Group", "claimed"}, {"Impersonate-Uid", "claimed"},
+		{"Impersonate-Extra-Claim", "claimed"},
+		{"X-Remote-User", string(victim)}, {"X-Remote-Group", "system:masters"}, {"X-Remote-Uid", "claimed"},
+		{"X-Remote-Extra-Claim", "claimed"},
+	}
+	return w
+}
+
+func (w *world) bearer(u controlplane.User) string { return w.User(u).Header.Get("Authorization") }
+
+// shown is what a request shows besides what is tried. To the proxy as itself it shows nothing
+// else: then upstream would refuse it.
+func (w *world) shown(r *trial) (own []string, c claim, other string) {
+	c = r.claim
+	if c.name == "Authorization" {
+		if r.at.self {
+			c.value = w.bearer(powerless)
+		}
+		return nil, c, "Bearer nobody"
+	}
+	if !r.at.self {
+		own = append(own, "Authorization: "+w.bearer(client))
+	}
+	if strings.HasPrefix(c.name, "Impersonate-") && c.name != "Impersonate-User" {
+		own = append(own, "Impersonate-User: "+string(victim))
+	}
+	return own, c, "other"
+}
+
+// TestIdentityHeaders is everything that can be claimed, in every shape, by every way.
+func TestIdentityHeaders(t *testing.T) {
+	w := newWorld(t)
+	binary := process.BuildProxy(t)
+	flags := append(w.ProxyFlags(), "--resources=configmaps", "--listen=127.0.0.1:0")
+	asClient := process.StartProxy(t, binary, append(flags, "--plain-identity=client")...)
+	asSelf := process.StartProxy(t, binary, append(flags, "--plain-identity=self", "--plain-self-connect")...)
+	direct := w.Direct(crowd.Nobody())
+	secure := crowd.Through(asClient, crowd.Nobody())
+	var trials []*trial
+	for _, at := range []listener{
+		{name: "direct", to: direct}, {name: "TLS", to: secure}, {name: "plain, as the client", to: crowd.Plainly(asClient)},
+		{name: "direct", to: direct, self: true}, {name: "plain, as itself", to: crowd.Plainly(asSelf), self: true},
+		{name: "direct", to: direct, http2: true}, {name: "TLS", to: secure, http2: true},
+	} {
+		trials = append(trials, w.trialsAt(at)...)
+	}
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(32)
+	for i, r := range trials {
+		group.Go(func() error {
+			r.mark = fmt.Sprintf("m%dm", i)
+			w.carryOut(ctx, r)
+			return nil
+		})
+	}
+	_ = group.Wait() // what went wrong is noted
+	w.judge(t, trials)
+}
+
+// patience bounds how long a trial may take.
+const patience = time.Minute
+
+// trialsAt are all that are sent to a listener.
+func (w *world) trialsAt(at listener) []*trial {
+	var all []*trial
+	for _, c := range w.claims {
+		for _, s := range shapes {
+			for _, v := range ways {
+				if at.http2 && (!s.http2 || strings.HasPrefix(v.name, "upgrade") || v.chunked) {
+					continue
+				}
+				all = append(all, &trial{at: at, claim: c, shape: s, way: v})
+			}
+		}
+	}
+	return all
+}
+
+func (w *world) carryOut(ctx context.Context, r *trial) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	own, c, other := w.shown(r)
+	lines, trailer := r.shape.write(c, other)
+	if r.at.http2 {
+		r.overHTTP2(ctx, append(own, lines...))
+		return
+	}
+	conn, err := wire.Dial(ctx, r.at.to)
+	if err != nil {
+		r.err = err
+		return
+	}
+	defer conn.Close()
+	a, _, err := conn.AskUntil(r.way.method, r.way.request(r.at.to.Host, r.mark, own, lines, trailer), func([]byte) bool {
+		return false
+	})
+	if err != nil {
+		r.err = err
+		return
+	}
+	r.answered(a.Status, a.Header)
+}
+
+func (r *trial) answered(status int, header http.Header) {
+	r.status, r.memory = status, header.Get(exchange.FlowControl) == ""
+}
+
+var transports sync.Map // of the address
+
+// overHTTP2 sends the same in HTTP/2.
+func (r *trial) overHTTP2(ctx context.Context, lines []string) {
+	transport := &http.Transport{TLSClientConfig: r.at.to.TLS.Clone(), DisableCompression: true}
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetHTTP2(true)
+	kept, _ := transports.LoadOrStore(r.at.to.Host, transport)
+	req, err := http.NewRequestWithContext(ctx, r.way.method, "https://"+r.at.to.Host+r.way.target(r.mark),
+		strings.NewReader(r.way.body))
+	if err != nil {
+		r.err = err
+		return
+	}
+	for _, line := range append(lines, r.way.lines...) {
+		name, value, _ := strings.Cut(line, ":")
+		req.Header.Add(name, strings.TrimSpace(value))
+	}
+	response, err := kept.(*http.Transport).RoundTrip(req)
+	if err != nil {
+		r.err = err
+		return
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		r.err = err
+		return
+	}
+	if response.ProtoMajor != 2 {
+		r.err = fmt.Errorf("answered in %s", response.Proto)
+	}
+	r.answered(response.StatusCode, response.Header)
+}
+
+// who is as whom a request was carried out, as upstream wrote it down at its stages.
+type who map[string]bool
+
+func describe(e crowd.Entry) string {
+	text := e.User.Username
+	if i := e.ImpersonatedUser; i != nil {
+		text += fmt.Sprintf(" as %s %q %q %q", i.Username, i.UID, i.Groups, i.Extra)
+	}
+	return text
+}
+
+// ended is what upstream wrote down about all trials. A request is written down before it is
+// answered, and as whom it was carried out perhaps only after that.
+func (w *world) ended(t *testing.T) (all []crowd.Entry) {
+	t.Helper()
+	process.Awaiting(t, "upstream to have written down the ends of all requests", func(context.Context) error {
+		all = w.Audit.Entries(t, "mark=m")
+		open := map[string]string{}
+		for _, e := range all {
+			open[e.AuditID] = e.RequestURI
+		}
+		for _, e := range all {
+			// of those there is but one entry
+			refused := e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusUnauthorized
+			if refused || e.Stage == "ResponseComplete" || e.Stage == "Panic" {
+				delete(open, e.AuditID)
+			}
+		}
+		for _, uri := range open {
+			return fmt.Errorf("%d have not ended, such as %s", len(open), uri)
+		}
+		return nil
+	})
+	return all
+}
+
+// judge holds what upstream wrote down about a request through the proxy against what it wrote down
+// about the same request sent directly.
+func (w *world) judge(t *testing.T, trials []*trial) {
+	wrote := map[string]who{}
+	for _, e := range w.ended(t) {
+		_, rest, _ := strings.Cut(e.RequestURI, "mark=")
+		mark, _, _ := strings.Cut(rest, "&")
+		if wrote[mark] == nil {
+			wrote[mark] = who{}
+		}
+		wrote[mark][describe(e)] = true
+	}
+	directly := map[string]*trial{}
+	for _, r := range trials {
+		if r.at.name == "direct" {
+			directly[r.key()] = r
+		}
+	}
+	summary := map[string]map[string]int{}
+	for _, r := range trials {
+		if r.at.name == "direct" {
+			continue
+		}
+		outcome, problem := r.judge(directly[r.key()], wrote[r.mark], wrote[directly[r.key()].mark])
+		if problem != "" {
+			t.Errorf("%v: %s", r, problem)
+		}
+		if summary[r.at.name] == nil {
+			summary[r.at.name] = map[string]int{}
+		}
+		summary[r.at.name][outcome]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(summary)) {
+		t.Logf("%s: %v", name, summary[name])
+		if summary[name]["as the client"] == 0 || summary[name]["refused by the proxy"] == 0 || summary[name]["from memory"]+
+			summary[name]["as itself"] == 0 {
+			t.Errorf("%s: something never happened", name)
+		}
+	}
+}
+
+// judge says what became of a trial, and what is wrong with that.
+func (r *trial) judge(direct *trial, wrote, wroteDirectly who) (outcome, problem string) {
+	lists := fmt.Sprintf("%d (%v), upstream wrote down %q; directly %d (%v), %q", r.status, r.err,
+		slices.Sorted(maps.Keys(wrote)), direct.status, direct.err,
+		slices.Sorted(maps.Keys(wroteDirectly)))
+	if r.at.self && !r.credentials() {
+		for name := range wrote {
+			if name != string(crowd.Self) {
+				return "", "somebody else than the proxy itself: " + lists
+			}
+		}
+		return "as itself", ""
+	}
+	for name := range wrote {
+		if !wroteDirectly[name] {
+			return "", "not who asked: " + lists
+		}
+	}
+	switch {
+	case len(wrote) > 0:
+		if r.status != direct.status {
+			return "", "another answer: " + lists
+		}
+		return "as the client", ""
+	case r.status == direct.status && r.memory:
+		if r.status < http.StatusBadRequest {
+			return "from memory", ""
+		}
+		return "refused by the proxy", ""
+	case r.memory && r.status >= 400 && r.status < 500:
+		return "refused by the proxy", ""
+	case r.err != nil && direct.err != nil, r.err != nil && r.at.http2:
+		return "no request", ""
+	}
+	return "", "something else: " + lists
+}
+
+// credentials reports whether a request to the proxy as itself brings some of its own, in a way
+// that an HTTP server could take for such.
+func (r *trial) credentials() bool {
+	switch {
+	case strings.HasPrefix(r.claim.name, "X-Remote-"):
+		return false // nobody's but a front proxy's, which comes with a certificate
+	case strings.HasPrefix(r.claim.name, "Impersonate-") && r.claim.name != "Impersonate-User":
+		return true // it brings Impersonate-User, too
+	}
+	switch r.shape.name {
+	case "absent", "in a trailer", "with underscores", "folded into another":
+		return false
+	}
+	return true
+}

@@ -1,0 +1,102 @@
+package readyourwrites
+
+import (
+	"flag"
+	"fmt"
+	"path/filepath"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"spillway/test/framework/controlplane"
+	"spillway/test/framework/process"
+)
+
+var tries = flag.Int("tries", 2000, "how often to write and read")
+
+const (
+	workers = 24
+	// plantedTries is by when a proxy that does not prove anything must have been caught.
+	plantedTries = 2000
+)
+
+// Whoever reads after a write, with resourceVersion unset, finds exactly what was written, however
+// late the mirror's own watch is; and some of the answers come from memory all the same (W-210,
+// W-212). How many is a matter of what upstream's answers take at the moment.
+func TestReadYourWrites(t *testing.T) {
+	cp := startControlPlane(t)
+	seen := play(t, cp, process.BuildProxy(t), *tries, func(*tally) bool { return false })
+	t.Log(seen)
+	for i, err := range seen.staleReads() {
+		if i < 10 {
+			t.Error(err)
+		}
+	}
+	if n := seen.tries.Load(); n != int64(*tries) {
+		t.Errorf("%d of %d tries were made", n, *tries)
+	}
+	if seen.listsFromMemory.Load() == 0 || seen.watchListsFromMemory.Load() == 0 {
+		t.Error("no LIST or no watch-list was answered from memory: this tests nothing")
+	}
+}
+
+// The same proxy, but for taking upstream's resourceVersion for a proof that it has arrived, is
+// caught.
+func TestPlantedStaleness(t *testing.T) {
+	cp := startControlPlane(t)
+	binary := process.BuildFaultyProxy(t, process.Fault{
+		File: "internal/cache/fresh.go", Old: "f.resource.StateThrough(soon, fl.rv)", New: "f.resource.StateThrough(soon, 0)",
+	})
+	seen := play(t, cp, binary, plantedTries, func(s *tally) bool { return len(s.staleReads()) > 0 })
+	t.Log(seen)
+	if len(seen.staleReads()) == 0 {
+		t.Error("a proxy that proves nothing was not caught")
+	} else {
+		t.Log("caught: ", seen.staleReads()[0])
+	}
+}
+
+func startControlPlane(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	cp, err := controlplane.Start(t.Context(), controlplane.Options{Log: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cp.Stop)
+	client, err := kubernetes.NewForConfig(cp.Config(controlplane.Admin))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range workers {
+		ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespaceOf(i)}}
+		if _, err := client.CoreV1().Namespaces().Create(t.Context(), ns, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return cp
+}
+
+func namespaceOf(worker int) string { return fmt.Sprintf("w%d", worker) }
+
+// play lets workers write to the apiserver and read through a proxy behind a relay, until the tries
+// are used up or enough was seen.
+func play(t *testing.T, cp *controlplane.ControlPlane, binary string, tries int, enough func(*tally) bool) *tally {
+	t.Helper()
+	relay := newRelay(t, cp)
+	kubeconfig := filepath.Join(t.TempDir(), "relay.kubeconfig")
+	if err := controlplane.WriteKubeconfig(kubeconfig, &rest.Config{Host: relay.url}); err != nil {
+		t.Fatal(err)
+	}
+	proxy := process.StartProxy(t, binary, "--kubeconfig="+kubeconfig, "--plain-identity=self", "--resources=configmaps")
+	players := newPlayers(t, cp.Config(controlplane.Admin), &rest.Config{Host: proxy.Plain})
+	players.enough = enough
+	players.strict(t)
+	seen := players.play(t, tries)
+	if relay.delayed.Load() == 0 {
+		t.Error("no watch was late: this tests nothing")
+	}
+	return seen
+}

@@ -1,0 +1,108 @@
+package crowd
+
+import (
+	"crypto/tls"
+	"net/http"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"spillway/test/framework/controlplane"
+)
+
+// Person is somebody with credentials, good or not.
+type Person struct {
+	Name         string
+	Subject      rbacv1.Subject // as bindings name him; zero: they cannot
+	Header       http.Header    // what each of his requests shows
+	Certificates []tls.Certificate
+}
+
+func user(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}
+}
+
+// Group is how a binding names a group.
+func Group(name string) rbacv1.Subject {
+	return rbacv1.Subject{APIGroup: rbacv1.GroupName, Kind: rbacv1.GroupKind, Name: name}
+}
+
+// Bearer is whoever has a token.
+func Bearer(name, token string) Person {
+	return Person{Name: name, Subject: user(name), Header: http.Header{"Authorization": {"Bearer " + token}}}
+}
+
+// User is one of those that have tokens from the start.
+func (c *Cluster) User(name controlplane.User) Person {
+	return Bearer(string(name), c.Config(name).BearerToken)
+}
+
+// ServiceAccount makes a service account, and a token of it that is good for a while; 0: an hour.
+// Audiences: none for upstream's own.
+func (c *Cluster) ServiceAccount(t *testing.T, namespace, name string, lasts time.Duration,
+	audiences ...string) Person {
+	t.Helper()
+	o := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if _, err := c.Admin.CoreV1().ServiceAccounts(namespace).Create(t.Context(), o, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	p := Bearer("system:serviceaccount:"+namespace+":"+name, c.Token(t, namespace, name, lasts, audiences...))
+	p.Subject = rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: name}
+	return p
+}
+
+// Token makes one more token of a service account. Upstream makes none for less than ten minutes.
+func (c *Cluster) Token(t *testing.T, namespace, name string, lasts time.Duration, audiences ...string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	if lasts > 0 {
+		seconds := int64(lasts / time.Second)
+		request.Spec.ExpirationSeconds = &seconds
+	}
+	token, err := c.Admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), name, request,
+		metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.Status.Token
+}
+
+// Certified is somebody with a client certificate.
+func (c *Cluster) Certified(t *testing.T, name string, groups ...string) Person {
+	t.Helper()
+	pair, err := c.Clients.IssueClient(name, groups...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return WithCertificate(t, name, pair)
+}
+
+// WithCertificate is whoever has that certificate.
+func WithCertificate(t *testing.T, name string, pair controlplane.KeyPair) Person {
+	t.Helper()
+	certificate, err := tls.X509KeyPair(pair.Cert, pair.Key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Person{Name: name, Subject: user(name), Certificates: []tls.Certificate{certificate}}
+}
+
+// Vouched is somebody for whom a front proxy vouches, in the groups given.
+func (c *Cluster) Vouched(t *testing.T, front, name string, groups ...string) Person {
+	t.Helper()
+	pair, err := c.Fronts.IssueClient(front)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := WithCertificate(t, name, pair)
+	p.Header = http.Header{"X-Remote-User": {name}, "X-Remote-Group": groups, "X-Remote-Uid": {"7"},
+		"X-Remote-Extra-Team": {"a", "b"}}
+	return p
+}
+
+// Nobody shows nothing.
+func Nobody() Person { return Person{Name: "system:anonymous", Subject: user("system:anonymous")} }

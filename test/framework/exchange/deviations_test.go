@@ -1,0 +1,110 @@
+package exchange
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"spillway/test/framework/process"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/deviations.md from the table")
+
+// TestDeviationsReference compares docs/deviations.md with the table.
+func TestDeviationsReference(t *testing.T) {
+	seen := map[string]bool{}
+	for _, d := range Deviations {
+		switch {
+		case seen[d.ID]:
+			t.Errorf("%s is declared twice", d.ID)
+		case d.What == "" || d.Why == "" || !strings.HasPrefix(d.Rule, "W-"):
+			t.Errorf("%s lacks a text or a rule", d.ID)
+		}
+		seen[d.ID] = true
+	}
+	path, made := filepath.Join(process.Repository(t), "docs", "deviations.md"), deviationsReference()
+	if *update {
+		if err := os.WriteFile(path, []byte(made), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(kept) != made {
+		t.Error("docs/deviations.md is not what the table says: run go test ./framework/exchange -update in test/")
+	}
+}
+
+// deviationsReference is docs/deviations.md.
+func deviationsReference() string {
+	var b strings.Builder
+	b.WriteString(deviationsHead)
+	deviationTable(&b, "D-")
+	b.WriteString(normsHead)
+	deviationTable(&b, "N-")
+	b.WriteString(deviationsTail)
+	return b.String()
+}
+
+// rule finds citations of docs/protocol.md.
+var rule = regexp.MustCompile(`W-(\d+)`)
+
+// deviationTable lists the deviations whose ID has a prefix.
+func deviationTable(b *strings.Builder, prefix string) {
+	b.WriteString("| id | what | why | rule |\n|---|---|---|---|\n")
+	for _, d := range Deviations {
+		if strings.HasPrefix(d.ID, prefix) {
+			fmt.Fprintf(b, "| <a id=%q></a>%s | %s | %s | %s |\n", strings.ToLower(d.ID), d.ID, d.What, d.Why,
+				rule.ReplaceAllString(d.Rule, "[$0](protocol.md#w-$1)"))
+		}
+	}
+}
+
+const deviationsHead = `<!-- Made by go test ./framework/exchange -update in test/: change the table, not this. -->
+# Where Spillway differs from kube-apiserver
+
+The conformance suite sends every request to a kube-apiserver directly and through Spillway, and
+compares the responses: status, headers, bodies, and streams event for event. They may differ as
+follows and in no other way: the suite fails for any other difference, and for an entry here that
+never occurs. The table is in ` + "`test/framework/exchange/deviations.go`" + `; the rules are those of
+[protocol.md](protocol.md).
+
+## Differences
+
+`
+
+const normsHead = `
+## Values of the moment
+
+Two responses of one kube-apiserver do not share these either. A rule compares them instead of their
+bytes.
+
+`
+
+const deviationsTail = `
+## By option
+
+With ` + "`--strip-managed-fields`" + `, objects are mirrored without ` + "`metadata.managedFields`" + `: responses from
+memory lack them, those that pass through do not. The apiserver keeps what an update leaves out, and
+merges what is applied, so clients that write go on as before. A client that reads which manager
+owns a field must request the most recent state of a resource that is not mirrored.
+
+## Outside the comparison
+
+* ` + "`GET /spillway/readyz`" + ` on a main listener is answered by Spillway, about this replica, without a
+  request to upstream: a load balancer that probed upstream's ` + "`/readyz`" + ` would take all replicas out
+  together with upstream. No path of kube-apiserver begins with ` + "`/spillway`" + `.
+* While upstream refuses a resource, its watches stay open and silent, where upstream ends them with
+  its watch cache. They continue from where they were once it is served again, so that no client has
+  to list.
+* After a gap, a client that resumes at exactly the resourceVersion before it receives the deletions
+  of that gap even if it had them already. client-go then calls ` + "`OnDelete`" + ` a second time, which is
+  harmless, while a missing deletion would last. An object that was created and deleted inside a gap
+  is not seen by any client. The simulation checks both.
+`
