@@ -5,8 +5,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
 )
 
 // Connections are those of clients, on all listeners: how many there may be, of all clients and of
@@ -65,33 +63,11 @@ const (
 	surplusMost = 128
 )
 
-// ConnPhase is what a connection's client has done last.
-type ConnPhase uint8
-
-const (
-	Arriving ConnPhase = iota // connected, or begun a request
-	Idle                      // had its last request answered
-	Active                    // asked for something
-	surplus                   // connected when there was no room
-	gone                      // closed, or told to go; for good
-)
-
 // tally is the connections of which there is a limit together: all, or those of one peer.
 type tally struct {
 	peer    netip.Addr // static; invalid: all
 	open    int
 	waiting [2]queue // arriving and resting
-}
-
-// guest is the part of a connection that its place among the others is about. Guarded by
-// connections.mu, but for what is static.
-type guest struct {
-	at    *Connections // static; nil: it is not counted
-	phase ConnPhase
-	since time.Duration // since connections.began
-	links [2]link       // in a queue of all, and in one of its peer's
-	peer  *tally        // nil: its peer has no limit
-	leave func()        // ends it politely; nil: it is closed
 }
 
 // NewConnections limits connections, in all and those of one peer; 0: not. Once over is closed,
@@ -234,147 +210,6 @@ func (y *tally) victim(now time.Duration, most int) (*PacedConn, string) {
 	return first, expelledArriving
 }
 
-// What a connection was doing that had to go: the label of a metric.
-const (
-	expelledArriving = "arriving"
-	expelledIdle     = "idle"
-	expelledSurplus  = "surplus"
-)
-
-// ConnMetrics count connections.
-type ConnMetrics struct {
-	expelled *prometheus.CounterVec
-	open     prometheus.Gauge
-}
-
-// NewConnMetrics makes the metrics of one Connections.
-func NewConnMetrics() *ConnMetrics {
-	m := &ConnMetrics{
-		expelled: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "spillway_expelled_connections_total",
-			Help: "Client connections that were closed to make room for others, by what they were doing: " +
-				"arriving (no whole request yet), idle, or surplus (waiting for the answer that there is no room).",
-		}, []string{"phase"}),
-		open: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "spillway_client_connections", Help: "Connections that clients have.",
-		}),
-	}
-	for _, phase := range []string{expelledArriving, expelledIdle, expelledSurplus} {
-		m.expelled.WithLabelValues(phase)
-	}
-	return m
-}
-
-// Collectors are what is to be registered.
-func (m *ConnMetrics) Collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.expelled, m.open}
-}
-
-// enterLocked puts a connection into a phase, at the end of those that are in it.
-func (k *Connections) enterLocked(c *PacedConn, p ConnPhase) {
-	c.guest.phase, c.guest.since = p, time.Since(k.began)
-	switch p {
-	case Arriving, Idle:
-		k.mu.all.waiting[p].push(c)
-		if peer := c.guest.peer; peer != nil {
-			peer.waiting[p].push(c)
-		}
-	case surplus:
-		k.mu.surplus.push(c)
-	}
-}
-
-// leaveLocked takes a connection out of the phase that it is in.
-func (k *Connections) leaveLocked(c *PacedConn) {
-	switch p := c.guest.phase; p {
-	case Arriving, Idle:
-		k.mu.all.waiting[p].remove(c)
-		if peer := c.guest.peer; peer != nil {
-			peer.waiting[p].remove(c)
-		}
-	case surplus:
-		k.mu.surplus.remove(c)
-	}
-}
-
-// forgetLocked counts a connection no longer.
-func (k *Connections) forgetLocked(c *PacedConn) {
-	if c.guest.phase == gone {
-		return
-	}
-	k.leaveLocked(c)
-	counted := c.guest.phase != surplus
-	c.guest.phase, c.guest.leave = gone, nil
-	if !counted {
-		return
-	}
-	k.mu.all.open--
-	k.metrics.open.Dec()
-	if peer := c.guest.peer; peer != nil {
-		c.guest.peer = nil
-		if peer.open--; peer.open == 0 {
-			delete(k.mu.peers, peer.peer)
-		}
-	}
-}
-
-// Enter notes what the connection's client has done. A connection for which there was no room, or
-// that has been ended, keeps its phase. The nil connection is counted nowhere.
-func (c *PacedConn) Enter(p ConnPhase) {
-	if c == nil || c.guest.at == nil {
-		return
-	}
-	k, g := c.guest.at, &c.guest
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if g.phase == surplus || g.phase == gone || g.phase == p {
-		return
-	}
-	k.leaveLocked(c)
-	k.enterLocked(c, p)
-}
-
-// OnLeave sets how the client is sent away without a broken connection.
-func (c *PacedConn) OnLeave(leave func()) {
-	if k := c.guest.at; k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		c.guest.leave = leave
-	}
-}
-
-// OverLimit reports that there was no room for the connection, which its client is to learn.
-func (c *PacedConn) OverLimit() bool {
-	if c == nil || c.guest.at == nil {
-		return false
-	}
-	k := c.guest.at
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return c.guest.phase == surplus
-}
-
-// SendAway sends the client away, if there is a way that breaks no connection (onLeave).
-func (c *PacedConn) SendAway() {
-	if k := c.guest.at; k != nil {
-		k.mu.Lock()
-		leave := c.guest.leave
-		k.mu.Unlock()
-		if leave != nil {
-			leave()
-		}
-	}
-}
-
-// left follows the end of a connection. It is idempotent.
-func (g *guest) left(c *PacedConn) {
-	if k := g.at; k != nil {
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		k.forgetLocked(c)
-	}
-}
-
 // peerOf is where a connection comes from; invalid for a unix socket, whose peers are all this
 // machine.
 func peerOf(c net.Conn) netip.Addr {
@@ -382,41 +217,4 @@ func peerOf(c net.Conn) netip.Addr {
 		return tcp.AddrPort().Addr().Unmap()
 	}
 	return netip.Addr{}
-}
-
-// queue is connections in the order in which they came into it. It is made of links in the
-// connections themselves, since every request goes through two of them.
-type queue struct {
-	link        int // which links are this queue's
-	first, last *PacedConn
-	length      int
-}
-
-type link struct{ before, after *PacedConn }
-
-func (q *queue) push(c *PacedConn) {
-	c.guest.links[q.link] = link{before: q.last}
-	if q.last == nil {
-		q.first = c
-	} else {
-		q.last.guest.links[q.link].after = c
-	}
-	q.last = c
-	q.length++
-}
-
-func (q *queue) remove(c *PacedConn) {
-	l := c.guest.links[q.link]
-	if l.before == nil {
-		q.first = l.after
-	} else {
-		l.before.guest.links[q.link].after = l.after
-	}
-	if l.after == nil {
-		q.last = l.before
-	} else {
-		l.after.guest.links[q.link].before = l.before
-	}
-	c.guest.links[q.link] = link{}
-	q.length--
 }
