@@ -2,12 +2,12 @@ package mirror
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"spillway/internal/health"
 	"spillway/internal/mirror/states"
-
 	"spillway/internal/status"
 )
 
@@ -62,4 +62,38 @@ func (m *Set) UpstreamReady(limit time.Duration) health.Check {
 			what,
 			oldest.Round(time.Second), strings.Join(names, ", ")))
 	}
+}
+
+// Ready is the check behind /readyz: every named resource has had its first state, or is known to
+// pass through.
+func (m *Set) Ready() (string, error) {
+	running := *m.running.Load()
+	objects := 0
+	for _, info := range *m.named.Load() {
+		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil &&
+			found.state.State().Kind() != states.KindRefused {
+			return "", fmt.Errorf("%s has not been listed yet", info)
+		}
+	}
+	for _, found := range running {
+		if s := found.resource.Snapshot(); s != nil {
+			objects += s.Len()
+		}
+	}
+	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
+}
+
+// PassThrough is the detail behind /readyz?verbose: what is never mirrored.
+func (m *Set) PassThrough() (string, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.mu.refused) == 0 {
+		return "", nil
+	}
+	names := make([]string, 0, len(m.mu.refused))
+	for gvr, reason := range m.mu.refused {
+		names = append(names, gvr.GroupResource().String()+" ("+reason+")")
+	}
+	slices.Sort(names)
+	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
 }

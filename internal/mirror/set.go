@@ -10,7 +10,6 @@ package mirror
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -85,37 +84,11 @@ type Set struct {
 	active sync.WaitGroup // mirrors and look-ups
 }
 
-// AllResources in SetOptions stands for whatever can be listed and watched.
-const AllResources = "*"
-
 // ResourcesError is what upstream says of the resources that SetOptions name.
 type ResourcesError struct{ Err error }
 
 func (e *ResourcesError) Error() string { return e.Err.Error() }
 func (e *ResourcesError) Unwrap() error { return e.Err }
-
-// lookEvery is how often upstream is asked at most about a resource that it did not serve: a CRD
-// may appear at any time.
-const lookEvery = 5 * time.Second
-
-// SetOptions say what is mirrored, and what of it is kept.
-type SetOptions struct {
-	Resources           []string      // resource[.version][.group], or AllResources
-	Strict              bool          // a named resource that cannot be mirrored fails Begin
-	MaxOnDemand         int           // resources that are mirrored because a client requested them
-	IdleTimeout         time.Duration // after which these are given up; 0: never
-	CompareInterval     time.Duration // in which each mirror is compared with upstream; 0: never
-	HistoryBytes        int64         // of each resource
-	HistoryMinAge       time.Duration
-	BackfillWatches     int   // at a time; 0: none
-	EncodedBytes        int64 // of what is made of objects, over all resources
-	EncodedBytesAtLeast int64 // what is kept of these while memory is short
-	FeedBytes           int64 // of frames, over all resources; 0: no limit
-	FirstStates         int   // of resources on demand, that are on their way at a time; 0: any number
-	StripManagedFields  bool
-	// AsksAboutAll says that upstream reviews every client, so that none is served while it is away.
-	AsksAboutAll bool
-}
 
 // NewSet knows of no resource and starts nothing; Begin does. ctx ends the mirrors; Wait waits for
 // that.
@@ -193,90 +166,6 @@ func (m *Set) Begin(starting context.Context) error {
 	}
 	m.followDefinitions()
 	return nil
-}
-
-// Find implements source.Catalog.
-func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
-	if found := (*m.running.Load())[gvr]; found != nil {
-		return found.usable()
-	}
-	if !m.demand && !m.isNamed(gvr) {
-		return nil
-	}
-	if info := m.offer(gvr); info != nil {
-		if started := m.start(info); started != nil {
-			return started.usable()
-		}
-	}
-	return nil
-}
-
-// Knows implements source.Catalog.
-func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
-	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
-		return true
-	}
-	if !m.demand {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.mu.refused[gvr] == ""
-}
-
-func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
-	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
-}
-
-// offer is what is known of a resource that may be mirrored. What is not known is looked up for the
-// next request.
-func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if state := m.mu.states[gvr]; state != nil && state.waiting() {
-		return nil
-	}
-	if info := m.mu.offered[gvr]; info != nil {
-		return info
-	}
-	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil ||
-		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
-		return nil
-	}
-	if len(m.mu.looking) > 4*m.o.MaxOnDemand { // names that clients made up
-		clear(m.mu.looking)
-	}
-	m.mu.looking[gvr] = time.Now()
-	m.active.Go(func() { _, _ = m.look(gvr) }) // what it finds is found in offered
-	return nil
-}
-
-// errDelegated says that what upstream said of a resource may be out of date.
-var errDelegated = errors.New("another server answers since it was asked about")
-
-// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
-// that another server answers.
-func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
-	m.mu.Lock()
-	heard := m.mu.delegations[gvr.GroupVersion()]
-	m.mu.Unlock()
-	info, err := m.client.Resource(m.ctx, gvr)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.mu.delegations[gvr.GroupVersion()] != heard {
-		return nil, errDelegated // the next request has it looked up again
-	}
-	var refusal *upstream.Refusal
-	switch {
-	case errors.As(err, &refusal):
-		m.mu.refused[gvr] = refusal.Reason
-	case err == nil:
-		if m.mu.offered == nil {
-			m.mu.offered = map[schema.GroupVersionResource]*object.Resource{}
-		}
-		m.mu.offered[gvr] = info
-	}
-	return info, err
 }
 
 // start runs a mirror of the resource, or returns the one that runs; nil if there are too many.
@@ -379,40 +268,6 @@ func compareNames(a, b *object.Resource) int {
 		return 1
 	}
 	return 0
-}
-
-// Ready is the check behind /readyz: every named resource has had its first state, or is known to
-// pass through.
-func (m *Set) Ready() (string, error) {
-	running := *m.running.Load()
-	objects := 0
-	for _, info := range *m.named.Load() {
-		if found := running[info.GVR]; found != nil && !found.resource.Ready() && found.reflector.Status().Err == nil &&
-			found.state.State().Kind() != states.KindRefused {
-			return "", fmt.Errorf("%s has not been listed yet", info)
-		}
-	}
-	for _, found := range running {
-		if s := found.resource.Snapshot(); s != nil {
-			objects += s.Len()
-		}
-	}
-	return fmt.Sprintf("%d resources, %d objects", len(running), objects), nil
-}
-
-// PassThrough is the detail behind /readyz?verbose: what is never mirrored.
-func (m *Set) PassThrough() (string, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if len(m.mu.refused) == 0 {
-		return "", nil
-	}
-	names := make([]string, 0, len(m.mu.refused))
-	for gvr, reason := range m.mu.refused {
-		names = append(names, gvr.GroupResource().String()+" ("+reason+")")
-	}
-	slices.Sort(names)
-	return fmt.Sprint("never mirrored: ", slices.Compact(names)), nil
 }
 
 // Wait returns when every mirror has ended, after their context has.

@@ -1,0 +1,101 @@
+package mirror
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"spillway/internal/object"
+	"spillway/internal/source"
+	"spillway/internal/upstream"
+)
+
+// lookEvery is the shortest interval between two look-ups of a resource that upstream did not
+// serve. A CRD may appear at any time.
+const lookEvery = 5 * time.Second
+
+// Find implements source.Catalog.
+func (m *Set) Find(gvr schema.GroupVersionResource) *source.Source {
+	if found := (*m.running.Load())[gvr]; found != nil {
+		return found.usable()
+	}
+	if !m.demand && !m.isNamed(gvr) {
+		return nil
+	}
+	if info := m.offer(gvr); info != nil {
+		if started := m.start(info); started != nil {
+			return started.usable()
+		}
+	}
+	return nil
+}
+
+// Knows implements source.Catalog.
+func (m *Set) Knows(gvr schema.GroupVersionResource) bool {
+	if (*m.running.Load())[gvr] != nil || m.isNamed(gvr) {
+		return true
+	}
+	if !m.demand {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.mu.refused[gvr] == ""
+}
+
+func (m *Set) isNamed(gvr schema.GroupVersionResource) bool {
+	return slices.ContainsFunc(*m.named.Load(), func(info *object.Resource) bool { return info.GVR == gvr })
+}
+
+// offer is what is known of a resource that may be mirrored. What is not known is looked up for the
+// next request.
+func (m *Set) offer(gvr schema.GroupVersionResource) *object.Resource {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if state := m.mu.states[gvr]; state != nil && state.waiting() {
+		return nil
+	}
+	if info := m.mu.offered[gvr]; info != nil {
+		return info
+	}
+	if m.mu.refused[gvr] != "" || time.Since(m.mu.looking[gvr]) < lookEvery || m.ctx.Err() != nil ||
+		time.Now().Before(m.mu.settling[gvr.GroupResource()]) {
+		return nil
+	}
+	if len(m.mu.looking) > 4*m.o.MaxOnDemand { // names that clients made up
+		clear(m.mu.looking)
+	}
+	m.mu.looking[gvr] = time.Now()
+	m.active.Go(func() { _, _ = m.look(gvr) }) // what it finds is found in offered
+	return nil
+}
+
+// errDelegated says that what upstream said of a resource may be out of date.
+var errDelegated = errors.New("another server answers since it was asked about")
+
+// look asks upstream about a resource, and remembers what it says, unless it was heard meanwhile
+// that another server answers.
+func (m *Set) look(gvr schema.GroupVersionResource) (*object.Resource, error) {
+	m.mu.Lock()
+	heard := m.mu.delegations[gvr.GroupVersion()]
+	m.mu.Unlock()
+	info, err := m.client.Resource(m.ctx, gvr)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.mu.delegations[gvr.GroupVersion()] != heard {
+		return nil, errDelegated // the next request has it looked up again
+	}
+	var refusal *upstream.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		m.mu.refused[gvr] = refusal.Reason
+	case err == nil:
+		if m.mu.offered == nil {
+			m.mu.offered = map[schema.GroupVersionResource]*object.Resource{}
+		}
+		m.mu.offered[gvr] = info
+	}
+	return info, err
+}
