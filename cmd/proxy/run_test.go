@@ -23,6 +23,7 @@ import (
 
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 )
 
 // kubeconfig writes a configuration that leads to an upstream.
@@ -149,9 +150,9 @@ func (p *proxy) ready() {
 }
 
 // watching is a watch whose head has come.
-func (p *proxy) watching(url, query string) *fakeapiserver.Watcher {
+func (p *proxy) watching(url, query string) *rawclient.Watcher {
 	p.t.Helper()
-	w := fakeapiserver.Watch(p.t.Context(), url, "/api/v1/configmaps?watch=1"+query)
+	w := rawclient.Watch(p.t.Context(), url, "/api/v1/configmaps?watch=1"+query)
 	p.t.Cleanup(w.Close)
 	if code, _, err := w.Head(p.t.Context()); err != nil || code != http.StatusOK {
 		p.t.Fatalf("watch %s%s: %d %v", url, query, code, err)
@@ -177,7 +178,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%s: %d %s", url, code, body)
 		}
 		w := p.watching(url, "&allowWatchBookmarks=1")
-		events, err := w.Until(t.Context(), func(e fakeapiserver.Event) bool { return e.End })
+		events, err := w.Until(t.Context(), func(e rawclient.WatchEvent) bool { return e.End })
 		if err != nil || len(events) != 2 {
 			t.Errorf("%s: %v %v", url, events, err)
 		}
@@ -228,7 +229,7 @@ func TestRunDrains(t *testing.T) {
 	p := running(t, up, func(o *config.Settings) { o.DrainPeriod = 2 * time.Second })
 	p.ready()
 	query := fmt.Sprintf("&resourceVersion=%d&allowWatchBookmarks=1", up.Revision())
-	var all []*fakeapiserver.Watcher
+	var all []*rawclient.Watcher
 	for range 5 {
 		all = append(all, p.watching(p.plain, query), p.watching(p.tls, query))
 	}
@@ -252,7 +253,7 @@ func TestRunDrains(t *testing.T) {
 	for _, w := range all {
 		waiting.Go(func() {
 			end, err := w.Wait(t.Context())
-			if err != nil || end.Reason != fakeapiserver.Ended {
+			if err != nil || end.Reason != rawclient.Ended {
 				t.Errorf("%v %v", end, err)
 			}
 			if events := w.Events(); len(events) != 2 || events[1].String() != fmt.Sprint("BOOKMARK ", last) {

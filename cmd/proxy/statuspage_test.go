@@ -10,6 +10,7 @@ import (
 
 	"spillway/internal/config"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/status"
 )
 
@@ -83,7 +84,7 @@ func TestStatusPageHidesNamesOfSecrets(t *testing.T) {
 		"/api/v1/namespaces/n/secrets?watch=1&fieldSelector=metadata.name%3Dthe-password",
 		"/api/v1/watch/namespaces/n/secrets/the-password", "/api/v1/secrets?watch=1&labelSelector=of%3Dthe-password",
 	} {
-		w := fakeapiserver.Watch(t.Context(), p.plain, path)
+		w := rawclient.Watch(t.Context(), p.plain, path)
 		t.Cleanup(w.Close)
 		if code, _, err := w.Head(t.Context()); err != nil || code != http.StatusOK {
 			t.Fatalf("%s: %d %v", path, code, err)

@@ -6,10 +6,12 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"spillway/internal/fakeapiserver/rawclient"
 )
 
 // fresh is a server with one config map n/a at RV 2 and an open watch behind it.
-func fresh(t *testing.T) (*Server, *Watcher) {
+func fresh(t *testing.T) (*Server, *rawclient.Watcher) {
 	t.Helper()
 	s := server(t, Options{BookmarkPeriod: 2 * time.Millisecond})
 	s.Create(ConfigMaps, "n", "a")
@@ -30,7 +32,7 @@ func TestHoldWatch(t *testing.T) {
 	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"), "ADDED n/b 4")
 	expect(t, marked, "BOOKMARK 3") // never 4: b was not sent
 	s.ReleaseWatch(ConfigMaps)
-	seen, err := marked.Until(deadline(t), func(e Event) bool { return e.RV == 4 })
+	seen, err := marked.Until(deadline(t), func(e rawclient.WatchEvent) bool { return e.RV == 4 })
 	if err != nil || seen[len(seen)-1].Type != "ADDED" {
 		t.Errorf("after the release: %v %v", seen, err)
 	}
@@ -79,11 +81,11 @@ func TestDropAndCutWatches(t *testing.T) {
 	s, w := fresh(t)
 	other := watch(t, s, "/api/v1/pods?watch=1")
 	s.DropWatches(ConfigMaps)
-	ends(t, w, Ended)
+	ends(t, w, rawclient.Ended)
 	again := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1")
 	expect(t, again, "ADDED n/a 2")
 	s.CutWatches(ConfigMaps)
-	ends(t, again, Cut)
+	ends(t, again, rawclient.Cut)
 	watched(t, s, ConfigMaps, 0)
 	if n := s.OpenWatches(Pods); n.Long != 1 || s.Watches(ConfigMaps) != (Count{Long: 2}) {
 		t.Errorf("open pod watches: %+v, config map watches so far: %+v", n, s.Watches(ConfigMaps))
@@ -95,7 +97,7 @@ func TestDropAndCutWatches(t *testing.T) {
 // A watch whose client does not read ends all the same.
 func TestCutStalledWatch(t *testing.T) {
 	s := server(t, Options{})
-	w := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1", ReceiveBuffer(4<<10))
+	w := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1", rawclient.ReceiveBuffer(4<<10))
 	w.Stall()
 	for i := range 10 { // more than the kernel takes for a client that does not read
 		s.Create(ConfigMaps, "n", fmt.Sprint(i), WithPadding(1<<20))
@@ -116,7 +118,7 @@ func TestCutStalledWatch(t *testing.T) {
 	s.CutWatches(ConfigMaps)
 	watched(t, s, ConfigMaps, 0)
 	w.Resume()
-	ends(t, w, Cut)
+	ends(t, w, rawclient.Cut)
 }
 
 func TestForgetHistory(t *testing.T) {
@@ -125,7 +127,7 @@ func TestForgetHistory(t *testing.T) {
 	s.Create(ConfigMaps, "n", "b")
 	expect(t, w, "ADDED n/b 4")
 	s.ForgetHistory(ConfigMaps)
-	ends(t, w, Ended)
+	ends(t, w, rawclient.Ended)
 	expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=3"),
 		"ERROR 410 Expired: too old resource version: 3 (4)")
 	expect(t, watch(t, s, "/api/v1/pods?watch=1&resourceVersion=2"), "ADDED n/p 3")
@@ -141,11 +143,11 @@ func TestRestart(t *testing.T) {
 			s := server(t, o)
 			s.Create(ConfigMaps, "n", "a")
 			client := s.Client()
-			w := watch(t, s, "/api/v1/configmaps?watch=1", Through(client))
+			w := watch(t, s, "/api/v1/configmaps?watch=1", rawclient.Through(client))
 			expect(t, w, "ADDED n/a 2")
 			s.Bump()
 			s.Restart()
-			ends(t, w, Cut)
+			ends(t, w, rawclient.Cut)
 			expect(t, watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2"),
 				"ERROR 410 Expired: too old resource version: 2 (3)")
 			wantKeys(t, get(t, s, "/api/v1/configmaps"), "n/a")
@@ -164,7 +166,7 @@ func TestRestore(t *testing.T) {
 	s.Create(ConfigMaps, "n", "b")
 	expect(t, w, "MODIFIED n/a 3", "ADDED n/b 4")
 	s.RestoreFrom(snap)
-	ends(t, w, Cut)
+	ends(t, w, rawclient.Cut)
 	if l := get(t, s, "/api/v1/configmaps"); l.RV != 2 || len(l.Items) != 1 || l.Items[0].RV != 2 {
 		t.Errorf("after the restore: %s", l.Body)
 	}
@@ -181,7 +183,7 @@ func TestRestore(t *testing.T) {
 func TestReshape(t *testing.T) {
 	s, w := fresh(t)
 	s.Reshape(ConfigMaps, WithAnnotation("shape", "new"))
-	ends(t, w, Ended)
+	ends(t, w, rawclient.Ended)
 	o, _ := s.Get(ConfigMaps, "n", "a")
 	if o.RV != 2 || fieldValue(o.tree(), "metadata.annotations.shape") != "new" || s.Revision() != 2 {
 		t.Errorf("reshaped: %s", o.Raw)
@@ -191,9 +193,9 @@ func TestReshape(t *testing.T) {
 func TestDownHangUp(t *testing.T) {
 	s, w := fresh(t)
 	s.Down()
-	ends(t, w, Cut)
-	refused := Watch(deadline(t), s.URL, "/api/v1/configmaps?watch=1")
-	ends(t, refused, Unreachable)
+	ends(t, w, rawclient.Cut)
+	refused := rawclient.Watch(deadline(t), s.URL, "/api/v1/configmaps?watch=1")
+	ends(t, refused, rawclient.Unreachable)
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
 	}
@@ -202,10 +204,10 @@ func TestDownHangUp(t *testing.T) {
 	s.Hang()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if l, err := List(ctx, s.URL, "/api/v1/configmaps"); err == nil {
+	if l, err := rawclient.List(ctx, s.URL, "/api/v1/configmaps"); err == nil {
 		t.Errorf("a hanging server answered: %d", l.Status)
 	}
-	waiting := Watch(deadline(t), s.URL, "/api/v1/configmaps?watch=1")
+	waiting := rawclient.Watch(deadline(t), s.URL, "/api/v1/configmaps?watch=1")
 	defer waiting.Close()
 	if err := s.Up(); err != nil {
 		t.Fatal(err)
@@ -225,7 +227,7 @@ func TestFailures(t *testing.T) {
 		}
 	}
 	wantKeys(t, get(t, s, "/api/v1/configmaps"), "n/a")
-	if end := ends(t, watch(t, s, "/api/v1/configmaps?watch=1"), Rejected); end.Status != 503 {
+	if end := ends(t, watch(t, s, "/api/v1/configmaps?watch=1"), rawclient.Rejected); end.Status != 503 {
 		t.Errorf("want 503, got %v", end)
 	}
 	expect(t, watch(t, s, "/api/v1/configmaps?watch=1"), "ADDED n/a 2")
@@ -257,7 +259,7 @@ func TestNeverProve(t *testing.T) {
 	proof := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=1&timeoutSeconds=1")
 	long := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=1")
 	expect(t, long, "BOOKMARK 2")
-	if ends(t, proof, Ended); len(proof.Events()) > 0 {
+	if ends(t, proof, rawclient.Ended); len(proof.Events()) > 0 {
 		t.Errorf("a proof: %v", proof.Events())
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"spillway/internal/fakeapiserver/rawclient"
 )
 
 func TestListEnvelope(t *testing.T) {
@@ -33,7 +35,7 @@ func TestListEnvelope(t *testing.T) {
 	if !strings.HasPrefix(string(one.Body), `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"a"`) {
 		t.Errorf("object: %s", one.Body)
 	}
-	if p := get(t, s, "/api/v1/configmaps", Header("User-Agent", "curl/8")); !strings.HasPrefix(string(p.Body),
+	if p := get(t, s, "/api/v1/configmaps", rawclient.Header("User-Agent", "curl/8")); !strings.HasPrefix(string(p.Body),
 		"{\n  \"kind\"") {
 		t.Errorf("curl gets it indented: %s", p.Body)
 	}
@@ -176,7 +178,8 @@ func TestContinue(t *testing.T) {
 func TestPartialObjectMetadata(t *testing.T) {
 	s := server(t, Options{})
 	rv := s.Create(ConfigMaps, "c1", "a", WithData("k", "v"))
-	list := Header("Accept", "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"+
+	list := rawclient.Header("Accept",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,"+
 		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json")
 	l := get(t, s, "/api/v1/configmaps", list)
 	wantKeys(t, l, "c1/a")
@@ -189,25 +192,25 @@ func TestPartialObjectMetadata(t *testing.T) {
 	wantBody(t, get(t, s, "/api/v1/namespaces/nope/configmaps", list), 200,
 		fmt.Sprintf(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"%d"},"items":null}`, rv)+"\n")
 	w := watch(t, s, "/api/v1/configmaps?watch=1&allowWatchBookmarks=1",
-		Header("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
+		rawclient.Header("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"))
 	expect(t, w, fmt.Sprintf("ADDED c1/a %d", rv), fmt.Sprintf("BOOKMARK %d end", rv))
 	for _, e := range w.Events() {
 		if !strings.HasPrefix(string(e.Raw), `{"kind":"PartialObjectMetadata",`) {
 			t.Errorf("event: %s", e.Line)
 		}
 	}
-	wantStatus(t, get(t, s, "/api/v1/configmaps", Header("Accept", "application/xml")), 406,
+	wantStatus(t, get(t, s, "/api/v1/configmaps", rawclient.Header("Accept", "application/xml")), 406,
 		"only the following media types are accepted")
 }
 
 func TestGzipOfLists(t *testing.T) {
 	s := server(t, Options{})
 	s.Create(ConfigMaps, "n", "big", WithPadding(200<<10))
-	accept := Header("Accept-Encoding", "br, gzip")
+	accept := rawclient.Header("Accept-Encoding", "br, gzip")
 	if l := get(t, s, "/api/v1/configmaps", accept); l.Header.Get("Content-Encoding") != "gzip" || len(l.Items) != 1 {
 		t.Errorf("a large list: %v", l.Header)
 	}
-	if l := get(t, s, "/api/v1/configmaps", Header("Accept-Encoding", "gzip;q=1")); l.Header.Get(
+	if l := get(t, s, "/api/v1/configmaps", rawclient.Header("Accept-Encoding", "gzip;q=1")); l.Header.Get(
 		"Content-Encoding") != "" {
 		t.Errorf("q values do not count: %v", l.Header)
 	}

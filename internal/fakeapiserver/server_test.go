@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/fakeapiserver/rawclient"
+
 	"go.uber.org/goleak"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -32,9 +34,9 @@ func deadline(t *testing.T) context.Context {
 }
 
 // get sends one GET.
-func get(t *testing.T, s *Server, path string, opts ...ClientOption) *ListResult {
+func get(t *testing.T, s *Server, path string, opts ...rawclient.RequestOption) *rawclient.ListResult {
 	t.Helper()
-	l, err := List(deadline(t), s.URL, path, opts...)
+	l, err := rawclient.List(deadline(t), s.URL, path, opts...)
 	if err != nil {
 		t.Fatalf("GET %s: %v", path, err)
 	}
@@ -42,9 +44,9 @@ func get(t *testing.T, s *Server, path string, opts ...ClientOption) *ListResult
 }
 
 // watch opens a watch and waits for its head.
-func watch(t *testing.T, s *Server, path string, opts ...ClientOption) *Watcher {
+func watch(t *testing.T, s *Server, path string, opts ...rawclient.RequestOption) *rawclient.Watcher {
 	t.Helper()
-	w := Watch(deadline(t), s.URL, path, opts...)
+	w := rawclient.Watch(deadline(t), s.URL, path, opts...)
 	t.Cleanup(w.Close)
 	if _, _, err := w.Head(deadline(t)); err != nil {
 		t.Fatalf("watch %s: %v", path, err)
@@ -53,7 +55,7 @@ func watch(t *testing.T, s *Server, path string, opts ...ClientOption) *Watcher 
 }
 
 // expect compares the next events with their String forms.
-func expect(t *testing.T, w *Watcher, want ...string) {
+func expect(t *testing.T, w *rawclient.Watcher, want ...string) {
 	t.Helper()
 	for _, one := range want {
 		e, err := w.Next(deadline(t))
@@ -67,7 +69,7 @@ func expect(t *testing.T, w *Watcher, want ...string) {
 }
 
 // ends waits for the end of a watch and checks how it was.
-func ends(t *testing.T, w *Watcher, want EndReason) *End {
+func ends(t *testing.T, w *rawclient.Watcher, want rawclient.Ending) *rawclient.WatchEnd {
 	t.Helper()
 	end, err := w.Wait(deadline(t))
 	if err != nil {
@@ -88,21 +90,21 @@ func watched(t *testing.T, s *Server, gvr schema.GroupVersionResource, long int)
 	}
 }
 
-func wantStatus(t *testing.T, l *ListResult, code int, message string) {
+func wantStatus(t *testing.T, l *rawclient.ListResult, code int, message string) {
 	t.Helper()
 	if l.Status != code || l.Failure == nil || !strings.Contains(l.Failure.Message, message) {
 		t.Fatalf("want %d %q, got %d: %s", code, message, l.Status, l.Body)
 	}
 }
 
-func wantBody(t *testing.T, l *ListResult, code int, body string) {
+func wantBody(t *testing.T, l *rawclient.ListResult, code int, body string) {
 	t.Helper()
 	if l.Status != code || string(l.Body) != body {
 		t.Fatalf("want %d %q\ngot  %d %q", code, body, l.Status, l.Body)
 	}
 }
 
-func wantKeys(t *testing.T, l *ListResult, keys ...string) {
+func wantKeys(t *testing.T, l *rawclient.ListResult, keys ...string) {
 	t.Helper()
 	if l.Status != http.StatusOK || !slices.Equal(l.Keys(), keys) {
 		t.Fatalf("want %v, got %d %v: %.300s", keys, l.Status, l.Keys(), l.Body)

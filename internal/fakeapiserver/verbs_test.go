@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"spillway/internal/fakeapiserver/rawclient"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -200,7 +202,7 @@ func TestHandle(t *testing.T) {
 	s.Handle("/apis/authentication.k8s.io/",
 		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }))
 	if l := get(t, s, "/apis/authentication.k8s.io/v1/tokenreviews",
-		Header("Impersonate-User", "u")); l.Status != http.StatusTeapot {
+		rawclient.Header("Impersonate-User", "u")); l.Status != http.StatusTeapot {
 		t.Errorf("got %d", l.Status)
 	}
 	if r := s.Requests(); len(r) != 1 || r[0].Header.Get("Impersonate-User") != "u" {

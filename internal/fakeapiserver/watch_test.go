@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"spillway/internal/fakeapiserver/rawclient"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -85,7 +87,7 @@ func TestWatchTransitions(t *testing.T) {
 	s.Update(ConfigMaps, "n", "s", WithLabel("app", "x"))
 	s.Delete(ConfigMaps, "n", "s")
 	replay := watch(t, s, path("&labelSelector=app%3Dx"))
-	for name, w := range map[string]*Watcher{"live": live, "replay": replay} {
+	for name, w := range map[string]*rawclient.Watcher{"live": live, "replay": replay} {
 		t.Run(name, func(t *testing.T) {
 			expect(t, w, "ADDED n/s 3", "MODIFIED n/s 4", "DELETED n/s 5", "ADDED n/s 7", "DELETED n/s 8")
 			gone := string(w.Events()[2].Raw)
@@ -103,14 +105,14 @@ func TestWatchErrors(t *testing.T) {
 	s.Create(ConfigMaps, "n", "a")
 	s.ForgetHistory(ConfigMaps)
 	old := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1")
-	ends(t, old, Ended)
+	ends(t, old, rawclient.Ended)
 	if line := string(old.Events()[0].Line); line != `{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",`+
 		`"message":"too old resource version: 1 (2)","reason":"Expired","code":410}}`+"\n" {
 		t.Errorf("too old: %s", line)
 	}
 	future := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=1000&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
 	expect(t, future, "ERROR 504 Timeout: Timeout: Too large resource version: 1000, current: 2")
-	ends(t, future, Ended)
+	ends(t, future, rawclient.Ended)
 
 	for path, status := range map[string]int{
 		"/api/v1/configmaps?watch=1&resourceVersion=abc":      500,
@@ -122,7 +124,7 @@ func TestWatchErrors(t *testing.T) {
 		"/api/v1/namespaces/n/foos?watch=1&resourceVersion=0": 404,
 	} {
 		w := watch(t, s, path)
-		if end := ends(t, w, Rejected); end.Status != status {
+		if end := ends(t, w, rawclient.Rejected); end.Status != status {
 			t.Errorf("%s: want %d, got %d %s", path, status, end.Status, end.Body)
 		}
 	}
@@ -140,10 +142,10 @@ func TestWatchFromTheFuture(t *testing.T) {
 
 func TestWatchDurations(t *testing.T) {
 	s := server(t, Options{})
-	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=-1"), Ended)
-	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=0"), Ended)
+	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=-1"), rawclient.Ended)
+	ends(t, watch(t, s, "/api/v1/configmaps?watch=1&timeoutSeconds=1&resourceVersion=0"), rawclient.Ended)
 	short := server(t, Options{MinRequestTimeout: time.Millisecond})
-	ends(t, watch(t, short, "/api/v1/configmaps?watch=1"), Ended)
+	ends(t, watch(t, short, "/api/v1/configmaps?watch=1"), rawclient.Ended)
 }
 
 func TestBookmarks(t *testing.T) {
@@ -157,7 +159,7 @@ func TestBookmarks(t *testing.T) {
 		t.Errorf("bookmark: %s", raw)
 	}
 	s.Create(Pods, "n", "a")
-	if _, err := pods.Until(deadline(t), func(e Event) bool { return e.Type == "ADDED" }); err != nil {
+	if _, err := pods.Until(deadline(t), func(e rawclient.WatchEvent) bool { return e.Type == "ADDED" }); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, pods, "BOOKMARK 3")
@@ -180,11 +182,11 @@ func TestProofWatch(t *testing.T) {
 	proved := false
 	// on a slow machine three seconds may not do, and net/http may let go of the connection
 	for ctx := deadline(t); !proved && ctx.Err() == nil; {
-		if l := get(t, s, "/api/v1/secrets?limit=1", Through(client)); l.RV != 2 {
+		if l := get(t, s, "/api/v1/secrets?limit=1", rawclient.Through(client)); l.RV != 2 {
 			t.Fatalf("the probe says %d", l.RV)
 		}
 		w := watch(t, s, "/api/v1/secrets?watch=1&resourceVersion=1&allowWatchBookmarks=true&timeoutSeconds=3",
-			Through(client))
+			rawclient.Through(client))
 		e, err := w.Next(ctx)
 		probes, proofs := s.RequestsFor(Secrets, "list"), s.RequestsFor(Secrets, "watch")
 		proved = err == nil && e.String() == "BOOKMARK 2" && probes[len(probes)-1].Remote == proofs[len(proofs)-1].Remote
@@ -197,7 +199,7 @@ func TestProofWatch(t *testing.T) {
 func TestGzipOfWatchLists(t *testing.T) {
 	s := server(t, Options{})
 	s.Create(ConfigMaps, "n", "a")
-	accept := Header("Accept-Encoding", "gzip")
+	accept := rawclient.Header("Accept-Encoding", "gzip")
 	w := watch(t, s, "/api/v1/configmaps?watch=1&allowWatchBookmarks=1", accept)
 	if _, h, _ := w.Head(deadline(t)); h.Get("Content-Encoding") != "gzip" {
 		t.Errorf("a watch-list is not compressed: %v", h)
@@ -206,7 +208,7 @@ func TestGzipOfWatchLists(t *testing.T) {
 	s.Create(ConfigMaps, "n", "b")
 	expect(t, w, "ADDED n/b 3")
 	s.DropWatches(ConfigMaps)
-	ends(t, w, Ended)
+	ends(t, w, rawclient.Ended)
 	plainWatch := watch(t, s, "/api/v1/configmaps?watch=1&resourceVersion=2", accept)
 	if _, h, _ := plainWatch.Head(deadline(t)); h.Get("Content-Encoding") != "" {
 		t.Errorf("a plain watch is compressed: %v", h)

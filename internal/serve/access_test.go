@@ -36,6 +36,7 @@ import (
 	"spillway/internal/auth"
 	"spillway/internal/auth/reauth"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/passthrough"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -85,8 +86,8 @@ func aliceInN(s authorizationv1.SubjectAccessReviewSpec) bool {
 	return s.User == "alice" && a != nil && a.Resource == "configmaps" && a.Namespace == "n"
 }
 
-func bearing(token string) fakeapiserver.ClientOption {
-	return fakeapiserver.Header("Authorization", "Bearer "+token)
+func bearing(token string) rawclient.RequestOption {
+	return rawclient.Header("Authorization", "Bearer "+token)
 }
 
 // upstreams reports that upstream answered, which it does without asking anybody who he is.
@@ -105,48 +106,48 @@ func TestAccess(t *testing.T) {
 	r.people()
 	for _, c := range []struct {
 		name, target string
-		opts         []fakeapiserver.ClientOption
+		opts         []rawclient.RequestOption
 		code         int
 		upstream     bool
 	}{
-		{"allowed list", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
-		{"allowed get", inN + "/a?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
-		{"forbidden list", inM + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden get", inM + "/secretive?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
-		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
+		{"allowed list", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 200, false},
+		{"allowed get", inN + "/a?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 200, false},
+		{"forbidden list", inM + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 403, false},
+		{"forbidden get", inM + "/secretive?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 403, false},
+		{"forbidden watch", inM + "?watch=1&resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 403, false},
 		// W-30
-		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 403,
+		{"forbidden, and malformed", inM + "?resourceVersion=0&limit=x", []rawclient.RequestOption{bearing("alice")}, 403,
 			false},
-		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []fakeapiserver.ClientOption{bearing("alice")}, 400,
+		{"allowed, and malformed", inN + "?resourceVersion=0&limit=x", []rawclient.RequestOption{bearing("alice")}, 400,
 			false},
 		// W-30
 		{"malformed before anybody is asked", inM + "?resourceVersion=0&timeout=x",
-			[]fakeapiserver.ClientOption{bearing("alice")}, 400, true},
-		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
+			[]rawclient.RequestOption{bearing("alice")}, 400, true},
+		{"somebody else", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("bob")}, 403, false},
 		{"nobody", inN + "?resourceVersion=0", nil, 200, true},
-		{"unknown token", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("mallory")}, 200, true},
-		{"two tokens", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), bearing("alice")}, 200,
+		{"unknown token", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("mallory")}, 200, true},
+		{"two tokens", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice"), bearing("alice")}, 200,
 			true},
 		{"basic", inN + "?resourceVersion=0",
-			[]fakeapiserver.ClientOption{fakeapiserver.Header("Authorization", "Basic YTpi")}, 200, true},
+			[]rawclient.RequestOption{rawclient.Header("Authorization", "Basic YTpi")}, 200, true},
 		{"impersonating", inN + "?resourceVersion=0",
-			[]fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Impersonate-User", "bob")}, 200, true},
+			[]rawclient.RequestOption{bearing("alice"), rawclient.Header("Impersonate-User", "bob")}, 200, true},
 		{"hop by hop", inN + "?resourceVersion=0",
-			[]fakeapiserver.ClientOption{bearing("alice"), fakeapiserver.Header("Connection", "authorization")}, 400, false},
-		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 404,
+			[]rawclient.RequestOption{bearing("alice"), rawclient.Header("Connection", "authorization")}, 400, false},
+		{"not mirrored", "/api/v1/namespaces/n/nothing?resourceVersion=0", []rawclient.RequestOption{bearing("bob")}, 404,
 			true},
 		{"a claim", inN + "?resourceVersion=0",
-			[]fakeapiserver.ClientOption{bearing("bob"), fakeapiserver.Header("X-Remote-User", "alice")}, 403, false},
+			[]rawclient.RequestOption{bearing("bob"), rawclient.Header("X-Remote-User", "alice")}, 403, false},
 	} {
-		for proto, opts := range map[string][]fakeapiserver.ClientOption{"1.1": nil,
-			"2": {fakeapiserver.Through(overHTTP2(t, 1<<20))}} {
+		for proto, opts := range map[string][]rawclient.RequestOption{"1.1": nil,
+			"2": {rawclient.Through(overHTTP2(t, 1<<20))}} {
 			base := r.url
 			if proto == "2" {
 				if base = r.tlsURL; c.name == "hop by hop" {
 					continue // there is no such header
 				}
 			}
-			got, err := fakeapiserver.List(deadline(t), base, c.target, append(opts, c.opts...)...)
+			got, err := rawclient.List(deadline(t), base, c.target, append(opts, c.opts...)...)
 			if err != nil {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -173,7 +174,7 @@ func TestForbidden(t *testing.T) {
 		t.Errorf("got  %s\nwant %s", got.Body, plain)
 	}
 	got := r.list(inN+"?resourceVersion=0", bearing("bob"),
-		fakeapiserver.Header("Accept", "application/vnd.kubernetes.protobuf"))
+		rawclient.Header("Accept", "application/vnd.kubernetes.protobuf"))
 	if got.Header.Get("Content-Type") != "application/vnd.kubernetes.protobuf" ||
 		!strings.HasPrefix(string(got.Body), "k8s\x00") {
 		t.Errorf("%v %q", got.Header, got.Body)
@@ -255,8 +256,8 @@ func TestNothingIsMirroredForStrangers(t *testing.T) {
 	r.people()
 	found := make(chan schema.GroupVersionResource, 10)
 	r.server.planner.Catalog = eager{r.catalog, found}
-	for _, opts := range [][]fakeapiserver.ClientOption{nil, {bearing("bob")}, {bearing("mallory")},
-		{bearing("alice"), fakeapiserver.Header("Impersonate-User", "root")}} {
+	for _, opts := range [][]rawclient.RequestOption{nil, {bearing("bob")}, {bearing("mallory")},
+		{bearing("alice"), rawclient.Header("Impersonate-User", "root")}} {
 		r.list("/api/v1/namespaces/n/configmaps?resourceVersion=0", opts...)
 		r.list("/apis/example.com/v1/namespaces/n/widgets?limit=500", opts...)
 	}
@@ -276,20 +277,20 @@ func TestWatchIsRevoked(t *testing.T) {
 		for _, proto := range []string{"1.1", "2"} {
 			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
 			r.people()
-			base, opts := r.url, []fakeapiserver.ClientOption{bearing("alice")}
+			base, opts := r.url, []rawclient.RequestOption{bearing("alice")}
 			if proto == "2" {
-				base, opts = r.tlsURL, append(opts, fakeapiserver.Through(overHTTP2(t, 1<<20)))
+				base, opts = r.tlsURL, append(opts, rawclient.Through(overHTTP2(t, 1<<20)))
 			}
-			w := fakeapiserver.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", opts...)
+			w := rawclient.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0&allowWatchBookmarks=1", opts...)
 			t.Cleanup(w.Close)
 			until(t, w, isEnd)
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "seen")
-			until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ADDED" })
+			until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ADDED" })
 			r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return false })
 			r.access.Reauthorizer.Check(func(*auth.Identity, auth.Attributes) bool { return true })
-			over(t, w, fakeapiserver.Ended)
+			over(t, w, rawclient.Ended)
 			r.ended(configMaps, watch.EndForbidden, 1)
-			if got, err := fakeapiserver.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil ||
+			if got, err := rawclient.List(deadline(t), base, inN+"?watch=1&resourceVersion=1", opts...); err != nil ||
 				got.Status != http.StatusForbidden {
 				t.Errorf("asked again: %+v, %v", got, err)
 			}
@@ -311,19 +312,19 @@ func TestWatchIsForgotten(t *testing.T) {
 		for _, proto := range []string{"1.1", "2"} {
 			r := newRig(t, rigOptions{access: true, goroutines: goroutines})
 			r.people()
-			base, opts := r.url, []fakeapiserver.ClientOption{bearing("alice")}
+			base, opts := r.url, []rawclient.RequestOption{bearing("alice")}
 			if proto == "2" {
-				base, opts = r.tlsURL, append(opts, fakeapiserver.Through(overHTTP2(t, 1<<20)))
+				base, opts = r.tlsURL, append(opts, rawclient.Through(overHTTP2(t, 1<<20)))
 			}
-			for reason, end := range map[watch.EndReason]func(*fakeapiserver.Watcher){
-				watch.EndDeparted: (*fakeapiserver.Watcher).Close,
-				watch.EndTimeout:  func(w *fakeapiserver.Watcher) { over(t, w, fakeapiserver.Ended) },
+			for reason, end := range map[watch.EndReason]func(*rawclient.Watcher){
+				watch.EndDeparted: (*rawclient.Watcher).Close,
+				watch.EndTimeout:  func(w *rawclient.Watcher) { over(t, w, rawclient.Ended) },
 			} {
 				target := inN + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"
 				if reason == watch.EndTimeout {
 					target += "&timeoutSeconds=1"
 				}
-				w := fakeapiserver.Watch(deadline(t), base, target, opts...)
+				w := rawclient.Watch(deadline(t), base, target, opts...)
 				t.Cleanup(w.Close)
 				until(t, w, isEnd)
 				if reason == watch.EndDeparted { // it lasts until it is ended
@@ -395,10 +396,10 @@ func TestOwnIdentityIsNotAnsweredAsSelf(t *testing.T) {
 			{"Impersonate-Group", "system:masters", 403, false},
 			{"Impersonate-Extra-Scopes", "x", 403, false},
 		} {
-			for base, opts := range map[string][]fakeapiserver.ClientOption{r.url: nil,
-				r.tlsURL: {fakeapiserver.Through(client)}} {
-				got, err := fakeapiserver.List(deadline(t), base, mapsPath+"?resourceVersion=0",
-					append(opts, fakeapiserver.Header(c.name, c.value))...)
+			for base, opts := range map[string][]rawclient.RequestOption{r.url: nil,
+				r.tlsURL: {rawclient.Through(client)}} {
+				got, err := rawclient.List(deadline(t), base, mapsPath+"?resourceVersion=0",
+					append(opts, rawclient.Header(c.name, c.value))...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -704,28 +705,28 @@ func TestOwner(t *testing.T) {
 	r.reviews.Know("rotated", authenticationv1.UserInfo{Username: "alice", Groups: []string{"dev"}})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	as, cbor := fakeapiserver.Header("Impersonate-User", "bob"), fakeapiserver.Header("Accept", "application/cbor")
+	as, cbor := rawclient.Header("Impersonate-User", "bob"), rawclient.Header("Accept", "application/cbor")
 	for _, c := range []struct {
 		name, target string
-		opts         []fakeapiserver.ClientOption
+		opts         []rawclient.RequestOption
 		code         int
 		upstream     bool
 	}{
-		{"allowed", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 200, false},
-		{"by another token", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("rotated")}, 200, false},
-		{"forbidden", inM + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice")}, 403, false},
-		{"not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("alice")}, 200, true},
-		{"as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("alice"), as}, 200, true},
-		{"somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
-		{"somebody else, as somebody else", inN + "?resourceVersion=0", []fakeapiserver.ClientOption{bearing("bob"), as}, 403,
+		{"allowed", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 200, false},
+		{"by another token", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("rotated")}, 200, false},
+		{"forbidden", inM + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice")}, 403, false},
+		{"not in memory", inN + "/a", []rawclient.RequestOption{bearing("alice")}, 200, true},
+		{"as somebody else", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("alice"), as}, 200, true},
+		{"somebody else", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("bob")}, 403, false},
+		{"somebody else, as somebody else", inN + "?resourceVersion=0", []rawclient.RequestOption{bearing("bob"), as}, 403,
 			false},
-		{"somebody else, not in memory", inN + "/a", []fakeapiserver.ClientOption{bearing("bob")}, 403, false},
-		{"a forged token", inN + "/a", []fakeapiserver.ClientOption{bearing("mallory")}, 401, false},
+		{"somebody else, not in memory", inN + "/a", []rawclient.RequestOption{bearing("bob")}, 403, false},
+		{"a forged token", inN + "/a", []rawclient.RequestOption{bearing("mallory")}, 401, false},
 		{"nobody", inN + "/a", nil, 401, false},
-		{"nobody, as somebody else", inN + "/a", []fakeapiserver.ClientOption{as}, 401, false},
-		{"somebody else, in a form that is not made here", inN + "/a", []fakeapiserver.ClientOption{bearing("bob"), cbor},
+		{"nobody, as somebody else", inN + "/a", []rawclient.RequestOption{as}, 401, false},
+		{"somebody else, in a form that is not made here", inN + "/a", []rawclient.RequestOption{bearing("bob"), cbor},
 			403, false},
-		{"nobody, in a form that is not made here", "/version", []fakeapiserver.ClientOption{cbor}, 401, false},
+		{"nobody, in a form that is not made here", "/version", []rawclient.RequestOption{cbor}, 401, false},
 	} {
 		if got := r.list(c.target, c.opts...); got.Status != c.code || upstreams(got.Header) != c.upstream {
 			t.Errorf("%s: %d, upstream: %v, %s; want %d, %v", c.name, got.Status, upstreams(got.Header), got.Body, c.code,
@@ -747,7 +748,7 @@ func TestBusyReviews(t *testing.T) {
 	resume := r.reviews.Stall()
 	defer resume()
 	var all sync.WaitGroup
-	answers := make(chan *fakeapiserver.ListResult, 10)
+	answers := make(chan *rawclient.ListResult, 10)
 	for i := range cap(answers) { // one review at a time, and none of them ends: 5 s each
 		all.Go(func() { answers <- r.list(inN+"?resourceVersion=0", bearing(fmt.Sprintf("made-up-%d", i))) })
 	}

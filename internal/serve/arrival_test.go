@@ -14,6 +14,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/source"
 	"spillway/internal/watch"
@@ -63,7 +64,7 @@ func TestTooLargeReads(t *testing.T) {
 				target = fmt.Sprintf(target, future)
 			}
 			start := time.Now()
-			got, err := fakeapiserver.List(deadline(t), r.url, target)
+			got, err := rawclient.List(deadline(t), r.url, target)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +123,7 @@ func TestBehindUpstream(t *testing.T) {
 	if n := answeredHere(r) + r.sum("spillway_refused_requests_total"); n != 0 {
 		t.Errorf("%v requests were answered here", n)
 	}
-	over(t, w, fakeapiserver.Ended)
+	over(t, w, rawclient.Ended)
 	r.ended(configMaps, watch.EndUnproven, 1)
 }
 
@@ -181,7 +182,7 @@ func TestOverBeforeItBegins(t *testing.T) {
 	r.mirrored(configMaps)
 	for _, query := range []string{"&resourceVersion=0", "&resourceVersion=1", "&resourceVersion=1000000"} {
 		w := r.watch(mapsPath + "?watch=1&timeoutSeconds=-1" + query)
-		over(t, w, fakeapiserver.Ended)
+		over(t, w, rawclient.Ended)
 	}
 	r.ended(configMaps, watch.EndTimeout, 3)
 }

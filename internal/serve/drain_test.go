@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -26,7 +27,7 @@ func testDrain(t *testing.T, goroutines bool) {
 	const n = 10
 	var mu sync.Mutex
 	var ends []time.Time
-	var all []*fakeapiserver.Watcher
+	var all []*rawclient.Watcher
 	var waiting sync.WaitGroup
 	for range n {
 		w := r.watch(mapsPath + "?watch=1&resourceVersion=1&allowWatchBookmarks=1")
@@ -66,7 +67,7 @@ func testDrain(t *testing.T, goroutines bool) {
 		}
 	}
 	for _, w := range all {
-		over(t, w, fakeapiserver.Ended)
+		over(t, w, rawclient.Ended)
 		if events := w.Events(); len(events) != 2 || events[1].String() != "BOOKMARK 2" {
 			t.Errorf("got %v", events)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/plan"
 	"spillway/internal/watch"
@@ -31,13 +32,13 @@ func TestUnencodable(t *testing.T) {
 	// first.
 	through := r.catalog[customWidgets.GVR].Resource().Through()
 	path := fmt.Sprintf("%s?watch=1&resourceVersion=%d", customWidgets.Path(), through)
-	partial, whole := r.watch(path, fakeapiserver.Header("Accept", partialObject)), r.watch(path)
+	partial, whole := r.watch(path, rawclient.Header("Accept", partialObject)), r.watch(path)
 	fine := r.up.Create(fakeapiserver.Widgets, "n", "fine")
 	bad := r.up.Create(fakeapiserver.Widgets, "n", "bad", fakeapiserver.WithField("metadata.unheardOf", 1))
 	good := r.up.Create(fakeapiserver.Widgets, "n", "good")
 
 	expect(t, partial, fmt.Sprintf("ADDED n/fine %d", fine))
-	over(t, partial, fakeapiserver.Ended)
+	over(t, partial, rawclient.Ended)
 	if n := len(partial.Events()); n != 1 {
 		t.Fatalf("%d events", n)
 	}
@@ -70,7 +71,7 @@ func TestUnencodableList(t *testing.T) {
 	r.mirrored(customWidgets)
 	for range 2 {
 		if l := r.list(customWidgets.Path()+"?resourceVersion=0",
-			fakeapiserver.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
+			rawclient.Header("Accept", partialList)); l.Status != http.StatusOK || len(l.Items) != 1 {
 			t.Errorf("%d %s", l.Status, l.Body)
 		}
 	}
@@ -169,7 +170,7 @@ func TestGzipWatch(t *testing.T) {
 		"/api/v1/watch/configmaps?resourceVersion=0&allowWatchBookmarks=1":        false,
 	} {
 		target = strings.ReplaceAll(target, "${now}", fmt.Sprint(a))
-		w := r.watch(target, fakeapiserver.Header("Accept-Encoding", "gzip"))
+		w := r.watch(target, rawclient.Header("Accept-Encoding", "gzip"))
 		_, header, err := w.Head(deadline(t))
 		if err != nil || (header.Get("Content-Encoding") == "gzip") != compressed {
 			t.Errorf("%s: %v, %v", target, header, err)

@@ -19,6 +19,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -40,9 +41,9 @@ func overHTTP2(t *testing.T, window int) *http.Client {
 }
 
 // watch2 opens a watch through a client.
-func (r *rig) watch2(c *http.Client, path string) *fakeapiserver.Watcher {
+func (r *rig) watch2(c *http.Client, path string) *rawclient.Watcher {
 	r.t.Helper()
-	w := fakeapiserver.Watch(deadline(r.t), r.tlsURL, path, fakeapiserver.Through(c))
+	w := rawclient.Watch(deadline(r.t), r.tlsURL, path, rawclient.Through(c))
 	r.t.Cleanup(w.Close)
 	if code, _, err := w.Head(deadline(r.t)); err != nil || code != http.StatusOK {
 		r.t.Fatalf("watch %s: %d %v", path, code, err)
@@ -96,7 +97,7 @@ func TestHTTP2ManyWatches(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, rigOptions{mirrors: []*object.Resource{configMaps}})
 	client := overHTTP2(t, 64<<10)
-	var all []*fakeapiserver.Watcher
+	var all []*rawclient.Watcher
 	for range http2Streams + 20 {
 		all = append(all, r.watch2(client, mapsPath+"?watch=1&resourceVersion=1"))
 	}
@@ -130,7 +131,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 			const target = mapsPath + "?watch=1&resourceVersion=1"
 			stalled := r.watch2(client, target)
 			stalled.Stall()
-			var others []*fakeapiserver.Watcher
+			var others []*rawclient.Watcher
 			for range 3 {
 				others = append(others, r.watch2(client, target))
 			}
@@ -143,7 +144,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 			}
 			r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 			for _, w := range others {
-				if events := until(t, w, func(e fakeapiserver.Event) bool { return e.Key == "n/last" }); len(events) != writes+1 {
+				if events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Key == "n/last" }); len(events) != writes+1 {
 					t.Errorf("%d events of %d", len(events), writes+1)
 				}
 			}
@@ -152,7 +153,7 @@ func TestHTTP2StalledStreamAmongOthers(t *testing.T) {
 			}
 			if stall < time.Hour {
 				stalled.Resume()
-				over(t, stalled, fakeapiserver.Cut)
+				over(t, stalled, rawclient.Cut)
 			}
 		})
 	}
@@ -232,7 +233,7 @@ func TestHTTP2Close(t *testing.T) {
 	raw.settings()
 	raw.until("SETTINGS ack", 0)
 	r.close()
-	over(t, w, fakeapiserver.Cut)
+	over(t, w, rawclient.Cut)
 	r.ended(configMaps, watch.EndAborted, 1)
 	if n := r.metric("spillway_http2_connections"); n != 0 {
 		t.Errorf("%v connections", n)
@@ -342,12 +343,12 @@ func TestHTTP2Guard(t *testing.T) {
 		{"/api/v1/namespaces/a/pods/b/exec", "", "", 403, 0},
 	} {
 		before := answeredHere(r)
-		var opts []fakeapiserver.ClientOption
+		var opts []rawclient.RequestOption
 		if c.header != "" {
-			opts = append(opts, fakeapiserver.Header(c.header, c.value))
+			opts = append(opts, rawclient.Header(c.header, c.value))
 		}
-		list, err := fakeapiserver.List(deadline(t), "https://"+ln.Addr().String(), c.path,
-			append(opts, fakeapiserver.Through(client))...)
+		list, err := rawclient.List(deadline(t), "https://"+ln.Addr().String(), c.path,
+			append(opts, rawclient.Through(client))...)
 		if err != nil || list.Status != c.want || answeredHere(r)-before != c.here {
 			t.Errorf("%s %s: %v, %+v", c.path, c.header, err, list)
 		}
@@ -454,7 +455,7 @@ func TestHTTP2Stampede(t *testing.T) {
 	const crowd = 40
 	for range crowd {
 		clients.Go(func() {
-			if list, err := fakeapiserver.List(deadline(t), r.tlsURL, mapsPath, fakeapiserver.Through(client)); err != nil ||
+			if list, err := rawclient.List(deadline(t), r.tlsURL, mapsPath, rawclient.Through(client)); err != nil ||
 				len(list.Items) != 5 {
 				t.Errorf("%v, %+v", err, list)
 			}

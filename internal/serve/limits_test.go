@@ -21,6 +21,7 @@ import (
 
 	"spillway/internal/apistatus"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -192,7 +193,7 @@ func TestLimitWatchesPerUser(t *testing.T) {
 	r.people()
 	r.reviews.Allow(func(authorizationv1.SubjectAccessReviewSpec) bool { return true })
 	open := func(token, target string) int {
-		w := fakeapiserver.Watch(deadline(t), r.url, target, bearing(token))
+		w := rawclient.Watch(deadline(t), r.url, target, bearing(token))
 		t.Cleanup(w.Close)
 		code, _, err := w.Head(deadline(t))
 		if err != nil {
@@ -647,17 +648,17 @@ func testLimitsAreGivenBack(t *testing.T, goroutines bool) {
 	// Bugs.
 	broken.Store(true)
 	for _, url := range []string{r.url, r.tlsURL} {
-		w := fakeapiserver.Watch(deadline(t), url, state)
+		w := rawclient.Watch(deadline(t), url, state)
 		t.Cleanup(w.Close)
 		_, _ = w.Wait(deadline(t))
 	}
 	broken.Store(false)
 	returned(t, r.limiter)
 	// The proxy's own end: drained and refused while it does, then stopped at once.
-	open := []*fakeapiserver.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
+	open := []*rawclient.Watcher{r.watch(state), r.watch(watch), r.watch("/api/v1/pods?watch=1")}
 	ctx, cancel := context.WithCancel(deadline(t))
 	go r.server.Drain(ctx, time.Millisecond)
-	over(t, open[1], fakeapiserver.Ended)
+	over(t, open[1], rawclient.Ended)
 	refused := r.list(watch)
 	if refused.Status != http.StatusServiceUnavailable {
 		t.Errorf("while it drains: %d", refused.Status)

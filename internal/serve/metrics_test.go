@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -48,7 +49,7 @@ func testSentBytes(t *testing.T, goroutines bool) {
 	for _, name := range []string{"a", "b"} {
 		before := sent()
 		r.up.Create(fakeapiserver.ConfigMaps, "n", name)
-		until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ADDED" })
+		until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ADDED" })
 		eventually(t, "more to have been sent on an open watch", func() bool { return sent() > before })
 	}
 	open := sent()

@@ -12,7 +12,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"spillway/internal/audit"
-	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/passthrough"
 )
 
@@ -100,7 +100,7 @@ func TestPanicField(t *testing.T) {
 func TestPanicBeforeDelivery(t *testing.T) {
 	r := newRig(t, rigOptions{audit: new(audit.Log)}) // which has no policy to ask
 	for base, opts := range front1and2(t, r) {
-		got, err := fakeapiserver.List(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
+		got, err := rawclient.List(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
 		if err != nil || got.Status != http.StatusInternalServerError {
 			t.Fatalf("got %+v, %v", got, err)
 		}

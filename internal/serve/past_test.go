@@ -11,6 +11,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -70,7 +71,7 @@ func testResumeFromThePast(t *testing.T, goroutines bool) {
 			want[i] = fmt.Sprintf("%s %d", kind, from+n)
 		}
 		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d%s", mapsPath, from, query)
-		direct := fakeapiserver.Watch(deadline(t), r.up.URL, target)
+		direct := rawclient.Watch(deadline(t), r.up.URL, target)
 		t.Cleanup(direct.Close)
 		w := r.watch(target)
 		expect(t, w, want...)
@@ -129,7 +130,7 @@ func TestResumeFromAForgottenPast(t *testing.T) {
 	})
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, from))
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", from, floor))
-	over(t, w, fakeapiserver.Ended)
+	over(t, w, rawclient.Ended)
 	expect(t, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, floor)), fmt.Sprintf("ADDED n/c %d", floor+1))
 	r.ended(configMaps, watch.EndExpired, 1)
 	if n := r.metric("spillway_backfill_refusals_total", "reason=expired"); n != 1 {
@@ -157,7 +158,7 @@ func TestResumeInsideASeam(t *testing.T) {
 	r.mirrored(configMaps)
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored")
-	until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" })
+	until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ERROR" })
 	asked := len(r.backfills("list"))
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, inside))
 	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", inside, next))
@@ -176,7 +177,7 @@ func TestResumeWhenManyDo(t *testing.T) {
 	})
 	r.up.NeverProve(true) // so that turns last
 	r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=x", mapsPath, from))
-	w := fakeapiserver.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath,
+	w := rawclient.Watch(deadline(t), r.url, fmt.Sprintf("%s?watch=1&resourceVersion=%d&labelSelector=y", mapsPath,
 		from))
 	t.Cleanup(w.Close)
 	code, head, err := w.Head(deadline(t))
@@ -248,8 +249,8 @@ func testResumeIsUpstreamsOwnWatch(t *testing.T, goroutines bool) {
 			after := time.Duration(random.IntN(30)) * time.Millisecond
 			clients.Go(func() {
 				time.Sleep(after)
-				direct, through := fakeapiserver.Watch(deadline(t), r.up.URL, target),
-					fakeapiserver.Watch(deadline(t), r.url, target)
+				direct, through := rawclient.Watch(deadline(t), r.up.URL, target),
+					rawclient.Watch(deadline(t), r.url, target)
 				defer direct.Close()
 				defer through.Close()
 				for {

@@ -13,6 +13,7 @@ import (
 
 	"spillway/internal/clientconn"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -113,7 +114,7 @@ func TestHasteOfWatches(t *testing.T) {
 			idle := r.watch(target + "&labelSelector=none")
 			open := func() io.Closer {
 				if !http2 {
-					w := r.watch(target, fakeapiserver.ReceiveBuffer(4096))
+					w := r.watch(target, rawclient.ReceiveBuffer(4096))
 					w.Stall()
 					return closer(w.Close)
 				}
@@ -216,11 +217,11 @@ func testLargeEvents(t *testing.T, goroutines bool) {
 	for _, url := range []string{r.url, r.tlsURL} {
 		r.mirrored(configMaps)
 		target := fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, r.up.Revision())
-		slow := fakeapiserver.Watch(deadline(t), url, target, fakeapiserver.ReceiveBuffer(32<<10))
-		quick := fakeapiserver.Watch(deadline(t), url, target)
+		slow := rawclient.Watch(deadline(t), url, target, rawclient.ReceiveBuffer(32<<10))
+		quick := rawclient.Watch(deadline(t), url, target)
 		t.Cleanup(slow.Close)
 		t.Cleanup(quick.Close)
-		for _, w := range []*fakeapiserver.Watcher{slow, quick} {
+		for _, w := range []*rawclient.Watcher{slow, quick} {
 			if _, _, err := w.Head(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -230,13 +231,13 @@ func testLargeEvents(t *testing.T, goroutines bool) {
 		for i := range 3 {
 			name := fmt.Sprintf("%d-%d", i, len(url))
 			r.up.Create(fakeapiserver.ConfigMaps, "n", name, fakeapiserver.WithPadding(300_000+i))
-			events := until(t, quick, func(e fakeapiserver.Event) bool { return e.Key == "n/"+name })
+			events := until(t, quick, func(e rawclient.WatchEvent) bool { return e.Key == "n/"+name })
 			want = append(want, events[len(events)-1].Line)
 		}
 		slow.Resume()
 		for i, line := range want {
 			name := fmt.Sprintf("n/%d-%d", i, len(url))
-			events := until(t, slow, func(e fakeapiserver.Event) bool { return e.Key == name })
+			events := until(t, slow, func(e rawclient.WatchEvent) bool { return e.Key == name })
 			if got := events[len(events)-1].Line; !bytes.Equal(got, line) {
 				t.Errorf("%s: event %d has %d bytes, want %d", url, i, len(got), len(line))
 			}

@@ -14,6 +14,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -41,12 +42,12 @@ func readAfterWrite(t *testing.T, r *rig, namespace, name string, bookmarks bool
 		query += "&fieldSelector=metadata.name%3D" + name
 	}
 	for {
-		w := fakeapiserver.Watch(deadline(t), r.url, "/api/v1/namespaces/"+namespace+"/configmaps"+query)
+		w := rawclient.Watch(deadline(t), r.url, "/api/v1/namespaces/"+namespace+"/configmaps"+query)
 		shown := uint64(0) // of the object that was written
 		for {
 			e, err := w.Next(deadline(t))
 			if err != nil {
-				if _, over := fakeapiserver.IsEnd(err); !over {
+				if _, over := rawclient.IsEnd(err); !over {
 					t.Fatal(err)
 				}
 				break
@@ -185,7 +186,7 @@ func TestHeldWhileTheMirrorLags(t *testing.T) {
 		r.up.ReleaseWatch(fakeapiserver.ConfigMaps)
 		events, err := w.Until(deadline(t), isEnd)
 		w.Close()
-		if _, over := fakeapiserver.IsEnd(err); over && attempt < 20 {
+		if _, over := rawclient.IsEnd(err); over && attempt < 20 {
 			r.mirrored(configMaps)
 			continue
 		}
@@ -210,7 +211,7 @@ func TestPassesThroughWithoutProofs(t *testing.T) {
 	for range 2 {
 		w := r.watch(target)
 		expect(t, w, "ADDED n/a 2")
-		over(t, w, fakeapiserver.Ended)
+		over(t, w, rawclient.Ended)
 	}
 	r.ended(configMaps, watch.EndUnproven, 2)
 	w := r.watch(target)

@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 )
 
 // recentList lists ConfigMaps as of now and returns their names.
 func (r *rig) recentList(query string) map[string]bool {
 	r.t.Helper()
-	l, err := fakeapiserver.List(deadline(r.t), r.url, mapsPath+query)
+	l, err := rawclient.List(deadline(r.t), r.url, mapsPath+query)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -189,7 +190,7 @@ func TestSecretsAreNotShared(t *testing.T) {
 	const crowd = 20
 	for range crowd {
 		clients.Go(func() {
-			if l, err := fakeapiserver.List(deadline(t), r.url, "/api/v1/secrets"); err != nil || len(l.Items) != 1 {
+			if l, err := rawclient.List(deadline(t), r.url, "/api/v1/secrets"); err != nil || len(l.Items) != 1 {
 				t.Errorf("%+v, %v", l, err)
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"spillway/internal/apistatus"
 	"spillway/internal/audit"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/passthrough"
 )
 
@@ -89,8 +90,8 @@ func audited(t *testing.T, level internal.Level, required bool, o rigOptions) (*
 }
 
 // front1and2 are the ways to a rig.
-func front1and2(t *testing.T, r *rig) map[string][]fakeapiserver.ClientOption {
-	return map[string][]fakeapiserver.ClientOption{r.url: nil, r.tlsURL: {fakeapiserver.Through(overHTTP2(t, 1<<20))}}
+func front1and2(t *testing.T, r *rig) map[string][]rawclient.RequestOption {
+	return map[string][]rawclient.RequestOption{r.url: nil, r.tlsURL: {rawclient.Through(overHTTP2(t, 1<<20))}}
 }
 
 // Whatever is answered here is on record by the time the answer is there, under the id that the
@@ -115,11 +116,11 @@ func TestRecord(t *testing.T) {
 	} {
 		for base, opts := range front1and2(t, r) {
 			for _, id := range []string{"", "an-id-of-" + c.name + base} {
-				opts := append(slices.Clone(opts), bearing(c.token), fakeapiserver.Header("X-Forwarded-For", "10.0.0.7"))
+				opts := append(slices.Clone(opts), bearing(c.token), rawclient.Header("X-Forwarded-For", "10.0.0.7"))
 				if id != "" {
-					opts = append(opts, fakeapiserver.Header("Audit-Id", id))
+					opts = append(opts, rawclient.Header("Audit-Id", id))
 				}
-				got, err := fakeapiserver.List(deadline(t), base, c.target, opts...)
+				got, err := rawclient.List(deadline(t), base, c.target, opts...)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -154,7 +155,7 @@ func TestRecordOfWatches(t *testing.T) {
 	eachWay(t, func(t *testing.T, goroutines bool) {
 		r, j := audited(t, internal.LevelRequestResponse, true, rigOptions{access: true, goroutines: goroutines})
 		for base, opts := range front1and2(t, r) {
-			w := fakeapiserver.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0", append(opts, bearing("alice"))...)
+			w := rawclient.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0", append(opts, bearing("alice"))...)
 			code, head, err := w.Head(deadline(t))
 			if code != http.StatusOK || err != nil {
 				t.Fatalf("%d, %v", code, err)
@@ -183,7 +184,7 @@ func TestRecordOfAnswers(t *testing.T) {
 			"/b?resourceVersion=0": "Status", inM + "?resourceVersion=0": "Status",
 	} {
 		for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf", "application/yaml"} {
-			got := r.list(target, bearing("alice"), fakeapiserver.Header("Accept", accept))
+			got := r.list(target, bearing("alice"), rawclient.Header("Accept", accept))
 			events := j.of(t, got.Header.Get(apistatus.AuditIDHeader))
 			if len(events) != 2 {
 				t.Fatalf("%s, %s: %d, %v", target, accept, got.Status, events)
@@ -222,13 +223,13 @@ func TestRecordRequired(t *testing.T) {
 			ask := func(upstream bool) {
 				t.Helper()
 				for _, target := range targets {
-					got, err := fakeapiserver.List(deadline(t), base, target, opts...)
+					got, err := rawclient.List(deadline(t), base, target, opts...)
 					if err != nil || upstreams(got.Header) != upstream || len(got.Header[apistatus.AuditIDHeader]) != 1 ||
 						len(got.Header["Content-Type"]) != 1 {
 						t.Fatalf("required: %v, %s: %v, %+v", required, target, err, got)
 					}
 				}
-				w := fakeapiserver.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
+				w := rawclient.Watch(deadline(t), base, inN+"?watch=1&resourceVersion=0", opts...)
 				defer w.Close()
 				if code, head, err := w.Head(deadline(t)); code != http.StatusOK || err != nil || upstreams(head) != upstream {
 					t.Fatalf("required: %v: %d %v, %v", required, code, head, err)
@@ -263,8 +264,8 @@ func TestRecordOfPanics(t *testing.T) {
 	broken.Store(true)
 	for base, opts := range front1and2(t, r) {
 		id := "of-a-panic-at-" + base
-		got, err := fakeapiserver.List(deadline(t), base, inN+"?resourceVersion=0",
-			append(opts, bearing("alice"), fakeapiserver.Header("Audit-Id", id))...)
+		got, err := rawclient.List(deadline(t), base, inN+"?resourceVersion=0",
+			append(opts, bearing("alice"), rawclient.Header("Audit-Id", id))...)
 		if err != nil || got.Status != http.StatusInternalServerError {
 			t.Fatalf("%+v, %v", got, err)
 		}

@@ -24,6 +24,7 @@ import (
 	"spillway/internal/backfill"
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/fanout"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
@@ -300,9 +301,9 @@ func (r *rig) mirrored(info *object.Resource) {
 }
 
 // list sends one GET to the proxy.
-func (r *rig) list(path string, opts ...fakeapiserver.ClientOption) *fakeapiserver.ListResult {
+func (r *rig) list(path string, opts ...rawclient.RequestOption) *rawclient.ListResult {
 	r.t.Helper()
-	l, err := fakeapiserver.List(deadline(r.t), r.url, path, opts...)
+	l, err := rawclient.List(deadline(r.t), r.url, path, opts...)
 	if err != nil {
 		r.t.Fatalf("GET %s: %v", path, err)
 	}
@@ -310,9 +311,9 @@ func (r *rig) list(path string, opts ...fakeapiserver.ClientOption) *fakeapiserv
 }
 
 // watch opens a watch of the proxy and waits for its head.
-func (r *rig) watch(path string, opts ...fakeapiserver.ClientOption) *fakeapiserver.Watcher {
+func (r *rig) watch(path string, opts ...rawclient.RequestOption) *rawclient.Watcher {
 	r.t.Helper()
-	w := fakeapiserver.Watch(deadline(r.t), r.url, path, opts...)
+	w := rawclient.Watch(deadline(r.t), r.url, path, opts...)
 	r.t.Cleanup(w.Close)
 	if code, _, err := w.Head(deadline(r.t)); err != nil || code != http.StatusOK {
 		r.t.Fatalf("watch %s: %d %v", path, code, err)
@@ -341,7 +342,7 @@ func (r *rig) live(want int) {
 }
 
 // expect compares the next events with their String forms.
-func expect(t *testing.T, w *fakeapiserver.Watcher, want ...string) {
+func expect(t *testing.T, w *rawclient.Watcher, want ...string) {
 	t.Helper()
 	for i, one := range want {
 		e, err := w.Next(deadline(t))
@@ -355,7 +356,7 @@ func expect(t *testing.T, w *fakeapiserver.Watcher, want ...string) {
 }
 
 // until reads on to the first event that is found.
-func until(t *testing.T, w *fakeapiserver.Watcher, found func(fakeapiserver.Event) bool) []fakeapiserver.Event {
+func until(t *testing.T, w *rawclient.Watcher, found func(rawclient.WatchEvent) bool) []rawclient.WatchEvent {
 	t.Helper()
 	events, err := w.Until(deadline(t), found)
 	if err != nil {
@@ -364,10 +365,10 @@ func until(t *testing.T, w *fakeapiserver.Watcher, found func(fakeapiserver.Even
 	return events
 }
 
-func isEnd(e fakeapiserver.Event) bool { return e.End }
+func isEnd(e rawclient.WatchEvent) bool { return e.End }
 
 // over waits for the end of a watch and checks how it was.
-func over(t *testing.T, w *fakeapiserver.Watcher, want fakeapiserver.EndReason) {
+func over(t *testing.T, w *rawclient.Watcher, want rawclient.Ending) {
 	t.Helper()
 	end, err := w.Wait(deadline(t))
 	if err != nil {

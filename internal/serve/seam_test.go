@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -64,9 +65,9 @@ func testSeamEndToEnd(t *testing.T, goroutines bool) {
 	expect(t, resumed, want...)
 	inside := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, b))
 	expect(t, inside, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", b, l))
-	over(t, inside, fakeapiserver.Ended)
+	over(t, inside, rawclient.Ended)
 	next := r.up.Create(fakeapiserver.ConfigMaps, "n", "e")
-	for _, w := range []*fakeapiserver.Watcher{marked, unmarked, resumed} {
+	for _, w := range []*rawclient.Watcher{marked, unmarked, resumed} {
 		expect(t, w, fmt.Sprintf("ADDED n/e %d", next))
 	}
 	for _, reason := range watch.EndReasons {
@@ -87,7 +88,7 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	snapshot := r.up.Snapshot()
 	later := r.up.Create(fakeapiserver.ConfigMaps, "n", "b")
 	r.mirrored(configMaps)
-	streams := []*fakeapiserver.Watcher{
+	streams := []*rawclient.Watcher{
 		r.watch(mapsPath + "?watch=1&resourceVersion=0&allowWatchBookmarks=1"),
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later)),
 		r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later+1000)),
@@ -96,11 +97,11 @@ func testRestoredUpstream(t *testing.T, goroutines bool) {
 	r.up.RestoreFrom(snapshot)
 	r.mirrors[configMaps.GVR].Relist("restored") // a plain watch from the future is silent: the mirror is told
 	for i, w := range streams {
-		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" })
+		events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ERROR" })
 		if last := events[len(events)-1]; last.Status.Code != 410 || last.Status.Reason != metav1.StatusReasonExpired {
 			t.Errorf("stream %d: %v", i, last)
 		}
-		over(t, w, fakeapiserver.Ended)
+		over(t, w, rawclient.Ended)
 	}
 	again := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, later))
 	expect(t, again, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", later,
@@ -127,7 +128,7 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 	r.mirrors[configMaps.GVR].Relist("restored")
 	eventually(t, "the past to be void", func() bool { return r.catalog[configMaps.GVR].Resource().Through() < promised })
 	r.up.SuppressBookmarks(fakeapiserver.ConfigMaps, true)
-	var open []*fakeapiserver.Watcher
+	var open []*rawclient.Watcher
 	for i := range 5 {
 		r.up.Create(fakeapiserver.Pods, "n", fmt.Sprint("p", i)) // which this resource does not hear of
 		if through := r.catalog[configMaps.GVR].Resource().Through(); through >= r.up.Revision() ||
@@ -137,18 +138,18 @@ func testRestoredAndQuiet(t *testing.T, goroutines bool) {
 		listed := r.up.Revision() // what a list says that passes through
 		open = append(open, r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, listed)))
 		state := r.watch(mapsPath + "?watch=1&allowWatchBookmarks=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan")
-		until(t, state, func(e fakeapiserver.Event) bool { return e.End })
+		until(t, state, func(e rawclient.WatchEvent) bool { return e.End })
 		open = append(open, state)
 	}
 	past := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, promised))
-	if events := until(t, past, func(e fakeapiserver.Event) bool {
+	if events := until(t, past, func(e rawclient.WatchEvent) bool {
 		return e.Type == "ERROR"
 	}); events[0].Status.Code != 410 {
 		t.Errorf("who comes from the past is told %v", events)
 	}
 	next := fmt.Sprintf("ADDED n/b %d", r.up.Create(fakeapiserver.ConfigMaps, "n", "b"))
 	for i, w := range open {
-		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Type == "ERROR" || e.String() == next })
+		events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Type == "ERROR" || e.String() == next })
 		if last := events[len(events)-1]; last.Type == "ERROR" {
 			t.Errorf("watch %d: %v", i, last)
 		}

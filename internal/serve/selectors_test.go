@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
 	"spillway/internal/object"
 )
@@ -37,9 +38,9 @@ func selecting(t *testing.T, goroutines bool, limits flowcontrol.Limits) *rig {
 }
 
 // as begins a watch of a user's.
-func (r *rig) as(token, target string) (*fakeapiserver.Watcher, int) {
+func (r *rig) as(token, target string) (*rawclient.Watcher, int) {
 	r.t.Helper()
-	w := fakeapiserver.Watch(deadline(r.t), r.url, target, bearing(token))
+	w := rawclient.Watch(deadline(r.t), r.url, target, bearing(token))
 	r.t.Cleanup(w.Close)
 	code, _, err := w.Head(deadline(r.t))
 	if err != nil {
@@ -57,7 +58,7 @@ func TestSelectorsAreBoundedInSum(t *testing.T) {
 		watch := func(terms, number int) string {
 			return inN + "?watch=1&resourceVersion=1&labelSelector=" + unlike(terms, number)
 		}
-		var open []*fakeapiserver.Watcher
+		var open []*rawclient.Watcher
 		for i, c := range []struct {
 			token         string
 			terms, number int
@@ -147,7 +148,7 @@ func TestHeavySelectorsAreShed(t *testing.T) {
 		heavy, _ := r.as("alice", target+unlike(300, 1))
 		light, _ := r.as("alice", target+unlike(200, 2))
 		r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
-		for _, w := range []*fakeapiserver.Watcher{heavy, light} {
+		for _, w := range []*rawclient.Watcher{heavy, light} {
 			if _, err := w.Next(deadline(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -178,7 +179,7 @@ func TestHeavySelectorsAreAskedAside(t *testing.T) {
 	t.Parallel()
 	r := selecting(t, false, flowcontrol.Limits{})
 	target := inN + "?watch=1&resourceVersion=1&labelSelector="
-	var open []*fakeapiserver.Watcher
+	var open []*rawclient.Watcher
 	for i := range 12 {
 		w, code := r.as("alice", target+unlike(600, i/4))
 		if code != http.StatusOK {

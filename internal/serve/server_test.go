@@ -20,6 +20,7 @@ import (
 
 	"spillway/internal/cache"
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/fanout"
 	"spillway/internal/object"
 	"spillway/internal/passthrough"
@@ -130,9 +131,9 @@ func TestRefusesAsUpstream(t *testing.T) {
 	}
 }
 
-func direct(t *testing.T, up *fakeapiserver.Server, target string) *fakeapiserver.ListResult {
+func direct(t *testing.T, up *fakeapiserver.Server, target string) *rawclient.ListResult {
 	t.Helper()
-	l, err := fakeapiserver.List(deadline(t), up.URL, target)
+	l, err := rawclient.List(deadline(t), up.URL, target)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +153,7 @@ func TestLargeLists(t *testing.T) {
 	r := rigOf(t, up, rigOptions{mirrors: []*object.Resource{configMaps}})
 	want := direct(t, up, "/api/v1/configmaps?resourceVersion=0")
 	for _, url := range []string{r.url, r.tlsURL} {
-		got, err := fakeapiserver.List(deadline(t), url, "/api/v1/configmaps?resourceVersion=0")
+		got, err := rawclient.List(deadline(t), url, "/api/v1/configmaps?resourceVersion=0")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -382,9 +383,9 @@ func TestGivenUpWhileAwaited(t *testing.T) {
 func TestPanics(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	r.server.watches.BeforeDeliveries(func() { panic("boom") })
-	w := fakeapiserver.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
+	w := rawclient.Watch(deadline(t), r.url, "/api/v1/configmaps?watch=1&resourceVersion=0")
 	t.Cleanup(w.Close)
-	over(t, w, fakeapiserver.Unreachable)
+	over(t, w, rawclient.Unreachable)
 	r.ended(configMaps, watch.EndAborted, 1)
 	r.server.planner.Catalog = nil
 	list := r.list("/api/v1/configmaps?resourceVersion=0")
@@ -407,7 +408,7 @@ func testClose(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines})
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "a")
 	r.mirrored(configMaps)
-	var open []*fakeapiserver.Watcher
+	var open []*rawclient.Watcher
 	for range 5 {
 		open = append(open, r.watch("/api/v1/configmaps?watch=1&resourceVersion=0"))
 	}
@@ -419,12 +420,12 @@ func testClose(t *testing.T, goroutines bool) {
 	cancel()
 	_ = r.server.Close(ctx) // an error only says that something had to be ended
 	for _, w := range append(open, passing) {
-		over(t, w, fakeapiserver.Cut)
+		over(t, w, rawclient.Cut)
 	}
 	if n := r.metric("spillway_watch_streams", "resource=configmaps"); n != 0 {
 		t.Errorf("%v streams", n)
 	}
-	if _, err := fakeapiserver.List(deadline(t), r.url, "/version"); err == nil {
+	if _, err := rawclient.List(deadline(t), r.url, "/version"); err == nil {
 		t.Error("still listening")
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/flowcontrol"
 )
 
@@ -29,7 +30,7 @@ func TestStaleAnswers(t *testing.T) {
 		object := "/api/v1/namespaces/n/configmaps/a"
 		head := func(target string) (int, http.Header) {
 			if strings.Contains(target, "watch=1") {
-				w := fakeapiserver.Watch(deadline(t), r.url, target)
+				w := rawclient.Watch(deadline(t), r.url, target)
 				defer w.Close()
 				code, head, err := w.Head(deadline(t))
 				if err != nil {

@@ -15,7 +15,7 @@ import (
 	internal "k8s.io/apiserver/pkg/apis/audit"
 
 	"spillway/internal/apistatus"
-	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/tracing"
 	"spillway/internal/tracing/collector"
 )
@@ -46,8 +46,8 @@ func spanned(t *testing.T, rate int32, o rigOptions) (*rig, func() []*otlp.Span)
 }
 
 // within is the header that puts a request into the nth trace of a client.
-func within(n int) fakeapiserver.ClientOption {
-	return fakeapiserver.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
+func within(n int) rawclient.RequestOption {
+	return rawclient.Header("Traceparent", fmt.Sprintf("00-%032x-%016x-01", n, n))
 }
 
 // A request of somebody whose word is believed has a span in the trace that he names, whoever
@@ -64,10 +64,10 @@ func TestTraces(t *testing.T) {
 	wanted := map[string]want{}
 	n := 0
 	for base, opts := range front1and2(t, r) {
-		ask := func(target string, w want, more ...fakeapiserver.ClientOption) {
+		ask := func(target string, w want, more ...rawclient.RequestOption) {
 			t.Helper()
 			n++
-			got, err := fakeapiserver.List(deadline(t), base, target,
+			got, err := rawclient.List(deadline(t), base, target,
 				append(append(more, opts...), bearing("olga"), within(n))...)
 			if err != nil || int64(got.Status) != w.code {
 				t.Fatalf("%s: %+v, %v", target, got, err)
@@ -83,7 +83,7 @@ func TestTraces(t *testing.T) {
 			source: tracedMemory, code: 200})
 		ask(inN+"/b?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps/{:name}", verb: "get",
 			source: tracedRefused, code: 404})
-		table := fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
+		table := rawclient.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")
 		// which fakeapiserver has none of
 		ask(inN+"?resourceVersion=0", want{name: "GET /api/v1/namespaces/{:namespace}/configmaps", verb: "list",
 			source: tracedUpstream, code: 406}, table)
@@ -121,9 +121,9 @@ func TestTraces(t *testing.T) {
 }
 
 // openWatch opens a watch for the rest of the test, and returns the Audit-Id of its head.
-func openWatch(t *testing.T, base, target string, opts ...fakeapiserver.ClientOption) string {
+func openWatch(t *testing.T, base, target string, opts ...rawclient.RequestOption) string {
 	t.Helper()
-	w := fakeapiserver.Watch(deadline(t), base, target, opts...)
+	w := rawclient.Watch(deadline(t), base, target, opts...)
 	t.Cleanup(w.Close)
 	code, header, err := w.Head(deadline(t))
 	if err != nil || code != http.StatusOK {
@@ -151,7 +151,7 @@ func TestTracesOfWhatPassesThrough(t *testing.T) {
 	want := 0
 	for base, opts := range front1and2(t, r) {
 		for _, target := range []string{"/api/v1/namespaces/n/nothing", "/version"} {
-			if _, err := fakeapiserver.List(deadline(t), base, target, append(opts, within(1))...); err != nil {
+			if _, err := rawclient.List(deadline(t), base, target, append(opts, within(1))...); err != nil {
 				t.Fatal(err)
 			}
 			want++
@@ -180,7 +180,7 @@ func TestNotSampled(t *testing.T) {
 	r, end := spanned(t, 0, rigOptions{})
 	for base, opts := range front1and2(t, r) {
 		for _, target := range []string{inN + "?resourceVersion=0", inN + "/a"} {
-			got, err := fakeapiserver.List(deadline(t), base, target, append(opts, bearing("alice"), within(7))...)
+			got, err := rawclient.List(deadline(t), base, target, append(opts, bearing("alice"), within(7))...)
 			if err != nil || got.Status != 200 {
 				t.Fatalf("%+v, %v", got, err)
 			}
@@ -208,7 +208,7 @@ func TestExemplars(t *testing.T) {
 		r, end := spanned(t, rate, rigOptions{})
 		r.list(inN+"?resourceVersion=0", bearing("alice"))
 		r.list(inN+"?resourceVersion=0", bearing("alice"),
-			fakeapiserver.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
+			rawclient.Header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"))
 		traces := map[string]bool{}
 		for _, s := range end() {
 			traces[hex.EncodeToString(s.TraceId)] = true

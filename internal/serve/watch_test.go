@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"spillway/internal/fakeapiserver"
+	"spillway/internal/fakeapiserver/rawclient"
 	"spillway/internal/object"
 	"spillway/internal/watch"
 )
@@ -55,7 +56,7 @@ func TestWatchesAsUpstream(t *testing.T) {
 						initial++
 					}
 				}
-				ours, theirs := r.watch(target), fakeapiserver.Watch(deadline(t), up.URL, target)
+				ours, theirs := r.watch(target), rawclient.Watch(deadline(t), up.URL, target)
 				t.Cleanup(theirs.Close)
 				got, want := lines(t, ours, initial), lines(t, theirs, initial)
 				up.Create(fakeapiserver.ConfigMaps, "z", "c1", fakeapiserver.WithLabel("parity", "1"))
@@ -71,7 +72,7 @@ func TestWatchesAsUpstream(t *testing.T) {
 }
 
 // lines are the next n events as they came. A bookmark is only its kind.
-func lines(t *testing.T, w *fakeapiserver.Watcher, n int) []string {
+func lines(t *testing.T, w *rawclient.Watcher, n int) []string {
 	t.Helper()
 	var out []string
 	for range n {
@@ -97,7 +98,7 @@ func testWatchCustomResources(t *testing.T, goroutines bool) {
 	fill(up)
 	r := rigOf(t, up, rigOptions{goroutines: goroutines})
 	target := "/apis/example.com/v1/namespaces/n/widgets?watch=1&resourceVersion=0&allowWatchBookmarks=1&fieldSelector=spec.color%3Dred"
-	ours, theirs := r.watch(target), fakeapiserver.Watch(deadline(t), up.URL, target)
+	ours, theirs := r.watch(target), rawclient.Watch(deadline(t), up.URL, target)
 	t.Cleanup(theirs.Close)
 	got, want := lines(t, ours, 8), lines(t, theirs, 8)
 	up.Update(fakeapiserver.Widgets, "n", "w3", fakeapiserver.WithField("spec.color", "blue"))
@@ -114,7 +115,7 @@ func TestDepartedIsNoticed(t *testing.T) { eachWay(t, testDepartedIsNoticed) }
 func testDepartedIsNoticed(t *testing.T, goroutines bool) {
 	r := newRig(t, rigOptions{goroutines: goroutines, mirrors: []*object.Resource{configMaps}})
 	for i, url := range []string{r.url, r.tlsURL} {
-		w := fakeapiserver.Watch(deadline(t), url, mapsPath+"?watch=1&resourceVersion=0")
+		w := rawclient.Watch(deadline(t), url, mapsPath+"?watch=1&resourceVersion=0")
 		if code, _, err := w.Head(deadline(t)); err != nil || code != http.StatusOK {
 			t.Fatal(code, err)
 		}
@@ -137,9 +138,9 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	t.Parallel()
 	r := newRig(t, rigOptions{goroutines: goroutines, stall: 10 * time.Second, mirrors: []*object.Resource{configMaps}})
 	const target = mapsPath + "?watch=1&resourceVersion=1"
-	stalled := r.watch(target, fakeapiserver.ReceiveBuffer(4096))
+	stalled := r.watch(target, rawclient.ReceiveBuffer(4096))
 	stalled.Stall()
-	var others []*fakeapiserver.Watcher
+	var others []*rawclient.Watcher
 	for range 3 {
 		others = append(others, r.watch(target))
 	}
@@ -150,7 +151,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 	r.ended(configMaps, watch.EndStalled, 1)
 	r.up.Create(fakeapiserver.ConfigMaps, "n", "last")
 	for _, w := range others {
-		events := until(t, w, func(e fakeapiserver.Event) bool { return e.Key == "n/last" })
+		events := until(t, w, func(e rawclient.WatchEvent) bool { return e.Key == "n/last" })
 		if len(events) != writes+1 {
 			t.Errorf("%d events of %d", len(events), writes+1)
 		}
@@ -162,7 +163,7 @@ func testStalledClientAmongOthers(t *testing.T, goroutines bool) {
 		t.Errorf("logged %v", logged)
 	}
 	stalled.Resume()
-	over(t, stalled, fakeapiserver.Cut) // reset, not a clean end: it has half an event
+	over(t, stalled, rawclient.Cut) // reset, not a clean end: it has half an event
 }
 
 // A log that is too short for a client tells it so, and it lists again (W-107).
@@ -181,7 +182,7 @@ func testLapped(t *testing.T, goroutines bool) {
 	}
 	w := r.watch(fmt.Sprintf("%s?watch=1&resourceVersion=%d", mapsPath, first))
 	expect(t, w, fmt.Sprintf("ERROR 410 Expired: too old resource version: %d (%d)", first, floor))
-	over(t, w, fakeapiserver.Ended)
+	over(t, w, rawclient.Ended)
 	// upstream still knows
 	list := r.list(fmt.Sprintf("%s?resourceVersion=%d&resourceVersionMatch=Exact", mapsPath, first))
 	if list.Status != http.StatusOK || list.RV != first {

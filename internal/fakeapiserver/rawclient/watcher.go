@@ -1,4 +1,4 @@
-package fakeapiserver
+package rawclient
 
 import (
 	"bufio"
@@ -12,39 +12,41 @@ import (
 	"sync"
 )
 
-// End is how a watch ended.
-type End struct {
-	Reason EndReason
+// WatchEnd is how a watch ended.
+type WatchEnd struct {
+	Reason Ending
 	Status int    // HTTP status; 0 if there was no answer
 	Body   []byte // of an answer other than 200
 	Err    error  // what the transport or the parser said; io.EOF after Ended
 }
 
-// Error makes an End what Next returns when there is nothing more.
-func (e *End) Error() string { return fmt.Sprintf("watch %s: HTTP %d: %v", e.Reason, e.Status, e.Err) }
+// Error makes a WatchEnd the error that Next returns when there is nothing more.
+func (e *WatchEnd) Error() string {
+	return fmt.Sprintf("watch %s: HTTP %d: %v", e.Reason, e.Status, e.Err)
+}
 
-// Watcher is a scripted watch client. It reads the stream line by line, keeps every event it ever
-// got, and can stop reading.
+// Watcher is a scripted watch client. It reads the stream line by line, keeps every event that it
+// has received, and can stop reading.
 type Watcher struct {
 	ctx    context.Context
 	cancel context.CancelFunc
-	opts   []ClientOption
+	opts   []RequestOption
 	headed chan struct{} // closed when the head is there, or never will be
 	ended  chan struct{} // closed when end is set
 
 	mu     sync.Mutex
 	status int
 	header http.Header
-	events []Event
+	events []WatchEvent
 	read   int           // events handed out by Next
 	gate   chan struct{} // nil: reading; else stalled, closed by Resume
 	news   chan struct{} // closed and replaced with every event
-	end    *End
+	end    *WatchEnd
 }
 
 // Watch starts a watch of baseURL+path and returns at once. Close it, or end ctx. With
 // Header("Accept-Encoding", "gzip") a compressed stream is read as such.
-func Watch(ctx context.Context, baseURL, path string, opts ...ClientOption) *Watcher {
+func Watch(ctx context.Context, baseURL, path string, opts ...RequestOption) *Watcher {
 	w := &Watcher{opts: opts, headed: make(chan struct{}), ended: make(chan struct{}), news: make(chan struct{})}
 	w.ctx, w.cancel = context.WithCancel(ctx)
 	go w.run(baseURL, path)
@@ -60,7 +62,7 @@ func (w *Watcher) run(baseURL, path string) {
 		if w.ctx.Err() != nil {
 			reason = Cancelled
 		}
-		w.finish(&End{Reason: reason, Err: err})
+		w.finish(&WatchEnd{Reason: reason, Err: err})
 		close(w.headed)
 		return
 	}
@@ -72,7 +74,7 @@ func (w *Watcher) run(baseURL, path string) {
 	close(w.headed)
 	if response.StatusCode != http.StatusOK {
 		body, err := io.ReadAll(response.Body)
-		w.finish(&End{Reason: Rejected, Status: response.StatusCode, Body: body, Err: err})
+		w.finish(&WatchEnd{Reason: Rejected, Status: response.StatusCode, Body: body, Err: err})
 		return
 	}
 	end := w.consume(&gated{w, response.Body}, response.Header.Get("Content-Encoding") == "gzip")
@@ -81,11 +83,11 @@ func (w *Watcher) run(baseURL, path string) {
 }
 
 // consume reads events until the body ends.
-func (w *Watcher) consume(body io.Reader, zipped bool) *End {
+func (w *Watcher) consume(body io.Reader, zipped bool) *WatchEnd {
 	if zipped {
 		z, err := gzip.NewReader(bufio.NewReader(body))
 		if err != nil {
-			return &End{Reason: reasonOf(w.ctx, err), Err: err}
+			return &WatchEnd{Reason: reasonOf(w.ctx, err), Err: err}
 		}
 		body = z
 	}
@@ -97,20 +99,20 @@ func (w *Watcher) consume(body io.Reader, zipped bool) *End {
 			if reason == Ended && len(line) > 0 {
 				reason = Unterminated
 			}
-			return &End{Reason: reason, Err: err}
+			return &WatchEnd{Reason: reason, Err: err}
 		}
 		event, err := parseEvent(line)
 		if err != nil {
-			return &End{Reason: Unparsable, Err: err}
+			return &WatchEnd{Reason: Unparsable, Err: err}
 		}
 		if !w.record(event) {
-			return &End{Reason: Cancelled, Err: w.ctx.Err()}
+			return &WatchEnd{Reason: Cancelled, Err: w.ctx.Err()}
 		}
 	}
 }
 
 // record keeps an event; while stalled it waits.
-func (w *Watcher) record(e Event) bool {
+func (w *Watcher) record(e WatchEvent) bool {
 	for {
 		w.mu.Lock()
 		gate := w.gate
@@ -153,7 +155,7 @@ func (g *gated) Read(p []byte) (int, error) {
 	return g.body.Read(p)
 }
 
-func (w *Watcher) finish(end *End) {
+func (w *Watcher) finish(end *WatchEnd) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.end = end
@@ -181,7 +183,7 @@ func (w *Watcher) Resume() {
 	}
 }
 
-// Head waits for the status line and headers. The error is an *End if there will be none.
+// Head waits for the status line and headers. The error is a *WatchEnd if there will be none.
 func (w *Watcher) Head(ctx context.Context) (int, http.Header, error) {
 	select {
 	case <-w.headed:
@@ -196,9 +198,9 @@ func (w *Watcher) Head(ctx context.Context) (int, http.Header, error) {
 	return w.status, w.header, nil
 }
 
-// Next returns the next event that it has not returned yet, waiting for it. When there is no more,
-// the error is an *End.
-func (w *Watcher) Next(ctx context.Context) (Event, error) {
+// Next waits for the next event that it has not returned yet. When there is none, the error is a
+// *WatchEnd.
+func (w *Watcher) Next(ctx context.Context) (WatchEvent, error) {
 	for {
 		w.mu.Lock()
 		if w.read < len(w.events) {
@@ -210,20 +212,20 @@ func (w *Watcher) Next(ctx context.Context) (Event, error) {
 		end, news := w.end, w.news
 		w.mu.Unlock()
 		if end != nil {
-			return Event{}, end
+			return WatchEvent{}, end
 		}
 		select {
 		case <-news:
 		case <-ctx.Done():
-			return Event{}, ctx.Err()
+			return WatchEvent{}, ctx.Err()
 		}
 	}
 }
 
 // Until returns the events from the next one up to and including the first for which found is true.
 // With an error come those before it.
-func (w *Watcher) Until(ctx context.Context, found func(Event) bool) ([]Event, error) {
-	var seen []Event
+func (w *Watcher) Until(ctx context.Context, found func(WatchEvent) bool) ([]WatchEvent, error) {
+	var seen []WatchEvent
 	for {
 		e, err := w.Next(ctx)
 		if err != nil {
@@ -236,14 +238,14 @@ func (w *Watcher) Until(ctx context.Context, found func(Event) bool) ([]Event, e
 }
 
 // Events are all events so far.
-func (w *Watcher) Events() []Event {
+func (w *Watcher) Events() []WatchEvent {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.events)
 }
 
 // Wait waits for the end. The error is the context's.
-func (w *Watcher) Wait(ctx context.Context) (*End, error) {
+func (w *Watcher) Wait(ctx context.Context) (*WatchEnd, error) {
 	select {
 	case <-w.ended:
 		w.mu.Lock()
@@ -261,7 +263,7 @@ func (w *Watcher) Close() {
 }
 
 // IsEnd reports whether an error of Next, Until or Head is the end of the stream, and which.
-func IsEnd(err error) (*End, bool) {
-	var end *End
+func IsEnd(err error) (*WatchEnd, bool) {
+	var end *WatchEnd
 	return end, errors.As(err, &end)
 }

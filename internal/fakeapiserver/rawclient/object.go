@@ -1,14 +1,15 @@
-package fakeapiserver
+package rawclient
 
 import (
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Event is one watch event as a client received it.
-type Event struct {
+// WatchEvent is one watch event as a client received it.
+type WatchEvent struct {
 	Type   string // ADDED, MODIFIED, DELETED, BOOKMARK, ERROR
 	Key    string // namespace/name, or name; empty for BOOKMARK and ERROR
 	UID    string
@@ -20,7 +21,7 @@ type Event struct {
 }
 
 // String is short enough for a failure message.
-func (e Event) String() string {
+func (e WatchEvent) String() string {
 	switch {
 	case e.Status != nil:
 		return fmt.Sprintf("ERROR %d %s: %s", e.Status.Code, e.Status.Reason, e.Status.Message)
@@ -33,15 +34,15 @@ func (e Event) String() string {
 }
 
 // parseEvent reads one line of a watch.
-func parseEvent(line []byte) (Event, error) {
+func parseEvent(line []byte) (WatchEvent, error) {
 	var frame struct {
 		Type   string          `json:"type"`
 		Object json.RawMessage `json:"object"`
 	}
 	if err := json.Unmarshal(line, &frame); err != nil {
-		return Event{}, fmt.Errorf("line %.80q: %w", line, err)
+		return WatchEvent{}, fmt.Errorf("line %.80q: %w", line, err)
 	}
-	e := Event{Type: frame.Type, Raw: frame.Object, Line: line}
+	e := WatchEvent{Type: frame.Type, Raw: frame.Object, Line: line}
 	if e.Type == "ERROR" {
 		e.Status = &metav1.Status{}
 		return e, json.Unmarshal(frame.Object, e.Status)
@@ -85,4 +86,12 @@ func parseItem(raw json.RawMessage) (Item, error) {
 		item.Key = m.Namespace + "/" + m.Name
 	}
 	return item, nil
+}
+
+// parseRV reads a resourceVersion; "" is 0.
+func parseRV(rv string) (uint64, error) {
+	if rv == "" {
+		return 0, nil
+	}
+	return strconv.ParseUint(rv, 10, 64)
 }

@@ -1,4 +1,4 @@
-package fakeapiserver
+package rawclient
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ type ListResult struct {
 
 // List sends one GET on a connection of its own and reads the whole answer. Any HTTP status is a
 // result, not an error.
-func List(ctx context.Context, baseURL, path string, opts ...ClientOption) (*ListResult, error) {
+func List(ctx context.Context, baseURL, path string, opts ...RequestOption) (*ListResult, error) {
 	response, done, err := call(ctx, baseURL, path, opts)
 	if err != nil {
 		return nil, err
