@@ -15,7 +15,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// connections looks again and again at whom the controllers are connected to.
+// connections polls which servers the controllers are connected to.
 type connections struct {
 	apiserver, proxy string
 	processes        []*controlplane.Process

@@ -34,7 +34,7 @@ func (s *show) byObjects(ctx context.Context) error {
 		func(int) []byte { return []byte(`{"metadata":{"name":"` + crowd + `"}}`) }); err != nil {
 		return err
 	}
-	const enough = 3000 // for what they need to be told from what a process needs anyway
+	const enough = 3000 // enough to separate their share from what a process uses anyway
 	made := 0
 	for _, n := range []int{1000, 3000, 10000, 30000, 100000} {
 		if n > *most {

@@ -17,10 +17,10 @@ const (
 	floorCommand = "serve-floor" // the argument that makes this program the server below
 )
 
-// floor is a server that does as little as can be done: it sends the frame of an event, or those of
-// a burst as one, to each of its clients, in one loop of system calls that do not block; over TLS
-// crypto/tls seals it for each of them before. It is this program, started once more, so that its
-// CPU can be told from ours.
+// floor is a server that does as little as can be done: it sends the frame of an event, or the
+// frames of a burst as one, to each of its clients, in one loop of system calls that do not block;
+// over TLS crypto/tls seals it for each of them before. It is this program, started once more, so
+// that its CPU is measured apart from ours.
 type floor struct {
 	plain, secure rig.Server // one process
 	cmd           *exec.Cmd

@@ -22,8 +22,8 @@ import (
 )
 
 // orders is a descriptor to read from without telling Go's scheduler, which would wake the
-// runtime's monitor for each event. Who waits for them keeps a processor of the scheduler's, and
-// stops what would stop the world.
+// runtime's monitor for each event. A goroutine that waits in Read occupies one of the scheduler's
+// processors, and delays anything that stops the world.
 type orders uintptr
 
 // Read implements io.Reader.
@@ -93,7 +93,7 @@ func serveFloor(in orders, out io.Writer) error {
 	}
 }
 
-// floorTLS is TLS as Spillway has it, by a certificate that nobody verifies.
+// floorTLS is TLS as Spillway has it, with a certificate that no client verifies.
 func floorTLS() (*tls.Config, error) {
 	certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
 	if err != nil {

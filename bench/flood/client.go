@@ -27,8 +27,8 @@ const (
 	tooLate = 30 * time.Second
 )
 
-// client is a normal client: client-go's watch, and LISTs over connections of their own, which have
-// to be let in each time.
+// client is a normal client: client-go's watch, and LISTs over connections of their own, each of
+// which has to be admitted.
 type client struct {
 	config  *rest.Config
 	proxied kubernetes.Interface

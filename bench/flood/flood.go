@@ -76,8 +76,8 @@ func (f *flood) fall() {
 	f.players.Wait()
 }
 
-// again is how long one that was cut waits before it comes back: so long that this program, on the
-// same machine, has time for the client.
+// again is the delay before a connection that was cut is opened again: so long that this program,
+// on the same machine, has time for the client.
 const again = time.Second
 
 func (f *flood) persist(ctx context.Context, m manners) {

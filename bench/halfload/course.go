@@ -59,7 +59,7 @@ func (c *course) fill(ctx context.Context) error {
 	return fmt.Errorf("the history still grows after %s", fills*turnTime)
 }
 
-// run writes for as long as is asked.
+// run writes for the configured duration.
 func (c *course) run(ctx context.Context) error {
 	c.rss.Name, c.heap.Name = "RSS before a collection", "heap after it"
 	began := time.Now()

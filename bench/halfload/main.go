@@ -79,8 +79,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	return record(r, c)
 }
 
-// record writes the table into the document, and draws the course beside it, where this is asked
-// for.
+// record writes the table into the document, and draws the course beside it, where the flags
+// request it.
 func record(r *rig.Report, c *course) error {
 	if *results == "" {
 		return nil

@@ -1,6 +1,6 @@
-// Command identities compares what many clients cost a kube-apiserver who are all somebody else: by
-// themselves, and by way of Spillway, which asks upstream again and again who each of them is and
-// whether he still may watch what he watches.
+// Command identities compares what many clients with a different user each cost a kube-apiserver:
+// directly, and through Spillway, which repeatedly reviews upstream each client's token and its
+// permission to watch what it watches.
 package main
 
 import (
@@ -27,11 +27,11 @@ var (
 		{flags: rightsKnownHere, limit: rig.AtMost(0.05, 0.02)}}
 )
 
-// rightsKnownHere is what docs/sizing.md says to set where clients are thousands: rights are
-// watched and decide here, so that a sweep may be slow, and tokens are verified by keys. It is what
-// the limit is for, of what reviews may cost kube-apiserver as a part of what the same watches cost
-// it. By the defaults each credential and each permission is asked about within 25 seconds, which
-// no kube-apiserver answers for that little: what that comes to is told, not judged.
+// rightsKnownHere is what docs/sizing.md recommends for thousands of clients: rights are watched
+// and decide here, so that a sweep may be slow, and tokens are verified by keys. The limit on what
+// reviews may cost kube-apiserver, as a fraction of what the same watches cost it, holds for these
+// flags. By the defaults each credential and each permission is reviewed within 25 seconds, which
+// no kube-apiserver answers for that little: that cost is reported, not judged.
 const rightsKnownHere = "--authorization-local-rbac --authentication-local-jwks=unbound " +
 	"--api-audiences=https://kubernetes.default.svc --reauth-sweep=1m"
 

@@ -46,7 +46,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 			{&apiserver, func() rig.Server { return pair.APIServer }, pair.APIServerGauge},
 		} {
 			if side.figures == &apiserver && round > 0 {
-				continue // its memory is what it was at its most: only the first watches can be told from that
+				continue // its memory stays at its peak: only the first watches can be separated from that
 			}
 			if err := pair.StartProxy(ctx, "configmaps"); err != nil {
 				return err

@@ -1,6 +1,6 @@
 // Command onewatch shows that any number of watchers and listers of one resource cost the apiserver
-// exactly one watch, and that each of them is told every event once and in order. What is true
-// comes from the answers to the writes, which go straight to the apiserver.
+// exactly one watch, and that each of them receives every event once and in order. The truth is
+// taken from the answers to the writes, which go straight to the apiserver.
 package main
 
 import (
@@ -35,7 +35,7 @@ const resource = "podtemplates"
 
 var namespaces = []string{"red", "green", "blue"}
 
-// firstState is what was written before anybody watched.
+// firstState is what was written before the first watch.
 var firstState truth
 
 func main() { rig.Main("onewatch", run) }
@@ -116,7 +116,7 @@ func (s *show) prepare(ctx context.Context) error {
 	return nil
 }
 
-// play lets everybody start, writes, and compares.
+// play starts all clients, writes, and compares.
 func (s *show) play(ctx context.Context) error {
 	playing, end := context.WithCancel(ctx)
 	defer end()
@@ -156,7 +156,7 @@ func (s *show) play(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * time.Second) // for events that nobody should receive
+	time.Sleep(2 * time.Second) // for events that no client should receive
 	stopSampling()
 	proofsAtEnd, err := s.sampler.proven(ctx)
 	if err != nil {
@@ -189,7 +189,7 @@ func (s *show) startWatchers(ctx context.Context, players *sync.WaitGroup) {
 		default:
 			w.scope.namespace = namespaces[i%5]
 		}
-		if i%10 == 7 { // some come back every few seconds and go on by version; watch-lists of 6 s at most would pass through
+		if i%10 == 7 { // a few reconnect and resume; watch-lists of 6 s at most would pass through
 			w.timeout = 8 * time.Second
 		}
 		s.watchers = append(s.watchers, w)

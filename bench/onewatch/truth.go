@@ -40,14 +40,14 @@ type scope struct {
 	selector  labels.Selector
 }
 
-// sighting is what a client is told.
+// sighting is an event as a client received it.
 type sighting struct {
 	kind string
 	key  string
 	rv   uint64
 }
 
-// expected is what a client of this scope must be told about the changes after rv, by Kubernetes'
+// expected is what a client of this scope must receive about the changes after rv, by Kubernetes'
 // rules for selectors.
 func (t *truth) expected(s scope, rv uint64) []sighting {
 	var out []sighting

@@ -26,7 +26,7 @@ import (
 type client struct {
 	server rig.Server
 	target string
-	source net.IP // clients with an address each are somebody else each, to whoever does not ask who they are
+	source net.IP // clients with an address each differ where users are not authenticated
 	gzip   bool
 	want   int // events until it has its state
 
@@ -34,7 +34,7 @@ type client struct {
 	answer *http.Response
 
 	tries, refused int
-	cuts           []error       // how it was not served, without being told when to come back
+	cuts           []error       // refusals and cuts without Retry-After
 	synced         time.Duration // since the herd began
 	bytes          int64
 }
@@ -42,8 +42,9 @@ type client struct {
 // triesMost is how often a client asks at most, a quarter of it after it was cut.
 const triesMost = 200
 
-// sync asks until the client has its state, as clients do: who is refused comes back when it was
-// told to, who was cut comes back at once. What it has then is still open.
+// sync sends requests until the client has its state, as clients do: after a refusal with
+// Retry-After it waits that long, after a cut it tries again at once. What it has then is still
+// open.
 func (c *client) sync(ctx context.Context, began time.Time) error {
 	for c.tries < triesMost {
 		c.tries++
@@ -125,7 +126,7 @@ func (c *client) dial(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	context.AfterFunc(ctx, func() { _ = conn.Close() }) // nobody waits for an answer any more
+	context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends a read that nothing needs any more
 	c.conn = conn
 	return nil
 }

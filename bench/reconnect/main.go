@@ -1,6 +1,6 @@
-// Command reconnect shows what a herd costs in memory: thousands of clients that come back in the
-// same second, each of which needs a state and then watches. It looks at the proxy's RSS and at the
-// kernel's memory for TCP every 100 ms, in a control group where one can be made, and at a
+// Command reconnect shows what a herd costs in memory: thousands of clients that reconnect in the
+// same second, each of which needs a state and then watches. It measures the proxy's RSS and the
+// kernel's memory for TCP every 100 ms, in a control group where one can be made, and a
 // kube-apiserver that serves a small part of such a herd.
 package main
 
@@ -100,7 +100,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	return nil
 }
 
-// through measures a herd that comes back to a proxy that has just been started, as after a restart
+// through measures a herd that reconnects to a proxy that has just been started, as after a restart
 // of its own.
 func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
 	if h.n == 0 || !strings.Contains(h.name, *only) {
@@ -149,7 +149,7 @@ func through(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) er
 	return nil
 }
 
-// beside measures a herd that comes back to kube-apiserver.
+// beside measures a herd that reconnects to kube-apiserver.
 func beside(ctx context.Context, pair *rig.Pair, scores *rig.Scores, h herd) error {
 	if err := pair.Settle(ctx); err != nil {
 		return err

@@ -25,7 +25,7 @@ import (
 type crowd struct {
 	all    []cache.SharedIndexInformer
 	newest []*atomic.Uint64 // resourceVersion that each has seen
-	states atomic.Int64     // complete ones that were asked for: LISTs, and watches that begin with the state
+	states atomic.Int64     // complete ones that were requested: LISTs, and watches that begin with the state
 	read   atomic.Int64     // bytes
 
 	stop    context.CancelFunc

@@ -81,14 +81,14 @@ type show struct{ *rig.Pair }
 // cost is what a restart cost.
 type cost struct {
 	cpu     time.Duration // of kube-apiserver, from its start to the end of the window
-	bytes   int64         // that it sent to those who are measured
+	bytes   int64         // that it sent to the clients that are measured
 	relists int64
 	behind  int           // informers that do not get to hold what kube-apiserver has
 	took    time.Duration // from when it is ready until all informers have what was written then
 }
 
 // play restarts kube-apiserver under informers that open starts, and measures what that costs it.
-// With open nil, nobody watches.
+// With open nil, there are no watches.
 func (s *show) play(ctx context.Context, who string, open func(ctx context.Context) (*crowd, error)) (c cost,
 	err error) {
 	defer s.StopProxy()
@@ -130,9 +130,9 @@ func (s *show) play(ctx context.Context, who string, open func(ctx context.Conte
 	return c, err
 }
 
-// write changes pods for a while, and returns when everybody has seen the first change and the
-// while is over: how long the former took. That an apiserver which has just begun drops a request
-// is no matter.
+// write changes pods for a while, and returns when every client has received the first change and
+// the while is over: how long the former took. Requests that an apiserver drops just after its
+// start do not matter.
 func (s *show) write(ctx context.Context, crowd *crowd, while time.Duration) (took time.Duration, err error) {
 	var paths []string
 	for i := range *pods {

@@ -20,7 +20,7 @@ type Cgroup struct {
 }
 
 // NewCgroup makes a control group with a limit in bytes. Remove it. The error says why there can be
-// none, as where nobody may make one.
+// none, as where the user has no permission to make one.
 func NewCgroup(name string, limit int64) (*Cgroup, error) {
 	const root = "/sys/fs/cgroup"
 	g := &Cgroup{path: filepath.Join(root, "memory", name)}

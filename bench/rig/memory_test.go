@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// What is alive is told without what it takes to tell it, and with all else.
+// HeapAlive counts what is alive, without what counting takes.
 func TestHeapAlive(t *testing.T) {
 	rate := runtime.MemProfileRate
 	defer func() { runtime.MemProfileRate = rate }()

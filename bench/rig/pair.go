@@ -85,7 +85,7 @@ func StartAPIServers(ctx context.Context) (*Pair, error) {
 	return p, nil
 }
 
-// StartProxy starts the proxy, in place of the one that runs. It lets everybody in, and its
+// StartProxy starts the proxy, in place of the one that runs. It admits every request, and its
 // upstream is the first kube-apiserver.
 func (p *Pair) StartProxy(ctx context.Context, resources string, args ...string) error {
 	return p.StartProxyAs(ctx, p.ControlPlane.Kubeconfig(controlplane.Admin), resources,
@@ -93,7 +93,7 @@ func (p *Pair) StartProxy(ctx context.Context, resources string, args ...string)
 }
 
 // StartProxyAs is StartProxy for a proxy whose upstream and identity are those of a kubeconfig, and
-// that lets in who upstream does.
+// that leaves authentication and authorization to upstream.
 func (p *Pair) StartProxyAs(ctx context.Context, kubeconfig, resources string, args ...string) error {
 	p.StopProxy()
 	args = append([]string{"--resources=" + resources, "--listen-tls=127.0.0.1:0"}, args...)

@@ -92,5 +92,5 @@ func (r *Report) print(w io.Writer) {
 	for _, row := range r.rows {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", row.verdict, row.what, row.value)
 	}
-	_ = table.Flush() // to stdout: nobody is left to tell
+	_ = table.Flush() // to stdout: an error could not be printed either
 }

@@ -188,7 +188,7 @@ func (s *Scores) print(w io.Writer) {
 	for _, line := range s.scores {
 		fmt.Fprintln(table, strings.Join(line.cells(), "\t"))
 	}
-	_ = table.Flush() // to stdout: nobody is left to tell
+	_ = table.Flush() // to stdout: an error could not be printed either
 }
 
 // markdown is the same table for a document.
@@ -207,7 +207,7 @@ func (s *Scores) markdown() string {
 }
 
 // Measure is main of a program that compares. Like Main, it parses the flags, runs, prints what was
-// measured and exits; a limit that was missed makes it fail, unless it was told only to report.
+// measured and exits; a limit that was missed makes it fail, unless -report-only is set.
 func Measure(title string, run func(ctx context.Context, s *Scores) error) {
 	reportOnly := flag.Bool("report-only", false, "end well even if a figure is not what it must be")
 	results := flag.String("results", "", "write the table into this file too, in place of the one between its markers")

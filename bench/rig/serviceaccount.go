@@ -33,8 +33,8 @@ func NewServiceAccount(ctx context.Context, client kubernetes.Interface, namespa
 }
 
 // ProxyKubeconfig makes the service account that a proxy runs as in a cluster, which may read
-// everything and ask who others are and what they may do. The file it returns leads to the
-// kube-apiserver that is compared: all that a proxy costs upstream is that one's.
+// everything and make token and access reviews. The file it returns leads to the kube-apiserver
+// that is compared: all that a proxy costs upstream is charged to that one.
 func (p *Pair) ProxyKubeconfig(ctx context.Context) (string, error) {
 	const namespace, name = "default", "spillway"
 	client, err := kubernetes.NewForConfig(p.Config())

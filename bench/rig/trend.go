@@ -6,8 +6,8 @@ import (
 	"spillway/bench/rig/plot"
 )
 
-// Trend is how a level went that must stay as it is, per hour. What cannot be told from chance does
-// not count: Doubt, which is twice the standard error of the slope, is taken off.
+// Trend is the slope, per hour, of a level that must stay as it is. What may be chance does not
+// count: Doubt, which is twice the standard error of the slope, is taken off.
 type Trend struct {
 	Unit               string // behind a figure, with the blank before it
 	Mean, Slope, Doubt float64

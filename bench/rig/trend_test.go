@@ -7,8 +7,8 @@ import (
 	"spillway/bench/rig/plot"
 )
 
-// A leak of what is just not allowed any more is found within an hour, beneath the noise of those
-// who come and go; noise is no leak.
+// A leak just above the allowed rate is found within an hour, beneath the noise of clients that
+// come and go; noise is no leak.
 func TestTrend(t *testing.T) {
 	memory := func(c plot.Curve) Trend { return NewTrend(c, " MiB", 3) }
 	files := func(c plot.Curve) Trend { return TrendWithin(c, 5) }
@@ -20,7 +20,7 @@ func TestTrend(t *testing.T) {
 	}{
 		{"files that stay", files, 0, 10, true},
 		{"files that leak", files, 12, 10, false},
-		{"files that are lost", files, -12, 10, false}, // those who stay are fewer
+		{"files that are lost", files, -12, 10, false}, // the clients that stay are fewer
 		{"memory that stays", memory, 0, 5, true},
 		{"memory that leaks", memory, 20, 5, false},
 		{"memory that is given back", memory, -20, 5, true},

@@ -103,7 +103,7 @@ func (w *Watch) Next() (Event, error) {
 }
 
 // Close ends the watch.
-func (w *Watch) Close() { _ = w.body.Close() } // nothing is lost that somebody waits for
+func (w *Watch) Close() { _ = w.body.Close() } // nothing that is still needed is lost
 
 // parseEvent reads what the programs compare, without building the object: they receive a million
 // of them. It relies on the objects being the programs' own, in which the names of these fields
@@ -137,7 +137,7 @@ func field(text []byte, name string) string {
 	return string(value)
 }
 
-// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate nobody can verify: it is
+// NewTLSClient is NewHTTPClient for the TLS listener, whose certificate cannot be verified: it is
 // made at each start. What passes through there needs the client's own credentials.
 func NewTLSClient(token string) *http.Client {
 	client := NewHTTPClient()

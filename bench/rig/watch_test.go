@@ -13,8 +13,10 @@ func read(text string) *Watch {
 }
 
 func TestWatchEvents(t *testing.T) {
-	w := read(`{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"a","namespace":"n","uid":"u","resourceVersion":"17"}}}` + "\n" +
-		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"20","annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n" +
+	w := read(`{"type":"ADDED","object":{"kind":"Pod","metadata":` +
+		`{"name":"a","namespace":"n","uid":"u","resourceVersion":"17"}}}` + "\n" +
+		`{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"20",` +
+		`"annotations":{"k8s.io/initial-events-end":"true"}}}}` + "\n" +
 		`{"type":"ERROR","object":{"kind":"Status","code":410}}` + "\n")
 	f := func(kind, key string, rv uint64, end bool) {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"spillway/bench/rig"
 )
 
-// visitors counts what those who come and go did.
+// visitors counts what the clients that come and go did.
 type visitors struct {
 	visits   [32]atomic.Int64 // by index in visits
 	failures atomic.Int64     // that nothing excuses

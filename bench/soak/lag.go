@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// delivery is one event that one watch was told of: when its write was acknowledged, and how long
+// delivery is one event that one watch received: when its write was acknowledged, and how long
 // after.
 type delivery struct {
 	acked time.Time

@@ -69,7 +69,7 @@ const (
 // String is what the protocol calls it.
 func (k kind) String() string { return [...]string{"ADDED", "MODIFIED", "DELETED"}[k] }
 
-// sighting is an event that a client was told of.
+// sighting is an event that a client received.
 type sighting struct {
 	kind   kind
 	object int
@@ -78,8 +78,8 @@ type sighting struct {
 }
 
 // compare holds what a client saw against what was written since it listed the objects as they were
-// at a version: each event once, in order, and nothing else. While upstream is away, versions may
-// be overwritten before anybody can see them: these are counted.
+// at a version: each event once, in order, and nothing else. While upstream is away, a version may
+// be overwritten before the mirror has seen it: these are counted.
 func compare(writes []write, listed map[int]uint64, from uint64, seen []sighting, away func(from, to time.Time) bool) (
 	merged int, err error) {
 	later := since(writes, from)

@@ -9,9 +9,9 @@ import (
 	"spillway/bench/rig"
 )
 
-// lulls are the moments without visitors, now and then: what the proxy holds then is for those who
-// stay, and not for whoever happens to be there, who are more the slower the machine is. A visit is
-// paid under a read lock.
+// lulls are the moments without visitors, now and then: what the proxy holds then is for the
+// clients that stay, and not for visitors that happen to be there, of which there are more the
+// slower the machine is. A visit is made under a read lock.
 type lulls struct {
 	visiting sync.RWMutex
 	coming   atomic.Bool // visitors are to leave

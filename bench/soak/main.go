@@ -1,8 +1,8 @@
-// Command soak lets clients come and go in every way there is, for as long as asked, under others
+// Command soak lets clients come and go in every way there is, for a given duration, beside clients
 // that stay, while objects are written all the time and kube-apiserver is killed, started again and
-// frozen now and then. It shows that nothing grows, that those who stay are told each event once
-// and in order, and that those who have gone leave nothing behind: goroutines, file descriptors and
-// memory come back to where they were.
+// frozen now and then. It shows that nothing grows, that the clients that stay receive each event
+// once and in order, and that those that have gone leave nothing behind: goroutines, file
+// descriptors and memory return to their earlier level.
 package main
 
 import (
@@ -49,8 +49,8 @@ func run(ctx context.Context, r *rig.Report) error {
 	if err != nil {
 		return err
 	}
-	// A short history, which is full when the base level is taken, and a short patience with those who
-	// stall.
+	// A short history, which is full when the base level is taken, and short timeouts for stalled
+	// clients.
 	p, err := rig.StartProxy(ctx, cp.Kubeconfig(controlplane.Admin), "--resources=configmaps", "--listen-tls=127.0.0.1:0",
 		"--insecure-allow-all", "--history-bytes=2Mi", "--history-min-age=1s", "--stall-timeout=2s")
 	if err != nil {
@@ -76,7 +76,7 @@ type show struct {
 	cp       *controlplane.ControlPlane
 	proxy    *rig.Proxy
 	report   *rig.Report
-	token    string // of those who come over TLS
+	token    string // of the visitors over TLS
 	outages  *outages
 	writer   *writer
 	visitors visitors
@@ -138,8 +138,8 @@ func (s *show) soak(ctx context.Context) (*course, error) {
 	return way, s.checkSteady(staying)
 }
 
-// record writes what was found into the document, and draws it, and writes down all looks, where
-// this is asked for.
+// record writes what was found into the document, draws it, and writes down all looks, where the
+// flags request it.
 func (s *show) record(way *course) error {
 	if *series != "" {
 		if err := way.write(*series, s.outages); err != nil {

@@ -22,8 +22,8 @@ import (
 	"spillway/bench/rig"
 )
 
-// witness is a client of client-go that stays, lists once, watches from there, and writes down what
-// it is told.
+// witness is a client of client-go that stays, lists once, watches from there, and records each
+// event.
 type witness struct {
 	name   string
 	maps   corev1client.ConfigMapInterface
@@ -200,8 +200,8 @@ func (w *witness) compare(writes []write, newest uint64, outages *outages) (merg
 	return compare(writes, w.listed, w.from, w.seen[:n], outages.covers)
 }
 
-// checkOutages says how long it took, after upstream had come back, until all were told something
-// new.
+// checkOutages says how long it took, once upstream was reachable again, until all clients received
+// something new.
 func (s *show) checkOutages(all []*witness) {
 	for _, what := range []string{killed, frozen} {
 		n, slowest := 0, time.Duration(0)
@@ -220,10 +220,10 @@ func (s *show) checkOutages(all []*witness) {
 	}
 }
 
-// goesOn bounds how long a watch that stays may be silent after upstream has come back.
+// goesOn bounds how long a watch that stays may be silent once upstream is reachable again.
 const goesOn = 15 * time.Second
 
-// silence is how long after a moment it was told something.
+// silence is how long after a moment its next event arrived.
 func (w *witness) silence(since time.Time) time.Duration {
 	n, _ := slices.BinarySearchFunc(w.seen, since, func(s sighting, since time.Time) int { return s.at.Compare(since) })
 	if n == len(w.seen) {

@@ -24,7 +24,7 @@ const (
 	tolerance   = 0.25
 )
 
-// delivery shows that stalled clients delay nobody.
+// delivery shows that stalled clients delay no other client.
 func (s *show) delivery(ctx context.Context) error {
 	p, err := rig.StartProxy(ctx, s.kubeconfig, "--resources="+resource, "--stall-timeout=1h")
 	if err != nil {
@@ -155,5 +155,5 @@ func fromNow() url.Values {
 	return url.Values{"resourceVersion": {"0"}, "allowWatchBookmarks": {"true"}}
 }
 
-// admin is as whom the proxy and the writer act.
+// admin is the identity of the proxy and of the writer.
 const admin = controlplane.Admin

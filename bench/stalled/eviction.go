@@ -86,7 +86,7 @@ func (s *show) evictOne(ctx context.Context, p *rig.Proxy, base string, before i
 	return nil
 }
 
-// evictLister shows that a LIST that nobody reads does not keep its state alive either.
+// evictLister shows that a LIST that its client does not read does not keep its state alive either.
 func (s *show) evictLister(ctx context.Context, p *rig.Proxy) error {
 	if err := s.writer.fillState(ctx, listObjects); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Command stalled shows what a client costs that opens a watch and stops reading: no growing
-// memory, nobody else's time, and in the end its own connection, for a reason that metric and log
-// call by name.
+// memory, no delay of other clients, and in the end its own connection, for a reason that metric
+// and log name.
 package main
 
 import (
@@ -58,7 +58,7 @@ func run(ctx context.Context, r *rig.Report) error {
 	return nil
 }
 
-// stallMany opens n watches that nobody reads.
+// stallMany opens n watches whose clients do not read.
 func stallMany(ctx context.Context, base string, n, window int) ([]*rig.Staller, error) {
 	var all []*rig.Staller
 	for range n {

@@ -11,7 +11,7 @@ import (
 	"spillway/bench/rig/swarm"
 )
 
-// herd is who comes back, and where.
+// herd is the clients that reconnect, and the server they reconnect to.
 type herd struct {
 	pair       *rig.Pair
 	kubeconfig string // the proxy's
@@ -28,7 +28,7 @@ type outcome struct {
 	again   int64       // connections that had to be tried again
 }
 
-// triesMost is how often a client tries to come back.
+// triesMost is how often a client tries to reconnect.
 const triesMost = 20
 
 // patience is how long clients may wait for an event that was written for them.
@@ -98,7 +98,7 @@ func (h *herd) rush(ctx context.Context, server func() rig.Server, watches int, 
 	return result, h.streaming(ctx, second, watches)
 }
 
-// usage is the CPU that everybody has used.
+// usage is the CPU that each side has used.
 type usage struct{ upstream, proxy, clients time.Duration }
 
 func (h *herd) used() (u usage, err error) {
@@ -114,7 +114,8 @@ func (h *herd) used() (u usage, err error) {
 	return u, err
 }
 
-// streaming writes to an object of each resource and waits until everybody has it who watches it.
+// streaming writes to an object of each resource and waits until every client that watches it has
+// it.
 func (h *herd) streaming(ctx context.Context, s *swarm.Swarm, watches int) error {
 	s.Reset()
 	const perSecond = 50

@@ -1,7 +1,7 @@
-// Command tokenherd compares what happens when many clients, each with a token of its own, come
-// back at the same moment: how long it takes until all of them stream again, and what it costs a
-// kube-apiserver, by themselves and by way of Spillway, which has to ask who each of them is and
-// whether he may.
+// Command tokenherd compares what happens when many clients, each with a token of its own,
+// reconnect at the same moment: how long it takes until all of them stream again, and what it costs
+// a kube-apiserver, directly and through Spillway, which has to review each token and each
+// permission.
 package main
 
 import (
@@ -47,7 +47,7 @@ func run(ctx context.Context, scores *rig.Scores) error {
 	return nil
 }
 
-// startProxy starts a proxy that knows nobody, in place of the one that runs.
+// startProxy starts a proxy with no identity cached, in place of the one that runs.
 func (h *herd) startProxy(ctx context.Context) error {
 	if err := h.pair.StartProxyAs(ctx, h.kubeconfig, crowd.Resources, strings.Fields(*proxyFlags)...); err != nil {
 		return err

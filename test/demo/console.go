@@ -47,7 +47,7 @@ func (c *console) line(format string, args ...any) {
 	}
 }
 
-// Write prints whole lines that somebody else worded.
+// Write prints whole lines of another component, as they are.
 func (c *console) Write(p []byte) (int, error) {
 	c.line("%s", p)
 	return len(p), nil

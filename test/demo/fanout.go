@@ -32,8 +32,8 @@ type result struct {
 	delays       []time.Duration // of each delivery, from the moment the write was sent
 }
 
-// fanOut lets many clients watch one ConfigMap that changes: through the proxy and, where that
-// troubles nobody, directly.
+// fanOut lets many clients watch one ConfigMap that changes: through the proxy and, where the
+// cluster is the demo's own, directly.
 func (s *show) fanOut(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, fanOutBudget)
 	defer cancel()

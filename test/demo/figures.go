@@ -10,7 +10,7 @@ import (
 
 // figures is what kube-apiserver tells of itself: one of its replicas, if there are several.
 type figures struct {
-	watches int     // of ConfigMaps that are open, whoever opened them
+	watches int     // of ConfigMaps that are open, by any client
 	cpu     float64 // seconds used so far
 	err     error   // why there are none
 }

@@ -70,7 +70,7 @@ func run(ctx context.Context, f flags) (err error) {
 	return s.stay(ctx)
 }
 
-// interactive reports whether somebody is there to press Ctrl-C.
+// interactive reports whether there is a terminal, where Ctrl-C can be pressed.
 func interactive() bool {
 	return os.Getenv("DEMO_ONCE") == "" && isTerminal(os.Stdin) && isTerminal(os.Stdout)
 }

@@ -1,6 +1,6 @@
-// Package crowd is many clients who are all somebody else: service accounts with a token each,
-// spread over namespaces, whom RBAC lets watch four things each. Invariant: what a member watches
-// he may watch, and who sees a write is known beforehand.
+// Package crowd is many clients with a different user each: service accounts with a token each,
+// spread over namespaces, which RBAC allows to watch four things each. Invariant: what a member
+// watches is permitted, and the members that receive a write are known beforehand.
 package crowd
 
 import (
@@ -19,14 +19,14 @@ import (
 const Resources = "services,configmaps,pods,endpointslices.discovery.k8s.io"
 
 // Watches is how many each member can have open: of all Services, and of the ConfigMaps, of Pods by
-// label and of EndpointSlices by label in one namespace. The Services he may watch as a service
-// account of the cluster, the others as one of his namespace; but each tenth member watches the
-// Pods of the next namespace, by a binding of his own.
+// label and of EndpointSlices by label in one namespace. A binding of all service accounts permits
+// the Services, bindings of the accounts of a namespace permit the others; but each tenth member
+// watches the Pods of the next namespace, by a binding of its own.
 const Watches = 4
 
 const (
 	perNamespace = 50 // members
-	stranger     = 10 // each so-many-th has a binding of his own
+	stranger     = 10 // each so-many-th has a binding of its own
 )
 
 // Crowd is n service accounts and what they watch.

@@ -27,7 +27,7 @@ func each(ctx context.Context, n int, do func(ctx context.Context, i int) error)
 	return group.Wait()
 }
 
-// settle makes the namespaces, with what is watched in them and who may.
+// settle makes the namespaces, with what is watched in them and the rights to it.
 func (c *Crowd) settle(ctx context.Context, client kubernetes.Interface) error {
 	all := role("services", "", "services")
 	if _, err := client.RbacV1().ClusterRoles().Create(

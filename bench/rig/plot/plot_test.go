@@ -105,7 +105,7 @@ func TestTrend(t *testing.T) {
 	if _, deviation := (Curve{"b", []Point{{1, 3}, {2, 5}}}).Trend(); !math.IsInf(deviation, 1) {
 		t.Errorf("two points have the trend ± %g", deviation)
 	}
-	// The textbook's: y - 2x = ±1 in turn, nothing to be told from one to the next.
+	// The textbook's: y - 2x = ±1 in turn, no residual predictable from the one before.
 	var turns, waves Curve
 	for i := range 100 {
 		x := float64(i)

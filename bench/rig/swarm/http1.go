@@ -102,7 +102,7 @@ var errEnded = errors.New("the watch has ended")
 type poller struct {
 	swarm   *Swarm
 	epoll   int
-	watches []atomic.Pointer[watch] // each is handed over by who opened it
+	watches []atomic.Pointer[watch] // each is handed over by the goroutine that opened it
 	buffer  []byte
 	done    chan struct{}
 	stop    int // an eventfd

@@ -18,7 +18,8 @@ type device struct {
 	fd   int
 }
 
-// queue is how many packets wait in a device for who carries them: more than are sent at once.
+// queue is how many packets may wait in a device before they are forwarded: more than are sent at
+// once.
 const queue = 1 << 15
 
 // newDevice makes one in the namespace of the calling thread.

@@ -1,7 +1,7 @@
-// Package wire is a network between the servers of this machine and clients on it, so that what a
-// server is charged for is its own half of the work. Over loopback the receiver's half of TCP runs
+// Package wire is a network between the servers of this machine and clients on it, so that a server
+// is charged for its own half of the work alone. Over loopback the receiver's half of TCP runs
 // within the sender's call, on the sender's account: half of what a send costs there, and the same
-// for whoever sends, so it hides how the senders differ. A machine that has its clients on other
+// for each sender, so it hides how the senders differ. A machine whose clients are on other
 // machines does not pay for it.
 //
 // The clients' sockets are in a network namespace of their own, with a TUN device there and one
@@ -86,8 +86,8 @@ func (w *Wire) clients(moved chan<- error) {
 	}
 }
 
-// Enter runs f where the clients are: the sockets that it makes are theirs, whoever uses them
-// later.
+// Enter runs f where the clients are: the sockets that it makes belong to their network, whichever
+// process uses them later.
 func (w *Wire) Enter(f func() error) error {
 	if w == nil {
 		return f()

@@ -149,7 +149,7 @@ func (l log) ended(t *testing.T, id string) []event {
 	return all
 }
 
-// last reports that no event comes after this. Of somebody who is not known there is but one.
+// last reports that no event comes after this. An unauthenticated request has but one.
 func last(e event) bool {
 	status, _ := e["responseStatus"].(map[string]any)
 	return e["stage"] == "ResponseComplete" || status["code"] == float64(http.StatusUnauthorized)
@@ -364,7 +364,7 @@ func (w *world) alike(t *testing.T, binary string) {
 	w.passing(t, proxy, own)
 }
 
-// mostAgain is how often what was passed through is asked again at most.
+// mostAgain bounds how often a request that was passed through is repeated.
 const mostAgain = 3
 
 // passedThrough are the indexes of as many questions as the proxy says that it has passed through
@@ -477,8 +477,8 @@ func (w *world) unwritable(t *testing.T, binary string) {
 	}
 }
 
-// itself is that who acts as the proxy is put on record as the one whom upstream takes the proxy
-// for.
+// itself checks that a client that acts as the proxy is on record as the user that upstream
+// authenticates the proxy as.
 func (w *world) itself(t *testing.T, binary string) {
 	own := log{filepath.Join(t.TempDir(), "own.log")}
 	all := policyFile(t, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metadata\n")

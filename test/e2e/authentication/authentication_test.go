@@ -1,5 +1,5 @@
 // Package authentication compares how internal/auth reads requests with kube-apiserver's own code:
-// who sends one, what it wants to do, and in which words it is refused (W-22, W-174).
+// the user, the attributes, and the message of each refusal (W-22, W-174).
 package authentication
 
 import (
@@ -121,7 +121,7 @@ func (a *authority) verify() (x509.VerifyOptions, bool) {
 	return opts, true
 }
 
-// goodToken reports whether a token is somebody's: everyone's whose first letter is a "t".
+// goodToken reports whether a token belongs to a user: all whose first letter is a "t" do.
 func goodToken(token string) bool { return strings.HasPrefix(token, "t") }
 
 // reviews answers TokenReviews.
@@ -208,7 +208,7 @@ func newWorld(t testing.TB) *world {
 	return w
 }
 
-// compare asks both sides who sends a request, and returns what ours says.
+// compare lets both sides authenticate a request, and returns our result.
 func (w *world) compare(t *testing.T, header http.Header, peer []*x509.Certificate) auth.Result {
 	t.Helper()
 	ours := w.ours.Authenticate(t.Context(), auth.Request{Header: header.Clone(), Peer: peer})
@@ -321,7 +321,7 @@ func FuzzAuthenticate(f *testing.F) {
 		h := http.Header{"Authorization": {authorization}, http.CanonicalHeaderKey(name): {value}}
 		for key := range h {
 			if len(key) >= 12 && strings.EqualFold(key[:12], "impersonate-") {
-				return // not looked at before it is known who sends it, and here never
+				return // not looked at before the request is authenticated, and here never
 			}
 		}
 		w.compare(t, h, w.certs[int(cert)%len(w.certs)])

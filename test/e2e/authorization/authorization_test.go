@@ -1,7 +1,7 @@
-// Package authorization asks a real kube-apiserver who somebody is and what he may do, once as the
-// proxy does (internal/auth) and once by sending the request itself, and compares: identities,
-// decisions, and the words of each refusal (W-22, W-174). It also takes rights away while watches
-// run by them.
+// Package authorization authenticates users and checks their rights at a real kube-apiserver, once
+// as the proxy does (internal/auth) and once by sending the request itself, and compares:
+// identities, decisions, and the message of each refusal (W-22, W-174). It also takes rights away
+// while watches run by them.
 package authorization
 
 import (
@@ -45,11 +45,11 @@ type world struct {
 	authz  *auth.Authorizer
 	people []person
 
-	// what tables are told of besides; nil: nothing
+	// added to what the tables hold; nil: nothing
 	planted func(bindings *object.Resource, rv uint64) (*object.Object, error)
 }
 
-// person is somebody with credentials.
+// person is a user with credentials.
 type person struct {
 	name   string
 	config *rest.Config
@@ -98,7 +98,7 @@ func newWorldWith(t *testing.T, o controlplane.Options) *world {
 	return w
 }
 
-// add makes somebody known by his credentials.
+// add adds a user with credentials.
 func (w *world) add(t *testing.T, name string, config *rest.Config) {
 	t.Helper()
 	p := person{name: name, config: config, shows: auth.Request{Header: http.Header{}}}
@@ -190,7 +190,7 @@ func (w *world) populate(t *testing.T) {
 	w.settle(t)
 }
 
-// targets are what everybody asks for.
+// targets are what is requested for each user.
 func targets() []string {
 	var all []string
 	for _, path := range []string{
@@ -218,7 +218,7 @@ func targets() []string {
 	)
 }
 
-// TestMatrix compares decisions and refusals for everybody and everything.
+// TestMatrix compares decisions and refusals for every user and every target.
 func TestMatrix(t *testing.T) {
 	w := newWorld(t)
 	w.populate(t)
@@ -285,7 +285,7 @@ func (w *world) ask(t *testing.T, transport http.RoundTripper, target string) (i
 	return resp.StatusCode, bytes.TrimSpace(body)
 }
 
-// compareIdentity asks upstream who somebody is.
+// compareIdentity compares an identity with upstream's.
 func (w *world) compareIdentity(t *testing.T, p person, ours *auth.Identity) {
 	t.Helper()
 	client, err := kubernetes.NewForConfig(p.config)

@@ -70,7 +70,7 @@ func TestProxyWatchesRights(t *testing.T) {
 		t.Fatalf("still watches after %v", patience)
 	}
 	t.Logf("the watch ended %v after its binding had gone", time.Since(left))
-	await(t, "refused", func() bool { // what upstream was asked about a LIST is remembered for a moment
+	await(t, "refused", func() bool { // a review for a LIST is cached for a moment
 		resp := ask(t.Context(), "resourceVersion=0")
 		resp.Body.Close()
 		return resp.StatusCode == http.StatusForbidden

@@ -34,8 +34,8 @@ import (
 // patience is how long a slow machine may take for what takes a moment.
 const patience = time.Minute
 
-// watchman watches rights before a real apiserver, and decides by them. What he asks upstream for
-// himself is counted apart from reviews.
+// watchman watches rights before a real apiserver, and decides by them. The requests of its own
+// watches are counted apart from reviews.
 type watchman struct {
 	rights  *rbac.Rights
 	authn   *auth.Authenticator
@@ -173,7 +173,8 @@ func (m *watchman) decider(w *world) *decider {
 	return d
 }
 
-// decide reports whether it took no review. Nobody has asked before, so that nothing is remembered.
+// decide reports whether it took no review. The question is new, so that no cached review answers
+// it.
 func (d *decider) decide(t *testing.T, who *auth.Identity, what auth.Attributes) (auth.Decision, bool) {
 	before := d.reviews.accesses.Load()
 	another := who.UserInfo()
@@ -192,7 +193,7 @@ func await(t *testing.T, what string, cond func() bool) {
 	}
 }
 
-// questions makes up who asks for what.
+// questions makes up users and what each requests.
 type questions struct{ *rand.Rand }
 
 func (q questions) pick(from ...string) string { return from[q.IntN(len(from))] }
@@ -244,7 +245,7 @@ func (q questions) subjects() []rbacv1.Subject {
 	return subjects
 }
 
-// identity is somebody, who need not exist.
+// identity is a user, which need not exist.
 func (q questions) identity() *auth.Identity {
 	if q.IntN(3) == 0 {
 		home := q.namespace()
@@ -281,8 +282,8 @@ func (q questions) target() auth.Attributes {
 	return a
 }
 
-// grants makes roles and bindings at random, and binds "last" to something that nobody else may
-// once all is made.
+// grants makes roles and bindings at random, and binds "last" to a permission that no other user
+// has once all is made.
 func (w *world) grants(t *testing.T, q questions, most int) {
 	t.Helper()
 	ctx, create := t.Context(), metav1.CreateOptions{}
@@ -479,8 +480,8 @@ func TestPlantedDisagreement(t *testing.T) {
 	d := m.decider(w)
 	eve := auth.NewIdentity(authenticationv1.UserInfo{Username: "eve", Groups: []string{"system:authenticated"}})
 	what := auth.Attributes{Verb: "list", Version: "v1", Resource: "secrets"}
-	// Upstream denies it whenever it is asked, so that it is the verdict that tells who decided: the
-	// check of the very first decision may have asked upstream already by the time that decide counts.
+	// Upstream denies every such review, so that the verdict shows which side decided: the check of
+	// the very first decision may have reached upstream already by the time that decide counts.
 	await(t, "decided here, by the planted binding", func() bool {
 		decision, _ := d.decide(t, eve, what)
 		return decision.Verdict == auth.Allowed
@@ -511,7 +512,8 @@ func TestPlantedDisagreement(t *testing.T) {
 // eveIsAdmin is a binding that upstream does not have.
 func eveIsAdmin(bindings *object.Resource, rv uint64) (*object.Object, error) {
 	return bindings.ParseCopy(
-		fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"planted","resourceVersion":"%d"},`+
+		fmt.Appendf(nil, `{"kind":"ClusterRoleBinding","apiVersion":"rbac.authorization.k8s.io/v1",`+
+			`"metadata":{"name":"planted","resourceVersion":"%d"},`+
 			`"subjects":[{"kind":"User","name":"eve"}],"roleRef":{"kind":"ClusterRole","name":"cluster-admin"}}`, rv))
 }
 
@@ -604,7 +606,7 @@ func TestChangesEndWatches(t *testing.T) {
 	}
 }
 
-// bound is somebody with a token of a service account that is bound to a pod.
+// bound is a user with a token of a service account that is bound to a pod.
 func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) person {
 	t.Helper()
 	token, err := w.admin.CoreV1().ServiceAccounts(namespace).CreateToken(t.Context(), account,
@@ -622,8 +624,8 @@ func (w *world) bound(t *testing.T, namespace, account string, pod *corev1.Pod) 
 	return p
 }
 
-// TestLocalTokens compares whom a token proves, here and upstream, and counts what a herd of new
-// tokens costs.
+// TestLocalTokens compares the identity that a token proves, here and upstream, and counts what a
+// herd of new tokens costs.
 func TestLocalTokens(t *testing.T) {
 	const herd = 200
 	w := newWorld(t)
@@ -673,7 +675,7 @@ func TestLocalTokens(t *testing.T) {
 		}
 	}
 	t.Logf("%d tokens, %d reviews, %v", len(tokens), m.reviews.tokens.Load()-before, time.Since(began))
-	// A token for somebody else is upstream's to judge, and it judges as for the others.
+	// A token for another audience is upstream's to judge, and it judges as for the others.
 	other, err := w.admin.CoreV1().ServiceAccounts("c1").CreateToken(ctx, "reads-one", &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{Audiences: []string{"vault"}},
 	}, metav1.CreateOptions{})

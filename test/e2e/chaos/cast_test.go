@@ -17,7 +17,7 @@ import (
 	"spillway/test/framework/controlplane"
 )
 
-// cast is everybody in a run.
+// cast is all the clients and writers of a run.
 type cast struct {
 	writers   []*writer
 	watchers  []*watcher
@@ -29,7 +29,7 @@ type cast struct {
 	playing sync.WaitGroup
 }
 
-// newCast is that of a run: there are strangers where they can be told from others.
+// newCast is that of a run: there are strangers where users are authenticated.
 func (w *world) newCast(seed uint64) (*cast, error) {
 	direct, err := dynamic.NewForConfig(w.direct)
 	if err != nil {
@@ -131,7 +131,7 @@ func (c *cast) start(ctx context.Context) {
 	}
 }
 
-// begun succeeds when everybody has a state, and something has happened since.
+// begun succeeds when every client has a state, and something has happened since.
 func (c *cast) begun(context.Context) error {
 	for _, w := range c.watchers {
 		if w.state() == nil {
@@ -161,7 +161,7 @@ func (c *cast) begun(context.Context) error {
 	return nil
 }
 
-// settles lets the writers go on a little, stops them, and waits until everybody has the truth,
+// settles lets the writers go on a little, stops them, and waits until every client has the truth,
 // which the apiserver has as well, and consistent reads succeed.
 func (c *cast) settles(ctx context.Context, w *world, stop func()) error {
 	err := c.written(ctx, writesAfter)
@@ -196,8 +196,8 @@ func (c *cast) settles(ctx context.Context, w *world, stop func()) error {
 	})
 }
 
-// lookAt finds out whether those who do not have the truth ever can: who was told something wrong
-// may not.
+// lookAt finds out whether the clients that do not have the truth ever can: a client that received
+// something wrong may not.
 func (c *cast) lookAt(ctx context.Context, w *world, err error) error {
 	truth, broken := w.recorder.caughtUp(ctx)
 	if broken != nil {
@@ -209,10 +209,10 @@ func (c *cast) lookAt(ctx context.Context, w *world, err error) error {
 	return err
 }
 
-// lookEvery is how often those who do not have the truth yet are judged.
+// lookEvery is the interval at which clients that do not have the truth yet are judged.
 const lookEvery = 5 * time.Second
 
-// compare holds what everybody has of a resource against the truth.
+// compare holds what each client has of a resource against the truth.
 func (c *cast) compare(ctx context.Context, r schema.GroupVersionResource, now *timeline) error {
 	has := func(name string, v view, state map[string]version) error {
 		if w := (&verdict{journal: &journal{view: v}}).shows(now, state, now.head); w != "" {
@@ -249,7 +249,7 @@ func (c *cast) compare(ctx context.Context, r schema.GroupVersionResource, now *
 	return nil
 }
 
-// judge judges everybody.
+// judge judges every client.
 func (c *cast) judge(truth []*timeline, excused *excuses) (tally, error) {
 	o := &oracle{truth: truth, excuses: excused, tally: &tally{}}
 	var errs []error
@@ -281,8 +281,8 @@ func (c *cast) writes() (n int64) {
 	return n
 }
 
-// noticed tells how long after a moment each of them found out that his connection was dead, who
-// had one of a protocol.
+// noticed says how long after a moment each client with a connection of a protocol found out that
+// it was dead.
 func (c *cast) noticed(since time.Time, protocol string) string {
 	var took []time.Duration
 	for _, w := range c.watchers {

@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever breaks, nobody is told what is not true, and everybody has the truth in the end.
+// Whatever breaks, no client receives what is not true, and every client has the truth in the end.
 func TestChaos(t *testing.T) {
 	seeds := chosenSeeds()
 	began, binary := time.Now(), process.BuildFaultyProxy(t, stage(t)...)
@@ -124,7 +124,7 @@ func chosenSeeds() []uint64 {
 	return seeds
 }
 
-// run is one run: clients begin, things break and are mended, writers stop, everybody is waited
+// run is one run: clients begin, things break and are mended, writers stop, all clients are waited
 // for, and then judged.
 func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	began := time.Now()
@@ -179,11 +179,10 @@ func (w *world) run(t *testing.T, binary string, seed uint64) (tally, error) {
 	return counts, errors.Join(wrong, err)
 }
 
-// calm lets them go on until it has seen the mirrors at rest: while all that was written arrived,
-// none of them had to ask for a complete state again, as one that has lost its watch does after its
-// backoff. Then nothing may have been missing or taken back, from the beginning of that on; and who
-// has a state need not begin anew, unless there are resourceVersions that a restored etcd gives a
-// second time.
+// calm lets the clients go on until it has seen the mirrors at rest: while all that was written
+// arrived, none of them had to list anew, as one that has lost its watch does after its backoff.
+// Then nothing may have been missing or taken back, from the beginning of that on; and a client
+// that has a state need not list anew, unless a restored etcd gives resourceVersions a second time.
 func (w *world) calm(ctx context.Context, t *testing.T, c *cast) error {
 	const lists = "spillway_upstream_lists_total"
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {

@@ -23,7 +23,7 @@ const (
 
 // excuses are the effects that are possible, by the time from which on they are. They do not end
 // with their fault: a mirror that was cut off may find out late, and a client even later. Some end
-// once everybody has been told of what happened after all was mended.
+// once every client has received something that happened after all was mended.
 type excuses struct {
 	mu    sync.Mutex
 	begin [effects]time.Time // guarded by mu

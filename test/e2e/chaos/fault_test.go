@@ -113,8 +113,8 @@ type weathered interface {
 	Reset()
 }
 
-// loseAddress makes nothing arrive any more at the address of the apiserver that everybody tries
-// first. Connections are reset, so that others are asked for at once; the other address is as good
+// loseAddress makes nothing arrive any more at the address of the apiserver that all connections
+// try first. Connections are reset, so that others are opened at once; the other address is as good
 // as ever.
 func loseAddress(_ context.Context, w *world) error {
 	w.upstream[0].Set(Weather{Held: true, Loss: 1})
@@ -168,7 +168,7 @@ func startProxy(_ context.Context, w *world) error  { return w.proxy.start("") }
 func freezeProxy(_ context.Context, w *world) error { return w.proxy.signal(syscall.SIGSTOP) }
 func thawProxy(_ context.Context, w *world) error   { return w.proxy.signal(syscall.SIGCONT) }
 
-// vanish is told to nobody.
+// vanish ends connections without a FIN or a reset.
 func vanish(_ context.Context, w *world) error {
 	w.clients.Set(Weather{Silent: true})
 	w.proxy.kill()
@@ -260,9 +260,9 @@ func (w *world) compact(ctx context.Context) error {
 }
 
 // restored is etcd put back to how it was some time ago, with its revisions raised by skip
-// afterwards. The apiserver is started anew, as whoever restores an etcd has to. If its revisions
-// are not raised nobody writes before all have noticed: that there is another history can be told
-// for as long alone as it has not counted up to where they were.
+// afterwards. The apiserver is started anew, as the restore of an etcd requires. If its revisions
+// are not raised there are no writes before all have noticed: the other history can be recognised
+// only until it has counted up to the revisions of the first.
 func restored(name string, skip int) fault {
 	var backup string
 	return fault{name, []string{theAPIServer, theEtcd, etcdLink, theProxy, theDefinition},
@@ -393,7 +393,7 @@ func (s schedule) String() string {
 	return strings.Join(steps, ", ")
 }
 
-// guarded reports that in the run of a seed everybody has to prove who he is.
+// guarded reports that in the run of a seed every client has to authenticate.
 func guarded(seed uint64) bool { return rand.New(rand.NewPCG(seed, 11)).IntN(2) == 0 }
 
 // newSchedule is that of a seed: of even ones a single fault, each in its turn; of odd ones a few

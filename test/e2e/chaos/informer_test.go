@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// informer is client-go's, and what its handlers were told.
+// informer is client-go's, and what its handlers received.
 type informer struct {
 	cache.SharedIndexInformer
 	resource schema.GroupVersionResource
@@ -92,7 +92,7 @@ func (i *informer) state() map[string]version {
 	return state
 }
 
-// judge says what was wrong with what the handlers were told.
+// judge says what was wrong with what the handlers received.
 func (i *informer) judge(truth []*timeline, excused *excuses) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()

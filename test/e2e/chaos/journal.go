@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// note is one thing that a client was told, or that befell it.
+// note is one thing that a client received, or that befell it.
 type note struct {
 	at time.Time
-	// listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused, shown (to who
-	// has no right to it)
+	// listed, opened, ADDED, MODIFIED, DELETED, BOOKMARK, ERROR, ended, broken, refused, shown (to a
+	// client without the right to it)
 	kind string
 
 	key     string  // of an event
@@ -49,7 +49,7 @@ func (n note) String() string {
 	return s + " " + n.text
 }
 
-// journal is all that one client was told, in order.
+// journal is all that one client received, in order.
 type journal struct {
 	name string
 	view view

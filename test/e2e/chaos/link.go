@@ -13,12 +13,12 @@ import (
 
 // Link carries TCP connections to a target, or to any of some, as well as the weather on it allows.
 //
-// Toxiproxy was looked at and not taken: it closes a connection in good order where a reset was
-// asked for unless the connection is new, drops bytes when a toxic goes while somebody reads
-// slowly, and ends a silent connection where one should stay half-open for ever. Namespaces with
-// netem would need root wherever the tests run. The link's own sockets lose packets instead (lose):
-// what either end sends goes over a leg where a part of it is lost for real, and the end's own TCP
-// has to send it again.
+// Toxiproxy was looked at and not taken: unless the connection is new, it closes it in good order
+// where it should reset it, drops bytes when a toxic goes while the receiver reads slowly, and ends
+// a silent connection where one should stay half-open for ever. Namespaces with netem would need
+// root wherever the tests run. The link's own sockets lose packets instead (lose): what either end
+// sends goes over a leg where a part of it is lost for real, and the end's own TCP has to send it
+// again.
 type Link struct {
 	listener net.Listener
 	serving  sync.WaitGroup
@@ -35,7 +35,7 @@ type Link struct {
 // Weather is what a link does to what it carries. The zero value is none.
 type Weather struct {
 	Held      bool          // nothing arrives until the weather is better; then all of it does
-	Silent    bool          // nothing arrives ever on connections that see this, and nobody hears of their ends
+	Silent    bool          // nothing arrives on connections that see this, not even the end of their peers
 	Latency   time.Duration // everything arrives later, each way
 	Bandwidth int           // bytes per second, connection and direction; 0 is no limit
 	Loss      float64       // which part of the packets is lost that the ends send
@@ -99,8 +99,8 @@ func (l *Link) Reset() {
 	}
 }
 
-// Links lead to the same targets from several addresses, and have the same weather but for who sets
-// that of one of them.
+// Links lead to the same targets from several addresses, and have the same weather, except where
+// that of one of them is set.
 type Links []*Link
 
 // Lead does so for all.
@@ -177,7 +177,7 @@ func (l *Link) carry(client net.Conn) {
 	ways.Go(func() { l.way(w, w.server, w.client) })
 	ways.Wait()
 	if w.silent() {
-		<-w.over // nobody hears that an end has gone
+		<-w.over // the peer does not hear that an end has gone
 	}
 	w.close()
 	l.mu.Lock()

@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// oracle judges what clients were told by what happened.
+// oracle judges what clients received by what happened.
 type oracle struct {
 	truth   []*timeline
 	excuses *excuses
 	tally   *tally
 }
 
-// tally counts what clients saw, so that nobody mistakes an empty run for a green one.
+// tally counts what clients saw, so that an empty run cannot pass for a green one.
 type tally struct {
 	Events, Bookmarks, Lists, Consistent, Streams, Expired, Seams, Breaks, Refusals, Denied int
 }
@@ -38,7 +38,7 @@ type verdict struct {
 	held    map[string]version
 	fresh   map[string]version // what the initial events of a stream have shown; nil after them
 	from    uint64             // where the stream began
-	last    uint64             // through what the client has been told, by an event or a bookmark
+	last    uint64             // the version of the last event or bookmark
 	// possible are the timelines on which all that the client holds is true. A client goes from one to
 	// the next, as upstream does, never back.
 	possible []int
@@ -106,7 +106,7 @@ func (v *verdict) initial(n note) string {
 }
 
 // listed is a state: it is the state that was there at its resourceVersion, and not older than what
-// was asked for.
+// was requested.
 func (v *verdict) listed(n note) string {
 	v.tally.Lists++
 	if n.asked.floor > 0 {
@@ -244,7 +244,7 @@ func (v *verdict) explain(t *timeline, n note) (wrong string, inSeam bool) {
 	return "", false
 }
 
-// bookmark is the promise that the client has been told of all up to a resourceVersion.
+// bookmark is the promise that the client has received all up to a resourceVersion.
 func (v *verdict) bookmark(n note) string {
 	rv := n.version.rv
 	switch {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// past is a history of three objects and one who leaves and comes back to team red.
+// past is a history of three objects, and one that leaves team red and joins it again.
 func past() *timeline {
 	t := newTimeline()
 	for _, h := range []struct {
@@ -185,7 +185,7 @@ func TestOracleRewrittenHistory(t *testing.T) {
 	}
 }
 
-// What a GET finds was there when it was asked for, or later.
+// What a GET finds was there at the time of the request, or later.
 func TestOracleReads(t *testing.T) {
 	o := &oracle{truth: []*timeline{past()}, excuses: &excuses{}, tally: &tally{}}
 	there := func(rv uint64) version { return past().at("things", "n/a", rv) }

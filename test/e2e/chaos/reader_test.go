@@ -35,7 +35,7 @@ func newReader(c *client, r schema.GroupVersionResource, w *writer, ask func() a
 	}
 }
 
-// consistent is how many consistent states it was told.
+// consistent is how many consistent states it received.
 func (r *reader) consistent() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *reader) made() []reading {
 
 func (r *reader) run(ctx context.Context) {
 	defer r.http.CloseIdleConnections()
-	newest := uint64(0) // that it was told
+	newest := uint64(0) // that it received
 	for {
 		acked := r.writer.wait(ctx)
 		if ctx.Err() != nil {

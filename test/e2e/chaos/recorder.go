@@ -151,8 +151,8 @@ func (r *recorder) era() int {
 	return len(r.timelines) - 1
 }
 
-// restored is told that etcd has gone back to what it had at a revision, and has forgotten what
-// happened since. Nobody may write yet.
+// restored records that etcd has gone back to what it had at a revision, and has forgotten what
+// happened since. There must be no writes yet.
 func (r *recorder) restored(ctx context.Context, revision int64) error {
 	r.mu.Lock()
 	stop, last := r.stop, r.timelines[len(r.timelines)-1]
@@ -173,7 +173,7 @@ func (r *recorder) restored(ctx context.Context, revision int64) error {
 }
 
 // caughtUp waits until all is written down that has happened by now, and returns it: timelines of
-// which the last is the present one, and which nobody writes to any more.
+// which the last is the present one, and which are not written to any more.
 func (r *recorder) caughtUp(ctx context.Context) ([]*timeline, error) {
 	answer, err := r.client.Put(ctx, sentinel, "")
 	if err != nil {

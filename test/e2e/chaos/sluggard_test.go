@@ -23,7 +23,7 @@ func newSluggards(e endpoint, n int, read bool) (*sluggards, error) {
 		conn, err := tls.DialWithDialer(&net.Dialer{Timeout: 5 * time.Second}, "tcp4", strings.TrimPrefix(e.url, "https://"),
 			&tls.Config{InsecureSkipVerify: true}) // the proxy makes itself a certificate
 		if err != nil {
-			return s, nil // who is not let in is no burden
+			return s, nil // a refused client is no burden
 		}
 		_ = conn.NetConn().(*net.TCPConn).SetReadBuffer(4 << 10)
 		s.conns = append(s.conns, conn)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// stranger is known and has no rights. He asks for everything, and must not see a byte of an
+// stranger is a user without rights. It requests everything, and must not receive a byte of an
 // object, whatever breaks.
 type stranger struct {
 	*client
-	journal *journal // of what befell him other than being denied
+	journal *journal // of what befell it other than being denied
 	asked   atomic.Int64
 	denied  atomic.Int64
 }
@@ -52,7 +52,7 @@ func (s *stranger) run(ctx context.Context) {
 	}
 }
 
-// try asks for something he may not have.
+// try requests something that it has no right to.
 func (s *stranger) try(ctx context.Context, path string, query url.Values) note {
 	ctx, cancel := context.WithTimeout(ctx, readPatience)
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// endpoint is where clients send requests, and as whom.
+// endpoint is where clients send requests, and with which token.
 type endpoint struct{ url, token string }
 
 // client sends requests over connections of its own.
@@ -108,8 +108,8 @@ func (c *client) list(ctx context.Context, path string, query url.Values, a ask)
 	return n
 }
 
-// watcher follows what its view shows, as an informer does: it begins with a state, goes on from
-// where it was whenever a stream ends, and begins anew when it is told to.
+// watcher follows what its view shows, as an informer does: it begins with a state, resumes
+// whenever a stream ends, and lists anew when a 410 requires it.
 type watcher struct {
 	*client
 	journal   *journal
@@ -139,14 +139,14 @@ func (w *watcher) state() map[string]version {
 	return maps.Clone(w.held)
 }
 
-// version is how far the client has been told; 0 if it holds nothing.
+// version is the newest that the client has received; 0 if it holds nothing.
 func (w *watcher) version() uint64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rv
 }
 
-// holds is what the client has been told, up to rv.
+// holds is what the client has received, up to rv.
 func (w *watcher) holds(state map[string]version, rv uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
