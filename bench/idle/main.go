@@ -20,7 +20,7 @@ var (
 
 // Limits of kB per watch.
 var (
-	tlsLimit   = rig.AtMost(12, 9)
+	tlsLimit   = rig.AtMost(13, 9)
 	plainLimit = rig.AtMost(3, 1.2)
 )
 

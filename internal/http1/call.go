@@ -198,7 +198,6 @@ func pipelined(taken net.Conn) bool {
 
 // runConn delivers a stream, maybe beyond its return.
 func (s *ListenerServer) runConn(st *watch.Stream, out *watch.ConnSink) {
-	clientconn.DropTLSBuffers(out.Conn)
 	out.Watched = s.opts.Poller.Watch(out.Conn, func() { st.Interrupt(watch.EndDeparted) })
 	s.opts.Watches.Deliver(st, func(reason watch.EndReason) {
 		out.Watched.Stop()
