@@ -29,7 +29,7 @@ var (
 
 // Limits of ratios to kube-apiserver, over TLS and HTTP/1.1 unless said otherwise.
 var (
-	tlsLimit       = rig.AtMost(0.33, 0.25)
+	tlsLimit       = rig.AtMost(0.40, 0.25)
 	plainLimit     = rig.AtMost(0.27, 0.20)
 	burstsLimit    = rig.AtMost(0.15, 0.08)
 	protobufLimit  = rig.AtMost(0.35, 0.25)

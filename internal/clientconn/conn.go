@@ -158,9 +158,6 @@ func (c *PacedConn) TakeOver() bool { return c.lost.Swap(nil) != nil }
 // again. It is called by the goroutine that writes.
 func (c *PacedConn) Collect(b *[]byte) { c.gather = b }
 
-// Prefetch reads what a write reads of the connection, so that it is in the cache.
-func (c *PacedConn) Prefetch() int { return c.most }
-
 // Close implements net.Conn, and tells whoever waits to take the connection over.
 func (c *PacedConn) Close() error {
 	if lost := c.lost.Swap(nil); lost != nil {

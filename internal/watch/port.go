@@ -25,8 +25,6 @@ type port struct {
 	below  *clientconn.PacedConn // under TLS
 	seal   *[]byte               // the writer's: records on their way to the outlet
 	held   []byte                // those that are late
-
-	behind behind // for a lookahead
 }
 
 // send takes what it can of b: less than all of it, or with something held, if the outlet is full.

@@ -79,7 +79,7 @@ func (c *ConnSink) port(w *writer) (port, bool) {
 	if out == nil {
 		return port{}, false
 	}
-	p := port{out: out, below: clientconn.Of(c.Conn), seal: &w.seal, behind: behindOf(out, c.Conn)}
+	p := port{out: out, below: clientconn.Of(c.Conn), seal: &w.seal}
 	if c.Conn != p.below {
 		p.secure = c.Conn
 	}

@@ -30,9 +30,7 @@ type writer struct {
 	groups     map[*ring.Signal]*group
 	agenda     agenda
 	queue      turnQueue
-	batch      []*slot // whose turns are next
-	seal       []byte  // records on their way: of one turn at a time
-	ahead      lookahead
+	seal       []byte   // records on their way: of one turn at a time
 	delivering bool     // as the seats were told
 	spare      struct { // what mu's lists were before, to be used again
 		slots  []*slot
@@ -193,19 +191,11 @@ func (w *writer) enqueue(s *slot) {
 
 // turns lets some slots have their turns, and reports whether others are waiting.
 func (w *writer) turns() bool {
-	for range turnsBetweenNews / lookaheadTurns {
+	for range turnsBetweenNews {
 		if w.queue.empty() {
 			return false
 		}
-		for len(w.batch) < lookaheadTurns && !w.queue.empty() {
-			w.batch = append(w.batch, w.queue.pop())
-		}
-		w.ahead.read(w.batch)
-		for _, s := range w.batch {
-			w.turn(s)
-		}
-		clear(w.batch)
-		w.batch = w.batch[:0]
+		w.turn(w.queue.pop())
 	}
 	return !w.queue.empty()
 }
