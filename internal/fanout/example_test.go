@@ -51,5 +51,6 @@ func Example() {
 	// 7 <nil>
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"default","resourceVersion":"6"}}}
 	// {"type":"ADDED","object":{"kind":"Pod","apiVersion":"v1","metadata":{"name":"b","namespace":"default","resourceVersion":"7"}}}
-	// 7 <nil> 1 frame for feeds, 2 from the log
+	// 7 <nil>
+	// 1 frame for feeds, 2 from the log
 }
